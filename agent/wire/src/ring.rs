@@ -1,0 +1,325 @@
+//! The ring: how a thread's records reach another process, with nobody ever waiting.
+//!
+//! # The contract
+//!
+//! 1. A slot has one writer (the thread that claimed it) and one reader (the collector). Nothing else touches its
+//!    cursors or cells while it is open.
+//! 2. `tail` and `head` count 64-bit words from the segment's birth. They only grow, are never reset, and are never
+//!    reduced modulo anything except to address a word. `tail` is stored by the writer alone, `head` by the reader alone.
+//! 3. Words in `[head, tail)` belong to the reader; all others to the writer. The writer stores a record's words, then
+//!    `tail` with release; the reader loads `tail` with acquire, copies the words, then stores `head` with release; the
+//!    writer loads `head` with acquire before it overwrites. Those two pairs are the only synchronisation.
+//! 4. A record is a whole number of cells and is published whole, by one store of `tail`: a reader never sees a part.
+//! 5. A full ring means the record is dropped and the caller told. The writer never waits for the reader.
+//! 6. Growth: a slot has [`LEVELS`] buffers, each larger than the one before. The writer moves from level L to L + 1 by
+//!    storing `moved[L] = tail` before the first record that lies in the new buffer; the release store of that
+//!    record's `tail` publishes both. Words at positions below `moved[L]` lie in level L, the others above it. The
+//!    cursors run on. A writer only moves up; the next owner of the slot begins at level 0 again.
+//! 7. The other side may write anything anywhere at any time. The writer believes `head` only when it lies between the
+//!    last one it believed and its own `tail`. The reader believes `tail` only when it is not behind `head` and no
+//!    further ahead than the buffers hold; a record's length only when it is not 0 and ends at or before `tail`; and it
+//!    decodes its own copy, never the shared words. What does not hold is [`Corrupt`]: the reader skips to `tail`.
+//! 8. Slot life: `FREE → CLAIMING → OPEN → CLOSED → FREE`, with a generation that grows at each claim. A thread claims
+//!    by compare-exchange, prepares the slot, and opens it with release. It closes it with release when it ends. The
+//!    collector, after an acquire load of CLOSED, drains to `tail` and frees it with release; only then can another
+//!    thread claim it (acquire). A process that dies leaves its slots OPEN: the collector drains them the same way.
+//!
+//! All shared words are atomics, the records' too (relaxed: rule 3's pairs order them), so that a peer that breaks the
+//! rules can make the reader's copy nonsense but never undefined. The algorithms are generic over the atomic, which is
+//! how loom runs them.
+
+use crate::record::{CELL_WORDS, Head, MAX_CELLS};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Buffers of a slot, each the successor of the one before.
+pub const LEVELS: usize = 3;
+/// Words of the longest record.
+pub const MAX_RECORD_WORDS: usize = MAX_CELLS * CELL_WORDS;
+
+/// A shared 64-bit atomic: [`AtomicU64`], or loom's.
+pub trait Word {
+    /// Atomic load.
+    fn load(&self, order: Ordering) -> u64;
+    /// Atomic store.
+    fn store(&self, value: u64, order: Ordering);
+    /// Atomic compare-exchange; on success AcqRel, on failure Acquire. True when it exchanged.
+    fn exchange_if(&self, current: u64, new: u64) -> bool;
+}
+
+impl Word for AtomicU64 {
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> u64 {
+        AtomicU64::load(self, order)
+    }
+    #[inline(always)]
+    fn store(&self, value: u64, order: Ordering) {
+        AtomicU64::store(self, value, order);
+    }
+    #[inline(always)]
+    fn exchange_if(&self, current: u64, new: u64) -> bool {
+        self.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// A value alone on its cache line, so that the two sides' cursors do not share one.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Line<T>(pub T);
+
+/// The two cursors of a slot and the points where its writer moved to a larger buffer.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Cursors<W> {
+    /// Written by the writer: words published.
+    pub tail: Line<W>,
+    /// Written by the reader: words consumed.
+    pub head: Line<W>,
+    /// Written by the writer: the position where level L ended, or `u64::MAX` while it is the last one in use.
+    pub moved: [W; LEVELS - 1],
+}
+
+/// The record did not fit: it was dropped (contract 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// The ring holds something that no writer who keeps the contract would have put there (contract 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt {
+    /// Words that were skipped; they count as lost.
+    pub words: u64,
+}
+
+/// The writing end. Lives in the writer's own memory; only what it publishes is shared.
+#[derive(Debug)]
+pub struct Writer<'a, W> {
+    cursors: &'a Cursors<W>,
+    buffer: &'a [W],
+    level: usize,
+    /// Where the current buffer's use began: what lies before is in smaller buffers.
+    base: u64,
+    tail: u64,
+    /// The last believed head.
+    head: u64,
+}
+
+impl<'a, W: Word> Writer<'a, W> {
+    /// Takes up a slot that was just claimed and is not open yet: everything in it has been consumed.
+    ///
+    /// `buffer` is the slot's level 0; its length is a power of two of at least [`CELL_WORDS`] words.
+    /// Returns `None` when it is not.
+    pub fn claim(cursors: &'a Cursors<W>, buffer: &'a [W]) -> Option<Self> {
+        if !buffer.len().is_power_of_two() || buffer.len() < CELL_WORDS {
+            return None;
+        }
+        for moved in &cursors.moved {
+            // Relaxed: published by the release store that opens the slot (contract 8).
+            moved.store(u64::MAX, Ordering::Relaxed);
+        }
+        // Relaxed: only the slot's owner stores it, and the claim (acquire) ordered us behind the last owner.
+        let tail = cursors.tail.0.load(Ordering::Relaxed);
+        Some(Writer { cursors, buffer, level: 0, base: tail, tail, head: tail })
+    }
+
+    /// Publishes one record: a whole number of cells, whose first word is a [`Head`] with that length.
+    ///
+    /// # Errors
+    /// [`Full`] when the reader has not made room: the record is dropped. Never waits.
+    #[inline]
+    pub fn push(&mut self, words: &[u64]) -> Result<(), Full> {
+        debug_assert!(!words.is_empty() && words.len().is_multiple_of(CELL_WORDS));
+        let capacity = self.buffer.len() as u64;
+        let length = words.len() as u64;
+        if self.tail - self.head.max(self.base) + length > capacity {
+            // Acquire, with the reader's release of `head`: its copies are done before we overwrite (contract 3).
+            let head = self.cursors.head.0.load(Ordering::Acquire);
+            if head < self.head || head > self.tail {
+                return Err(Full); // contract 7: not believed
+            }
+            self.head = head;
+            if self.tail - head.max(self.base) + length > capacity {
+                return Err(Full);
+            }
+        }
+        let mask = self.buffer.len() - 1;
+        let mut at = self.tail as usize & mask;
+        for cell in words.chunks_exact(CELL_WORDS) {
+            // A cell never straddles the buffer's end: positions and capacities are multiples of CELL_WORDS.
+            let Some(target) = self.buffer.get(at..at + CELL_WORDS) else { return Err(Full) };
+            for (shared, word) in target.iter().zip(cell) {
+                shared.store(*word, Ordering::Relaxed);
+            }
+            at = (at + CELL_WORDS) & mask;
+        }
+        self.tail += length;
+        // Release, with the reader's acquire of `tail`: the words, and `moved`, are there before it sees them.
+        self.cursors.tail.0.store(self.tail, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether more than half of the current buffer is in use, by the last believed head: time to grow.
+    #[inline]
+    pub fn is_half_full(&self) -> bool {
+        (self.tail - self.head.max(self.base)) as usize > self.buffer.len() / 2
+    }
+
+    /// The level in use.
+    pub fn level(&self) -> usize {
+        self.level
+    }
+
+    /// Moves to the next level's buffer (contract 6). Returns false, and changes nothing, when there is no next level
+    /// or the buffer is no larger power of two.
+    pub fn grow(&mut self, buffer: &'a [W]) -> bool {
+        let Some(moved) = self.cursors.moved.get(self.level) else { return false };
+        if !buffer.len().is_power_of_two() || buffer.len() <= self.buffer.len() {
+            return false;
+        }
+        // Relaxed: published by the next record's release of `tail`.
+        moved.store(self.tail, Ordering::Relaxed);
+        self.level += 1;
+        self.base = self.tail;
+        self.buffer = buffer;
+        true
+    }
+}
+
+/// The reading end of one slot. Survives the slot's owners: the cursors run on.
+#[derive(Debug)]
+pub struct Reader<'a, W> {
+    cursors: &'a Cursors<W>,
+    buffers: [&'a [W]; LEVELS],
+    level: usize,
+    head: u64,
+    tail: u64,
+}
+
+impl<'a, W: Word> Reader<'a, W> {
+    /// A reader that goes on where `head` stands. The buffers' lengths are powers of two of at least [`CELL_WORDS`];
+    /// `None` when they are not.
+    pub fn new(cursors: &'a Cursors<W>, buffers: [&'a [W]; LEVELS]) -> Option<Self> {
+        if buffers.iter().any(|b| !b.len().is_power_of_two() || b.len() < CELL_WORDS) {
+            return None;
+        }
+        // Relaxed: only this side stores it.
+        let head = cursors.head.0.load(Ordering::Relaxed);
+        // A whole number of cells, whatever an earlier reader or a peer left there.
+        let head = head - head % CELL_WORDS as u64;
+        Some(Reader { cursors, buffers, level: 0, head, tail: head })
+    }
+
+    /// A new owner has opened the slot: it begins at level 0.
+    pub fn reopened(&mut self) {
+        self.level = 0;
+    }
+
+    /// Copies the next record into `out` and returns its words, or `None` when the ring is empty.
+    ///
+    /// The space is not given back before [`release`](Self::release).
+    ///
+    /// # Errors
+    /// [`Corrupt`]: everything published so far was skipped.
+    pub fn pop<'o>(&mut self, out: &'o mut [u64; MAX_RECORD_WORDS]) -> Result<Option<&'o [u64]>, Corrupt> {
+        if self.head == self.tail {
+            // Acquire, with the writer's release of `tail`.
+            let tail = self.cursors.tail.0.load(Ordering::Acquire);
+            let most: u64 = self.buffers.iter().map(|b| b.len() as u64).sum();
+            let cells = CELL_WORDS as u64;
+            if tail < self.head || tail - self.head > most || !tail.is_multiple_of(cells) {
+                let words = tail.saturating_sub(self.head);
+                // Go on behind the nonsense, on a cell's boundary, and never backwards.
+                self.head = self.head.max(tail - tail % cells);
+                self.tail = self.head;
+                return Err(Corrupt { words });
+            }
+            if tail == self.head {
+                return Ok(None);
+            }
+            self.tail = tail;
+        }
+        // Relaxed: stored before the `tail` that we acquired. A level's end behind us means that we are above it.
+        while self.cursors.moved.get(self.level).is_some_and(|m| m.load(Ordering::Relaxed) <= self.head) {
+            self.level += 1;
+        }
+        let published = (self.tail - self.head) as usize;
+        self.copy_cell(self.head, &mut out[..CELL_WORDS]);
+        let words = usize::from(Head::from_word(out[0]).cells) * CELL_WORDS;
+        if words == 0 || words > published {
+            self.head = self.tail;
+            return Err(Corrupt { words: published as u64 });
+        }
+        for (n, cell) in out[..words].chunks_exact_mut(CELL_WORDS).enumerate().skip(1) {
+            self.copy_cell(self.head + (n * CELL_WORDS) as u64, cell);
+        }
+        self.head += words as u64;
+        Ok(Some(&out[..words]))
+    }
+
+    fn copy_cell(&self, position: u64, out: &mut [u64]) {
+        let buffer = self.buffers[self.level];
+        let at = position as usize & (buffer.len() - 1);
+        for (word, shared) in out.iter_mut().zip(&buffer[at..at + CELL_WORDS]) {
+            *word = shared.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Gives the space of everything popped so far back to the writer.
+    pub fn release(&self) {
+        // Release, with the writer's acquire of `head`: our copies are done.
+        self.cursors.head.0.store(self.head, Ordering::Release);
+    }
+}
+
+/// Where a slot is in its life (contract 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nobody's.
+    Free,
+    /// A thread is preparing it.
+    Claiming,
+    /// Its writer writes.
+    Open,
+    /// Its writer has ended; the collector drains it.
+    Closed,
+}
+
+/// A slot's state word: phase in the low two bits, generation above.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct State<W>(pub W);
+
+impl<W: Word> State<W> {
+    /// Phase and generation.
+    pub fn get(&self) -> (Phase, u64) {
+        // Acquire, with the release stores below: what was written before the change is visible.
+        let word = self.0.load(Ordering::Acquire);
+        let phase = match word & 3 {
+            0 => Phase::Free,
+            1 => Phase::Claiming,
+            2 => Phase::Open,
+            _ => Phase::Closed,
+        };
+        (phase, word >> 2)
+    }
+
+    /// Claims a free slot and returns the new generation.
+    pub fn claim(&self) -> Option<u64> {
+        let (Phase::Free, generation) = self.get() else { return None };
+        // Acquire, with the collector's release in `free`: its reads of the last generation are done.
+        self.0.exchange_if(generation << 2, ((generation + 1) << 2) | 1).then_some(generation + 1)
+    }
+
+    /// The claimant has prepared the slot. Release, with the collector's acquire in `get`.
+    pub fn open(&self, generation: u64) {
+        self.0.store((generation << 2) | 2, Ordering::Release);
+    }
+
+    /// The writer has ended. Release, with the collector's acquire in `get`: `tail` is final.
+    pub fn close(&self, generation: u64) {
+        self.0.store((generation << 2) | 3, Ordering::Release);
+    }
+
+    /// The collector has drained a closed slot. Release, with the next claimant's acquire in `claim`.
+    pub fn free(&self, generation: u64) {
+        self.0.store(generation << 2, Ordering::Release);
+    }
+}

@@ -1,0 +1,403 @@
+//! The segment: one shared memory object per process, of fixed size and sparse (pages exist when touched).
+//!
+//! ```text
+//! 0            Header         who, which clock, where everything lies
+//! slots_at     Slot × n       a thread's state, cursors and counters
+//! rings_at     region × n     a slot's buffers, level after level
+//! ```
+//!
+//! A reader takes every offset from the header, after [`Layout::check`] has bounded it by the object's real size: a
+//! dead process's segment, or another version's, can be read by the same code.
+
+use crate::record::{CELL_BYTES, CELL_WORDS, LossCause};
+use crate::ring::{Cursors, LEVELS, Line, State};
+use core::mem::{offset_of, size_of};
+use core::sync::atomic::AtomicU64;
+
+/// First word of a segment: "GPUSPYSG".
+pub const MAGIC: u64 = u64::from_le_bytes(*b"GPUSPYSG");
+/// Version of the layout below.
+pub const VERSION: u32 = 1;
+/// Reads back as something else on a machine of the other endianness.
+pub const ENDIANNESS: u32 = 0x0102_0304;
+/// Slots of a segment: threads that call CUDA at the same time, the poller's included.
+pub const SLOTS: usize = 512;
+/// The slot that the agent's poller thread owns.
+pub const POLLER_SLOT: usize = 0;
+/// Cells of each level's buffer: 64 KiB, 512 KiB, 4 MiB.
+pub const LEVEL_CELLS: [usize; LEVELS] = [1 << 10, 1 << 13, 1 << 16];
+/// Bytes that the header takes in the segment.
+pub const HEADER_BYTES: usize = 4096;
+/// Counters of a slot by [`LossCause`].
+pub const LOSS_COUNTERS: usize = 16;
+
+/// What the host's ticks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum HostClock {
+    /// `CLOCK_MONOTONIC_RAW`, ns.
+    MonotonicRaw = 1,
+    /// The invariant time stamp counter (x86-64), or CNTVCT (aarch64).
+    Counter = 2,
+}
+
+/// The segment's first page. Plain fields are written before the segment is handed over and never again.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// [`ENDIANNESS`].
+    pub endianness: u32,
+    /// Bytes of the whole object.
+    pub segment_bytes: u64,
+    /// Offset of slot 0.
+    pub slots_at: u64,
+    /// Distance between slots.
+    pub slot_bytes: u64,
+    /// Number of slots.
+    pub slots: u64,
+    /// Offset of slot 0's level 0.
+    pub rings_at: u64,
+    /// Distance between slots' regions.
+    pub region_bytes: u64,
+    /// Cells of each level; within a region, level L + 1 follows level L.
+    pub level_cells: [u64; LEVELS],
+    /// Process id, in the process's own namespace.
+    pub pid: u32,
+    /// A [`HostClock`].
+    pub host_clock: u32,
+    /// Field 22 of `/proc/self/stat`: with the pid, the process's identity on this boot.
+    pub start_time: u64,
+    /// Host ticks of the first anchor.
+    pub anchor_ticks: u64,
+    /// CLOCK_MONOTONIC_RAW at that moment, ns.
+    pub anchor_monotonic_raw: u64,
+    /// CLOCK_REALTIME at that moment, ns.
+    pub anchor_realtime: u64,
+    /// What follows changes while the process runs.
+    pub live: Line<Live>,
+}
+
+/// The header's changing words. All relaxed: each stands alone, and what they announce is published elsewhere.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Live {
+    /// Agent: threads claimed so far; the number of a claim is the top 24 bits of its correlations.
+    pub claims: AtomicU64,
+    /// Agent: 1 when the process's exit handlers have run to ours.
+    pub exiting: AtomicU64,
+    /// Agent: lookups answered by cuGetProcAddress / by a hook of ours.
+    pub lookups: AtomicU64,
+    /// Agent: of those, answered with a hook.
+    pub lookups_hooked: AtomicU64,
+    /// Agent: 1 when a cuLaunchKernel of the driver was replaced or is called through us.
+    pub driver_hooked: AtomicU64,
+    /// Agent: ticks that the poller spent outside driver calls.
+    pub poller_ticks: AtomicU64,
+    /// Agent: operations whose events are recorded and not yet read.
+    pub pending: AtomicU64,
+    /// Collector: 1 when it drains this segment.
+    pub attached: AtomicU64,
+    /// Agent: what was lost before a thread had a slot, by [`LossCause`].
+    pub lost: [AtomicU64; LOSS_COUNTERS],
+}
+
+/// A thread's part of the segment, besides its buffers.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Slot {
+    /// Phase and generation.
+    pub state: State<AtomicU64>,
+    /// Linux thread id of the owner. Written between claim and open.
+    pub tid: AtomicU64,
+    /// The owner's claim number. Written between claim and open.
+    pub claim: AtomicU64,
+    /// Zero.
+    pub reserved: [u64; 5],
+    /// The ring's cursors.
+    pub cursors: Cursors<AtomicU64>,
+    /// Written by the owner, relaxed; read at any time, exact once the slot is closed.
+    pub counters: Line<Counters>,
+}
+
+/// A slot's counters: they only grow, over all owners.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Counters {
+    /// Ticks spent in hooks outside the real calls.
+    pub agent_ticks: AtomicU64,
+    /// Records published.
+    pub records: AtomicU64,
+    /// Calls entered.
+    pub calls: AtomicU64,
+    /// Zero.
+    pub reserved: [u64; 5],
+    /// Lost, by [`LossCause`].
+    pub lost: [AtomicU64; LOSS_COUNTERS],
+}
+
+/// Where everything lies: the header's offsets, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of the whole object.
+    pub segment_bytes: u64,
+    /// Offset of slot 0.
+    pub slots_at: u64,
+    /// Distance between slots.
+    pub slot_bytes: u64,
+    /// Number of slots.
+    pub slots: u64,
+    /// Offset of slot 0's level 0.
+    pub rings_at: u64,
+    /// Distance between slots' regions.
+    pub region_bytes: u64,
+    /// Cells of each level.
+    pub level_cells: [u64; LEVELS],
+}
+
+/// Why a segment cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// It does not begin with [`MAGIC`].
+    Magic,
+    /// It was written by a machine of the other endianness.
+    Endianness,
+    /// Another [`VERSION`]; which one.
+    Version(u32),
+    /// An offset or a count leads outside the object, or is not aligned.
+    Bounds,
+}
+
+impl core::fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            LayoutError::Magic => f.write_str("it is no gpuspy segment"),
+            LayoutError::Endianness => f.write_str("it was written on a machine of the other endianness"),
+            LayoutError::Version(v) => write!(f, "it has layout version {v}; this build reads {VERSION}"),
+            LayoutError::Bounds => f.write_str("its header points outside of it"),
+        }
+    }
+}
+
+const fn page_up(bytes: u64) -> u64 {
+    bytes.div_ceil(4096) * 4096
+}
+
+impl Layout {
+    /// The layout that this version writes.
+    pub const OURS: Layout = {
+        let slots_at = HEADER_BYTES as u64;
+        let slot_bytes = size_of::<Slot>() as u64;
+        let rings_at = page_up(slots_at + slot_bytes * SLOTS as u64);
+        let cells = LEVEL_CELLS[0] + LEVEL_CELLS[1] + LEVEL_CELLS[2];
+        let region_bytes = page_up((cells * CELL_BYTES) as u64);
+        Layout {
+            segment_bytes: rings_at + region_bytes * SLOTS as u64,
+            slots_at,
+            slot_bytes,
+            slots: SLOTS as u64,
+            rings_at,
+            region_bytes,
+            level_cells: [LEVEL_CELLS[0] as u64, LEVEL_CELLS[1] as u64, LEVEL_CELLS[2] as u64],
+        }
+    };
+
+    /// Offset of a slot.
+    pub const fn slot_at(&self, slot: usize) -> u64 {
+        self.slots_at + self.slot_bytes * slot as u64
+    }
+
+    /// Offset and bytes of a level's buffer.
+    pub const fn buffer_at(&self, slot: usize, level: usize) -> (u64, u64) {
+        let mut at = self.rings_at + self.region_bytes * slot as u64;
+        let mut l = 0;
+        while l < level {
+            at += self.level_cells[l] * CELL_BYTES as u64;
+            l += 1;
+        }
+        (at, self.level_cells[level] * CELL_BYTES as u64)
+    }
+
+    /// Reads a header that may hold anything and returns a layout whose every offset lies inside `bytes`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(header: &Header, bytes: u64) -> Result<Layout, LayoutError> {
+        if header.magic != MAGIC {
+            return Err(LayoutError::Magic);
+        }
+        if header.endianness != ENDIANNESS {
+            return Err(LayoutError::Endianness);
+        }
+        if header.version != VERSION {
+            return Err(LayoutError::Version(header.version));
+        }
+        let layout = Layout {
+            segment_bytes: header.segment_bytes,
+            slots_at: header.slots_at,
+            slot_bytes: header.slot_bytes,
+            slots: header.slots,
+            rings_at: header.rings_at,
+            region_bytes: header.region_bytes,
+            level_cells: header.level_cells,
+        };
+        layout.holds(bytes).then_some(layout).ok_or(LayoutError::Bounds)
+    }
+
+    fn holds(&self, bytes: u64) -> bool {
+        let levels = self.level_cells.iter().try_fold(0u64, |sum, &cells| {
+            // Powers of two, so that a mask addresses them; bounded, so that no sum overflows.
+            (cells.is_power_of_two() && cells <= 1 << 32).then(|| sum + cells * CELL_BYTES as u64)
+        });
+        let end = |at: u64, each: u64, count: u64| each.checked_mul(count).and_then(|n| n.checked_add(at));
+        self.segment_bytes <= bytes
+            && (1..=1 << 20).contains(&self.slots)
+            && self.slots_at >= HEADER_BYTES as u64
+            && self.slots_at.is_multiple_of(64)
+            && self.slot_bytes >= size_of::<Slot>() as u64
+            && self.slot_bytes.is_multiple_of(64)
+            && self.rings_at.is_multiple_of(64)
+            && self.region_bytes.is_multiple_of(64)
+            && levels.is_some_and(|l| l <= self.region_bytes)
+            && end(self.slots_at, self.slot_bytes, self.slots).is_some_and(|e| e <= self.rings_at)
+            && end(self.rings_at, self.region_bytes, self.slots).is_some_and(|e| e <= self.segment_bytes)
+    }
+}
+
+/// A whole segment in this process's memory, for the reading side.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'a> {
+    base: *const u8,
+    layout: Layout,
+    life: core::marker::PhantomData<&'a AtomicU64>,
+}
+
+// SAFETY: all access goes through atomics, or to the header's plain fields that are never written after the hand-over
+// (and are integers: a peer that breaks this rule changes numbers, not memory safety).
+unsafe impl Send for Segment<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Segment<'_> {}
+
+impl<'a> Segment<'a> {
+    /// Checks a mapped segment.
+    ///
+    /// # Safety
+    /// `base` is aligned to 64 and `bytes` bytes from there stay mapped, readable and writable, for `'a`; nobody on
+    /// this side has a `&mut` into them.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub unsafe fn attach(base: *const u8, bytes: u64) -> Result<Segment<'a>, LayoutError> {
+        if bytes < HEADER_BYTES as u64 || !(base as usize).is_multiple_of(64) {
+            return Err(LayoutError::Bounds);
+        }
+        // SAFETY: the header is inside, aligned; integers and atomics hold any bytes.
+        let layout = Layout::check(unsafe { &*base.cast::<Header>() }, bytes)?;
+        Ok(Segment { base, layout, life: core::marker::PhantomData })
+    }
+
+    /// The checked layout.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The header.
+    pub fn header(&self) -> &'a Header {
+        // SAFETY: checked by `attach`.
+        unsafe { &*self.base.cast::<Header>() }
+    }
+
+    /// A slot, or `None` beyond the last.
+    pub fn slot(&self, slot: usize) -> Option<&'a Slot> {
+        if slot as u64 >= self.layout.slots {
+            return None;
+        }
+        // SAFETY: `check` has bounded and aligned every slot.
+        Some(unsafe { &*self.base.add(self.layout.slot_at(slot) as usize).cast::<Slot>() })
+    }
+
+    /// A slot's buffers, or `None` beyond the last slot.
+    pub fn buffers(&self, slot: usize) -> Option<[&'a [AtomicU64]; LEVELS]> {
+        if slot as u64 >= self.layout.slots {
+            return None;
+        }
+        let mut out: [&[AtomicU64]; LEVELS] = [&[]; LEVELS];
+        for (level, buffer) in out.iter_mut().enumerate() {
+            let (at, bytes) = self.layout.buffer_at(slot, level);
+            // SAFETY: `check` has bounded and aligned every buffer; atomics hold any bytes.
+            *buffer = unsafe {
+                core::slice::from_raw_parts(self.base.add(at as usize).cast(), bytes as usize / 8)
+            };
+        }
+        Some(out)
+    }
+}
+
+const _: () = {
+    assert!(size_of::<Header>() <= HEADER_BYTES);
+    assert!(offset_of!(Header, slots_at) == 24);
+    assert!(offset_of!(Header, level_cells) == 64);
+    assert!(offset_of!(Header, pid) == 88);
+    assert!(offset_of!(Header, anchor_ticks) == 104);
+    assert!(offset_of!(Header, live) == 128);
+    assert!(size_of::<Slot>() == 448);
+    assert!(offset_of!(Slot, cursors) == 64);
+    assert!(offset_of!(Slot, counters) == 256);
+    assert!(offset_of!(Cursors<AtomicU64>, head) == 64);
+    assert!(offset_of!(Cursors<AtomicU64>, moved) == 128);
+    assert!((LossCause::NameLost as usize) < LOSS_COUNTERS);
+    assert!(CELL_WORDS * 8 == CELL_BYTES);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ours() -> Header {
+        let l = Layout::OURS;
+        Header {
+            magic: MAGIC,
+            version: VERSION,
+            endianness: ENDIANNESS,
+            segment_bytes: l.segment_bytes,
+            slots_at: l.slots_at,
+            slot_bytes: l.slot_bytes,
+            slots: l.slots,
+            rings_at: l.rings_at,
+            region_bytes: l.region_bytes,
+            level_cells: l.level_cells,
+            ..Header::default()
+        }
+    }
+
+    #[test]
+    fn our_own_layout_holds() {
+        assert_eq!(Layout::check(&ours(), Layout::OURS.segment_bytes), Ok(Layout::OURS));
+        assert_eq!(Layout::check(&ours(), Layout::OURS.segment_bytes - 1), Err(LayoutError::Bounds));
+    }
+
+    #[test]
+    fn hostile_headers_are_refused() {
+        for spoil in [
+            |h: &mut Header| h.slots = u64::MAX,
+            |h: &mut Header| h.slots = 0,
+            |h: &mut Header| h.slot_bytes = 64,
+            |h: &mut Header| h.slots_at = 1,
+            |h: &mut Header| h.rings_at = u64::MAX - 63,
+            |h: &mut Header| h.level_cells[1] = 3,
+            |h: &mut Header| h.level_cells[2] = 1 << 40,
+            |h: &mut Header| h.region_bytes = 64,
+        ] {
+            let mut header = ours();
+            spoil(&mut header);
+            assert_eq!(Layout::check(&header, u64::MAX), Err(LayoutError::Bounds));
+        }
+        let foreign = Header { endianness: ENDIANNESS.swap_bytes(), ..ours() };
+        assert_eq!(Layout::check(&foreign, u64::MAX), Err(LayoutError::Endianness));
+        assert_eq!(Layout::check(&Header { version: 9, ..ours() }, u64::MAX), Err(LayoutError::Version(9)));
+        assert_eq!(Layout::check(&Header::default(), u64::MAX), Err(LayoutError::Magic));
+    }
+}

@@ -1,0 +1,7 @@
+//! The collecting side of gpuspy, as a library: receive, store, understand, tell.
+//!
+//! Dependencies point one way: `trace ← model ← analyze ← report, export ← main`, and `collect` writes what `trace`
+//! reads. The crate's boundaries are in ARCHITECTURE.md.
+#![deny(missing_docs)]
+
+pub mod trace;

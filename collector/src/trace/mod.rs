@@ -1,0 +1,3 @@
+//! The trace file: what was collected, on disk.
+
+pub mod record;
