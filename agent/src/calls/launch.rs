@@ -1,0 +1,142 @@
+//! Kernel launches.
+
+use gpuspy_wire::record::{self, flag};
+
+use crate::calls::Work;
+use crate::cuda::*;
+use crate::thread::Call;
+
+/// A launch, by whichever API.
+pub struct Launch {
+    pub function: CUfunction,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared_bytes: u32,
+    pub stream: CUstream,
+    pub attributes: Attributes,
+}
+
+/// What matters of a launch's attributes.
+#[derive(Clone, Copy)]
+pub struct Attributes {
+    /// Bits `1 << CUlaunchAttributeID`.
+    given: u32,
+    cluster: [u8; 3],
+}
+
+impl Attributes {
+    /// A launch without.
+    pub const NONE: Attributes = Attributes { given: 0, cluster: [0; 3] };
+
+    /// Reads an array of attributes.
+    ///
+    /// The app passes it to the driver, which reads it as well: `count` elements, or none.
+    fn of(attributes: *const LaunchAttribute, count: u32) -> Attributes {
+        if attributes.is_null() || count > 64 {
+            return Attributes::NONE;
+        }
+        // SAFETY: the app's array of that many, which the call it is passed to reads too.
+        let array = unsafe { core::slice::from_raw_parts(attributes, count as usize) };
+        array.iter().fold(Attributes::NONE, |sum, a| {
+            let [x, y, z, ..] = a.value;
+            let cluster = if a.id == ATTRIBUTE_CLUSTER { [x as u8, y as u8, z as u8] } else { sum.cluster };
+            Attributes { given: sum.given | 1u32.checked_shl(a.id).unwrap_or(0), cluster }
+        })
+    }
+
+    /// A launch that may overlap the one before it, or that signals in its middle: an event beside it would serialise
+    /// what is meant to overlap (cuda.h: PROGRAMMATIC_STREAM_SERIALIZATION).
+    fn forbid_events(self) -> bool {
+        let programmatic = 1 << ATTRIBUTE_PROGRAMMATIC_SERIALIZATION
+            | 1 << ATTRIBUTE_PROGRAMMATIC_EVENT
+            | 1 << ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+        self.given & programmatic != 0
+    }
+}
+
+const fn of_dim3(dim: dim3) -> [u32; 3] {
+    [dim.x, dim.y, dim.z]
+}
+
+impl Launch {
+    /// From cuLaunchKernelEx's configuration; a null one is the driver's to refuse.
+    pub fn from_driver_config(config: *const CUlaunchConfig, function: CUfunction) -> Launch {
+        // SAFETY: the app's struct, which the call it is passed to reads too.
+        match unsafe { config.as_ref() } {
+            Some(c) => Launch {
+                function,
+                grid: c.grid,
+                block: c.block,
+                shared_bytes: c.shared_bytes,
+                stream: c.stream,
+                attributes: Attributes::of(c.attributes, c.attribute_count),
+            },
+            None => {
+                Launch::from_runtime(function, dim3::default(), dim3::default(), 0, core::ptr::null_mut())
+            }
+        }
+    }
+
+    /// From cudaLaunchKernel's arguments. The function is the host's stub address, not a handle.
+    pub fn from_runtime(
+        function: *const void,
+        grid: dim3,
+        block: dim3,
+        shared: usize,
+        stream: cudaStream_t,
+    ) -> Launch {
+        Launch {
+            function: function.cast_mut(),
+            grid: of_dim3(grid),
+            block: of_dim3(block),
+            shared_bytes: shared as u32,
+            stream,
+            attributes: Attributes::NONE,
+        }
+    }
+
+    /// From cudaLaunchKernelExC's configuration; a null one is the runtime's to refuse.
+    pub fn from_runtime_config(config: *const cudaLaunchConfig_t, function: *const void) -> Launch {
+        // SAFETY: the app's struct, which the call it is passed to reads too.
+        match unsafe { config.as_ref() } {
+            Some(c) => Launch {
+                attributes: Attributes::of(c.attributes, c.attribute_count),
+                ..Launch::from_runtime(function, c.grid, c.block, c.shared_bytes, c.stream)
+            },
+            None => {
+                Launch::from_runtime(function, dim3::default(), dim3::default(), 0, core::ptr::null_mut())
+            }
+        }
+    }
+}
+
+impl Work for Launch {
+    type Record = record::Launch;
+
+    fn stream(&self) -> CUstream {
+        self.stream
+    }
+
+    fn may_be_timed(&self) -> bool {
+        !self.attributes.forbid_events()
+    }
+
+    fn record(self, call: &Call, mut work: record::Work) -> record::Launch {
+        let driver = call.layer == crate::hook::Layer::Driver;
+        let name =
+            if driver { call.session.names.of_handle(call, self.function) } else { Default::default() };
+        work.head.flags |= if name.is_kernel { flag::KERNEL_HANDLE } else { 0 };
+        record::Launch {
+            work,
+            kernel: name.id,
+            shared_bytes: self.shared_bytes,
+            grid: self.grid,
+            block: self.block,
+            function: self.function as u64,
+            attributes: self.attributes.given,
+            cluster: self.attributes.cluster,
+            reserved: 0,
+            reserved2: 0,
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What calls are: the words of the hook table, and how each is recorded.
+//!
+//! Three ways to intercept:
+//!
+//! - [`work`]: enqueues something on a stream: timed where it can be, one record;
+//! - [`plain`]: anything else: something to do before the call, a record after it;
+//! - [`lookup`]: hands out function pointers; never recorded.
+//!
+//! All share the layers' rule: a driver call makes the record; a runtime call labels it, and makes one itself only when
+//! it succeeded and no driver call inside it did.
+
+mod capture;
+mod copy;
+mod launch;
+mod lookup;
+mod memory;
+mod order;
+mod setup;
+
+pub use capture::{CaptureBegin, CaptureEnd, GraphDestroy, GraphLaunch, Instantiate};
+pub use copy::{Copy, Set, runtime_direction};
+pub use launch::{Attributes, Launch};
+pub use lookup::{Lookup, lookup};
+pub use memory::{Alloc, Free};
+pub use order::{EventOp, Sync};
+pub use setup::{
+    ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, Host, PrimaryReset, StreamCreate,
+    StreamDestroy,
+};
+
+use core::sync::atomic::Ordering;
+use gpuspy_wire::record::{self, Kind, Record, Untimed, flag};
+
+use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
+use crate::driver::{self, Driver};
+use crate::gpu::stream::Stream;
+use crate::gpu::timing;
+use crate::hook::{Entry, Layer};
+use crate::thread::{self, Call};
+
+/// Something that goes onto a stream.
+pub trait Work: Sized {
+    /// Its record.
+    type Record: Record;
+    /// The stream argument; `None`: the call has none and uses the default stream.
+    fn stream(&self) -> CUstream;
+    /// False: nothing is enqueued (a copy of no bytes).
+    fn is_work(&self) -> bool {
+        true
+    }
+    /// False: events beside it would change what it does.
+    fn may_be_timed(&self) -> bool {
+        true
+    }
+    /// The record, from the part that all have.
+    fn record(self, call: &Call, work: record::Work) -> Self::Record;
+    /// The API waits for the work by definition.
+    fn is_blocking(&self) -> bool {
+        false
+    }
+}
+
+/// Intercepts a call that enqueues work.
+#[inline]
+pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce() -> CUresult) -> CUresult {
+    let Some(call) = thread::enter(&entry) else { return real() };
+    let what = what();
+    match call.layer {
+        Layer::Driver => driver_work(&call, what, real),
+        Layer::Runtime => {
+            let (result, before, after) = call.real(real);
+            if call.was_recorded(W::Record::KIND) {
+                // The driver layer has it.
+            } else if result == CUDA_SUCCESS && what.is_work() {
+                let work = common::<W>(&call, &what, after, None, Untimed::NotHooked);
+                let record = what.record(&call, work);
+                call.record(&record);
+            } else {
+                record_call(&call, result, 0);
+            }
+            call.leave(after.wrapping_sub(before));
+            result
+        }
+    }
+}
+
+fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -> CUresult {
+    let session = call.session;
+    let driver = driver::driver();
+    let stream = driver.and_then(|d| session.streams.get(call, d, what.stream()));
+    // Relaxed: a thread that captures has counted its own.
+    let capturing = session.captures.load(Ordering::Relaxed) != 0;
+    let handle = stream.map_or(what.stream(), Stream::handle);
+    let captured = capturing && driver.is_some_and(|d| d.is_capturing(handle));
+    let pair = match (driver, stream) {
+        _ if captured => Err(Untimed::Captured),
+        _ if !what.is_work() => Err(Untimed::NoStream),
+        _ if !what.may_be_timed() => Err(Untimed::Chain),
+        (Some(driver), Some(stream)) => timing::open(session, driver, stream),
+        _ => Err(Untimed::NoStream),
+    };
+    let (result, before, submitted) = call.real(real);
+    let succeeded = result == CUDA_SUCCESS;
+    let mut closed = timing::Closed { untimed: Untimed::NoStream, lead: 0, tail: 0, shared: false };
+    match (pair, driver, stream) {
+        (Ok(pair), Some(driver), Some(stream)) => {
+            closed = timing::close(session, driver, stream, pair, call.correlation, submitted, succeeded);
+        }
+        (Err(why), Some(driver), Some(stream)) => {
+            closed.untimed = why;
+            if succeeded && !captured && what.is_work() {
+                timing::count_untimed(session, driver, stream, why);
+            }
+        }
+        (Err(why), _, _) => closed.untimed = why,
+        (Ok(_), _, _) => {}
+    }
+    if succeeded && what.is_work() {
+        let mut work = common::<W>(call, &what, submitted, stream, closed.untimed);
+        work.head.flags |= if captured { flag::CAPTURED } else { 0 };
+        work.head.flags |= if closed.shared { flag::SHARED_INTERVAL } else { 0 };
+        work.lead = closed.lead;
+        work.tail = closed.tail;
+        let record = what.record(call, work);
+        call.record(&record);
+    } else {
+        record_call(call, result, 0);
+    }
+    call.leave(submitted.wrapping_sub(before));
+    result
+}
+
+/// The part of a work record that all kinds have.
+fn common<W: Work>(
+    call: &Call,
+    what: &W,
+    submitted: u64,
+    stream: Option<&Stream>,
+    untimed: Untimed,
+) -> record::Work {
+    let blocking = if what.is_blocking() { flag::BLOCKING } else { 0 };
+    record::Work {
+        head: call.head::<W::Record>(blocking | stream.map_or(0, Stream::flags)),
+        correlation: call.correlation,
+        begin: call.begin,
+        end: submitted,
+        submitted,
+        lead: 0,
+        tail: 0,
+        caller: call.caller,
+        context: stream.and_then(Stream::context).map_or(0, |c| c.number),
+        untimed: untimed as u8,
+        reserved: [0; 3],
+        stream: stream.map_or(0, Stream::id),
+    }
+}
+
+/// A call that is recorded when it returns, or only counted.
+pub trait Plain: Sized {
+    /// What kind of record a successful call makes: by this a runtime call knows whether the driver layer has made it.
+    const KIND: Kind = Kind::Api;
+    /// Before the real call.
+    fn before(&self, _call: &Call) {}
+    /// After a successful call of the driver layer, or of a runtime whose driver calls were not seen: makes the record
+    /// and returns true, or returns false for a plain [`record::Api`].
+    fn after(&self, _call: &Call, _end: u64) -> bool {
+        false
+    }
+    /// After a failed one.
+    fn failed(&self, _call: &Call) {}
+    /// The handle that the call is about.
+    fn subject(&self) -> u64 {
+        0
+    }
+}
+
+/// Intercepts any other call.
+#[inline]
+pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl FnOnce() -> CUresult) -> CUresult {
+    let Some(call) = thread::enter(&entry) else { return real() };
+    let what = what();
+    let is_driver = call.layer == Layer::Driver;
+    if is_driver {
+        what.before(&call);
+    }
+    let (result, before, end) = call.real(real);
+    let seen = !is_driver && call.was_recorded(P::KIND);
+    if !seen {
+        let recorded = result == CUDA_SUCCESS && what.after(&call, end);
+        if result != CUDA_SUCCESS && is_driver {
+            what.failed(&call);
+        }
+        if !recorded {
+            record_call(&call, result, what.subject());
+        }
+    }
+    call.leave(end.wrapping_sub(before));
+    result
+}
+
+/// The record of a call that is nothing more than a call, or that failed.
+fn record_call(call: &Call, result: CUresult, subject: u64) {
+    call.record(&record::Api {
+        head: call.head::<record::Api>(if result == CUDA_SUCCESS { 0 } else { flag::FAILED }),
+        correlation: call.correlation,
+        begin: call.begin,
+        end: call.begin,
+        caller: call.caller,
+        context: 0,
+        result,
+        subject,
+        reserved: 0,
+    });
+}
+
+/// The current context's number, for records that are about no stream.
+fn current_context(call: &Call) -> u32 {
+    let context = driver::driver().and_then(|d| call.session.contexts.get(call, d, d.current_context()));
+    context.map_or(0, |c| c.number)
+}
+
+/// The stream that a handle means to this call.
+fn stream_of(call: &Call, handle: CUstream) -> Option<&'static Stream> {
+    driver::driver().and_then(|d: &Driver| call.session.streams.get(call, d, handle))
+}

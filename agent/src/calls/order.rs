@@ -1,0 +1,113 @@
+//! Waiting, and the events that order streams.
+
+use gpuspy_wire::record::{self, Head, Kind, SyncScope};
+
+use crate::calls::{Plain, current_context, stream_of};
+use crate::cuda::*;
+use crate::gpu::stream::Stream;
+use crate::thread::Call;
+
+/// The host waits.
+pub struct Sync {
+    scope: SyncScope,
+    stream: Option<CUstream>,
+    event: CUevent,
+}
+
+impl Sync {
+    /// A wait for everything.
+    pub fn of(scope: SyncScope) -> Sync {
+        Sync { scope, stream: None, event: core::ptr::null_mut() }
+    }
+
+    /// For a stream.
+    pub fn on(self, stream: CUstream) -> Sync {
+        Sync { stream: Some(stream), ..self }
+    }
+
+    /// For an event.
+    pub fn event(self, event: CUevent) -> Sync {
+        Sync { event, ..self }
+    }
+}
+
+impl Plain for Sync {
+    const KIND: Kind = Kind::Synchronize;
+
+    fn after(&self, call: &Call, end: u64) -> bool {
+        let stream = self.stream.and_then(|s| stream_of(call, s));
+        let mut record = record::Synchronize {
+            head: call.head::<record::Synchronize>(record::flag::BLOCKING | stream.map_or(0, Stream::flags)),
+            correlation: call.correlation,
+            begin: call.begin,
+            end,
+            caller: call.caller,
+            context: stream.and_then(Stream::context).map_or_else(|| current_context(call), |c| c.number),
+            stream: stream.map_or(0, Stream::id),
+            event: self.event as u64,
+            ..Default::default()
+        };
+        record.scope = self.scope as u8;
+        call.record(&record);
+        true
+    }
+
+    fn subject(&self) -> u64 {
+        self.event as u64
+    }
+}
+
+/// An event recorded, or waited for by a stream.
+pub struct EventOp {
+    kind: Kind,
+    event: CUevent,
+    flags: u32,
+    stream: CUstream,
+}
+
+impl EventOp {
+    /// A record.
+    pub fn record(event: CUevent, flags: u32) -> EventOp {
+        EventOp { kind: Kind::EventRecord, event, flags, stream: core::ptr::null_mut() }
+    }
+
+    /// A wait.
+    pub fn wait(event: CUevent, flags: u32) -> EventOp {
+        EventOp { kind: Kind::EventWait, event, flags, stream: core::ptr::null_mut() }
+    }
+
+    /// On a stream.
+    pub fn on(self, stream: CUstream) -> EventOp {
+        EventOp { stream, ..self }
+    }
+}
+
+impl Plain for EventOp {
+    // Records and waits come one in an API call, so that either kind tells that the driver layer has it.
+    const KIND: Kind = Kind::EventRecord;
+
+    fn after(&self, call: &Call, end: u64) -> bool {
+        let stream = stream_of(call, self.stream);
+        if let Some(stream) = stream {
+            // An entry of the stream's queue like any other. Relaxed: a bound.
+            stream.submitted.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        }
+        let head = call.head::<record::EventOp>(stream.map_or(0, Stream::flags));
+        call.record(&record::EventOp {
+            head: Head { kind: self.kind as u8, ..head },
+            correlation: call.correlation,
+            begin: call.begin,
+            end,
+            caller: call.caller,
+            context: stream.and_then(Stream::context).map_or(0, |c| c.number),
+            event_flags: self.flags,
+            stream: stream.map_or(0, Stream::id),
+            event: self.event as u64,
+        });
+        true
+    }
+
+    fn subject(&self) -> u64 {
+        self.event as u64
+    }
+}

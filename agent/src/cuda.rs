@@ -1,0 +1,135 @@
+//! CUDA's types and the few constants that the agent looks at.
+//!
+//! Names are CUDA's own (cuda.h, driver_types.h), so that the hook table reads like the headers and can be printed as C
+//! and compiled against them. Handles are addresses: the agent never looks behind one.
+#![allow(non_camel_case_types, non_upper_case_globals, reason = "CUDA's own names")]
+
+use core::ffi::{c_char, c_int, c_uint, c_void};
+
+/// CUresult or cudaError_t; 0 is success in both.
+pub type CUresult = c_int;
+pub type CUdevice = c_int;
+pub type CUdeviceptr = u64;
+pub type CUcontext = *mut c_void;
+pub type CUmodule = *mut c_void;
+pub type CUlibrary = *mut c_void;
+pub type CUfunction = *mut c_void;
+pub type CUkernel = *mut c_void;
+pub type CUstream = *mut c_void;
+pub type CUevent = *mut c_void;
+pub type CUgraph = *mut c_void;
+pub type CUgraphNode = *mut c_void;
+pub type CUgraphExec = *mut c_void;
+pub type cudaStream_t = *mut c_void;
+pub type cudaEvent_t = *mut c_void;
+pub type cudaGraph_t = *mut c_void;
+pub type cudaGraphNode_t = *mut c_void;
+pub type cudaGraphExec_t = *mut c_void;
+pub type CUjit_option = c_int;
+pub type CUlibraryOption = c_int;
+pub type CUstreamCaptureMode = c_int;
+pub type cudaStreamCaptureMode = c_int;
+pub type cudaMemcpyKind = c_int;
+pub type cuuint64_t = u64;
+pub type CUdriverProcAddressQueryResult = c_int;
+pub type cudaDriverEntryPointQueryResult = c_int;
+pub type CUexecAffinityParam = c_void;
+pub type CUctxCreateParams = c_void;
+pub type CUgraphEdgeData = c_void;
+pub type cudaGraphEdgeData = c_void;
+pub type CUDA_GRAPH_INSTANTIATE_PARAMS = c_void;
+
+/// Success.
+pub const CUDA_SUCCESS: CUresult = 0;
+/// CUDA_ERROR_STUB_LIBRARY = cudaErrorStubLibrary: what a hook answers when there is no real function behind it.
+pub const ERROR_STUB_LIBRARY: CUresult = 34;
+/// CUDA_ERROR_DEINITIALIZED: the driver is shutting down.
+pub const CUDA_ERROR_DEINITIALIZED: CUresult = 4;
+/// CUDA_ERROR_NOT_READY.
+pub const CUDA_ERROR_NOT_READY: CUresult = 600;
+
+/// CU_STREAM_LEGACY.
+pub const STREAM_LEGACY: usize = 1;
+/// CU_STREAM_PER_THREAD.
+pub const STREAM_PER_THREAD: usize = 2;
+
+/// CU_STREAM_CAPTURE_MODE_RELAXED.
+pub const CAPTURE_MODE_RELAXED: c_int = 2;
+/// CU_STREAM_CAPTURE_STATUS_NONE.
+pub const CAPTURE_STATUS_NONE: c_int = 0;
+
+/// CU_GRAPH_NODE_TYPE_KERNEL, _MEMCPY, _MEMSET, _GRAPH.
+pub const NODE_KERNEL: c_int = 0;
+pub const NODE_MEMCPY: c_int = 1;
+pub const NODE_MEMSET: c_int = 2;
+pub const NODE_GRAPH: c_int = 4;
+
+/// CUlaunchAttributeID: CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION, PROGRAMMATIC_EVENT,
+/// LAUNCH_COMPLETION_EVENT.
+pub const ATTRIBUTE_CLUSTER: c_uint = 4;
+pub const ATTRIBUTE_PROGRAMMATIC_SERIALIZATION: c_uint = 6;
+pub const ATTRIBUTE_PROGRAMMATIC_EVENT: c_uint = 7;
+pub const ATTRIBUTE_LAUNCH_COMPLETION_EVENT: c_uint = 12;
+
+/// CU_DEVICE_ATTRIBUTE_WARP_SIZE, _MULTIPROCESSOR_COUNT, _MAX_THREADS_PER_MULTIPROCESSOR, _COMPUTE_CAPABILITY_MAJOR,
+/// _MINOR.
+pub const DEVICE_WARP_SIZE: c_int = 10;
+pub const DEVICE_MULTIPROCESSORS: c_int = 16;
+pub const DEVICE_THREADS_PER_MULTIPROCESSOR: c_int = 39;
+pub const DEVICE_CAPABILITY_MAJOR: c_int = 75;
+pub const DEVICE_CAPABILITY_MINOR: c_int = 76;
+
+/// dim3, uint3.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct dim3 {
+    pub x: c_uint,
+    pub y: c_uint,
+    pub z: c_uint,
+}
+
+/// CUlaunchAttribute = cudaLaunchAttribute: an id and 64 bytes whose meaning it decides.
+#[repr(C)]
+pub struct LaunchAttribute {
+    pub id: c_uint,
+    pub pad: [u8; 4],
+    pub value: [u32; 16],
+}
+
+/// CUlaunchConfig.
+#[repr(C)]
+pub struct CUlaunchConfig {
+    pub grid: [c_uint; 3],
+    pub block: [c_uint; 3],
+    pub shared_bytes: c_uint,
+    pub stream: CUstream,
+    pub attributes: *const LaunchAttribute,
+    pub attribute_count: c_uint,
+}
+
+/// cudaLaunchConfig_t.
+#[repr(C)]
+pub struct cudaLaunchConfig_t {
+    pub grid: dim3,
+    pub block: dim3,
+    pub shared_bytes: usize,
+    pub stream: cudaStream_t,
+    pub attributes: *const LaunchAttribute,
+    pub attribute_count: c_uint,
+}
+
+const _: () = {
+    assert!(size_of::<LaunchAttribute>() == 72);
+    assert!(size_of::<CUlaunchConfig>() == 56);
+    assert!(size_of::<cudaLaunchConfig_t>() == 56);
+};
+
+/// C's own names in the table's signatures.
+pub type unsigned_char = u8;
+pub type unsigned_short = u16;
+pub type unsigned_int = c_uint;
+pub type unsigned_long_long = u64;
+pub type size_t = usize;
+pub type int = c_int;
+pub type char_t = c_char;
+pub type void = c_void;

@@ -1,0 +1,114 @@
+//! The driver functions that the agent calls for itself: libcuda's own exports, never a hook.
+//!
+//! The whole list of what we ask of a driver is here. None of these synchronises.
+
+use crate::cuda::*;
+use crate::roads::{dlsym, libraries};
+use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+macro_rules! functions {
+    ($( $(#[$meta:meta])* $field:ident = $symbol:literal ($($arg:ty),*) ;)*) => {
+        /// The driver's functions; those that this driver lacks are `None`.
+        pub struct Driver { $( $(#[$meta])* pub $field: Option<unsafe extern "C-unwind" fn($($arg),*) -> CUresult>, )* }
+
+        impl Driver {
+            fn find(library: *mut c_void) -> Driver {
+                Driver { $( $field: dlsym::in_library(library, $symbol).map(|address| {
+                    // SAFETY: the driver's export of this name has this prototype (cuda.h).
+                    unsafe { core::mem::transmute::<usize, unsafe extern "C-unwind" fn($($arg),*) -> CUresult>(address) }
+                }), )* }
+            }
+        }
+    };
+}
+
+functions! {
+    version = c"cuDriverGetVersion" (*mut c_int);
+    context_current = c"cuCtxGetCurrent" (*mut CUcontext);
+    context_device = c"cuCtxGetDevice" (*mut CUdevice);
+    context_push = c"cuCtxPushCurrent_v2" (CUcontext);
+    context_pop = c"cuCtxPopCurrent_v2" (*mut CUcontext);
+    device_name = c"cuDeviceGetName" (*mut c_char, c_int, CUdevice);
+    device_uuid = c"cuDeviceGetUuid_v2" (*mut [u8; 16], CUdevice);
+    device_memory = c"cuDeviceTotalMem_v2" (*mut usize, CUdevice);
+    device_attribute = c"cuDeviceGetAttribute" (*mut c_int, c_int, CUdevice);
+    event_create = c"cuEventCreate" (*mut CUevent, c_uint);
+    event_record = c"cuEventRecord" (CUevent, CUstream);
+    event_query = c"cuEventQuery" (CUevent);
+    event_elapsed = c"cuEventElapsedTime" (*mut f32, CUevent, CUevent);
+    stream_context = c"cuStreamGetCtx" (CUstream, *mut CUcontext);
+    /// CUDA 12.0.
+    stream_id = c"cuStreamGetId" (CUstream, *mut u64);
+    stream_flags = c"cuStreamGetFlags" (CUstream, *mut c_uint);
+    stream_priority = c"cuStreamGetPriority" (CUstream, *mut c_int);
+    stream_capturing = c"cuStreamIsCapturing" (CUstream, *mut c_int);
+    capture_mode = c"cuThreadExchangeStreamCaptureMode" (*mut c_int);
+    /// CUDA 12.3.
+    function_name = c"cuFuncGetName" (*mut *const c_char, CUfunction);
+    /// CUDA 12.3.
+    kernel_name = c"cuKernelGetName" (*mut *const c_char, CUkernel);
+    graph_nodes = c"cuGraphGetNodes" (CUgraph, *mut CUgraphNode, *mut usize);
+    node_type = c"cuGraphNodeGetType" (CUgraphNode, *mut c_int);
+    child_graph = c"cuGraphChildGraphNodeGetGraph" (CUgraphNode, *mut CUgraph);
+}
+
+/// Found once, kept for good. Release on the store, acquire on the load: the pointers behind it.
+static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The driver's functions, once libcuda is loaded.
+#[inline]
+pub fn driver() -> Option<&'static Driver> {
+    // SAFETY: null or a leaked, never changed Driver.
+    match unsafe { DRIVER.load(Ordering::Acquire).as_ref() } {
+        Some(driver) => Some(driver),
+        None => find(),
+    }
+}
+
+#[cold]
+fn find() -> Option<&'static Driver> {
+    let found = Box::into_raw(Box::new(Driver::find(libraries::driver()?)));
+    // Another thread may have been first; both found the same, and one small struct stays unused.
+    let _ = DRIVER.compare_exchange(core::ptr::null_mut(), found, Ordering::Release, Ordering::Relaxed);
+    // SAFETY: just stored, or stored by the other; leaked and never changed.
+    unsafe { DRIVER.load(Ordering::Acquire).as_ref() }
+}
+
+impl Driver {
+    /// The calling thread's current context; null when there is none.
+    #[inline]
+    pub fn current_context(&self) -> CUcontext {
+        let mut context: CUcontext = core::ptr::null_mut();
+        if let Some(current) = self.context_current {
+            // SAFETY: writes a place of ours.
+            unsafe { current(&mut context) };
+        }
+        context
+    }
+
+    /// Whether a stream is in a capture, or cannot be asked because another one is (the legacy stream's
+    /// STREAM_CAPTURE_IMPLICIT).
+    pub fn is_capturing(&self, stream: CUstream) -> bool {
+        let Some(ask) = self.stream_capturing else { return false };
+        let mut status = CAPTURE_STATUS_NONE;
+        // SAFETY: the app is about to enqueue work on this stream; writes a place of ours.
+        let result = unsafe { ask(stream, &mut status) };
+        result != CUDA_SUCCESS || status != CAPTURE_STATUS_NONE
+    }
+
+    /// Runs `work` with the thread's capture mode RELAXED, so that a call of ours, which a GLOBAL capture elsewhere
+    /// would forbid, invalidates nothing.
+    pub fn relaxed<T>(&self, work: impl FnOnce() -> T) -> T {
+        let Some(exchange) = self.capture_mode else { return work() };
+        let mut mode = CAPTURE_MODE_RELAXED;
+        // SAFETY: exchanges the calling thread's mode with the place's.
+        let changed = unsafe { exchange(&mut mode) } == CUDA_SUCCESS;
+        let result = work();
+        if changed {
+            // SAFETY: as above; this puts the thread's own mode back.
+            unsafe { exchange(&mut mode) };
+        }
+        result
+    }
+}

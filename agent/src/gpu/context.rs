@@ -1,0 +1,293 @@
+//! Contexts, and their pools of events.
+//!
+//! Events are created when a context is first seen and, later, by the poller; a hook only takes and never makes one.
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use gpuspy_wire::record::{self, Head, LossCause};
+
+use crate::cuda::*;
+use crate::driver::Driver;
+use crate::keyed::Keyed;
+use crate::session::Session;
+use crate::sys::ticks;
+use crate::thread::Call;
+
+/// Contexts of a process that are alive at the same time: one a GPU, and a few more.
+const PLACES: usize = 64;
+/// Events of a context at most: two for each operation that is timed and not read yet.
+pub const MAX_EVENTS: usize = 8192;
+/// Events made when a context is first seen, and by the poller when fewer than [`LOW`] are free.
+const FIRST: usize = 256;
+const MORE: usize = 256;
+const LOW: u32 = 128;
+
+/// The contexts of a session. Valid when zero.
+pub struct Contexts {
+    /// By CUcontext: the context that has this handle now, or null. Release on the store, acquire on the load.
+    places: Keyed<AtomicPtr<Context>, PLACES>,
+    /// The last number given. Relaxed: only its being unique matters.
+    last: AtomicU32,
+}
+
+/// A context. Never freed: a few exist in a process's life.
+pub struct Context {
+    /// Its number in records; never reused.
+    pub number: u32,
+    pub handle: u64,
+    pub device: u32,
+    pub pool: Pool,
+    /// Destroyed or reset: its events are gone. Release by the hook, acquire by the poller.
+    pub gone: AtomicBool,
+}
+
+impl Contexts {
+    /// The context with this handle, made known now if it is new. Slow only then.
+    #[inline]
+    pub fn get(&self, call: &Call, driver: &Driver, handle: CUcontext) -> Option<&'static Context> {
+        if handle.is_null() {
+            return None;
+        }
+        let place = self.places.get(handle as u64)?;
+        // SAFETY: null or a leaked context. Acquire, with the release in `adopt`.
+        match unsafe { place.load(Ordering::Acquire).as_ref() } {
+            Some(context) => Some(context),
+            None => self.adopt(call, driver, handle, place),
+        }
+    }
+
+    #[cold]
+    fn adopt(
+        &self,
+        call: &Call,
+        driver: &Driver,
+        handle: CUcontext,
+        place: &AtomicPtr<Context>,
+    ) -> Option<&'static Context> {
+        let errno = crate::sys::Errno::save();
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut device: CUdevice = 0;
+        let pool = Pool::new();
+        with_context(driver, handle, || {
+            if let Some(ask) = driver.context_device {
+                // SAFETY: a context is current; writes a place of ours.
+                unsafe { ask(&mut device) };
+            }
+            if call.session.timing.load(Ordering::Relaxed) {
+                driver.relaxed(|| pool.make(driver, FIRST));
+            }
+        });
+        let context = Box::into_raw(Box::new(Context {
+            number,
+            handle: handle as u64,
+            device: device as u32,
+            pool,
+            gone: AtomicBool::new(false),
+        }));
+        // Two threads can meet a new context at once: the first one's stands; the other's events stay unused.
+        let first = place
+            .compare_exchange(core::ptr::null_mut(), context, Ordering::Release, Ordering::Relaxed)
+            .is_ok();
+        // SAFETY: just stored, or stored by the other; leaked. Acquire, with the release above.
+        let context = unsafe { place.load(Ordering::Acquire).as_ref() }?;
+        if first {
+            announce(call, driver, context);
+            crate::session::exit::register_drain();
+        }
+        errno.restore();
+        Some(context)
+    }
+
+    /// The context with this handle goes away now. Returns it, once.
+    pub fn remove(&self, handle: u64) -> Option<&'static Context> {
+        let place = self.places.get(handle)?;
+        // SAFETY: null or a leaked context. Acquire, with the release in `adopt`.
+        let context = unsafe { place.swap(core::ptr::null_mut(), Ordering::AcqRel).as_ref() }?;
+        context.gone.store(true, Ordering::Release);
+        Some(context)
+    }
+
+    /// All contexts that are known and alive.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Context> + '_ {
+        // SAFETY: null or a leaked context. Acquire, with the release in `adopt`.
+        self.places.values().filter_map(|p| unsafe { p.load(Ordering::Acquire).as_ref() })
+    }
+}
+
+/// Tells of a context and, when it is the first on it, of its device.
+fn announce(call: &Call, driver: &Driver, context: &Context) {
+    let session = call.session;
+    if !session.contexts.iter().any(|c| c.number != context.number && c.device == context.device) {
+        call.publish(&describe_device(driver, context.device));
+        session.names.device(call, driver, context.device);
+    }
+    call.publish(&record_of(context, 1));
+}
+
+/// The record that tells of a context's coming (1) or going (2).
+pub fn record_of(context: &Context, change: u8) -> record::Context {
+    record::Context {
+        head: Head::new::<record::Context>(),
+        at: ticks(),
+        handle: context.handle,
+        context: context.number,
+        device: context.device,
+        change,
+        ..Default::default()
+    }
+}
+
+fn describe_device(driver: &Driver, ordinal: u32) -> record::Device {
+    let device = ordinal as CUdevice;
+    let attribute = |which| {
+        let mut value = 0;
+        if let Some(ask) = driver.device_attribute {
+            // SAFETY: writes a place of ours.
+            unsafe { ask(&mut value, which, device) };
+        }
+        value as u32
+    };
+    let mut uuid = [0u8; 16];
+    let mut memory = 0usize;
+    // SAFETY: each writes a place of ours.
+    unsafe {
+        driver.device_uuid.map(|ask| ask(&mut uuid, device));
+        driver.device_memory.map(|ask| ask(&mut memory, device));
+    }
+    let warp = attribute(DEVICE_WARP_SIZE).max(1);
+    record::Device {
+        head: Head::new::<record::Device>(),
+        memory_bytes: memory as u64,
+        uuid,
+        ordinal,
+        multiprocessors: attribute(DEVICE_MULTIPROCESSORS),
+        capability: attribute(DEVICE_CAPABILITY_MAJOR) * 10 + attribute(DEVICE_CAPABILITY_MINOR),
+        warps_per_multiprocessor: attribute(DEVICE_THREADS_PER_MULTIPROCESSOR) / warp,
+        reserved: [0; 2],
+    }
+}
+
+/// Runs `work` with the context current, and leaves the thread's context stack as it was.
+pub fn with_context<T>(driver: &Driver, handle: CUcontext, work: impl FnOnce() -> T) -> T {
+    if driver.current_context() == handle {
+        return work();
+    }
+    // SAFETY: a live context's handle.
+    let pushed = driver.context_push.is_some_and(|push| unsafe { push(handle) } == CUDA_SUCCESS);
+    let result = work();
+    if pushed && let Some(pop) = driver.context_pop {
+        let mut popped: CUcontext = core::ptr::null_mut();
+        // SAFETY: undoes our own push.
+        unsafe { pop(&mut popped) };
+    }
+    result
+}
+
+/// A context's events: a fixed table and a free list over it (a Treiber stack of indices; the tag in the head's upper
+/// half changes at every operation, so that a stale head is never exchanged).
+pub struct Pool {
+    /// CUevents by index. Release on the store, acquire on the load by way of the free list.
+    events: Box<[AtomicPtr<void>]>,
+    /// The free list: index + 1 of the next free event.
+    next: Box<[AtomicU32]>,
+    /// Tag << 32 | index + 1 of the first free event; index 0 = none. AcqRel: hands an event from thread to thread.
+    free: AtomicU64,
+    /// How many are free, about. Relaxed: a hint to make more.
+    free_count: AtomicU32,
+    /// How many exist. Written by the adopting thread, then by the poller. Relaxed.
+    made: AtomicU32,
+}
+
+impl Pool {
+    fn new() -> Pool {
+        Pool {
+            events: (0..MAX_EVENTS).map(|_| AtomicPtr::new(core::ptr::null_mut())).collect(),
+            next: (0..MAX_EVENTS).map(|_| AtomicU32::new(0)).collect(),
+            free: AtomicU64::new(0),
+            free_count: AtomicU32::new(0),
+            made: AtomicU32::new(0),
+        }
+    }
+
+    /// Creates events in the current context, as many as the table still holds.
+    fn make(&self, driver: &Driver, count: usize) {
+        let Some(create) = driver.event_create else { return };
+        for _ in 0..count {
+            let index = self.made.load(Ordering::Relaxed);
+            let Some(place) = self.events.get(index as usize) else { return };
+            let mut event: CUevent = core::ptr::null_mut();
+            // SAFETY: the context is current; flags 0 = CU_EVENT_DEFAULT, with timing; writes a place of ours.
+            if unsafe { create(&mut event, 0) } != CUDA_SUCCESS {
+                return;
+            }
+            place.store(event, Ordering::Release);
+            self.made.store(index + 1, Ordering::Relaxed);
+            self.give(index);
+        }
+    }
+
+    /// Poller, with the context current: makes more when few are left.
+    pub fn replenish(&self, driver: &Driver) {
+        if self.free_count.load(Ordering::Relaxed) < LOW {
+            self.make(driver, MORE);
+        }
+    }
+
+    /// Whether the poller should replenish.
+    pub fn is_low(&self) -> bool {
+        self.free_count.load(Ordering::Relaxed) < LOW
+            && (self.made.load(Ordering::Relaxed) as usize) < MAX_EVENTS
+    }
+
+    /// Takes a free event.
+    #[inline]
+    pub fn take(&self) -> Option<u32> {
+        let mut head = self.free.load(Ordering::Acquire);
+        loop {
+            let index = (head as u32).checked_sub(1)?;
+            let next = self.next.get(index as usize)?.load(Ordering::Relaxed);
+            let new = ((head >> 32).wrapping_add(1) << 32) | u64::from(next);
+            match self.free.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    self.free_count.fetch_sub(1, Ordering::Relaxed);
+                    return Some(index);
+                }
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Gives an event back.
+    #[inline]
+    pub fn give(&self, index: u32) {
+        let Some(next) = self.next.get(index as usize) else { return };
+        let mut head = self.free.load(Ordering::Acquire);
+        loop {
+            next.store(head as u32, Ordering::Relaxed);
+            let new = ((head >> 32).wrapping_add(1) << 32) | u64::from(index + 1);
+            match self.free.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    self.free_count.fetch_add(1, Ordering::Relaxed);
+                    return;
+                }
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// The CUevent of an index.
+    #[inline]
+    pub fn event(&self, index: u32) -> CUevent {
+        self.events.get(index as usize).map_or(core::ptr::null_mut(), |e| e.load(Ordering::Acquire))
+    }
+}
+
+/// Forgets a context that is being destroyed or reset: the poller has had its chance to drain it.
+pub fn forget(call: &Call, session: &Session, handle: u64) {
+    if let Some(context) = session.contexts.remove(handle) {
+        let lost = session.streams.abandon(context);
+        if lost != 0 {
+            call.lost(LossCause::GpuTimePending, lost);
+        }
+        call.publish(&record_of(context, 2));
+    }
+}

@@ -1,0 +1,416 @@
+//! The poller: the agent's one thread. It reads events and writes GPU times, makes events and buffers ready for the
+//! hooks, tells the names of things, and keeps the host clock anchored.
+//!
+//! It blocks all signals, runs no code of the app's, never synchronises, and stops for good when the driver says that it
+//! is shutting down. The driver calls it makes: context push / pop / current, event create / query / elapsed,
+//! capture-mode exchange.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use gpuspy_wire::record::{Anchor, GpuTime, Head, Loss, LossCause, Record};
+use gpuspy_wire::ring::LEVELS;
+
+use crate::cuda::*;
+use crate::driver::{self, Driver};
+use crate::gpu::context::{Context, with_context};
+use crate::gpu::stream::{Pending, Stream};
+use crate::modules::Modules;
+use crate::session::segment::{Claim, anchor};
+use crate::session::{Session, collector};
+use crate::sys::{self, ticks};
+
+/// Between looks while operations are pending.
+const BUSY_NS: u64 = 200_000;
+/// Between looks when nothing is: also the longest that a wake-up lost to a race can delay a reading.
+const IDLE_NS: u64 = 20_000_000;
+/// Looks without work before the long sleep.
+const PATIENCE: u32 = 25;
+/// Between anchors of the host clock, and between looks at the loaded modules.
+const ANCHOR_NS: u64 = 1_000_000_000;
+const MODULES_NS: u64 = 100_000_000;
+/// How long a teardown waits for the poller at most.
+const DRAIN_NS: u64 = 100_000_000;
+/// An anchor event is replaced when it is this old, so that no distance reaches 8 ms.
+const HOP_NS: i64 = 4_000_000;
+/// Up to here the driver's float milliseconds are exact to the ns (facts: 9.2 ms if it multiplies by 1e-6f).
+const EXACT_NS: f64 = 9_000_000.0;
+
+/// What hooks and poller share. Valid when zero.
+pub struct Shared {
+    /// 1 while the poller is in its long sleep; the futex it sleeps on. A hook that finds 1 sets 0 and wakes.
+    /// Relaxed: a hook that misses it costs a reading [`IDLE_NS`] of delay, and spares every other a fence.
+    sleeping: AtomicU32,
+    /// Drains asked for / done. Release by the one side, acquire by the other.
+    drain_asked: AtomicU64,
+    drain_done: AtomicU64,
+}
+
+impl Shared {
+    /// A hook has given the poller something to read.
+    #[inline]
+    pub fn work_added(&self) {
+        if self.sleeping.load(Ordering::Relaxed) == 1 {
+            self.wake();
+        }
+    }
+
+    /// Ends the poller's long sleep, if it is in it.
+    #[cold]
+    pub fn wake(&self) {
+        if self.sleeping.swap(0, Ordering::Relaxed) == 1 {
+            let errno = sys::Errno::save();
+            sys::futex_wake(&self.sleeping);
+            errno.restore();
+        }
+    }
+
+    /// Waits until the poller has read everything that is complete, but not for long: before a context, or the process,
+    /// goes away.
+    pub fn drain(&self, streams_idle: impl Fn() -> bool) {
+        if streams_idle() {
+            return;
+        }
+        let errno = sys::Errno::save();
+        let ask = self.drain_asked.fetch_add(1, Ordering::Release) + 1;
+        self.wake();
+        let until = sys::clock_ns(libc::CLOCK_MONOTONIC) + DRAIN_NS;
+        while self.drain_done.load(Ordering::Acquire) < ask && sys::clock_ns(libc::CLOCK_MONOTONIC) < until {
+            sys::sleep_ns(100_000);
+        }
+        errno.restore();
+    }
+}
+
+struct Start {
+    session: &'static Session,
+    claim: Claim,
+}
+
+/// Starts the poller thread. `Err`: it cannot be started.
+pub fn start(session: &'static Session, claim: Claim) -> Result<(), ()> {
+    let argument = Box::into_raw(Box::new(Start { session, claim }));
+    // SAFETY: plain libc calls on values of ours; the signal mask is put back whatever happens, and the thread owns the
+    // argument once it is started.
+    unsafe {
+        let mut all: libc::sigset_t = core::mem::zeroed();
+        let mut before: libc::sigset_t = core::mem::zeroed();
+        libc::sigfillset(&mut all);
+        // Blocked before the thread exists, so that not one signal of the app's is ever delivered on it.
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
+        libc::pthread_attr_init(&mut attributes);
+        libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        libc::pthread_attr_setstacksize(&mut attributes, 256 << 10);
+        let mut thread: libc::pthread_t = core::mem::zeroed();
+        let result = libc::pthread_create(&mut thread, &attributes, run, argument.cast());
+        libc::pthread_attr_destroy(&mut attributes);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut());
+        if result != 0 {
+            drop(Box::from_raw(argument));
+            return Err(());
+        }
+        libc::pthread_setname_np(thread, c"gpuspy".as_ptr());
+    }
+    Ok(())
+}
+
+extern "C" fn run(argument: *mut c_void) -> *mut c_void {
+    // SAFETY: `start` gave us this box.
+    let start = unsafe { Box::from_raw(argument.cast::<Start>()) };
+    let mut poller = Poller {
+        session: start.session,
+        ring: Ring { claim: start.claim, session: start.session },
+        chains: Vec::new(),
+        modules: Modules::default(),
+        deinitialized: false,
+        relaxed: false,
+    };
+    poller.introduce();
+    poller.run();
+    core::ptr::null_mut()
+}
+
+/// The poller's own ring: it grows it itself.
+pub struct Ring {
+    claim: Claim,
+    session: &'static Session,
+}
+
+impl Ring {
+    /// Publishes a record; false when it did not fit (counted).
+    pub fn push(&mut self, words: &[u64]) -> bool {
+        let next = self.claim.writer.level() + 1;
+        if next < LEVELS
+            && self.claim.writer.is_half_full()
+            && let Some(buffer) = self.session.segment.buffer(self.claim.index, next)
+        {
+            self.claim.writer.grow(buffer);
+        }
+        let pushed = self.claim.writer.push(words).is_ok();
+        let counters = &self.claim.slot.counters.0;
+        let counter =
+            if pushed { Some(&counters.records) } else { counters.lost.get(LossCause::RingFull as usize) };
+        if let Some(counter) = counter {
+            // Relaxed load and store: this thread is the only writer.
+            counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        pushed
+    }
+}
+
+/// A context's chain of anchors: positions on its GPU clock.
+struct Chain {
+    context: u32,
+    /// The anchor event, pinned: out of the pool until the next hop.
+    anchor: u32,
+    /// Its position, ns since the chain's first event, and how far off that may be.
+    position: i64,
+    error: f64,
+}
+
+struct Poller {
+    session: &'static Session,
+    ring: Ring,
+    chains: Vec<Chain>,
+    modules: Modules,
+    /// The driver is shutting down: never call it again.
+    deinitialized: bool,
+    /// The thread's capture mode is RELAXED.
+    relaxed: bool,
+}
+
+impl Poller {
+    /// Who we are, before anything else is said, and somebody to say it to.
+    fn introduce(&mut self) {
+        self.session.names.introduce(&mut self.ring);
+        collector::reach(self.session);
+    }
+
+    fn run(&mut self) {
+        let shared = &self.session.poller;
+        let mut idle = 0u32;
+        let mut anchored = 0u64;
+        let mut looked = 0u64;
+        loop {
+            let began = ticks();
+            let mut driver_ticks = 0;
+            let (read, pending) = self.poll(&mut driver_ticks);
+            let asked = shared.drain_asked.load(Ordering::Acquire);
+            if pending == 0 || self.deinitialized {
+                shared.drain_done.store(asked, Ordering::Release);
+            }
+            self.session.serve_growth();
+            let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
+            if now - looked >= MODULES_NS {
+                looked = now;
+                self.modules.tell_new(self.session, &mut self.ring);
+                self.session.names.tell_unsent(&mut self.ring);
+            }
+            if now - anchored >= ANCHOR_NS {
+                anchored = now;
+                self.drop_anchor();
+            }
+            let live = &self.session.segment.header().live.0;
+            live.pending.store(pending, Ordering::Relaxed); // a figure for the report
+            let own = ticks().wrapping_sub(began).saturating_sub(driver_ticks);
+            live.poller_ticks.fetch_add(own, Ordering::Relaxed); // a figure for the report
+            idle = if read != 0 || pending != 0 { 0 } else { idle.saturating_add(1) };
+            if idle < PATIENCE {
+                sys::sleep_ns(BUSY_NS);
+            } else {
+                shared.sleeping.store(1, Ordering::Relaxed);
+                sys::futex_wait(&shared.sleeping, 1, IDLE_NS);
+                shared.sleeping.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn drop_anchor(&mut self) {
+        let (ticks, monotonic_raw, realtime, uncertainty) = anchor();
+        let record = Anchor {
+            head: Head::new::<Anchor>(),
+            ticks,
+            monotonic_raw,
+            realtime,
+            uncertainty,
+            reserved: [0; 3],
+        };
+        self.ring.push(record.as_words());
+    }
+
+    /// Reads what has completed. Returns how many operations were read and how many are pending.
+    fn poll(&mut self, driver_ticks: &mut u64) -> (u64, u64) {
+        let lost = self.session.streams.drop_abandoned();
+        if lost != 0 {
+            self.tell_lost(LossCause::GpuTimePending, lost);
+        }
+        if self.deinitialized {
+            return (0, 0);
+        }
+        let Some(driver) = driver::driver() else { return (0, 0) };
+        let (mut read, mut pending) = (0, 0);
+        for context in self.session.contexts.iter() {
+            let busy =
+                |s: &Stream| s.oldest().is_some() && s.context().is_some_and(|c| core::ptr::eq(c, context));
+            if !context.pool.is_low() && !self.session.streams.iter().any(busy) {
+                continue;
+            }
+            if !self.relaxed {
+                let mut mode = CAPTURE_MODE_RELAXED;
+                if let Some(exchange) = driver.capture_mode {
+                    // SAFETY: exchanges this thread's own mode.
+                    unsafe { exchange(&mut mode) };
+                }
+                self.relaxed = true;
+            }
+            let entered = ticks();
+            with_context(driver, context.handle as CUcontext, || {
+                context.pool.replenish(driver);
+                for stream in self.session.streams.iter().filter(|s| busy(s)) {
+                    read += self.read_stream(driver, context, stream);
+                    pending += u64::from(stream.oldest().is_some());
+                }
+            });
+            *driver_ticks += ticks().wrapping_sub(entered);
+        }
+        self.session.streams.iter().for_each(Stream::retire_if_dead);
+        (read, pending)
+    }
+
+    fn tell_lost(&mut self, cause: LossCause, count: u64) {
+        self.session.lost(cause, count);
+        let loss =
+            Loss { head: Head::new::<Loss>(), at: ticks(), count, cause: cause as u8, ..Loss::default() };
+        self.ring.push(loss.as_words());
+    }
+
+    /// Reads a stream's operations from the oldest on, as far as they are complete.
+    fn read_stream(&mut self, driver: &Driver, context: &Context, stream: &Stream) -> u64 {
+        let Some(query) = driver.event_query else { return 0 };
+        let mut read = 0;
+        while let Some(op) = stream.oldest() {
+            // A teardown may be under way: its flag is set before the real call.
+            if context.gone.load(Ordering::Acquire) {
+                return read;
+            }
+            // SAFETY: an event of the pool, whose context is current and not gone.
+            match unsafe { query(context.pool.event(op.end)) } {
+                CUDA_SUCCESS => {}
+                CUDA_ERROR_NOT_READY => break,
+                CUDA_ERROR_DEINITIALIZED => {
+                    self.deinitialized = true;
+                    break;
+                }
+                _ => {
+                    // A sticky error of the app's, or an event that cannot be asked: its time is lost, and said so.
+                    self.tell_lost(LossCause::GpuTimePending, 1);
+                    self.finish(context, stream, op, None);
+                    continue;
+                }
+            }
+            let seen = ticks();
+            let pinned = if op.marker || op.cancelled {
+                None
+            } else {
+                self.measure(driver, context, stream, op, seen)
+            };
+            self.finish(context, stream, op, pinned);
+            read += 1;
+        }
+        read
+    }
+
+    /// An operation is read: its events go back, all but the one that is pinned as an anchor.
+    fn finish(&mut self, context: &Context, stream: &Stream, op: Pending, pinned: Option<u32>) {
+        stream.seen(op.position);
+        stream.pop();
+        for event in [Some(op.end), (op.start != op.end).then_some(op.start)].into_iter().flatten() {
+            if pinned != Some(event) {
+                context.pool.give(event);
+            }
+        }
+    }
+
+    /// Publishes an operation's time. Returns the event that became the chain's anchor, if one did.
+    fn measure(
+        &mut self,
+        driver: &Driver,
+        context: &Context,
+        stream: &Stream,
+        op: Pending,
+        seen: u64,
+    ) -> Option<u32> {
+        let pool = &context.pool;
+        let Some((duration, duration_error)) = elapsed(driver, pool.event(op.start), pool.event(op.end))
+        else {
+            self.tell_lost(LossCause::GpuTimePending, 1);
+            return None;
+        };
+        let known = self.chains.iter().position(|c| c.context == context.number);
+        let (start, start_error, pinned) = match known.and_then(|n| self.chains.get_mut(n)) {
+            None => {
+                // The chain's origin: this operation's start.
+                self.chains.push(Chain {
+                    context: context.number,
+                    anchor: op.start,
+                    position: 0,
+                    error: 0.0,
+                });
+                (0, 0.0, Some(op.start))
+            }
+            Some(chain) => {
+                let Some((distance, error)) = elapsed(driver, pool.event(chain.anchor), pool.event(op.start))
+                else {
+                    self.tell_lost(LossCause::GpuTimePending, 1);
+                    return None;
+                };
+                let start = chain.position + distance;
+                let start_error = chain.error + error;
+                let hop = distance.abs() > HOP_NS;
+                if hop {
+                    // The end event is the newest that we know complete.
+                    pool.give(chain.anchor);
+                    chain.anchor = op.end;
+                    chain.position = start + duration;
+                    chain.error = start_error + duration_error;
+                }
+                (start, start_error, hop.then_some(op.end))
+            }
+        };
+        let record = GpuTime {
+            head: Head::new::<GpuTime>(),
+            correlation: op.correlation,
+            context: context.number,
+            chain: 1,
+            stream: stream.id(),
+            start,
+            duration: duration.max(0) as u64,
+            start_error: start_error.ceil() as u32,
+            duration_error: duration_error.ceil() as u32,
+            seen,
+        };
+        self.ring.push(record.as_words());
+        pinned
+    }
+}
+
+/// Distance of two complete events in ns, and how far off it may be: the driver answers in float milliseconds. Some
+/// drivers refuse a negative distance: then the other way round is asked.
+fn elapsed(driver: &Driver, from: CUevent, to: CUevent) -> Option<(i64, f64)> {
+    let ask = driver.event_elapsed?;
+    let mut ms = 0f32;
+    // SAFETY: complete events of the current context; writes a place of ours.
+    let mut ns = if unsafe { ask(&mut ms, from, to) } == CUDA_SUCCESS {
+        f64::from(ms) * 1e6
+    } else {
+        // SAFETY: as above.
+        if unsafe { ask(&mut ms, to, from) } != CUDA_SUCCESS {
+            return None;
+        }
+        f64::from(ms) * -1e6
+    };
+    // One step of the float, in ns, where that is more than nothing.
+    let error = if ns.abs() < EXACT_NS { 0.0 } else { f64::from(f32::EPSILON) * ns.abs() };
+    ns = ns.round();
+    Some((ns as i64, error))
+}

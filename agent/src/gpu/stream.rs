@@ -1,0 +1,403 @@
+//! Streams: which one a call means, how deep it is, and the operations on it whose events are not read yet.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use gpuspy_wire::record::{self, Head, LossCause, flag};
+
+use crate::cuda::*;
+use crate::driver::Driver;
+use crate::gpu::context::Context;
+use crate::keyed::Keyed;
+use crate::sys::{self, ticks};
+use crate::thread::Call;
+
+/// Distinct stream handles (and default streams) of a process's life. Handles are reused by the driver, so this bounds
+/// streams alive at the same time, nearly.
+const PLACES: usize = 4096;
+/// Operations of a stream that can wait to be read: more than the depth limit lets in.
+const QUEUE: usize = 512;
+/// Entries (launches and our own records) of a stream that may be unseen before we stop adding ours. The driver's queue
+/// holds about 1024 and then blocks the app (facts: OneFlow PR#890).
+pub const MAX_DEPTH: u64 = 256;
+/// A stream id of our own making, where the driver has no cuStreamGetId (before CUDA 12.0).
+const OWN_ID: u64 = 1 << 63;
+
+/// The streams of a session. Valid when zero.
+pub struct Streams {
+    /// By handle, or for default streams by context, kind and thread mixed: the stream that has this key now, or null.
+    /// Release on the store, acquire on the load.
+    places: Keyed<AtomicPtr<Stream>, PLACES>,
+    /// Every [`Stream`] ever made, for the poller. Release on the store, acquire on the load.
+    all: [AtomicPtr<Stream>; PLACES],
+    /// How many of `all` are in use. Release by the maker, acquire by the poller.
+    count: AtomicU32,
+    /// The last id of our own making. Relaxed: only its being unique matters.
+    last_id: AtomicU64,
+}
+
+/// A stream's life.
+const RETIRED: u8 = 0; // nobody's: may be made into another
+const LIVE: u8 = 1;
+const DEAD: u8 = 2; // destroyed by the app; the poller reads what it still can
+
+/// A stream. Never freed, but made into another after its end.
+pub struct Stream {
+    state: AtomicU8,
+    /// What records call it. Relaxed, like the next three: written before the stream is published in its place.
+    id: AtomicU64,
+    handle: AtomicU64,
+    flags: AtomicU32,
+    context: AtomicPtr<Context>,
+    /// The pair being made on it: 0 none, 1 one, 2 one, and another thread came meanwhile.
+    pub claim: AtomicU32,
+    /// Entries enqueued so far / seen complete. Relaxed: a bound, not a hand-over.
+    pub submitted: AtomicU64,
+    pub completed: AtomicU64,
+    /// Operations to be read: written by the claim's holder, read by the poller. `tail` release / acquire publishes an
+    /// operation, `head` release / acquire gives its place back.
+    tail: AtomicU64,
+    head: AtomicU64,
+    queue: Box<[UnsafeCell<Pending>]>,
+    /// Launches since a hook last asked the driver itself. Relaxed: a rhythm.
+    pub unasked: AtomicU32,
+}
+
+// SAFETY: the queue's cells are handed from the claim's holder to the poller and back by `tail` and `head`.
+unsafe impl Sync for Stream {}
+
+/// An operation whose events are recorded and not read yet.
+#[derive(Clone, Copy, Default)]
+pub struct Pending {
+    pub correlation: u64,
+    /// Indices in the context's pool. A marker has no start: both are its end.
+    pub start: u32,
+    pub end: u32,
+    /// `submitted` after its end record: what is seen complete with it.
+    pub position: u64,
+    /// Not an operation: its event only shows how far the stream has come.
+    pub marker: bool,
+    /// The launch failed between the records: read the events, tell nothing.
+    pub cancelled: bool,
+}
+
+impl Stream {
+    fn new() -> Stream {
+        Stream {
+            state: AtomicU8::new(RETIRED),
+            id: AtomicU64::new(0),
+            handle: AtomicU64::new(0),
+            flags: AtomicU32::new(0),
+            context: AtomicPtr::new(core::ptr::null_mut()),
+            claim: AtomicU32::new(0),
+            submitted: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            tail: AtomicU64::new(0),
+            head: AtomicU64::new(0),
+            queue: (0..QUEUE).map(|_| UnsafeCell::new(Pending::default())).collect(),
+            unasked: AtomicU32::new(0),
+        }
+    }
+
+    /// What records call it.
+    pub fn id(&self) -> u64 {
+        self.id.load(Ordering::Relaxed)
+    }
+
+    /// The handle to record on, unambiguous for any thread.
+    pub fn handle(&self) -> CUstream {
+        self.handle.load(Ordering::Relaxed) as CUstream
+    }
+
+    /// Bits of [`flag`] that tell which default stream it is.
+    pub fn flags(&self) -> u16 {
+        self.flags.load(Ordering::Relaxed) as u16
+    }
+
+    /// Its context.
+    pub fn context(&self) -> Option<&'static Context> {
+        // SAFETY: null or a leaked context, stored before the stream was published.
+        unsafe { self.context.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Entries not yet seen complete.
+    pub fn depth(&self) -> u64 {
+        self.submitted.load(Ordering::Relaxed).saturating_sub(self.completed.load(Ordering::Relaxed))
+    }
+
+    /// Claim's holder: appends an operation. False when the queue is full.
+    pub fn push(&self, pending: Pending) -> bool {
+        let tail = self.tail.load(Ordering::Relaxed); // ours
+        // Acquire, with the poller's release: it has read what was in the place.
+        if tail - self.head.load(Ordering::Acquire) >= QUEUE as u64 {
+            return false;
+        }
+        let Some(cell) = self.queue.get(tail as usize % QUEUE) else { return false };
+        // SAFETY: behind `tail` and not in [head, tail): ours alone.
+        unsafe { *cell.get() = pending };
+        self.tail.store(tail + 1, Ordering::Release);
+        true
+    }
+
+    /// The oldest operation not yet read. Exact for the poller; for a hook a hint that may be stale.
+    pub fn oldest(&self) -> Option<Pending> {
+        let head = self.head.load(Ordering::Relaxed);
+        // Acquire, with `push`'s release.
+        if head >= self.tail.load(Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: in [head, tail): written before the release we acquired. A hook's stale head can meet a place being
+        // rewritten: all fields are plain integers, and what it does with them (one event query) is harmless.
+        self.queue.get(head as usize % QUEUE).map(|cell| unsafe { cell.get().read_volatile() })
+    }
+
+    /// Poller: the oldest operation has been read.
+    pub fn pop(&self) {
+        self.head.store(self.head.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// Raises what is seen complete. By the poller, and by a hook that asked the driver itself.
+    pub fn seen(&self, position: u64) {
+        self.completed.fetch_max(position, Ordering::Relaxed);
+    }
+
+    /// Whether the poller has anything to do with it.
+    pub fn is_in_use(&self) -> bool {
+        self.state.load(Ordering::Acquire) != RETIRED
+    }
+
+    /// Poller: a destroyed stream that is drained becomes free to be made into another.
+    pub fn retire_if_dead(&self) {
+        if self.state.load(Ordering::Acquire) == DEAD && self.oldest().is_none() {
+            // Release, with the acquire in `take_retired`.
+            self.state.store(RETIRED, Ordering::Release);
+        }
+    }
+
+    /// Poller: nothing more can be read from it. Returns how many operations' times are lost.
+    fn drop_pending(&self) -> u64 {
+        let mut lost = 0;
+        while let Some(pending) = self.oldest() {
+            lost += u64::from(!pending.marker && !pending.cancelled);
+            self.pop();
+        }
+        lost
+    }
+}
+
+/// Which stream a call's handle means.
+#[derive(Clone, Copy)]
+enum Name {
+    Handle(u64),
+    Legacy,
+    PerThread,
+}
+
+impl Name {
+    fn of(handle: CUstream, per_thread: bool) -> Name {
+        match handle as usize {
+            0 if per_thread => Name::PerThread,
+            0 | STREAM_LEGACY => Name::Legacy,
+            STREAM_PER_THREAD => Name::PerThread,
+            other => Name::Handle(other as u64),
+        }
+    }
+
+    fn key(self, context: CUcontext) -> u64 {
+        // Default streams' keys are odd mixtures; handles are aligned addresses.
+        match self {
+            Name::Handle(handle) => handle,
+            Name::Legacy => (context as u64).rotate_left(17) ^ 0x5151_0001,
+            Name::PerThread => (context as u64).rotate_left(17) ^ (u64::from(sys::tid()) << 32) ^ 0xA3A3_0003,
+        }
+    }
+
+    fn flags(self) -> u16 {
+        match self {
+            Name::Handle(_) => 0,
+            Name::Legacy => flag::LEGACY_STREAM,
+            Name::PerThread => flag::PER_THREAD_STREAM,
+        }
+    }
+}
+
+impl Streams {
+    /// The stream that a call means, made known now if it is new. Slow only then. `None`: no context, or no room.
+    #[inline]
+    pub fn get(&self, call: &Call, driver: &Driver, handle: CUstream) -> Option<&'static Stream> {
+        let name = Name::of(handle, call.per_thread);
+        let context = match name {
+            Name::Handle(_) => core::ptr::null_mut(),
+            _ => driver.current_context(),
+        };
+        let place = self.places.get(name.key(context));
+        let Some(place) = place else {
+            call.lost(LossCause::TableFull, 1);
+            return None;
+        };
+        // SAFETY: null or a stream, which is never freed. Acquire, with the release in `make`.
+        match unsafe { place.load(Ordering::Acquire).as_ref() } {
+            Some(stream) => Some(stream),
+            None => self.make(call, driver, handle, name, context, place),
+        }
+    }
+
+    #[cold]
+    fn make(
+        &self,
+        call: &Call,
+        driver: &Driver,
+        handle: CUstream,
+        name: Name,
+        context: CUcontext,
+        place: &AtomicPtr<Stream>,
+    ) -> Option<&'static Stream> {
+        let context_handle = match name {
+            Name::Handle(_) => context_of(driver, handle),
+            _ => context,
+        };
+        let context = call.session.contexts.get(call, driver, context_handle)?;
+        let stream = self.take_retired()?;
+        let recorded_on = match name {
+            Name::Handle(handle) => handle,
+            Name::Legacy => STREAM_LEGACY as u64,
+            Name::PerThread => STREAM_PER_THREAD as u64,
+        };
+        let id = self.id_of(driver, recorded_on as CUstream);
+        stream.id.store(id, Ordering::Relaxed);
+        stream.handle.store(recorded_on, Ordering::Relaxed);
+        stream.flags.store(u32::from(name.flags()), Ordering::Relaxed);
+        stream.context.store(core::ptr::from_ref(context).cast_mut(), Ordering::Relaxed);
+        stream.state.store(LIVE, Ordering::Release);
+        // Two threads can meet a new stream at once: the first one's stands; ours goes back.
+        let new = core::ptr::from_ref(stream).cast_mut();
+        match place.compare_exchange(core::ptr::null_mut(), new, Ordering::Release, Ordering::Acquire) {
+            Ok(_) => {
+                call.publish(&describe(driver, stream, context, recorded_on));
+                Some(stream)
+            }
+            Err(other) => {
+                stream.state.store(RETIRED, Ordering::Release);
+                // SAFETY: a stream, which is never freed.
+                unsafe { other.as_ref() }
+            }
+        }
+    }
+
+    /// A stream to make into a new one: a retired one, or another.
+    fn take_retired(&self) -> Option<&'static Stream> {
+        for stream in self.iter() {
+            let taken =
+                stream.state.compare_exchange(RETIRED, DEAD, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+            if taken {
+                stream.completed.store(stream.submitted.load(Ordering::Relaxed), Ordering::Relaxed);
+                stream.claim.store(0, Ordering::Relaxed);
+                return Some(stream);
+            }
+        }
+        // Relaxed: the place is ours by the count; the store below publishes what is in it.
+        let index = self.count.fetch_add(1, Ordering::Relaxed) as usize;
+        let Some(place) = self.all.get(index) else {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        };
+        let stream = Box::into_raw(Box::new(Stream::new()));
+        // SAFETY: just made; leaked.
+        let stream = unsafe { &*stream };
+        stream.state.store(DEAD, Ordering::Relaxed);
+        place.store(core::ptr::from_ref(stream).cast_mut(), Ordering::Release);
+        Some(stream)
+    }
+
+    /// All streams ever made. A place that is counted and not stored yet is skipped.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Stream> + '_ {
+        let count = self.count.load(Ordering::Relaxed) as usize;
+        // SAFETY: null or a stream, which is never freed. Acquire, with the release in `take_retired`.
+        self.all.iter().take(count).filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
+    }
+
+    fn id_of(&self, driver: &Driver, handle: CUstream) -> u64 {
+        let mut id = 0u64;
+        // SAFETY: a stream that the app is about to use; writes a place of ours.
+        match driver.stream_id {
+            Some(ask) if unsafe { ask(handle, &mut id) } == CUDA_SUCCESS => id,
+            _ => OWN_ID | (self.last_id.fetch_add(1, Ordering::Relaxed) + 1),
+        }
+    }
+
+    /// The app destroys a stream: its handle may come back as another's.
+    pub fn destroyed(&self, call: &Call, handle: CUstream) {
+        let Name::Handle(key) = Name::of(handle, call.per_thread) else { return };
+        let Some(place) = self.places.get(key) else { return };
+        // SAFETY: null or a stream, which is never freed.
+        let Some(stream) = (unsafe { place.swap(core::ptr::null_mut(), Ordering::AcqRel).as_ref() }) else {
+            return;
+        };
+        let record = record::Stream {
+            head: Head::new::<record::Stream>(),
+            at: ticks(),
+            stream: stream.id(),
+            handle: key,
+            context: stream.context().map_or(0, |c| c.number),
+            change: 2,
+            ..Default::default()
+        };
+        call.publish(&record);
+        stream.state.store(DEAD, Ordering::Release);
+    }
+
+    /// A context is gone: its streams' events are, too. Returns how many operations' times are lost.
+    pub fn abandon(&self, context: &Context) -> u64 {
+        let mut lost = 0;
+        for place in self.places.values() {
+            // SAFETY: null or a stream, which is never freed.
+            let Some(stream) = (unsafe { place.load(Ordering::Acquire).as_ref() }) else { continue };
+            if stream.context().is_some_and(|c| core::ptr::eq(c, context)) {
+                place.store(core::ptr::null_mut(), Ordering::Release);
+                stream.state.store(DEAD, Ordering::Release);
+            }
+        }
+        for stream in self.iter().filter(|s| s.context().is_some_and(|c| core::ptr::eq(c, context))) {
+            lost += (stream.tail.load(Ordering::Relaxed)).saturating_sub(stream.head.load(Ordering::Relaxed));
+        }
+        lost
+    }
+
+    /// Poller: drops what can no longer be read of streams whose context is gone.
+    pub fn drop_abandoned(&self) -> u64 {
+        let gone = |s: &&Stream| s.is_in_use() && s.context().is_some_and(|c| c.gone.load(Ordering::Acquire));
+        self.iter().filter(gone).map(Stream::drop_pending).sum()
+    }
+}
+
+/// A stream's context: by the stream where the driver says, else the current one, which the call needs to be the same.
+fn context_of(driver: &Driver, stream: CUstream) -> CUcontext {
+    let mut context: CUcontext = core::ptr::null_mut();
+    if let Some(ask) = driver.stream_context {
+        // SAFETY: a stream that the app is about to use; writes a place of ours.
+        if unsafe { ask(stream, &mut context) } == CUDA_SUCCESS && !context.is_null() {
+            return context;
+        }
+    }
+    driver.current_context()
+}
+
+fn describe(driver: &Driver, stream: &Stream, context: &Context, handle: u64) -> record::Stream {
+    let mut flags = 0;
+    let mut priority = 0;
+    // SAFETY: a stream that the app is about to use; each writes a place of ours.
+    unsafe {
+        driver.stream_flags.map(|ask| ask(handle as CUstream, &mut flags));
+        driver.stream_priority.map(|ask| ask(handle as CUstream, &mut priority));
+    }
+    record::Stream {
+        head: Head { flags: stream.flags(), ..Head::new::<record::Stream>() },
+        at: ticks(),
+        stream: stream.id(),
+        handle,
+        context: context.number,
+        flags,
+        priority,
+        change: 1,
+        ..Default::default()
+    }
+}

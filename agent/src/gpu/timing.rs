@@ -1,0 +1,182 @@
+//! The pair of events around one call.
+//!
+//! A pair is taken only where it can do no harm and will mean something: one at a time per stream, never inside a
+//! capture, never beside a programmatic launch, never on a stream that is already deep. Everything else is counted with
+//! its reason ([`Untimed`]).
+
+use core::sync::atomic::Ordering;
+use gpuspy_wire::record::Untimed;
+
+use crate::cuda::{CUDA_ERROR_DEINITIALIZED, CUDA_SUCCESS};
+use crate::driver::Driver;
+use crate::gpu::context::Context;
+use crate::gpu::stream::{MAX_DEPTH, Pending, Stream};
+use crate::session::Session;
+use crate::sys::ticks;
+
+/// How often a hook may ask the driver how far a deep stream has come: once per so many launches.
+const ASK_EVERY: u32 = 64;
+
+/// An open pair: its start event is recorded.
+pub struct Pair {
+    context: &'static Context,
+    start: u32,
+    end: u32,
+    /// Ticks before the start event's record.
+    begun: u64,
+}
+
+/// What closing a pair tells.
+pub struct Closed {
+    pub untimed: Untimed,
+    /// Ticks from the begin of the start event's record to the launch's return.
+    pub lead: u32,
+    /// Ticks from the launch's return to the return of the end event's record.
+    pub tail: u32,
+    /// Another thread's operation may lie between the events.
+    pub shared: bool,
+}
+
+fn saturated(ticks: u64) -> u32 {
+    u32::try_from(ticks).unwrap_or(u32::MAX)
+}
+
+/// Opens a pair on a stream, or says why not.
+#[inline]
+pub fn open(session: &Session, driver: &Driver, stream: &'static Stream) -> Result<Pair, Untimed> {
+    if !session.timing.load(Ordering::Relaxed) {
+        return Err(Untimed::Off);
+    }
+    let context = stream.context().ok_or(Untimed::NoStream)?;
+    // Acquire, with the release in `let_go`: the last holder's queue entry.
+    if stream.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        // Tell the holder that our operation may lie inside its pair. AcqRel: before the operation itself is enqueued.
+        let _ = stream.claim.compare_exchange(1, 2, Ordering::AcqRel, Ordering::Relaxed);
+        return Err(Untimed::Contended);
+    }
+    match pair(driver, stream, context) {
+        Ok(pair) => Ok(pair),
+        Err(why) => {
+            let_go(stream);
+            Err(why)
+        }
+    }
+}
+
+/// As the claim's holder.
+fn pair(driver: &Driver, stream: &'static Stream, context: &'static Context) -> Result<Pair, Untimed> {
+    if context.gone.load(Ordering::Relaxed) {
+        return Err(Untimed::Teardown);
+    }
+    if stream.depth() > MAX_DEPTH && !is_shallow_after_asking(driver, stream, context) {
+        return Err(Untimed::DeepQueue);
+    }
+    let record = driver.event_record.ok_or(Untimed::EventFailed)?;
+    let start = context.pool.take().ok_or(Untimed::NoEvent)?;
+    let Some(end) = context.pool.take() else {
+        context.pool.give(start);
+        return Err(Untimed::NoEvent);
+    };
+    let begun = ticks();
+    // SAFETY: an event of the stream's context, and a stream that the app is about to use.
+    if unsafe { record(context.pool.event(start), stream.handle()) } != CUDA_SUCCESS {
+        context.pool.give(start);
+        context.pool.give(end);
+        return Err(Untimed::EventFailed);
+    }
+    stream.submitted.fetch_add(1, Ordering::Relaxed);
+    Ok(Pair { context, start, end, begun })
+}
+
+/// The poller wakes late on busy machines, so a hook may look for itself, now and then.
+#[cold]
+fn is_shallow_after_asking(driver: &Driver, stream: &Stream, context: &Context) -> bool {
+    if stream.unasked.fetch_add(1, Ordering::Relaxed) % ASK_EVERY != 0 {
+        return false;
+    }
+    if let (Some(query), Some(oldest)) = (driver.event_query, stream.oldest()) {
+        // SAFETY: an event of this context; it may have been read and reused meanwhile, then it is simply not ready.
+        if unsafe { query(context.pool.event(oldest.end)) } == CUDA_SUCCESS {
+            stream.seen(oldest.position);
+        }
+    }
+    stream.depth() <= MAX_DEPTH
+}
+
+/// Closes a pair after the real call returned at `submitted` with success or not.
+#[inline]
+pub fn close(
+    session: &Session,
+    driver: &Driver,
+    stream: &'static Stream,
+    pair: Pair,
+    correlation: u64,
+    submitted: u64,
+    succeeded: bool,
+) -> Closed {
+    let pool = &pair.context.pool;
+    stream.submitted.fetch_add(u64::from(succeeded), Ordering::Relaxed);
+    // SAFETY: an event of the stream's context, and the stream that the app has just used.
+    let result = driver
+        .event_record
+        .map_or(CUDA_ERROR_DEINITIALIZED, |record| unsafe { record(pool.event(pair.end), stream.handle()) });
+    let ended = ticks();
+    let position = stream.submitted.fetch_add(1, Ordering::Relaxed) + 1;
+    let shared = stream.claim.load(Ordering::Acquire) == 2;
+    let recorded = result == CUDA_SUCCESS;
+    let pending = Pending {
+        correlation,
+        start: pair.start,
+        end: pair.end,
+        position,
+        marker: false,
+        cancelled: !succeeded,
+    };
+    let queued = recorded && stream.push(pending);
+    if !queued {
+        // The start event is recorded and will complete: it can be recorded anew at any time.
+        pool.give(pair.start);
+        pool.give(pair.end);
+    }
+    let_go(stream);
+    if queued {
+        session.poller.work_added();
+    }
+    Closed {
+        untimed: if queued { Untimed::Timed } else { Untimed::EventFailed },
+        lead: saturated(submitted.wrapping_sub(pair.begun)),
+        tail: saturated(ended.wrapping_sub(submitted)),
+        shared,
+    }
+}
+
+/// Counts an operation that is enqueued without a pair, and, when a deep stream has nothing left that would show how far
+/// it has come, records one event that will.
+pub fn count_untimed(session: &Session, driver: &Driver, stream: &'static Stream, why: Untimed) {
+    stream.submitted.fetch_add(1, Ordering::Relaxed);
+    if why != Untimed::DeepQueue || stream.oldest().is_some() {
+        return;
+    }
+    if stream.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        return;
+    }
+    if let (Some(context), Some(record)) = (stream.context(), driver.event_record)
+        && let Some(event) = context.pool.take()
+    {
+        // SAFETY: an event of the stream's context, and the stream that the app has just used.
+        let recorded = unsafe { record(context.pool.event(event), stream.handle()) } == CUDA_SUCCESS;
+        let position = stream.submitted.fetch_add(1, Ordering::Relaxed) + 1;
+        let marker = Pending { start: event, end: event, position, marker: true, ..Pending::default() };
+        if recorded && stream.push(marker) {
+            session.poller.work_added();
+        } else {
+            context.pool.give(event);
+        }
+    }
+    let_go(stream);
+}
+
+fn let_go(stream: &Stream) {
+    // Release, with the acquire in `open`: the next holder sees our queue entry.
+    stream.claim.store(0, Ordering::Release);
+}

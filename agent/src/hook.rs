@@ -1,0 +1,254 @@
+//! What a table entry becomes: three ways in, one body, and the data by which lookups find it.
+
+use crate::sys::Caller;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// Which library a function belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layer {
+    /// libcuda.
+    Driver,
+    /// libcudart.
+    Runtime,
+}
+
+/// The road on which a call came in: it decides which function is called next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Road {
+    /// By symbol: on to the next definition in search order.
+    Symbol = 0,
+    /// By a pointer that `dlsym` handed out: on to what that dlsym would have answered.
+    Dlsym = 1,
+    /// By a pointer that `cuGetProcAddress` handed out: on to what it would have answered.
+    Getproc = 2,
+}
+
+/// One intercepted symbol.
+pub struct Hook {
+    /// The exported name.
+    pub symbol: &'static CStr,
+    /// What `cuGetProcAddress` is asked for, and what reports call it.
+    pub base: &'static CStr,
+    pub layer: Layer,
+    /// The CUDA version from which `cuGetProcAddress` answers with this variant.
+    pub version: i32,
+    /// The variant's default stream is the calling thread's.
+    pub per_thread: bool,
+    /// The number that records carry; its name is sent once ([`gpuspy_wire::record::Namespace::Api`]).
+    pub api: u16,
+    /// Our functions for [`Road::Dlsym`] and [`Road::Getproc`].
+    by_dlsym: *const (),
+    by_getproc: *const (),
+    /// The function to call next, by [`Road`]; 0 = not known yet. Relaxed throughout: code, immutable once loaded.
+    next: [AtomicUsize; 3],
+    /// The real function's addresses: the library's export and what the real `cuGetProcAddress` answers; 0 = not
+    /// learned, [`ABSENT`] = asked, and there is none. Relaxed, as above.
+    pub real: [AtomicUsize; 2],
+}
+
+/// In [`Hook::real`]: asked, and there is none.
+pub const ABSENT: usize = usize::MAX;
+
+// SAFETY: the raw pointers are addresses of functions.
+unsafe impl Sync for Hook {}
+
+impl Hook {
+    #[allow(clippy::too_many_arguments, reason = "called by the table's macro only, with named statics")]
+    pub const fn new(
+        symbol: &'static CStr,
+        base: &'static CStr,
+        layer: Layer,
+        version: i32,
+        per_thread: bool,
+        api: u16,
+        by_dlsym: *const (),
+        by_getproc: *const (),
+    ) -> Hook {
+        Hook {
+            symbol,
+            base,
+            layer,
+            version,
+            per_thread,
+            api,
+            by_dlsym,
+            by_getproc,
+            next: [const { AtomicUsize::new(0) }; 3],
+            real: [const { AtomicUsize::new(0) }; 2],
+        }
+    }
+
+    /// The function to call next on this road, if it is known.
+    #[inline]
+    pub fn next(&self, road: Road) -> Option<usize> {
+        let [symbol, dlsym, getproc] = &self.next;
+        let slot = match road {
+            Road::Symbol => symbol,
+            Road::Dlsym => dlsym,
+            Road::Getproc => getproc,
+        };
+        match slot.load(Ordering::Relaxed) {
+            0 => None,
+            next => Some(next),
+        }
+    }
+
+    /// Makes `next` the function that this road's hook calls and returns the hook, or `None` when the road already
+    /// leads to another function (a second library of the same kind): that one then passes untouched.
+    pub fn lead(&self, road: Road, next: usize) -> Option<*const ()> {
+        let [symbol, dlsym, getproc] = &self.next;
+        let (slot, entry) = match road {
+            Road::Symbol => (symbol, core::ptr::null()),
+            Road::Dlsym => (dlsym, self.by_dlsym),
+            Road::Getproc => (getproc, self.by_getproc),
+        };
+        match slot.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => Some(entry),
+            Err(known) if known == next => Some(entry),
+            Err(_) => None,
+        }
+    }
+}
+
+/// A call that came in.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    pub hook: &'static Hook,
+    pub caller: Caller,
+}
+
+/// One intercepted symbol's functions. See [`hooks`].
+macro_rules! hook {
+    ($layer:ident $symbol:ident ( $($arg:ident : $ty:ty),* ) $how:ident ( $call:expr )) => {
+        #[allow(non_snake_case, unused_imports, clippy::missing_safety_doc, reason = "C's names")]
+        pub mod $symbol {
+            use super::*;
+            use $crate::hook::{Entry, Road};
+            use $crate::sys::{Caller, caller};
+
+            /// The exported symbol.
+            ///
+            /// # Safety
+            /// As CUDA's function of this name.
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            pub unsafe extern "C-unwind" fn $symbol($($arg: $ty),*) -> int {
+                let caller = caller!();
+                // SAFETY: the caller's promises, handed on.
+                unsafe { body(caller, Road::Symbol, $($arg),*) }
+            }
+
+            pub unsafe extern "C-unwind" fn by_dlsym($($arg: $ty),*) -> int {
+                let caller = caller!();
+                // SAFETY: the caller's promises, handed on.
+                unsafe { body(caller, Road::Dlsym, $($arg),*) }
+            }
+
+            pub unsafe extern "C-unwind" fn by_getproc($($arg: $ty),*) -> int {
+                let caller = caller!();
+                // SAFETY: the caller's promises, handed on.
+                unsafe { body(caller, Road::Getproc, $($arg),*) }
+            }
+
+            #[allow(unused_variables, reason = "a call's record needs some of its parameters")]
+            unsafe fn body(caller: Caller, road: Road, $($arg: $ty),*) -> int {
+                let hook = $crate::table::get($crate::table::Symbol::$symbol);
+                let Some(next) = $crate::roads::next(hook, road, caller) else {
+                    return $crate::cuda::ERROR_STUB_LIBRARY;
+                };
+                // SAFETY: `next` is the address of a function that the loader, or the driver, gave for this very symbol,
+                // and the prototype is checked against NVIDIA's headers.
+                let call: unsafe extern "C-unwind" fn($($ty),*) -> int =
+                    unsafe { core::mem::transmute::<usize, _>(next.address) };
+                let entry = Entry { hook, caller };
+                if !next.labelled {
+                    // SAFETY: as `next.address` above; the arguments are the caller's.
+                    return unsafe { call($($arg),*) };
+                }
+                $crate::calls::$how(
+                    entry,
+                    #[inline(always)]
+                    || $call,
+                    // SAFETY: the caller's promises, handed on.
+                    #[inline(always)]
+                    || unsafe { call($($arg),*) },
+                )
+            }
+        }
+    };
+}
+pub(crate) use hook;
+
+/// Expands the table: a module per symbol, an enum of all symbols, the array of [`Hook`]s, and (in tests) the
+/// prototypes as text.
+macro_rules! hooks {
+    ($( $layer:ident $base:literal { $( $symbol:ident @ $version:literal $($thread:ident)? ),+ $(,)? }
+        $args:tt => $how:ident $call:tt ; )*) => {
+        $( $( $crate::hook::hook!($layer $symbol $args $how $call); )+ )*
+
+        /// Every intercepted symbol.
+        #[allow(non_camel_case_types, clippy::enum_variant_names, reason = "C's names")]
+        #[derive(Clone, Copy)]
+        #[repr(u16)]
+        pub enum Symbol { $( $( $symbol, )+ )* }
+
+        const COUNT: usize = [$( $( Symbol::$symbol, )+ )*].len();
+
+        static HOOKS: [$crate::hook::Hook; COUNT] = [$( $( {
+            const fn text(with_nul: &'static str) -> &'static core::ffi::CStr {
+                match core::ffi::CStr::from_bytes_with_nul(with_nul.as_bytes()) {
+                    Ok(text) => text,
+                    Err(_) => c"",
+                }
+            }
+            $crate::hook::Hook::new(
+                text(concat!(stringify!($symbol), "\0")),
+                text(concat!($base, "\0")),
+                $crate::hook::layer!($layer),
+                $version,
+                $crate::hook::per_thread!($($thread)?),
+                Symbol::$symbol as u16 + 1,
+                $symbol::by_dlsym as *const (),
+                $symbol::by_getproc as *const (),
+            )
+        }, )+ )*];
+
+        /// A symbol's hook.
+        #[inline(always)]
+        pub fn get(symbol: Symbol) -> &'static $crate::hook::Hook {
+            #[allow(clippy::indexing_slicing, reason = "the enum and the array are made from one list")]
+            &HOOKS[symbol as usize]
+        }
+
+        /// All hooks.
+        pub fn all() -> &'static [$crate::hook::Hook] {
+            &HOOKS
+        }
+
+        /// Every entry as text: symbol, parameters, what it is recorded as.
+        #[cfg(test)]
+        pub const TEXTS: &[(&str, &str, &str)] =
+            &[$( $( (stringify!($symbol), stringify!($args), stringify!($how $call)), )+ )*];
+    };
+}
+pub(crate) use hooks;
+
+macro_rules! layer {
+    (driver) => {
+        $crate::hook::Layer::Driver
+    };
+    (runtime) => {
+        $crate::hook::Layer::Runtime
+    };
+}
+pub(crate) use layer;
+
+macro_rules! per_thread {
+    () => {
+        false
+    };
+    (per_thread) => {
+        true
+    };
+}
+pub(crate) use per_thread;

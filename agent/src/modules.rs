@@ -1,0 +1,104 @@
+//! The process's loaded objects: what resolves a caller's address to a library. Told by the poller when they change.
+
+use core::ffi::{CStr, c_int, c_void};
+use gpuspy_wire::record::{Head, Module, Namespace, Record};
+
+use crate::gpu::poller::Ring;
+use crate::names;
+use crate::session::Session;
+use crate::sys::ticks;
+
+/// What has been told.
+#[derive(Default)]
+pub struct Modules {
+    /// The loader's count of objects ever added, at the last look.
+    adds: u64,
+    /// Bias and path of each object told, by number − 1.
+    told: Vec<(u64, Box<[u8]>)>,
+}
+
+/// One loaded object.
+struct Object {
+    bias: u64,
+    start: u64,
+    end: u64,
+    path: Box<[u8]>,
+}
+
+impl Modules {
+    /// Tells of objects that were not told yet. glibc holds no lock here that a constructor of the app's could hold:
+    /// the walk takes the list's own lock, which dlopen has only while it links an object in.
+    pub fn tell_new(&mut self, _: &Session, ring: &mut Ring) {
+        let mut adds = 0u64;
+        // SAFETY: the callback gets our own variable back.
+        unsafe { libc::dl_iterate_phdr(Some(count_adds), core::ptr::from_mut(&mut adds).cast()) };
+        if adds == self.adds {
+            return;
+        }
+        let mut objects: Vec<Object> = Vec::new();
+        // SAFETY: as above.
+        unsafe { libc::dl_iterate_phdr(Some(collect), core::ptr::from_mut(&mut objects).cast()) };
+        for object in objects {
+            if self.told.iter().any(|(bias, path)| *bias == object.bias && *path == object.path) {
+                continue;
+            }
+            let id = self.told.len() as u32 + 1;
+            let record = Module {
+                head: Head::new::<Module>(),
+                at: ticks(),
+                start: object.start,
+                end: object.end,
+                bias: object.bias,
+                path: id,
+                reserved: [0; 5],
+            };
+            if !(names::tell(ring, Namespace::Path, id, &object.path) && ring.push(record.as_words())) {
+                return; // a full ring: the rest at the next look
+            }
+            self.told.push((object.bias, object.path));
+        }
+        self.adds = adds;
+    }
+}
+
+unsafe extern "C" fn count_adds(info: *mut libc::dl_phdr_info, _: usize, adds: *mut c_void) -> c_int {
+    // SAFETY: the loader's struct, and the variable that `tell_new` passed.
+    unsafe { *adds.cast::<u64>() = (*info).dlpi_adds };
+    1 // the count is the same for every object
+}
+
+unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, objects: *mut c_void) -> c_int {
+    // SAFETY: the vector that `tell_new` passed.
+    let objects = unsafe { &mut *objects.cast::<Vec<Object>>() };
+    // SAFETY: the loader's struct, valid during the callback.
+    let info = unsafe { &*info };
+    // SAFETY: the loader's array of that many program headers.
+    let headers = unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let loaded = || headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
+    let (Some(start), Some(end)) =
+        (loaded().map(|h| h.p_vaddr).min(), loaded().map(|h| h.p_vaddr.wrapping_add(h.p_memsz)).max())
+    else {
+        return 0;
+    };
+    let name = if info.dlpi_name.is_null() {
+        &[]
+    } else {
+        // SAFETY: a terminated path.
+        unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes()
+    };
+    objects.push(Object {
+        bias: info.dlpi_addr,
+        start: info.dlpi_addr.wrapping_add(start),
+        end: info.dlpi_addr.wrapping_add(end),
+        // The program itself has no name in the loader's list.
+        path: if name.is_empty() && objects.is_empty() { program() } else { name.into() },
+    });
+    0
+}
+
+fn program() -> Box<[u8]> {
+    let mut buffer = [0u8; 4096];
+    // SAFETY: a terminated path and a buffer of ours.
+    let n = unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    usize::try_from(n).ok().and_then(|n| buffer.get(..n)).unwrap_or(b"?").into()
+}

@@ -1,0 +1,304 @@
+//! Reaching the collector: over the socket that `gpuspy run` or `collect` listens on, or by starting one.
+//!
+//! Starting is done so that the app cannot notice: an intermediate process, cloned with exit signal 0, starts the
+//! collector in a session of its own and leaves at once. The app's `wait(-1)` never sees either; the collector holds no
+//! descriptor of the app's (a pipe to `cat` ends when the app does), none of its signal settings, and not its CPU
+//! affinity. All of this runs on the poller thread: starting can take 30 ms on a busy machine.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use gpuspy_wire::handshake::Hello;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::session::{Session, exit};
+use crate::sys;
+
+/// Hands the segment to a collector, or says why there is none.
+pub fn reach(session: &'static Session) {
+    let result = match sys::env(c"GPUSPY_SOCKET") {
+        Some(path) => connect(path).and_then(|socket| hand_over(session, socket)),
+        None => start(session),
+    };
+    if let Err(why) = result {
+        exit::say_unobserved(&why);
+    }
+}
+
+fn connect(path: &CStr) -> Result<c_int, String> {
+    let unreachable = || format!("its collector does not answer at {}", path.to_string_lossy());
+    // SAFETY: all-zero is a sockaddr_un.
+    let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.to_bytes_with_nul();
+    let space = address.sun_path.get_mut(..bytes.len()).ok_or_else(unreachable)?;
+    for (to, from) in space.iter_mut().zip(bytes) {
+        *to = *from as c_char;
+    }
+    // SAFETY: a fresh socket, and an address struct of ours.
+    unsafe {
+        let socket = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        let address_bytes = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+        if socket < 0 || libc::connect(socket, (&raw const address).cast(), address_bytes) != 0 {
+            if socket >= 0 {
+                libc::close(socket);
+            }
+            return Err(unreachable());
+        }
+        Ok(socket)
+    }
+}
+
+/// Sends the hello with the segment's descriptor. The socket stays open for as long as the process lives: its end is
+/// the session's.
+fn hand_over(session: &Session, socket: c_int) -> Result<(), String> {
+    let header = session.segment.header();
+    let mut hello = Hello::new(header.pid, header.start_time, session.segment.bytes()).to_bytes();
+    let mut part = libc::iovec { iov_base: hello.as_mut_ptr().cast(), iov_len: hello.len() };
+    // Room and alignment for one descriptor's control message.
+    let mut control = [0u64; 8];
+    let fd = session.segment.fd();
+    // SAFETY: CMSG_* arithmetic inside `control`, which is larger than CMSG_SPACE of one descriptor; every pointer is to
+    // a local that outlives the call.
+    let sent = unsafe {
+        let mut message: libc::msghdr = core::mem::zeroed();
+        message.msg_iov = &mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(size_of::<c_int>() as u32) as _;
+        let header = libc::CMSG_FIRSTHDR(&message);
+        if let Some(header) = header.as_mut() {
+            header.cmsg_level = libc::SOL_SOCKET;
+            header.cmsg_type = libc::SCM_RIGHTS;
+            header.cmsg_len = libc::CMSG_LEN(size_of::<c_int>() as u32) as _;
+            libc::CMSG_DATA(header).cast::<c_int>().write_unaligned(fd);
+        }
+        libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL)
+    };
+    if sent == hello.len() as isize {
+        Ok(())
+    } else {
+        Err("its collector does not take its shared memory".into())
+    }
+}
+
+/// Starts a collector of our own.
+fn start(session: &'static Session) -> Result<(), String> {
+    let mut subreaper: c_int = 0;
+    // SAFETY: writes a place of ours.
+    unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &mut subreaper) };
+    if sys::pid() == 1 || subreaper != 0 {
+        return Err("it is PID 1 or a subreaper, whose child a collector would become; \
+             use `gpuspy run -- COMMAND` as the entry point, or `gpuspy collect --dir DIR` and GPUSPY_SOCKET"
+            .into());
+    }
+    let program = find().ok_or(
+        "no collector was found: put `gpuspy` beside libgpuspy.so or on PATH, or set GPUSPY_COLLECTOR to it",
+    )?;
+    let trace = trace_path();
+    let mut sockets = [0 as c_int; 2];
+    // SAFETY: writes an array of ours.
+    if unsafe {
+        libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0, sockets.as_mut_ptr())
+    } != 0
+    {
+        return Err("no socket can be made for its collector".into());
+    }
+    let [ours, theirs] = sockets;
+    let started = spawn(&program, &trace, theirs);
+    // SAFETY: our own descriptor; the collector has its copy.
+    unsafe { libc::close(theirs) };
+    if let Err(errno) = started {
+        // SAFETY: our own descriptor.
+        unsafe { libc::close(ours) };
+        let why = std::io::Error::from_raw_os_error(errno);
+        return Err(format!("its collector {} cannot be started: {why}", program.to_string_lossy()));
+    }
+    hand_over(session, ours)?;
+    let (program, trace) = (program.to_string_lossy(), trace.to_string_lossy());
+    session.exit.set_line(format!("gpuspy: the trace is {trace} · read it with: {program} report {trace}\n"));
+    Ok(())
+}
+
+fn is_executable(path: &CStr) -> bool {
+    // SAFETY: a terminated path.
+    unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
+}
+
+/// The collector's executable: `GPUSPY_COLLECTOR`, else beside this library, else on PATH.
+fn find() -> Option<CString> {
+    if let Some(path) = sys::env(c"GPUSPY_COLLECTOR") {
+        return is_executable(path).then(|| path.to_owned());
+    }
+    let beside = our_folder().map(|mut folder| {
+        folder.extend_from_slice(b"/gpuspy");
+        folder
+    });
+    let path = sys::env(c"PATH").map(CStr::to_bytes).unwrap_or_default();
+    let on_path =
+        path.split(|b| *b == b':').filter(|f| !f.is_empty()).map(|folder| [folder, b"/gpuspy"].concat());
+    beside.into_iter().chain(on_path).filter_map(|p| CString::new(p).ok()).find(|p| is_executable(p))
+}
+
+/// The folder that this library lies in.
+fn our_folder() -> Option<Vec<u8>> {
+    // SAFETY: all-zero is a Dl_info.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: an address in this library; writes our struct.
+    if unsafe { libc::dladdr(reach as *const c_void, &mut info) } == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's terminated path.
+    let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes();
+    let absolute = std::fs::canonicalize(std::ffi::OsStr::from_bytes(path)).ok()?;
+    Some(absolute.parent()?.as_os_str().as_bytes().to_vec())
+}
+
+/// Where the trace goes: `GPUSPY_OUTPUT`, else a name of the process's own in the working directory, else in
+/// `GPUSPY_DIR`, `TMPDIR` or /tmp.
+fn trace_path() -> CString {
+    let here = std::env::current_dir().unwrap_or_else(|_| "/tmp".into());
+    if let Some(path) = sys::env(c"GPUSPY_OUTPUT") {
+        let path = here.join(std::ffi::OsStr::from_bytes(path.to_bytes()));
+        return CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+    }
+    let program = std::env::args_os().next().unwrap_or_default();
+    let program = std::path::Path::new(&program).file_name().unwrap_or("program".as_ref()).to_owned();
+    let name = format!("gpuspy-{}-{}.gspy", program.to_string_lossy(), sys::pid());
+    let folders = [
+        Some(here.as_os_str().as_bytes()),
+        sys::env(c"GPUSPY_DIR").map(CStr::to_bytes),
+        sys::env(c"TMPDIR").map(CStr::to_bytes),
+        Some(b"/tmp"),
+    ];
+    let writable = |folder: &&[u8]| {
+        // SAFETY: a terminated path.
+        CString::new(*folder).is_ok_and(|f| unsafe { libc::access(f.as_ptr(), libc::W_OK | libc::X_OK) } == 0)
+    };
+    let folder = folders.into_iter().flatten().find(writable).unwrap_or(b"/tmp");
+    let path = here.join(std::ffi::OsStr::from_bytes(folder)).join(name);
+    CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
+}
+
+/// The descriptor at which the collector finds its socket.
+const SOCKET_FD: c_int = 3;
+
+/// What the two cloned functions need; they share our memory and allocate nothing.
+struct Plan {
+    program: *const c_char,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+    socket: c_int,
+    null: c_int,
+    second_stack: *mut c_void,
+    error: c_int,
+}
+
+const STACK: usize = 64 << 10;
+
+/// Starts `program collect --inherit-fd 3 --output TRACE` as nobody's child. `Err` is errno.
+fn spawn(program: &CStr, trace: &CStr, socket: c_int) -> Result<(), c_int> {
+    let arguments = [program, c"collect", c"--inherit-fd", c"3", c"--output", trace];
+    let arguments: Vec<*const c_char> =
+        arguments.iter().map(|a| a.as_ptr()).chain([core::ptr::null()]).collect();
+    let environment: Vec<CString> = std::env::vars_os()
+        .filter(|(name, _)| name != "LD_PRELOAD" && name != "GPUSPY_SOCKET")
+        .filter_map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok())
+        .collect();
+    let environment: Vec<*const c_char> =
+        environment.iter().map(|v| v.as_ptr()).chain([core::ptr::null()]).collect();
+    let mut stacks: Vec<u128> = vec![0; 2 * STACK / 16];
+    let top =
+        |n: usize| -> *mut c_void { stacks.as_ptr().cast::<u8>().wrapping_add(n * STACK).cast_mut().cast() };
+    // SAFETY: a terminated path.
+    let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    let mut plan = Plan {
+        program: program.as_ptr(),
+        arguments: arguments.as_ptr(),
+        environment: environment.as_ptr(),
+        socket,
+        null,
+        second_stack: top(2),
+        error: 0,
+    };
+    let first_stack = top(1);
+    // SAFETY: both functions run on stacks of their own while we are suspended (CLONE_VFORK), use only the plan and
+    // system calls, and end in exec or exit. Exit signal 0: the app is told nothing, and only __WCLONE finds it.
+    unsafe {
+        let child =
+            libc::clone(leave, first_stack, libc::CLONE_VM | libc::CLONE_VFORK, (&raw mut plan).cast());
+        if child < 0 {
+            plan.error = *libc::__errno_location();
+        } else {
+            libc::waitpid(child, core::ptr::null_mut(), libc::__WCLONE);
+        }
+        if null >= 0 {
+            libc::close(null);
+        }
+    }
+    stacks.clear();
+    if plan.error == 0 { Ok(()) } else { Err(plan.error) }
+}
+
+/// The intermediate process: starts the collector and leaves, so that the collector is nobody's child.
+extern "C" fn leave(plan: *mut c_void) -> c_int {
+    // SAFETY: the plan of `spawn`, which is suspended; the stack above.
+    unsafe {
+        let second_stack = (*plan.cast::<Plan>()).second_stack;
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        if libc::clone(become_collector, second_stack, flags, plan) < 0 {
+            (*plan.cast::<Plan>()).error = *libc::__errno_location();
+        }
+        libc::_exit(0)
+    }
+}
+
+/// The collector's process, until exec.
+extern "C" fn become_collector(plan: *mut c_void) -> c_int {
+    // SAFETY: the plan of `spawn`; descriptors, signal settings and directory are this process's own copies.
+    unsafe {
+        let plan = &mut *plan.cast::<Plan>();
+        libc::setsid();
+        libc::chdir(c"/".as_ptr());
+        // What the app ignores would stay ignored across exec. The kernel's own struct: all zero is SIG_DFL.
+        let default = [0u64; 4];
+        for signal in 1..=64 {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                core::ptr::null::<c_void>(),
+                8usize,
+            );
+        }
+        let none = 0u64;
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &none,
+            core::ptr::null::<c_void>(),
+            8usize,
+        );
+        // The app may be pinned to the core that it needs.
+        let all = [u64::MAX; 128];
+        libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&all), all.as_ptr());
+        if plan.socket == SOCKET_FD {
+            libc::fcntl(SOCKET_FD, libc::F_SETFD, 0);
+        } else {
+            if plan.null == SOCKET_FD {
+                plan.null = libc::dup(plan.null);
+            }
+            libc::dup2(plan.socket, SOCKET_FD);
+        }
+        for fd in 0..3 {
+            libc::dup2(plan.null, fd);
+        }
+        if libc::syscall(libc::SYS_close_range, SOCKET_FD + 1, c_int::MAX, 0) != 0 {
+            for fd in SOCKET_FD + 1..4096 {
+                libc::close(fd); // Linux before 5.9
+            }
+        }
+        libc::execve(plan.program, plan.arguments, plan.environment);
+        plan.error = *libc::__errno_location();
+        libc::_exit(127)
+    }
+}

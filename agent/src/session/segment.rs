@@ -1,0 +1,216 @@
+//! The segment's agent side: one sealed memfd, its header and slots mapped at once, its rings one by one.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use gpuspy_wire::ring::{LEVELS, Writer};
+use gpuspy_wire::segment::{ENDIANNESS, Header, Layout, MAGIC, SLOTS, Slot, VERSION};
+
+use crate::sys;
+
+/// Where a slot's buffers are mapped in this process; null = not yet. Kept when a slot changes hands.
+struct Mapped([AtomicPtr<AtomicU64>; LEVELS]);
+
+/// The segment of this process. All zero until [`Segment::create`]: it lies in the session's zeroed memory.
+pub struct Segment {
+    fd: i32,
+    base: *const u8,
+    mapped: [Mapped; SLOTS],
+}
+
+// SAFETY: the base pointer is to a mapping that is never unmapped; all shared state behind it is atomic.
+unsafe impl Sync for Segment {}
+// SAFETY: as above.
+unsafe impl Send for Segment {}
+
+/// A slot that this process's thread owns.
+pub struct Claim {
+    pub index: usize,
+    pub generation: u64,
+    /// The number of this claim: the top of the thread's correlations.
+    pub number: u64,
+    pub slot: &'static Slot,
+    pub writer: Writer<'static, AtomicU64>,
+}
+
+const LAYOUT: Layout = Layout::OURS;
+
+impl Segment {
+    /// Makes and maps the segment; `Err` says, for a person, why it cannot be had.
+    pub fn create(&mut self) -> Result<(), &'static str> {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: writes the struct we own.
+        let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+        // Beyond the limit ftruncate does not fail: it kills the process with SIGXFSZ.
+        if !known || (limit.rlim_cur != libc::RLIM_INFINITY && limit.rlim_cur < LAYOUT.segment_bytes) {
+            return Err("the file size limit (ulimit -f) leaves no room for its shared memory");
+        }
+        // SAFETY: a terminated name.
+        let fd =
+            unsafe { libc::memfd_create(c"gpuspy".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        if fd < 0 {
+            return Err("this system refuses shared memory (memfd_create)");
+        }
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        let front = LAYOUT.rings_at as usize;
+        // SAFETY: our own descriptor; with the seals, no page of the mapping can go away.
+        let base = unsafe {
+            if libc::ftruncate(fd, LAYOUT.segment_bytes as libc::off_t) != 0
+                || libc::fcntl(fd, libc::F_ADD_SEALS, seals) != 0
+            {
+                libc::MAP_FAILED
+            } else {
+                map(fd, 0, front)
+            }
+        };
+        if base == libc::MAP_FAILED {
+            // SAFETY: our own descriptor.
+            unsafe { libc::close(fd) };
+            return Err("this system refuses shared memory of the size needed");
+        }
+        self.fd = fd;
+        self.base = base.cast();
+        // SAFETY: nobody else knows the mapping yet.
+        describe(unsafe { &mut *base.cast::<Header>() });
+        Ok(())
+    }
+
+    /// The descriptor, to be handed over.
+    pub fn fd(&self) -> i32 {
+        self.fd
+    }
+
+    /// Bytes of the whole object.
+    pub fn bytes(&self) -> u64 {
+        LAYOUT.segment_bytes
+    }
+
+    /// The header.
+    pub fn header(&self) -> &'static Header {
+        // SAFETY: mapped for good, initialised by `create`.
+        unsafe { &*self.base.cast::<Header>() }
+    }
+
+    fn slot(&self, index: usize) -> Option<&'static Slot> {
+        // SAFETY: mapped for good; zeroed memory is a slot; the layout is our own.
+        (index < SLOTS).then(|| unsafe { &*self.base.add(LAYOUT.slot_at(index) as usize).cast::<Slot>() })
+    }
+
+    /// Claims a free slot for the calling thread, maps its first buffer and opens it.
+    pub fn claim(&self, indices: core::ops::Range<usize>) -> Option<Claim> {
+        for index in indices {
+            let slot = self.slot(index)?;
+            let Some(generation) = slot.state.claim() else { continue };
+            let writer = self.buffer(index, 0).and_then(|buffer| Writer::claim(&slot.cursors, buffer));
+            let Some(writer) = writer else {
+                slot.state.free(generation);
+                return None;
+            };
+            // Relaxed: a counter.
+            let number = self.header().live.0.claims.fetch_add(1, Ordering::Relaxed) + 1;
+            // Relaxed: published by `open`.
+            slot.tid.store(u64::from(sys::tid()), Ordering::Relaxed);
+            slot.claim.store(number, Ordering::Relaxed);
+            slot.state.open(generation);
+            return Some(Claim { index, generation, number, slot, writer });
+        }
+        None
+    }
+
+    /// A slot's buffer of a level: mapped on first use and populated, so that the writer never meets a page fault.
+    pub fn buffer(&self, index: usize, level: usize) -> Option<&'static [AtomicU64]> {
+        if index >= SLOTS || level >= LEVELS {
+            return None;
+        }
+        let place = self.mapped.get(index)?.0.get(level)?;
+        let (at, bytes) = LAYOUT.buffer_at(index, level);
+        // Acquire, with the release below.
+        let mut start = place.load(Ordering::Acquire);
+        if start.is_null() {
+            // SAFETY: our own descriptor; offset and length are multiples of the page size.
+            let new = unsafe { map(self.fd, at as libc::off_t, bytes as usize) };
+            if new == libc::MAP_FAILED {
+                return None;
+            }
+            const MADV_POPULATE_WRITE: i32 = 23; // Linux 5.14; older kernels refuse it and fault pages in later
+            // SAFETY: our own mapping.
+            unsafe { libc::madvise(new, bytes as usize, MADV_POPULATE_WRITE) };
+            start = new.cast();
+            // Only a slot's owner or, for it, the poller maps its buffers; a lost race would leave a second mapping of
+            // the same pages, which is harmless.
+            place.store(start, Ordering::Release);
+        }
+        // SAFETY: mapped for good, that long, atomics hold any bytes.
+        Some(unsafe { core::slice::from_raw_parts(start, bytes as usize / 8) })
+    }
+}
+
+fn describe(header: &mut Header) {
+    let (ticks, monotonic_raw, realtime, _) = anchor();
+    header.magic = MAGIC;
+    header.version = VERSION;
+    header.endianness = ENDIANNESS;
+    header.segment_bytes = LAYOUT.segment_bytes;
+    header.slots_at = LAYOUT.slots_at;
+    header.slot_bytes = LAYOUT.slot_bytes;
+    header.slots = LAYOUT.slots;
+    header.rings_at = LAYOUT.rings_at;
+    header.region_bytes = LAYOUT.region_bytes;
+    header.level_cells = LAYOUT.level_cells;
+    header.pid = sys::pid();
+    header.host_clock = sys::host_clock() as u32;
+    header.start_time = start_time();
+    header.anchor_ticks = ticks;
+    header.anchor_monotonic_raw = monotonic_raw;
+    header.anchor_realtime = realtime;
+}
+
+/// Maps a part of the segment: shared, kept out of core dumps.
+///
+/// # Safety
+/// `fd` is the sealed segment and the range lies in it.
+unsafe fn map(fd: i32, at: libc::off_t, bytes: usize) -> *mut c_void {
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    unsafe {
+        let start = libc::mmap(
+            core::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            fd,
+            at,
+        );
+        if start != libc::MAP_FAILED {
+            libc::madvise(start, bytes, libc::MADV_DONTDUMP);
+        }
+        start
+    }
+}
+
+/// Host ticks, CLOCK_MONOTONIC_RAW and CLOCK_REALTIME of one moment, and the ticks that reading them took: the best of
+/// a few tries.
+pub fn anchor() -> (u64, u64, u64, u64) {
+    let mut best = (0, 0, 0, u64::MAX);
+    for _ in 0..4 {
+        let before = sys::ticks();
+        let monotonic_raw = sys::clock_ns(libc::CLOCK_MONOTONIC_RAW);
+        let after = sys::ticks();
+        let took = after.wrapping_sub(before);
+        if took < best.3 {
+            best = (before.wrapping_add(took / 2), monotonic_raw, sys::clock_ns(libc::CLOCK_REALTIME), took);
+        }
+    }
+    best
+}
+
+/// Field 22 of /proc/self/stat: when the process started, in clock ticks since boot (proc(5)).
+pub fn start_time() -> u64 {
+    let mut buffer = [0u8; 1024];
+    let text = sys::read_file(c"/proc/self/stat", &mut buffer).unwrap_or(&[]);
+    // The command name stands in parentheses and may contain anything: fields count from the last ')'.
+    let rest = text.rsplit(|b| *b == b')').next().unwrap_or(&[]);
+    let field = rest.split(|b| *b == b' ').filter(|f| !f.is_empty()).nth(19).unwrap_or(&[]);
+    field
+        .iter()
+        .take_while(|b| b.is_ascii_digit())
+        .fold(0, |n: u64, b| n.wrapping_mul(10).wrapping_add(u64::from(b - b'0')))
+}

@@ -1,0 +1,218 @@
+//! The machine and libc, as far as the agent needs them: clocks, ids, waiting, the environment.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use gpuspy_wire::segment::HostClock;
+
+/// Where a hook was called from.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// The return address: which library asked.
+    pub address: u64,
+    /// The hook's frame: an outer hook that is still running has a higher one (stacks grow down).
+    pub frame: u64,
+}
+
+/// The caller of the function that this expands in. Only in a function with a frame of its own (never inlined into
+/// another): build.rs sees to it that there are frame pointers.
+macro_rules! caller {
+    () => {{
+        let (address, frame): (u64, u64);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: with frame pointers forced, rbp is this function's frame and [rbp + 8] its return address.
+        unsafe {
+            core::arch::asm!("mov {f}, rbp", "mov {a}, [rbp + 8]", a = out(reg) address, f = out(reg) frame,
+                options(nostack, readonly, preserves_flags));
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: with frame pointers forced, x29 is this function's frame record and [x29 + 8] its return address.
+        unsafe {
+            core::arch::asm!("mov {f}, x29", "ldr {a}, [x29, 8]", a = out(reg) address, f = out(reg) frame,
+                options(nostack, readonly, preserves_flags));
+        }
+        $crate::sys::Caller { address, frame }
+    }};
+}
+pub(crate) use caller;
+
+/// 0 = not decided, else a [`HostClock`]. Relaxed: every thread would decide the same.
+static CLOCK: AtomicU8 = AtomicU8::new(0);
+
+/// Which clock [`ticks`] reads: the counter where it is invariant, else the system's.
+pub fn host_clock() -> HostClock {
+    match CLOCK.load(Ordering::Relaxed) {
+        1 => HostClock::MonotonicRaw,
+        2 => HostClock::Counter,
+        _ => {
+            let clock = if counter_is_invariant() { HostClock::Counter } else { HostClock::MonotonicRaw };
+            CLOCK.store(clock as u8, Ordering::Relaxed);
+            clock
+        }
+    }
+}
+
+/// CPUID 0x80000007 EDX bit 8 (Intel SDM vol. 3B, "Invariant TSC"; AMD APM vol. 3), and the kernel's own trust in it:
+/// a machine whose counters disagree between sockets has another clock source.
+#[cfg(target_arch = "x86_64")]
+fn counter_is_invariant() -> bool {
+    use core::arch::x86_64::__cpuid;
+    if __cpuid(0x8000_0000).eax < 0x8000_0007 || __cpuid(0x8000_0007).edx & (1 << 8) == 0 {
+        return false;
+    }
+    let mut source = [0u8; 16];
+    let read = read_file(c"/sys/devices/system/clocksource/clocksource0/current_clocksource", &mut source);
+    // Unreadable (a container without /sys): the CPU's word must do. kvm-clock is the counter, scaled.
+    read.is_none_or(|text| text.starts_with(b"tsc") || text.starts_with(b"kvm-clock"))
+}
+
+/// CNTVCT_EL0 has a constant frequency by definition (Arm ARM D11, "The Generic Timer").
+#[cfg(target_arch = "aarch64")]
+fn counter_is_invariant() -> bool {
+    true
+}
+
+/// Host ticks now, on the clock that the segment's header names.
+#[inline(always)]
+pub fn ticks() -> u64 {
+    if CLOCK.load(Ordering::Relaxed) == HostClock::Counter as u8 { counter() } else { ticks_slow() }
+}
+
+#[cold]
+fn ticks_slow() -> u64 {
+    match host_clock() {
+        HostClock::Counter => counter(),
+        HostClock::MonotonicRaw => clock_ns(libc::CLOCK_MONOTONIC_RAW),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn counter() -> u64 {
+    // SAFETY: reads the counter; no memory, no state.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn counter() -> u64 {
+    let value: u64;
+    // SAFETY: CNTVCT_EL0 is readable from user space on Linux.
+    unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) value, options(nomem, nostack)) };
+    value
+}
+
+/// A system clock, in ns.
+pub fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes the struct we own.
+    unsafe { libc::clock_gettime(clock, &mut now) };
+    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+}
+
+/// Linux thread id.
+pub fn tid() -> u32 {
+    // SAFETY: no arguments, no failure.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// Process id.
+pub fn pid() -> u32 {
+    // SAFETY: no arguments, no failure.
+    unsafe { libc::getpid() as u32 }
+}
+
+/// Sleeps until `word` is no longer `value`, somebody wakes it, or the time is over.
+pub fn futex_wait(word: &AtomicU32, value: u32, nanoseconds: u64) {
+    let timeout = libc::timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanoseconds % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: the word lives for the call; the kernel only reads it. Every way to return is fine with us.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            value,
+            &timeout,
+        );
+    }
+}
+
+/// Wakes one sleeper on `word`.
+pub fn futex_wake(word: &AtomicU32) {
+    // SAFETY: the word lives for the call.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+}
+
+/// Sleeps.
+pub fn sleep_ns(nanoseconds: u64) {
+    let time = libc::timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanoseconds % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: reads the struct we own; a null remainder is allowed.
+    unsafe { libc::nanosleep(&time, core::ptr::null_mut()) };
+}
+
+/// An environment variable. Read on slow paths only, never kept beyond them.
+pub fn env(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: a terminated name; the result is used before anything else could change the environment in our code.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    // SAFETY: getenv's answer is null or a terminated string in the environment.
+    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
+}
+
+/// Whether a variable is set to something that means yes.
+pub fn env_is_on(name: &CStr) -> bool {
+    env(name).is_some_and(|v| !matches!(v.to_bytes(), b"" | b"0" | b"off" | b"no"))
+}
+
+/// Reads the beginning of a file into `buffer`, without a heap and without touching errno.
+pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let errno = Errno::save();
+    // SAFETY: a terminated path.
+    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if fd < 0 {
+        errno.restore();
+        return None;
+    }
+    let mut length = 0;
+    while let Some(rest) = buffer.get_mut(length..).filter(|r| !r.is_empty()) {
+        // SAFETY: the buffer is ours and that long.
+        let n = unsafe { libc::read(fd, rest.as_mut_ptr().cast::<c_void>(), rest.len()) };
+        match n {
+            1.. => length += n as usize,
+            _ => break,
+        }
+    }
+    // SAFETY: our own descriptor.
+    unsafe { libc::close(fd) };
+    errno.restore();
+    buffer.get(..length)
+}
+
+/// The calling thread's errno, to be left as the app had it.
+pub struct Errno(c_int);
+
+impl Errno {
+    /// Remembers it.
+    #[inline]
+    pub fn save() -> Errno {
+        // SAFETY: the thread's own location.
+        Errno(unsafe { *libc::__errno_location() })
+    }
+
+    /// Puts it back.
+    #[inline]
+    pub fn restore(&self) {
+        // SAFETY: the thread's own location.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+/// Writes one line to stderr in one call, so that it is never torn.
+pub fn say(line: &str) {
+    // SAFETY: the line's own bytes; a failure has no remedy.
+    unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+}

@@ -1,0 +1,326 @@
+//! The hook table: every function that the agent intercepts, one entry each.
+//!
+//! An entry is
+//!
+//! ```text
+//! layer "base name" { symbol @ version [per_thread], … } (parameters) => how(the call's fields)
+//! ```
+//!
+//! - *layer*: `driver` (libcuda) or `runtime` (libcudart);
+//! - *base name*: what `cuGetProcAddress` is asked for, and what reports call it;
+//! - *symbols*: every exported variant with this signature; *version* is the CUDA version that `cuGetProcAddress` needs
+//!   to answer with it (12.9's and 13.5's own requests), `per_thread` marks those whose default stream is the thread's
+//!   own; the runtime has no versions (0);
+//! - *parameters* with CUDA's own type names: they are printed as C and compiled against NVIDIA's headers (the test
+//!   `prototypes_equal_the_headers`);
+//! - *how*: what the call is, in the words of [`crate::calls`], its fields read from the parameters.
+//!
+//! From an entry come the exported symbols, the pointers that `dlsym` and `cuGetProcAddress` hand out, the lookup table,
+//! and the list in `docs/hooks.md`. Version-1 functions with 32-bit device pointers (`cuMemAlloc` without `_v2`, CUDA
+//! before 3.2) pass through: no 64-bit program can use them.
+
+use crate::calls::*;
+use crate::cuda::*;
+use crate::hook::hooks;
+use gpuspy_wire::record::{Direction, Memory, SyncScope};
+
+hooks! {
+    // Lookup: the road by which runtimes, static ones too, find everything else.
+    driver "cuGetProcAddress" { cuGetProcAddress @ 11030 }
+        (symbol: *const char_t, pfn: *mut *mut void, cudaVersion: int, flags: cuuint64_t)
+        => lookup(Lookup { symbol, pfn });
+    driver "cuGetProcAddress" { cuGetProcAddress_v2 @ 12000 }
+        (symbol: *const char_t, pfn: *mut *mut void, cudaVersion: int, flags: cuuint64_t,
+         symbolStatus: *mut CUdriverProcAddressQueryResult)
+        => lookup(Lookup { symbol, pfn });
+    runtime "cudaGetDriverEntryPoint" { cudaGetDriverEntryPoint @ 0, cudaGetDriverEntryPoint_ptsz @ 0 per_thread }
+        (symbol: *const char_t, funcPtr: *mut *mut void, flags: unsigned_long_long,
+         driverStatus: *mut cudaDriverEntryPointQueryResult)
+        => lookup(Lookup { symbol, pfn: funcPtr });
+    runtime "cudaGetDriverEntryPointByVersion"
+        { cudaGetDriverEntryPointByVersion @ 0, cudaGetDriverEntryPointByVersion_ptsz @ 0 per_thread }
+        (symbol: *const char_t, funcPtr: *mut *mut void, cudaVersion: unsigned_int, flags: unsigned_long_long,
+         driverStatus: *mut cudaDriverEntryPointQueryResult)
+        => lookup(Lookup { symbol, pfn: funcPtr });
+
+    // Set-up: host time that explains a cold start.
+    driver "cuInit" { cuInit @ 2000 } (Flags: unsigned_int) => plain(Host { subject: 0 });
+
+    // Launches.
+    driver "cuLaunchKernel" { cuLaunchKernel @ 4000, cuLaunchKernel_ptsz @ 7000 per_thread }
+        (f: CUfunction, gridDimX: unsigned_int, gridDimY: unsigned_int, gridDimZ: unsigned_int,
+         blockDimX: unsigned_int, blockDimY: unsigned_int, blockDimZ: unsigned_int, sharedMemBytes: unsigned_int,
+         hStream: CUstream, kernelParams: *mut *mut void, extra: *mut *mut void)
+        => work(Launch { function: f, grid: [gridDimX, gridDimY, gridDimZ], block: [blockDimX, blockDimY, blockDimZ],
+                         shared_bytes: sharedMemBytes, stream: hStream, attributes: Attributes::NONE });
+    driver "cuLaunchKernelEx" { cuLaunchKernelEx @ 11060, cuLaunchKernelEx_ptsz @ 11060 per_thread }
+        (config: *const CUlaunchConfig, f: CUfunction, kernelParams: *mut *mut void, extra: *mut *mut void)
+        => work(Launch::from_driver_config(config, f));
+    runtime "cudaLaunchKernel" { cudaLaunchKernel @ 0, cudaLaunchKernel_ptsz @ 0 per_thread }
+        (func: *const void, gridDim: dim3, blockDim: dim3, args: *mut *mut void, sharedMem: size_t,
+         stream: cudaStream_t)
+        => work(Launch::from_runtime(func, gridDim, blockDim, sharedMem, stream));
+    runtime "__cudaLaunchKernel" { __cudaLaunchKernel @ 0, __cudaLaunchKernel_ptsz @ 0 per_thread }
+        (kernel: *mut void, gridDim: dim3, blockDim: dim3, args: *mut *mut void, sharedMem: size_t,
+         stream: cudaStream_t)
+        => work(Launch::from_runtime(kernel, gridDim, blockDim, sharedMem, stream));
+    runtime "cudaLaunchKernelExC" { cudaLaunchKernelExC @ 0, cudaLaunchKernelExC_ptsz @ 0 per_thread }
+        (config: *const cudaLaunchConfig_t, func: *const void, args: *mut *mut void)
+        => work(Launch::from_runtime_config(config, func));
+
+    // Copies.
+    driver "cuMemcpy" { cuMemcpy @ 4000, cuMemcpy_ptds @ 7000 per_thread }
+        (dst: CUdeviceptr, src: CUdeviceptr, ByteCount: size_t)
+        => work(Copy::new(Direction::Default, dst, src, ByteCount));
+    driver "cuMemcpyAsync" { cuMemcpyAsync @ 4000, cuMemcpyAsync_ptsz @ 7000 per_thread }
+        (dst: CUdeviceptr, src: CUdeviceptr, ByteCount: size_t, hStream: CUstream)
+        => work(Copy::new(Direction::Default, dst, src, ByteCount).on(hStream));
+    driver "cuMemcpyPeer" { cuMemcpyPeer @ 4000, cuMemcpyPeer_ptds @ 7000 per_thread }
+        (dstDevice: CUdeviceptr, dstContext: CUcontext, srcDevice: CUdeviceptr, srcContext: CUcontext,
+         ByteCount: size_t)
+        => work(Copy::new(Direction::PtoP, dstDevice, srcDevice, ByteCount).peer(dstContext, srcContext));
+    driver "cuMemcpyPeerAsync" { cuMemcpyPeerAsync @ 4000, cuMemcpyPeerAsync_ptsz @ 7000 per_thread }
+        (dstDevice: CUdeviceptr, dstContext: CUcontext, srcDevice: CUdeviceptr, srcContext: CUcontext,
+         ByteCount: size_t, hStream: CUstream)
+        => work(Copy::new(Direction::PtoP, dstDevice, srcDevice, ByteCount).peer(dstContext, srcContext).on(hStream));
+    driver "cuMemcpyHtoD" { cuMemcpyHtoD_v2 @ 3020, cuMemcpyHtoD_v2_ptds @ 7000 per_thread }
+        (dstDevice: CUdeviceptr, srcHost: *const void, ByteCount: size_t)
+        => work(Copy::new(Direction::HtoD, dstDevice, srcHost as u64, ByteCount));
+    driver "cuMemcpyHtoDAsync" { cuMemcpyHtoDAsync_v2 @ 3020, cuMemcpyHtoDAsync_v2_ptsz @ 7000 per_thread }
+        (dstDevice: CUdeviceptr, srcHost: *const void, ByteCount: size_t, hStream: CUstream)
+        => work(Copy::new(Direction::HtoD, dstDevice, srcHost as u64, ByteCount).on(hStream));
+    driver "cuMemcpyDtoH" { cuMemcpyDtoH_v2 @ 3020, cuMemcpyDtoH_v2_ptds @ 7000 per_thread }
+        (dstHost: *mut void, srcDevice: CUdeviceptr, ByteCount: size_t)
+        => work(Copy::new(Direction::DtoH, dstHost as u64, srcDevice, ByteCount));
+    driver "cuMemcpyDtoHAsync" { cuMemcpyDtoHAsync_v2 @ 3020, cuMemcpyDtoHAsync_v2_ptsz @ 7000 per_thread }
+        (dstHost: *mut void, srcDevice: CUdeviceptr, ByteCount: size_t, hStream: CUstream)
+        => work(Copy::new(Direction::DtoH, dstHost as u64, srcDevice, ByteCount).on(hStream));
+    driver "cuMemcpyDtoD" { cuMemcpyDtoD_v2 @ 3020, cuMemcpyDtoD_v2_ptds @ 7000 per_thread }
+        (dstDevice: CUdeviceptr, srcDevice: CUdeviceptr, ByteCount: size_t)
+        => work(Copy::new(Direction::DtoD, dstDevice, srcDevice, ByteCount));
+    driver "cuMemcpyDtoDAsync" { cuMemcpyDtoDAsync_v2 @ 3020, cuMemcpyDtoDAsync_v2_ptsz @ 7000 per_thread }
+        (dstDevice: CUdeviceptr, srcDevice: CUdeviceptr, ByteCount: size_t, hStream: CUstream)
+        => work(Copy::new(Direction::DtoD, dstDevice, srcDevice, ByteCount).on(hStream));
+    runtime "cudaMemcpy" { cudaMemcpy @ 0, cudaMemcpy_ptds @ 0 per_thread }
+        (dst: *mut void, src: *const void, count: size_t, kind: cudaMemcpyKind)
+        => work(Copy::new(runtime_direction(kind), dst as u64, src as u64, count));
+    runtime "cudaMemcpyAsync" { cudaMemcpyAsync @ 0, cudaMemcpyAsync_ptsz @ 0 per_thread }
+        (dst: *mut void, src: *const void, count: size_t, kind: cudaMemcpyKind, stream: cudaStream_t)
+        => work(Copy::new(runtime_direction(kind), dst as u64, src as u64, count).on(stream));
+
+    // Sets.
+    driver "cuMemsetD8" { cuMemsetD8_v2 @ 3020, cuMemsetD8_v2_ptds @ 7000 per_thread }
+        (dstDevice: CUdeviceptr, uc: unsigned_char, N: size_t) => work(Set::new(dstDevice, uc.into(), 1, N));
+    driver "cuMemsetD16" { cuMemsetD16_v2 @ 3020, cuMemsetD16_v2_ptds @ 7000 per_thread }
+        (dstDevice: CUdeviceptr, us: unsigned_short, N: size_t) => work(Set::new(dstDevice, us.into(), 2, N));
+    driver "cuMemsetD32" { cuMemsetD32_v2 @ 3020, cuMemsetD32_v2_ptds @ 7000 per_thread }
+        (dstDevice: CUdeviceptr, ui: unsigned_int, N: size_t) => work(Set::new(dstDevice, ui, 4, N));
+    driver "cuMemsetD8Async" { cuMemsetD8Async @ 3020, cuMemsetD8Async_ptsz @ 7000 per_thread }
+        (dstDevice: CUdeviceptr, uc: unsigned_char, N: size_t, hStream: CUstream)
+        => work(Set::new(dstDevice, uc.into(), 1, N).on(hStream));
+    driver "cuMemsetD16Async" { cuMemsetD16Async @ 3020, cuMemsetD16Async_ptsz @ 7000 per_thread }
+        (dstDevice: CUdeviceptr, us: unsigned_short, N: size_t, hStream: CUstream)
+        => work(Set::new(dstDevice, us.into(), 2, N).on(hStream));
+    driver "cuMemsetD32Async" { cuMemsetD32Async @ 3020, cuMemsetD32Async_ptsz @ 7000 per_thread }
+        (dstDevice: CUdeviceptr, ui: unsigned_int, N: size_t, hStream: CUstream)
+        => work(Set::new(dstDevice, ui, 4, N).on(hStream));
+    runtime "cudaMemset" { cudaMemset @ 0, cudaMemset_ptds @ 0 per_thread }
+        (devPtr: *mut void, value: int, count: size_t) => work(Set::new(devPtr as u64, value as u32 & 0xff, 1, count));
+    runtime "cudaMemsetAsync" { cudaMemsetAsync @ 0, cudaMemsetAsync_ptsz @ 0 per_thread }
+        (devPtr: *mut void, value: int, count: size_t, stream: cudaStream_t)
+        => work(Set::new(devPtr as u64, value as u32 & 0xff, 1, count).on(stream));
+
+    // Memory.
+    driver "cuMemAlloc" { cuMemAlloc_v2 @ 3020 } (dptr: *mut CUdeviceptr, bytesize: size_t)
+        => plain(Alloc::at(dptr, bytesize, Memory::Device));
+    driver "cuMemAllocManaged" { cuMemAllocManaged @ 6000 }
+        (dptr: *mut CUdeviceptr, bytesize: size_t, flags: unsigned_int)
+        => plain(Alloc::at(dptr, bytesize, Memory::Managed));
+    driver "cuMemAllocAsync" { cuMemAllocAsync @ 11020, cuMemAllocAsync_ptsz @ 11020 per_thread }
+        (dptr: *mut CUdeviceptr, bytesize: size_t, hStream: CUstream)
+        => plain(Alloc::at(dptr, bytesize, Memory::Pool).on(hStream));
+    driver "cuMemAllocHost" { cuMemAllocHost_v2 @ 3020 } (pp: *mut *mut void, bytesize: size_t)
+        => plain(Alloc::at(pp, bytesize, Memory::Pinned));
+    driver "cuMemHostAlloc" { cuMemHostAlloc @ 2020 } (pp: *mut *mut void, bytesize: size_t, Flags: unsigned_int)
+        => plain(Alloc::at(pp, bytesize, Memory::Pinned));
+    driver "cuMemHostRegister" { cuMemHostRegister_v2 @ 6050 } (p: *mut void, bytesize: size_t, Flags: unsigned_int)
+        => plain(Alloc::of(p, bytesize, Memory::Registered));
+    driver "cuMemFree" { cuMemFree_v2 @ 3020 } (dptr: CUdeviceptr) => plain(Free::of(dptr, Memory::Device));
+    driver "cuMemFreeAsync" { cuMemFreeAsync @ 11020, cuMemFreeAsync_ptsz @ 11020 per_thread }
+        (dptr: CUdeviceptr, hStream: CUstream) => plain(Free::of(dptr, Memory::Pool).on(hStream));
+    driver "cuMemFreeHost" { cuMemFreeHost @ 2000 } (p: *mut void) => plain(Free::of(p as u64, Memory::Pinned));
+    driver "cuMemHostUnregister" { cuMemHostUnregister @ 4000 } (p: *mut void)
+        => plain(Free::of(p as u64, Memory::Registered));
+    runtime "cudaMalloc" { cudaMalloc @ 0 } (devPtr: *mut *mut void, size: size_t)
+        => plain(Alloc::at(devPtr, size, Memory::Device));
+    runtime "cudaMallocManaged" { cudaMallocManaged @ 0 } (devPtr: *mut *mut void, size: size_t, flags: unsigned_int)
+        => plain(Alloc::at(devPtr, size, Memory::Managed));
+    runtime "cudaMallocAsync" { cudaMallocAsync @ 0, cudaMallocAsync_ptsz @ 0 per_thread }
+        (devPtr: *mut *mut void, size: size_t, hStream: cudaStream_t)
+        => plain(Alloc::at(devPtr, size, Memory::Pool).on(hStream));
+    runtime "cudaMallocHost" { cudaMallocHost @ 0 } (ptr: *mut *mut void, size: size_t)
+        => plain(Alloc::at(ptr, size, Memory::Pinned));
+    runtime "cudaHostAlloc" { cudaHostAlloc @ 0 } (pHost: *mut *mut void, size: size_t, flags: unsigned_int)
+        => plain(Alloc::at(pHost, size, Memory::Pinned));
+    runtime "cudaHostRegister" { cudaHostRegister @ 0 } (ptr: *mut void, size: size_t, flags: unsigned_int)
+        => plain(Alloc::of(ptr, size, Memory::Registered));
+    runtime "cudaFree" { cudaFree @ 0 } (devPtr: *mut void) => plain(Free::of(devPtr as u64, Memory::Device));
+    runtime "cudaFreeAsync" { cudaFreeAsync @ 0, cudaFreeAsync_ptsz @ 0 per_thread }
+        (devPtr: *mut void, hStream: cudaStream_t) => plain(Free::of(devPtr as u64, Memory::Pool).on(hStream));
+    runtime "cudaFreeHost" { cudaFreeHost @ 0 } (ptr: *mut void) => plain(Free::of(ptr as u64, Memory::Pinned));
+    runtime "cudaHostUnregister" { cudaHostUnregister @ 0 } (ptr: *mut void)
+        => plain(Free::of(ptr as u64, Memory::Registered));
+
+    // Waiting.
+    driver "cuCtxSynchronize" { cuCtxSynchronize @ 2000 } () => plain(Sync::of(SyncScope::Context));
+    driver "cuCtxSynchronize" { cuCtxSynchronize_v2 @ 13000 } (ctx: CUcontext)
+        => plain(Sync::of(SyncScope::Context));
+    driver "cuStreamSynchronize" { cuStreamSynchronize @ 2000, cuStreamSynchronize_ptsz @ 7000 per_thread }
+        (hStream: CUstream) => plain(Sync::of(SyncScope::Stream).on(hStream));
+    driver "cuEventSynchronize" { cuEventSynchronize @ 2000 } (hEvent: CUevent)
+        => plain(Sync::of(SyncScope::Event).event(hEvent));
+    runtime "cudaDeviceSynchronize" { cudaDeviceSynchronize @ 0 } () => plain(Sync::of(SyncScope::Device));
+    runtime "cudaStreamSynchronize" { cudaStreamSynchronize @ 0, cudaStreamSynchronize_ptsz @ 0 per_thread }
+        (stream: cudaStream_t) => plain(Sync::of(SyncScope::Stream).on(stream));
+    runtime "cudaEventSynchronize" { cudaEventSynchronize @ 0 } (event: cudaEvent_t)
+        => plain(Sync::of(SyncScope::Event).event(event));
+
+    // Events.
+    driver "cuEventCreate" { cuEventCreate @ 2000 } (phEvent: *mut CUevent, Flags: unsigned_int)
+        => plain(Host { subject: 0 });
+    driver "cuEventDestroy" { cuEventDestroy @ 2000, cuEventDestroy_v2 @ 4000 } (hEvent: CUevent)
+        => plain(Host { subject: hEvent as u64 });
+    driver "cuEventRecord" { cuEventRecord @ 2000, cuEventRecord_ptsz @ 7000 per_thread }
+        (hEvent: CUevent, hStream: CUstream) => plain(EventOp::record(hEvent, 0).on(hStream));
+    driver "cuEventRecordWithFlags" { cuEventRecordWithFlags @ 11010, cuEventRecordWithFlags_ptsz @ 11010 per_thread }
+        (hEvent: CUevent, hStream: CUstream, flags: unsigned_int)
+        => plain(EventOp::record(hEvent, flags).on(hStream));
+    driver "cuStreamWaitEvent" { cuStreamWaitEvent @ 3020, cuStreamWaitEvent_ptsz @ 7000 per_thread }
+        (hStream: CUstream, hEvent: CUevent, Flags: unsigned_int)
+        => plain(EventOp::wait(hEvent, Flags).on(hStream));
+    runtime "cudaEventCreate" { cudaEventCreate @ 0 } (event: *mut cudaEvent_t) => plain(Host { subject: 0 });
+    runtime "cudaEventCreateWithFlags" { cudaEventCreateWithFlags @ 0 }
+        (event: *mut cudaEvent_t, flags: unsigned_int) => plain(Host { subject: 0 });
+    runtime "cudaEventDestroy" { cudaEventDestroy @ 0 } (event: cudaEvent_t) => plain(Host { subject: event as u64 });
+    runtime "cudaEventRecord" { cudaEventRecord @ 0, cudaEventRecord_ptsz @ 0 per_thread }
+        (event: cudaEvent_t, stream: cudaStream_t) => plain(EventOp::record(event, 0).on(stream));
+    runtime "cudaEventRecordWithFlags" { cudaEventRecordWithFlags @ 0, cudaEventRecordWithFlags_ptsz @ 0 per_thread }
+        (event: cudaEvent_t, stream: cudaStream_t, flags: unsigned_int)
+        => plain(EventOp::record(event, flags).on(stream));
+    runtime "cudaStreamWaitEvent" { cudaStreamWaitEvent @ 0, cudaStreamWaitEvent_ptsz @ 0 per_thread }
+        (stream: cudaStream_t, event: cudaEvent_t, flags: unsigned_int)
+        => plain(EventOp::wait(event, flags).on(stream));
+
+    // Streams.
+    driver "cuStreamCreate" { cuStreamCreate @ 2000 } (phStream: *mut CUstream, Flags: unsigned_int)
+        => plain(StreamCreate { out: phStream });
+    driver "cuStreamCreateWithPriority" { cuStreamCreateWithPriority @ 5050 }
+        (phStream: *mut CUstream, flags: unsigned_int, priority: int)
+        => plain(StreamCreate { out: phStream });
+    driver "cuStreamDestroy" { cuStreamDestroy @ 2000, cuStreamDestroy_v2 @ 4000 } (hStream: CUstream)
+        => plain(StreamDestroy { stream: hStream });
+    runtime "cudaStreamCreate" { cudaStreamCreate @ 0 } (pStream: *mut cudaStream_t)
+        => plain(StreamCreate { out: pStream });
+    runtime "cudaStreamCreateWithFlags" { cudaStreamCreateWithFlags @ 0 }
+        (pStream: *mut cudaStream_t, flags: unsigned_int)
+        => plain(StreamCreate { out: pStream });
+    runtime "cudaStreamCreateWithPriority" { cudaStreamCreateWithPriority @ 0 }
+        (pStream: *mut cudaStream_t, flags: unsigned_int, priority: int)
+        => plain(StreamCreate { out: pStream });
+    runtime "cudaStreamDestroy" { cudaStreamDestroy @ 0 } (stream: cudaStream_t) => plain(StreamDestroy { stream });
+
+    // Contexts.
+    driver "cuCtxCreate" { cuCtxCreate_v2 @ 3020 } (pctx: *mut CUcontext, flags: unsigned_int, dev: CUdevice)
+        => plain(ContextCreate { out: pctx });
+    driver "cuCtxCreate" { cuCtxCreate_v3 @ 11040 }
+        (pctx: *mut CUcontext, paramsArray: *mut CUexecAffinityParam, numParams: int, flags: unsigned_int,
+         dev: CUdevice)
+        => plain(ContextCreate { out: pctx });
+    driver "cuCtxCreate" { cuCtxCreate_v4 @ 12050 }
+        (pctx: *mut CUcontext, ctxCreateParams: *mut CUctxCreateParams, flags: unsigned_int, dev: CUdevice)
+        => plain(ContextCreate { out: pctx });
+    driver "cuCtxDestroy" { cuCtxDestroy @ 2000, cuCtxDestroy_v2 @ 4000 } (ctx: CUcontext)
+        => plain(ContextDestroy { context: ctx });
+    driver "cuDevicePrimaryCtxRetain" { cuDevicePrimaryCtxRetain @ 7000 } (pctx: *mut CUcontext, dev: CUdevice)
+        => plain(ContextCreate { out: pctx });
+    driver "cuDevicePrimaryCtxRelease" { cuDevicePrimaryCtxRelease @ 7000, cuDevicePrimaryCtxRelease_v2 @ 11000 }
+        (dev: CUdevice) => plain(PrimaryReset { device: dev });
+    driver "cuDevicePrimaryCtxReset" { cuDevicePrimaryCtxReset @ 7000, cuDevicePrimaryCtxReset_v2 @ 11000 }
+        (dev: CUdevice) => plain(PrimaryReset { device: dev });
+    runtime "cudaDeviceReset" { cudaDeviceReset @ 0 } () => plain(Host { subject: 0 });
+
+    // Modules, as far as kernels' names need them.
+    driver "cuModuleLoad" { cuModuleLoad @ 2000 } (module: *mut CUmodule, fname: *const char_t)
+        => plain(Host { subject: 0 });
+    driver "cuModuleLoadData" { cuModuleLoadData @ 2000 } (module: *mut CUmodule, image: *const void)
+        => plain(Host { subject: 0 });
+    driver "cuModuleLoadDataEx" { cuModuleLoadDataEx @ 2010 }
+        (module: *mut CUmodule, image: *const void, numOptions: unsigned_int, options: *mut CUjit_option,
+         optionValues: *mut *mut void)
+        => plain(Host { subject: 0 });
+    driver "cuModuleLoadFatBinary" { cuModuleLoadFatBinary @ 2000 } (module: *mut CUmodule, fatCubin: *const void)
+        => plain(Host { subject: 0 });
+    driver "cuModuleUnload" { cuModuleUnload @ 2000 } (hmod: CUmodule) => plain(Host { subject: hmod as u64 });
+    driver "cuModuleGetFunction" { cuModuleGetFunction @ 2000 }
+        (hfunc: *mut CUfunction, hmod: CUmodule, name: *const char_t)
+        => plain(FunctionNamed { out: hfunc, name, is_kernel: false });
+    driver "cuLibraryLoadData" { cuLibraryLoadData @ 12000 }
+        (library: *mut CUlibrary, code: *const void, jitOptions: *mut CUjit_option, jitOptionsValues: *mut *mut void,
+         numJitOptions: unsigned_int, libraryOptions: *mut CUlibraryOption, libraryOptionValues: *mut *mut void,
+         numLibraryOptions: unsigned_int)
+        => plain(Host { subject: 0 });
+    driver "cuLibraryLoadFromFile" { cuLibraryLoadFromFile @ 12000 }
+        (library: *mut CUlibrary, fileName: *const char_t, jitOptions: *mut CUjit_option,
+         jitOptionsValues: *mut *mut void, numJitOptions: unsigned_int, libraryOptions: *mut CUlibraryOption,
+         libraryOptionValues: *mut *mut void, numLibraryOptions: unsigned_int)
+        => plain(Host { subject: 0 });
+    driver "cuLibraryUnload" { cuLibraryUnload @ 12000 } (library: CUlibrary)
+        => plain(Host { subject: library as u64 });
+    driver "cuLibraryGetKernel" { cuLibraryGetKernel @ 12000 }
+        (pKernel: *mut CUkernel, library: CUlibrary, name: *const char_t)
+        => plain(FunctionNamed { out: pKernel, name, is_kernel: true });
+    driver "cuKernelGetFunction" { cuKernelGetFunction @ 12000 } (pFunc: *mut CUfunction, kernel: CUkernel)
+        => plain(FunctionOfKernel { out: pFunc, kernel });
+
+    // Captures and graphs.
+    driver "cuStreamBeginCapture" { cuStreamBeginCapture @ 10000, cuStreamBeginCapture_ptsz @ 10000 per_thread }
+        (hStream: CUstream) => plain(CaptureBegin { stream: hStream });
+    driver "cuStreamBeginCapture" { cuStreamBeginCapture_v2 @ 10010, cuStreamBeginCapture_v2_ptsz @ 10010 per_thread }
+        (hStream: CUstream, mode: CUstreamCaptureMode) => plain(CaptureBegin { stream: hStream });
+    driver "cuStreamBeginCaptureToGraph"
+        { cuStreamBeginCaptureToGraph @ 12030, cuStreamBeginCaptureToGraph_ptsz @ 12030 per_thread }
+        (hStream: CUstream, hGraph: CUgraph, dependencies: *const CUgraphNode,
+         dependencyData: *const CUgraphEdgeData, numDependencies: size_t, mode: CUstreamCaptureMode)
+        => plain(CaptureBegin { stream: hStream });
+    driver "cuStreamEndCapture" { cuStreamEndCapture @ 10000, cuStreamEndCapture_ptsz @ 10000 per_thread }
+        (hStream: CUstream, phGraph: *mut CUgraph) => plain(CaptureEnd { stream: hStream });
+    driver "cuGraphInstantiate" { cuGraphInstantiate @ 10000, cuGraphInstantiate_v2 @ 11000 }
+        (phGraphExec: *mut CUgraphExec, hGraph: CUgraph, phErrorNode: *mut CUgraphNode, logBuffer: *mut char_t,
+         bufferSize: size_t)
+        => plain(Instantiate { out: phGraphExec, graph: hGraph });
+    driver "cuGraphInstantiateWithFlags" { cuGraphInstantiateWithFlags @ 11040 }
+        (phGraphExec: *mut CUgraphExec, hGraph: CUgraph, flags: unsigned_long_long)
+        => plain(Instantiate { out: phGraphExec, graph: hGraph });
+    driver "cuGraphInstantiateWithParams"
+        { cuGraphInstantiateWithParams @ 12000, cuGraphInstantiateWithParams_ptsz @ 12000 per_thread }
+        (phGraphExec: *mut CUgraphExec, hGraph: CUgraph, instantiateParams: *mut CUDA_GRAPH_INSTANTIATE_PARAMS)
+        => plain(Instantiate { out: phGraphExec, graph: hGraph });
+    driver "cuGraphLaunch" { cuGraphLaunch @ 10000, cuGraphLaunch_ptsz @ 10000 per_thread }
+        (hGraphExec: CUgraphExec, hStream: CUstream) => work(GraphLaunch { exec: hGraphExec, stream: hStream });
+    driver "cuGraphExecDestroy" { cuGraphExecDestroy @ 10000 } (hGraphExec: CUgraphExec)
+        => plain(GraphDestroy { exec: hGraphExec });
+    runtime "cudaStreamBeginCapture" { cudaStreamBeginCapture @ 0, cudaStreamBeginCapture_ptsz @ 0 per_thread }
+        (stream: cudaStream_t, mode: cudaStreamCaptureMode) => plain(CaptureBegin { stream });
+    runtime "cudaStreamBeginCaptureToGraph"
+        { cudaStreamBeginCaptureToGraph @ 0, cudaStreamBeginCaptureToGraph_ptsz @ 0 per_thread }
+        (stream: cudaStream_t, graph: cudaGraph_t, dependencies: *const cudaGraphNode_t,
+         dependencyData: *const cudaGraphEdgeData, numDependencies: size_t, mode: cudaStreamCaptureMode)
+        => plain(CaptureBegin { stream });
+    runtime "cudaStreamEndCapture" { cudaStreamEndCapture @ 0, cudaStreamEndCapture_ptsz @ 0 per_thread }
+        (stream: cudaStream_t, pGraph: *mut cudaGraph_t) => plain(CaptureEnd { stream });
+    runtime "cudaGraphLaunch" { cudaGraphLaunch @ 0, cudaGraphLaunch_ptsz @ 0 per_thread }
+        (graphExec: cudaGraphExec_t, stream: cudaStream_t)
+        => work(GraphLaunch { exec: graphExec, stream });
+    runtime "cudaGraphExecDestroy" { cudaGraphExecDestroy @ 0 } (graphExec: cudaGraphExec_t)
+        => plain(GraphDestroy { exec: graphExec });
+}

@@ -1,0 +1,381 @@
+//! Thread state: the scopes that are open, the record that waits for its end, and the ring that it goes into.
+//!
+//! One API call makes one record. A runtime call opens a scope; the driver call inside makes the record, labelled with
+//! the runtime's name; it waits in `pending` until the outermost call returns, which is its end. Driver calls inside
+//! driver calls (another preload calling back into us) pass through: nothing is counted twice.
+//!
+//! The state is a const, non-Drop thread-local: no registration, no allocation, valid in late destructors. Nothing in
+//! here is borrowed across the real call, which may re-enter.
+
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::sync::atomic::Ordering;
+use gpuspy_wire::record::{CELL_WORDS, Head, Kind, Loss, LossCause, Record, Via, flag};
+use gpuspy_wire::ring::LEVELS;
+use gpuspy_wire::segment::Counters;
+
+use crate::hook::{Entry, Layer};
+use crate::session::segment::Claim;
+use crate::session::{self, Session};
+use crate::sys::{self, ticks};
+
+/// Words of the longest record that can wait: every record of a call is one or two cells.
+const PENDING_WORDS: usize = 2 * CELL_WORDS;
+/// Word 3 of every record of a call is `end` (asserted in wire by offset).
+const END_WORD: usize = 3;
+
+/// A scope: an intercepted call that has not returned.
+#[derive(Clone, Copy)]
+struct Scope {
+    /// The hook's frame address; 0 = no scope. Stacks grow down: an open scope's frame is above any later hook's.
+    frame: u64,
+    api: u16,
+    begin: u64,
+    caller: u64,
+    /// Bits `1 << Kind` of what was recorded inside.
+    recorded: u32,
+}
+
+const NO_SCOPE: Scope = Scope { frame: 0, api: 0, begin: 0, caller: 0, recorded: 0 };
+
+struct Thread {
+    /// The session that the rest belongs to: another one means that this is a forked child.
+    session: *const Session,
+    claim: Option<Claim>,
+    /// Our own code is running: a hook entered now (from a signal handler) passes through.
+    busy: bool,
+    /// Correlations given under this claim.
+    correlations: u64,
+    runtime: Scope,
+    driver: Scope,
+    pending: [u64; PENDING_WORDS],
+    pending_words: usize,
+    /// Records dropped since the last one that fitted.
+    dropped: u64,
+}
+
+struct State(UnsafeCell<Thread>);
+
+thread_local! {
+    static THREAD: State = const {
+        State(UnsafeCell::new(Thread {
+            session: core::ptr::null(),
+            claim: None,
+            busy: false,
+            correlations: 0,
+            runtime: NO_SCOPE,
+            driver: NO_SCOPE,
+            pending: [0; PENDING_WORDS],
+            pending_words: 0,
+            dropped: 0,
+        }))
+    };
+}
+
+/// A hook that has been entered: what its record begins with.
+#[derive(Clone, Copy)]
+pub struct Call {
+    pub session: &'static Session,
+    thread: *mut Thread,
+    /// Ticks at the hook's entry.
+    entered: u64,
+    pub layer: Layer,
+    pub per_thread: bool,
+    /// The outermost call's api, entry time, caller; and the correlation of the record to be made.
+    pub api: u16,
+    pub begin: u64,
+    pub caller: u64,
+    pub correlation: u64,
+    pub via: Via,
+}
+
+/// Enters a hook. `None`: pass through, record nothing.
+#[inline]
+pub fn enter(entry: &Entry) -> Option<Call> {
+    let entered = ticks();
+    let session = session::current()?;
+    let thread = THREAD.with(|state| state.0.get());
+    // SAFETY: this thread's own state; no other borrow is live, since hooks drop theirs before the real call.
+    let t = unsafe { &mut *thread };
+    if !core::ptr::eq(t.session, session) || t.claim.is_none() {
+        t.adopt(session, thread.cast())?;
+    }
+    if t.busy {
+        t.count_lost(LossCause::Reentered, 1);
+        return None;
+    }
+    t.discard_scopes(entry.caller.frame);
+    t.count_call();
+    let layer = entry.hook.layer;
+    if t.driver.frame != 0 || (layer == Layer::Runtime && t.runtime.frame != 0) {
+        return None;
+    }
+    t.busy = true;
+    let correlation = t.next_correlation();
+    let scope = Scope {
+        frame: entry.caller.frame,
+        api: entry.hook.api,
+        begin: entered,
+        caller: entry.caller.address,
+        recorded: 0,
+    };
+    let (outer, via) = match layer {
+        Layer::Runtime => {
+            t.runtime = scope;
+            (scope, Via::Runtime)
+        }
+        Layer::Driver => {
+            t.driver = scope;
+            if t.runtime.frame != 0 { (t.runtime, Via::RuntimeDriver) } else { (scope, Via::Driver) }
+        }
+    };
+    Some(Call {
+        session,
+        thread,
+        entered,
+        layer,
+        per_thread: entry.hook.per_thread,
+        api: outer.api,
+        begin: outer.begin,
+        caller: outer.caller,
+        correlation,
+        via,
+    })
+}
+
+impl Call {
+    /// The thread's state. Never held across the real call.
+    #[inline(always)]
+    fn thread(&self) -> &mut Thread {
+        // SAFETY: made by `enter` on this thread, which a Call never leaves; borrows end before the real call.
+        unsafe { &mut *self.thread }
+    }
+
+    /// Makes the real call, outside our guard.
+    #[inline(always)]
+    pub fn real<R>(&self, real: impl FnOnce() -> R) -> (R, u64, u64) {
+        self.thread().busy = false;
+        let before = ticks();
+        let result = real();
+        let after = ticks();
+        self.thread().busy = true;
+        (result, before, after)
+    }
+
+    /// A head for a record of this call.
+    #[inline(always)]
+    pub fn head<R: Record>(&self, flags: u16) -> Head {
+        Head { api: self.api, via: self.via as u8, flags, ..Head::new::<R>() }
+    }
+
+    /// Whether the runtime call's own work was recorded inside it by the driver layer.
+    pub fn was_recorded(&self, kind: Kind) -> bool {
+        self.thread().runtime.recorded & (1 << kind as u32) != 0
+    }
+
+    /// Publishes a record at once, before the call's end is known.
+    pub fn publish(&self, record: &impl Record) {
+        let t = self.thread();
+        t.note(record.as_words());
+        t.push(record.as_words());
+    }
+
+    /// Gives the call's record: it waits for the outermost call's return. A record that waits already is not the last
+    /// of its call and goes out as that.
+    #[inline]
+    pub fn record(&self, record: &impl Record) {
+        let t = self.thread();
+        let words = record.as_words();
+        t.note(words);
+        t.flush_pending(flag::MORE);
+        if let Some(space) = t.pending.get_mut(..words.len()) {
+            space.copy_from_slice(words);
+            t.pending_words = words.len();
+        }
+    }
+
+    /// Leaves the hook. `inside` is what the real call took of its time.
+    #[inline]
+    pub fn leave(self, inside: u64) {
+        let t = self.thread();
+        let end = ticks();
+        match self.layer {
+            Layer::Driver => t.driver = NO_SCOPE,
+            Layer::Runtime => t.runtime = NO_SCOPE,
+        }
+        if t.pending_words != 0
+            && let Some(word) = t.pending.get_mut(END_WORD)
+        {
+            // The driver's end for now, the runtime's when it returns.
+            *word = end;
+        }
+        if t.runtime.frame == 0 {
+            t.flush_pending(0);
+        }
+        if let Some(counters) = t.counters() {
+            // Relaxed load and store: this thread is the only writer.
+            let ticks = &counters.agent_ticks;
+            let own = end.wrapping_sub(self.entered).wrapping_sub(inside);
+            ticks.store(ticks.load(Ordering::Relaxed).wrapping_add(own), Ordering::Relaxed);
+        }
+        t.busy = false;
+    }
+
+    /// Counts something lost by this call.
+    pub fn lost(&self, cause: LossCause, count: u64) {
+        self.thread().count_lost(cause, count);
+    }
+
+    /// Pushes a record of any length (an interned text) at once. False when it did not fit.
+    pub fn push_words(&self, words: &[u64]) -> bool {
+        self.thread().push(words)
+    }
+}
+
+impl Thread {
+    /// Takes the thread into a session: at its first call, or at its first in a forked child, where everything that it
+    /// had belongs to the parent.
+    #[cold]
+    fn adopt(&mut self, session: &'static Session, state: *mut c_void) -> Option<()> {
+        let errno = sys::Errno::save();
+        self.session = session;
+        self.busy = false;
+        self.runtime = NO_SCOPE;
+        self.driver = NO_SCOPE;
+        self.pending_words = 0;
+        self.dropped = 0;
+        self.correlations = 0;
+        self.claim = session.claim(state);
+        errno.restore();
+        if self.claim.is_none() {
+            session.lost(LossCause::NoSlot, 1);
+            return None;
+        }
+        Some(())
+    }
+
+    /// A scope whose frame is not above the entering hook's was left without returning (longjmp, an exception through
+    /// the real call). What it had recorded goes out with the last time known.
+    #[inline]
+    fn discard_scopes(&mut self, frame: u64) {
+        if self.driver.frame != 0 && self.driver.frame <= frame {
+            self.driver = NO_SCOPE;
+            self.count_lost(LossCause::ScopeLost, 1);
+        }
+        if self.runtime.frame != 0 && self.runtime.frame <= frame {
+            self.runtime = NO_SCOPE;
+            self.count_lost(LossCause::ScopeLost, 1);
+        }
+        if self.pending_words != 0 && self.runtime.frame == 0 && self.driver.frame == 0 {
+            self.flush_pending(flag::SCOPE_LOST);
+        }
+    }
+
+    fn next_correlation(&mut self) -> u64 {
+        self.correlations += 1;
+        self.claim.as_ref().map_or(0, |c| c.number << 40) | (self.correlations & ((1 << 40) - 1))
+    }
+
+    /// Remembers in the runtime scope what was recorded inside it.
+    fn note(&mut self, words: &[u64]) {
+        if let Some(head) = Head::of(words) {
+            self.runtime.recorded |= 1u32.checked_shl(u32::from(head.kind)).unwrap_or(0);
+        }
+    }
+
+    /// Publishes the record that waits, with more flags.
+    fn flush_pending(&mut self, flags: u16) {
+        let words = self.pending_words;
+        if words == 0 {
+            return;
+        }
+        self.pending_words = 0;
+        let mut record = self.pending;
+        if let Some(first) = record.first_mut() {
+            *first |= u64::from(flags) << 48; // Head::flags, the top two bytes (little-endian; asserted below)
+        }
+        if let Some(record) = record.get(..words) {
+            self.push(record);
+        }
+    }
+
+    /// Publishes a record, or counts it as dropped. True when it went out.
+    fn push(&mut self, words: &[u64]) -> bool {
+        let Some(claim) = &mut self.claim else { return false };
+        if self.dropped != 0 {
+            // The loss is told where it ended, before the next record.
+            let mut loss =
+                Loss { head: Head::new::<Loss>(), at: ticks(), count: self.dropped, ..Loss::default() };
+            loss.cause = LossCause::RingFull as u8;
+            if claim.writer.push(loss.as_words()).is_ok() {
+                self.dropped = 0;
+            }
+        }
+        let pushed = claim.writer.push(words).is_ok();
+        if claim.writer.is_half_full() {
+            grow(claim, self.session);
+        }
+        if pushed {
+            let records = &claim.slot.counters.0.records;
+            // Relaxed load and store: this thread is the only writer.
+            records.store(records.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        } else {
+            self.dropped += 1;
+            self.count_lost(LossCause::RingFull, 1);
+        }
+        pushed
+    }
+
+    fn counters(&self) -> Option<&'static Counters> {
+        self.claim.as_ref().map(|c| &c.slot.counters.0)
+    }
+
+    fn count_call(&mut self) {
+        if let Some(counters) = self.counters() {
+            // Relaxed load and store: this thread is the only writer.
+            counters.calls.store(counters.calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+
+    fn count_lost(&mut self, cause: LossCause, count: u64) {
+        if let Some(counter) = self.counters().and_then(|c| c.lost.get(cause as usize)) {
+            // Relaxed load and store: this thread is the only writer.
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Moves a half-full ring to its next buffer, or asks for one.
+#[cold]
+fn grow(claim: &mut Claim, session: *const Session) {
+    let next = claim.writer.level() + 1;
+    // SAFETY: null or the thread's session, which is never unmapped.
+    let Some(session) = (unsafe { session.as_ref() }) else { return };
+    if next >= LEVELS {
+        return;
+    }
+    match session.ready_buffer(claim.index, next) {
+        Some(buffer) => {
+            claim.writer.grow(buffer);
+        }
+        None => session.want_buffer(claim.index, next),
+    }
+}
+
+/// The thread's end (the session key's destructor): what waits goes out, and the slot is closed for the collector to
+/// drain and free. CUDA calls in later destructors claim a new one.
+pub unsafe extern "C" fn ended(state: *mut c_void) {
+    // SAFETY: the address of this thread's state, given to pthread_setspecific by `adopt`; thread-locals of the main
+    // program's threads outlive key destructors in glibc (both run in start_thread before the stack goes).
+    let t = unsafe { &mut *state.cast::<Thread>() };
+    let Some(session) = session::existing() else { return };
+    if !core::ptr::eq(t.session, session) {
+        return; // a forked child's: the slot is the parent's
+    }
+    t.flush_pending(flag::SCOPE_LOST);
+    if let Some(claim) = t.claim.take() {
+        claim.slot.state.close(claim.generation);
+    }
+}
+
+const _: () = assert!(cfg!(target_endian = "little"), "flags are added to a record's first word");
