@@ -121,7 +121,7 @@ pub struct Entry {
 /// One intercepted symbol's functions. See [`hooks`].
 macro_rules! hook {
     ($layer:ident $symbol:ident ( $($arg:ident : $ty:ty),* ) $how:ident ( $call:expr )) => {
-        #[allow(non_snake_case, unused_imports, clippy::missing_safety_doc, reason = "C's names")]
+        #[allow(non_snake_case, unused_imports, clippy::missing_safety_doc, clippy::too_many_arguments, reason = "C's names")]
         pub mod $symbol {
             use super::*;
             use $crate::hook::{Entry, Road};
@@ -156,10 +156,10 @@ macro_rules! hook {
                 let Some(next) = $crate::roads::next(hook, road, caller) else {
                     return $crate::cuda::ERROR_STUB_LIBRARY;
                 };
-                // SAFETY: `next` is the address of a function that the loader, or the driver, gave for this very symbol,
-                // and the prototype is checked against NVIDIA's headers.
-                let call: unsafe extern "C-unwind" fn($($ty),*) -> int =
-                    unsafe { core::mem::transmute::<usize, _>(next.address) };
+                type Function = unsafe extern "C-unwind" fn($($ty),*) -> int;
+                // SAFETY: the address of a function that the loader, or the driver, gave for this very symbol, whose
+                // prototype is checked against NVIDIA's headers.
+                let call = unsafe { core::mem::transmute::<usize, Function>(next.address) };
                 let entry = Entry { hook, caller };
                 if !next.labelled {
                     // SAFETY: as `next.address` above; the arguments are the caller's.

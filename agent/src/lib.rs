@@ -9,6 +9,19 @@
 //! It is a guest in someone's process. It never crashes, blocks or exits its host, prints nothing but the lines in
 //! [`session::exit`], and pays for itself only in processes that call CUDA. On a hook's path there is no heap, no lock,
 //! no wait and no formatting; its one system call wakes the poller from its long sleep.
+// A test executable exports nothing: it must not interpose its own dlsym.
+#![cfg_attr(test, allow(dead_code))]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::print_stderr,
+        clippy::print_stdout,
+        clippy::unwrap_used
+    )
+)]
 
 mod calls;
 mod cuda;
@@ -19,6 +32,8 @@ mod hook;
 mod keyed;
 mod modules;
 mod names;
+#[cfg(test)]
+mod prototypes;
 mod roads;
 mod session;
 mod sys;

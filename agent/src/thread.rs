@@ -146,6 +146,7 @@ pub fn enter(entry: &Entry) -> Option<Call> {
 impl Call {
     /// The thread's state. Never held across the real call.
     #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the state is the thread's, not the call's")]
     fn thread(&self) -> &mut Thread {
         // SAFETY: made by `enter` on this thread, which a Call never leaves; borrows end before the real call.
         unsafe { &mut *self.thread }

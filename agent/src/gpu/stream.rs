@@ -318,10 +318,8 @@ impl Streams {
     fn id_of(&self, driver: &Driver, handle: CUstream) -> u64 {
         let mut id = 0u64;
         // SAFETY: a stream that the app is about to use; writes a place of ours.
-        match driver.stream_id {
-            Some(ask) if unsafe { ask(handle, &mut id) } == CUDA_SUCCESS => id,
-            _ => OWN_ID | (self.last_id.fetch_add(1, Ordering::Relaxed) + 1),
-        }
+        let answered = driver.stream_id.is_some_and(|ask| unsafe { ask(handle, &mut id) } == CUDA_SUCCESS);
+        if answered { id } else { OWN_ID | (self.last_id.fetch_add(1, Ordering::Relaxed) + 1) }
     }
 
     /// The app destroys a stream: its handle may come back as another's.

@@ -91,7 +91,7 @@ fn pair(driver: &Driver, stream: &'static Stream, context: &'static Context) -> 
 /// The poller wakes late on busy machines, so a hook may look for itself, now and then.
 #[cold]
 fn is_shallow_after_asking(driver: &Driver, stream: &Stream, context: &Context) -> bool {
-    if stream.unasked.fetch_add(1, Ordering::Relaxed) % ASK_EVERY != 0 {
+    if !stream.unasked.fetch_add(1, Ordering::Relaxed).is_multiple_of(ASK_EVERY) {
         return false;
     }
     if let (Some(query), Some(oldest)) = (driver.event_query, stream.oldest()) {

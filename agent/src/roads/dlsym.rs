@@ -188,11 +188,7 @@ fn substitute(hook: &'static Hook, handle: *mut c_void, answer: usize) -> Option
     // Where the next dlsym answered with something else than libc's, it is a hook behind us: ours goes on to it.
     let entry = real.then(|| hook.lead(Road::Dlsym, answer)).flatten();
     if hook.layer == Layer::Driver {
-        getproc_seen(hook, entry.is_some());
+        crate::session::looked_up(hook, entry.is_some());
     }
     entry
-}
-
-fn getproc_seen(hook: &Hook, hooked: bool) {
-    crate::session::looked_up(hook, hooked);
 }

@@ -181,7 +181,7 @@ fn make() -> Result<&'static Session, &'static str> {
         return Err("this process has no thread-specific keys left");
     }
     session.key = AtomicU32::new(key);
-    session.timing = AtomicBool::new(!sys::env(c"GPUSPY_TIMING").is_some_and(|t| t == c"off"));
+    session.timing = AtomicBool::new(sys::env(c"GPUSPY_TIMING").is_none_or(|t| t != c"off"));
     session.alive = AtomicU32::new(1);
     let session: &'static Session = session;
     let live = &session.segment.header().live.0;

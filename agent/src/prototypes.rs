@@ -1,0 +1,186 @@
+//! Tests of the hook table against the outside: NVIDIA's headers, and the list in the docs.
+
+use crate::hook::{Hook, Layer};
+use crate::table;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Entries that no C header declares: the compiler's own (crt/device_functions.h, C++ only), which has
+/// cudaLaunchKernel's arguments.
+const NOT_IN_C_HEADERS: &[&str] = &["__cudaLaunchKernel", "__cudaLaunchKernel_ptsz"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+}
+
+fn entries() -> impl Iterator<Item = (&'static Hook, &'static str, &'static str)> {
+    table::all().iter().zip(table::TEXTS).map(|(hook, (symbol, parameters, how))| {
+        assert_eq!(hook.symbol.to_str().unwrap(), *symbol);
+        (hook, *parameters, *how)
+    })
+}
+
+/// A type of the table as C.
+fn c_type(rust: &str) -> String {
+    let rust = rust.trim();
+    let pointer = |to: &str, constant: bool| {
+        let inner = c_type(to);
+        match (constant, inner.ends_with('*')) {
+            (false, _) => format!("{inner} *"),
+            (true, true) => format!("{inner} const *"),
+            (true, false) => format!("const {inner} *"),
+        }
+    };
+    if let Some(to) = rust.strip_prefix("*const ") {
+        return pointer(to, true);
+    }
+    if let Some(to) = rust.strip_prefix("*mut ") {
+        return pointer(to, false);
+    }
+    match rust {
+        "char_t" => "char".into(),
+        "unsigned_char" | "unsigned_short" | "unsigned_int" | "unsigned_long_long" => rust.replace('_', " "),
+        "cudaMemcpyKind" | "cudaStreamCaptureMode" | "cudaDriverEntryPointQueryResult" => {
+            format!("enum {rust}")
+        }
+        _ => rust.into(),
+    }
+}
+
+/// An entry as a C declaration.
+fn c_declaration(hook: &Hook, parameters: &str) -> String {
+    let inner = parameters.trim().strip_prefix('(').unwrap().strip_suffix(')').unwrap();
+    let inner = inner.split_whitespace().collect::<Vec<_>>().join(" "); // stringify! breaks lines
+    let list: Vec<String> = inner
+        .split(',')
+        .filter(|p| !p.trim().is_empty())
+        .map(|p| c_type(p.split_once(':').expect("name: type").1))
+        .collect();
+    let list = if list.is_empty() { "void".into() } else { list.join(", ") };
+    let symbol = hook.symbol.to_str().unwrap();
+    match hook.layer {
+        Layer::Driver => format!("CUresult CUDAAPI {symbol}({list});"),
+        Layer::Runtime => format!("cudaError_t CUDARTAPI {symbol}({list});"),
+    }
+}
+
+const PROLOGUE: &str =
+    "#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n#include <cuda_runtime_api.h>\n";
+
+fn gcc(headers: &Path, arguments: &[&str], source: &str) -> (bool, String) {
+    let folder = tempfile();
+    let file = folder.join("prototypes.c");
+    std::fs::write(&file, source).unwrap();
+    let include = format!("-I{}", headers.display());
+    let output =
+        Command::new("gcc").args(["-std=gnu11", &include]).args(arguments).arg(&file).output().unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    let text = if output.status.success() { output.stdout } else { output.stderr };
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+fn tempfile() -> PathBuf {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("gpuspy-prototypes-{}-{n}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The identifiers that a header version declares.
+fn declared(headers: &Path) -> BTreeSet<String> {
+    let (ok, text) = gcc(headers, &["-E", "-P"], PROLOGUE);
+    assert!(ok, "NVIDIA's headers do not compile in {}: {text}", headers.display());
+    text.split(|c: char| !(c.is_alphanumeric() || c == '_')).map(str::to_owned).collect()
+}
+
+fn header_versions() -> Vec<PathBuf> {
+    let versions = ["cuda-12.9", "cuda-13"].map(|v| root().join("downloads").join(v).join("include"));
+    for headers in &versions {
+        assert!(headers.is_dir(), "{} is missing: run scripts/fetch.sh", headers.display());
+    }
+    versions.to_vec()
+}
+
+#[test]
+fn prototypes_equal_the_headers() {
+    let mut missing: BTreeSet<&str> = table::TEXTS.iter().map(|(symbol, ..)| *symbol).collect();
+    for headers in header_versions() {
+        let declared = declared(&headers);
+        let mut source = PROLOGUE.to_owned();
+        for (hook, parameters, _) in entries() {
+            let symbol = hook.symbol.to_str().unwrap();
+            if declared.contains(symbol) {
+                missing.remove(symbol);
+                // Used before our redeclaration: what the header does not declare would not compile.
+                writeln!(source, "void *const use_{symbol} = (void *){symbol};").unwrap();
+                writeln!(source, "{}", c_declaration(hook, parameters)).unwrap();
+            }
+        }
+        let (ok, errors) =
+            gcc(&headers, &["-fsyntax-only", "-Werror", "-Wno-deprecated-declarations"], &source);
+        assert!(ok, "the table differs from {}:\n{errors}", headers.display());
+    }
+    let listed: BTreeSet<&str> = NOT_IN_C_HEADERS.iter().copied().collect();
+    assert_eq!(missing, listed, "entries that no header version declares must be listed");
+}
+
+#[test]
+fn a_wrong_prototype_does_not_compile() {
+    let headers = &header_versions()[0];
+    for wrong in [
+        "CUresult CUDAAPI cuMemFree_v2(void *);",
+        "CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream, int);",
+    ] {
+        let (ok, _) = gcc(headers, &["-fsyntax-only"], &format!("{PROLOGUE}{wrong}\n"));
+        assert!(!ok, "the headers accept {wrong}");
+    }
+}
+
+#[test]
+fn each_variant_has_a_request_of_its_own() {
+    // Two hooks for one request could not be told apart.
+    let mut seen = BTreeSet::new();
+    for (hook, ..) in entries().filter(|(hook, ..)| hook.layer == Layer::Driver) {
+        assert!(seen.insert((hook.base, hook.version, hook.per_thread)), "{:?} is there twice", hook.symbol);
+    }
+}
+
+/// The list of intercepted functions, as the docs have it.
+fn list() -> String {
+    let mut text = "# Intercepted functions\n\n\
+        Generated from the hook table (`agent/src/table.rs`) and checked by `cargo test -p gpuspy-agent`;\n\
+        `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent list` writes it anew. *work* is timed where it can be, *plain* is \
+        recorded,\n*lookup* hands out the others.\n\n\
+        | symbol | layer | asked for as | from version | default stream | recorded as |\n|---|---|---|---|---|---|\n"
+        .to_owned();
+    for (hook, _, how) in entries() {
+        let kind: String = how
+            .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .filter(|w| !w.is_empty())
+            .take(2)
+            .collect::<Vec<_>>()
+            .join(" ");
+        let version = if hook.version == 0 { "–".into() } else { hook.version.to_string() };
+        let stream = if hook.per_thread { "per thread" } else { "legacy" };
+        let (symbol, base) = (hook.symbol.to_str().unwrap(), hook.base.to_str().unwrap());
+        let layer = if hook.layer == Layer::Driver { "driver" } else { "runtime" };
+        writeln!(text, "| `{symbol}` | {layer} | `{base}` | {version} | {stream} | {kind} |").unwrap();
+    }
+    text
+}
+
+#[test]
+fn the_list_in_the_docs_is_current() {
+    let path = root().join("docs/hooks.md");
+    let list = list();
+    if std::env::var_os("GPUSPY_UPDATE").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &list).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == list, "docs/hooks.md is out of date: GPUSPY_UPDATE=1 cargo test -p gpuspy-agent list");
+}
