@@ -225,7 +225,8 @@ impl<'a, W: Word> Reader<'a, W> {
     /// The space is not given back before [`release`](Self::release).
     ///
     /// # Errors
-    /// [`Corrupt`]: everything published so far was skipped.
+    /// [`Corrupt`]: everything published so far was skipped. A `tail` that stays behind `head`, or between two cells, is
+    /// told again at each call (with no words): a reader ends its round at the first error.
     pub fn pop<'o>(&mut self, out: &'o mut [u64; MAX_RECORD_WORDS]) -> Result<Option<&'o [u64]>, Corrupt> {
         if self.head == self.tail {
             // Acquire, with the writer's release of `tail`.
@@ -233,10 +234,11 @@ impl<'a, W: Word> Reader<'a, W> {
             let most: u64 = self.buffers.iter().map(|b| b.len() as u64).sum();
             let cells = CELL_WORDS as u64;
             if tail < self.head || tail - self.head > most || !tail.is_multiple_of(cells) {
-                let words = tail.saturating_sub(self.head);
                 // Go on behind the nonsense, on a cell's boundary, and never backwards.
-                self.head = self.head.max(tail - tail % cells);
-                self.tail = self.head;
+                let skipped_to = self.head.max(tail - tail % cells);
+                let words = skipped_to - self.head;
+                self.head = skipped_to;
+                self.tail = skipped_to;
                 return Err(Corrupt { words });
             }
             if tail == self.head {

@@ -224,7 +224,12 @@ fn the_reader_skips_to_a_tail_that_cannot_be_and_goes_on_behind_it() {
         "too far ahead"
     );
     assert_eq!(set_tail(ALL_WORDS), (Err(Corrupt { words: 0 }), ALL_WORDS + 8), "behind: never backwards");
-    assert_eq!(set_tail(ALL_WORDS + 21), (Err(Corrupt { words: 13 }), ALL_WORDS + 16), "between cells");
+    assert_eq!(set_tail(ALL_WORDS + 21), (Err(Corrupt { words: 8 }), ALL_WORDS + 16), "between cells");
+    assert_eq!(
+        set_tail(ALL_WORDS + 21),
+        (Err(Corrupt { words: 0 }), ALL_WORDS + 16),
+        "nothing is lost twice"
+    );
     assert_eq!(set_tail(ALL_WORDS + 16), (Ok(None), ALL_WORDS + 16));
     assert_eq!(set_tail(ALL_WORDS + 24), (Err(Corrupt { words: 8 }), ALL_WORDS + 24), "a record of no cells");
 
