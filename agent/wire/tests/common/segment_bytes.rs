@@ -89,7 +89,7 @@ fn segment(input: &[u8]) -> Vec<Cell> {
         for slot in 0..slots as usize {
             let at = cursors + slot * slot_bytes as usize / CELL_BYTES;
             let head = cells[at + 1].0[0] & !7;
-            cells[at].0[0] = head.wrapping_add(cells[at].0[0] % (2 * region_bytes / 8) & !7);
+            cells[at].0[0] = head.wrapping_add((cells[at].0[0] % (2 * region_bytes / 8)) & !7);
             cells[at + 1].0[0] = head;
             for moved in 0..LEVELS - 1 {
                 let word = &mut cells[at + 2].0[moved];
