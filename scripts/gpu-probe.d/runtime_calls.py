@@ -144,8 +144,10 @@ def compiled(kind, trace):
     """client.cu with nvcc's runtime of this kind."""
     path = os.path.join(os.environ["GPU_PROBE_BUILD"], f"client-{kind}")
     source = os.path.join(native.HERE, "client.cu")
-    command = [nvcc(), f"-arch=sm_{Context().capability()}", "-cudart", kind, "-o", path, source]
-    libraries = os.path.join(os.path.dirname(os.path.dirname(nvcc())), "lib64")
+    home = os.path.dirname(os.path.dirname(nvcc()))
+    libraries = os.path.join(home, "lib64" if os.path.isdir(os.path.join(home, "lib64")) else "lib")
+    architecture = f"-arch=sm_{Context().capability()}"
+    command = [nvcc(), architecture, "-cudart", kind, "-L", libraries, "-o", path, source]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     if done.returncode != 0:
         return {"error": f"nvcc: {(done.stdout + done.stderr).strip()[-400:]}"}

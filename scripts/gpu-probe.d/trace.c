@@ -68,8 +68,17 @@ static getproc5 real_getproc5;
 static int wrapped_getproc4(const char *name, void **function, int version, uint64_t flags);
 static int wrapped_getproc5(const char *name, void **function, int version, uint64_t flags, int *status);
 
+/* Whether a pointer is one of ours already: a driver may look its own functions up by dlsym. */
+static int is_exchanged(void *function)
+{
+    return function == (void *)wrapped_getproc4 || function == (void *)wrapped_getproc5 ||
+           ((char *)function >= thunks && (char *)function < thunks + 32 * THUNKS);
+}
+
 static void exchange(const char *name, int version, void **function)
 {
+    if (is_exchanged(*function))
+        return;
     if (strcmp(name, "cuGetProcAddress") == 0) {
         if (version < 12000) {
             real_getproc4 = (getproc4)*function;
