@@ -1,4 +1,5 @@
 //! What the tests of the wire contract share: records that can be told apart, and a slot's memory.
+#![allow(dead_code, reason = "each test uses its part")]
 
 use gpuspy_wire::record::{CELL_WORDS, Head, Kind};
 use gpuspy_wire::ring::{Cursors, LEVELS};
