@@ -909,7 +909,8 @@ mod tests {
 
     #[test]
     fn another_kind_or_a_short_record_is_none() {
-        let launch = Launch { work: Work { head: Head::new::<Launch>(), ..Work::default() }, ..Launch::default() };
+        let launch =
+            Launch { work: Work { head: Head::new::<Launch>(), ..Work::default() }, ..Launch::default() };
         assert!(Memcpy::from_words(launch.as_words()).is_none());
         assert!(Launch::from_words(&launch.as_words()[..8]).is_none());
         assert!(Launch::from_words(&[]).is_none());

@@ -36,6 +36,10 @@ pub const LEVELS: usize = 3;
 /// Words of the longest record.
 pub const MAX_RECORD_WORDS: usize = MAX_CELLS * CELL_WORDS;
 
+/// No cursor comes here: 2^62 words are a thousand years at 1 GB a second. A claim beyond it is refused, so that no sum
+/// with a position overflows.
+const MAX_POSITION: u64 = 1 << 62;
+
 /// A shared 64-bit atomic: [`AtomicU64`], or loom's.
 pub trait Word {
     /// Atomic load.
@@ -106,17 +110,21 @@ impl<'a, W: Word> Writer<'a, W> {
     /// Takes up a slot that was just claimed and is not open yet: everything in it has been consumed.
     ///
     /// `buffer` is the slot's level 0; its length is a power of two of at least [`CELL_WORDS`] words.
-    /// Returns `None` when it is not.
+    /// Returns `None` when it is not, or when the slot's `tail` is no position that a writer can have left there
+    /// (contract 7): such a slot is no use to anybody.
     pub fn claim(cursors: &'a Cursors<W>, buffer: &'a [W]) -> Option<Self> {
         if !buffer.len().is_power_of_two() || buffer.len() < CELL_WORDS {
+            return None;
+        }
+        // Relaxed: only the slot's owner stores it, and the claim (acquire) ordered us behind the last owner.
+        let tail = cursors.tail.0.load(Ordering::Relaxed);
+        if tail > MAX_POSITION || !tail.is_multiple_of(CELL_WORDS as u64) {
             return None;
         }
         for moved in &cursors.moved {
             // Relaxed: published by the release store that opens the slot (contract 8).
             moved.store(u64::MAX, Ordering::Relaxed);
         }
-        // Relaxed: only the slot's owner stores it, and the claim (acquire) ordered us behind the last owner.
-        let tail = cursors.tail.0.load(Ordering::Relaxed);
         Some(Writer { cursors, buffer, level: 0, base: tail, tail, head: tail })
     }
 
@@ -217,7 +225,8 @@ impl<'a, W: Word> Reader<'a, W> {
     /// The space is not given back before [`release`](Self::release).
     ///
     /// # Errors
-    /// [`Corrupt`]: everything published so far was skipped.
+    /// [`Corrupt`]: everything published so far was skipped. A `tail` that stays behind `head`, or between two cells, is
+    /// told again at each call (with no words): a reader ends its round at the first error.
     pub fn pop<'o>(&mut self, out: &'o mut [u64; MAX_RECORD_WORDS]) -> Result<Option<&'o [u64]>, Corrupt> {
         if self.head == self.tail {
             // Acquire, with the writer's release of `tail`.
@@ -225,10 +234,11 @@ impl<'a, W: Word> Reader<'a, W> {
             let most: u64 = self.buffers.iter().map(|b| b.len() as u64).sum();
             let cells = CELL_WORDS as u64;
             if tail < self.head || tail - self.head > most || !tail.is_multiple_of(cells) {
-                let words = tail.saturating_sub(self.head);
                 // Go on behind the nonsense, on a cell's boundary, and never backwards.
-                self.head = self.head.max(tail - tail % cells);
-                self.tail = self.head;
+                let skipped_to = self.head.max(tail - tail % cells);
+                let words = skipped_to - self.head;
+                self.head = skipped_to;
+                self.tail = skipped_to;
                 return Err(Corrupt { words });
             }
             if tail == self.head {

@@ -328,9 +328,8 @@ impl<'a> Segment<'a> {
         for (level, buffer) in out.iter_mut().enumerate() {
             let (at, bytes) = self.layout.buffer_at(slot, level);
             // SAFETY: `check` has bounded and aligned every buffer; atomics hold any bytes.
-            *buffer = unsafe {
-                core::slice::from_raw_parts(self.base.add(at as usize).cast(), bytes as usize / 8)
-            };
+            *buffer =
+                unsafe { core::slice::from_raw_parts(self.base.add(at as usize).cast(), bytes as usize / 8) };
         }
         Some(out)
     }

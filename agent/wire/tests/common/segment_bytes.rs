@@ -1,0 +1,187 @@
+//! Reads any bytes as a segment, the way the collector reads a stranger's: what the fuzz target and its smoke test run.
+
+use gpuspy_wire::handshake::{self, Hello};
+use gpuspy_wire::record::*;
+use gpuspy_wire::ring::{Corrupt, LEVELS, MAX_RECORD_WORDS, Reader};
+use gpuspy_wire::segment::*;
+use std::mem::{offset_of, size_of};
+
+/// How far an input came.
+#[derive(Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Why it was refused, if it was.
+    pub refused: Option<LayoutError>,
+    /// Records read.
+    pub records: usize,
+    /// Of those, the ones that some decoder took.
+    pub decoded: usize,
+    /// Times that a ring's content was refused.
+    pub corrupt: usize,
+}
+
+/// A cache line: a segment is aligned to 64 bytes.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Cell([u64; CELL_WORDS]);
+
+/// The bytes as memory, zeroes behind them, `bytes` long in all.
+fn memory(content: &[u8], bytes: usize) -> Vec<Cell> {
+    let mut memory = vec![Cell([0; CELL_WORDS]); bytes.div_ceil(size_of::<Cell>())];
+    for (n, word) in content.chunks(8).take(memory.len() * CELL_WORDS).enumerate() {
+        let mut bytes = [0; 8];
+        bytes[..word.len()].copy_from_slice(word);
+        memory[n / CELL_WORDS].0[n % CELL_WORDS] = u64::from_ne_bytes(bytes);
+    }
+    memory
+}
+
+/// Takes single values from the input's front; zeroes when it is used up.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> u8 {
+        let (first, rest) = self.0.split_first().unwrap_or((&0, &[]));
+        self.0 = rest;
+        *first
+    }
+
+    fn word(&mut self) -> u64 {
+        u64::from_ne_bytes(std::array::from_fn(|_| self.byte()))
+    }
+}
+
+/// Makes a segment of an input. The first byte says how much help it gets on the way in:
+/// bit 0: a header that holds, with small levels and the input as the slots and rings;
+/// bit 1: then one word of that header is overwritten; bit 2: cursors are brought near to each other.
+fn segment(input: &[u8]) -> Vec<Cell> {
+    let mut input = Input(input);
+    let help = input.byte();
+    if help & 1 == 0 {
+        return memory(input.0, input.0.len().max(size_of::<Header>()));
+    }
+    let slots = 1 + u64::from(input.byte() % 3);
+    let level_cells: [u64; LEVELS] = std::array::from_fn(|_| 1 << (input.byte() % 6));
+    let region_bytes = level_cells.iter().sum::<u64>() * CELL_BYTES as u64;
+    let slot_bytes = size_of::<Slot>() as u64;
+    let rings_at = HEADER_BYTES as u64 + slot_bytes * slots;
+    let segment_bytes = rings_at + region_bytes * slots;
+
+    let spoilt = (help & 2 != 0).then(|| (input.byte() as usize % (size_of::<Header>() / 8), input.word()));
+    let mut cells = vec![Cell([0; CELL_WORDS]); HEADER_BYTES / CELL_BYTES];
+    cells.extend(memory(input.0, segment_bytes as usize - HEADER_BYTES));
+    let mut set = |at: usize, value: u64| cells[at / CELL_BYTES].0[at % CELL_BYTES / 8] = value;
+    set(0, MAGIC);
+    set(8, u64::from(VERSION) | u64::from(ENDIANNESS) << 32);
+    set(offset_of!(Header, segment_bytes), segment_bytes);
+    set(offset_of!(Header, slots_at), HEADER_BYTES as u64);
+    set(offset_of!(Header, slot_bytes), slot_bytes);
+    set(offset_of!(Header, slots), slots);
+    set(offset_of!(Header, rings_at), rings_at);
+    set(offset_of!(Header, region_bytes), region_bytes);
+    for (level, cells) in level_cells.into_iter().enumerate() {
+        set(offset_of!(Header, level_cells) + level * 8, cells);
+    }
+    if let Some((word, value)) = spoilt {
+        set(word * 8, value);
+    }
+    if help & 4 != 0 {
+        let cursors = (HEADER_BYTES + offset_of!(Slot, cursors)) / CELL_BYTES;
+        for slot in 0..slots as usize {
+            let at = cursors + slot * slot_bytes as usize / CELL_BYTES;
+            let head = cells[at + 1].0[0] & !7;
+            cells[at].0[0] = head.wrapping_add((cells[at].0[0] % (2 * region_bytes / 8)) & !7);
+            cells[at + 1].0[0] = head;
+            for moved in 0..LEVELS - 1 {
+                let word = &mut cells[at + 2].0[moved];
+                *word = head.wrapping_add(*word % (region_bytes / 8));
+            }
+        }
+    }
+    cells
+}
+
+/// Reads the input as a segment, every slot to its end, with every decoder. Panics where the contract is broken.
+pub fn read(input: &[u8]) -> Outcome {
+    if let Some(hello) = input.first_chunk::<{ handshake::BYTES }>().and_then(Hello::from_bytes) {
+        assert_eq!(&hello.to_bytes(), input.first_chunk().unwrap());
+    }
+    let mut memory = segment(input);
+    let bytes = size_of_val(&memory[..]) as u64;
+    let mut outcome = Outcome::default();
+    // SAFETY: aligned by `Cell`, alive until the end of this function, and this thread has no other use for it. The
+    // reader stores to `head`: `memory` is never read again as what it was.
+    let segment = match unsafe { Segment::attach(memory.as_mut_ptr().cast(), bytes) } {
+        Ok(segment) => segment,
+        Err(why) => return Outcome { refused: Some(why), ..outcome },
+    };
+    let layout = segment.layout();
+    assert!(layout.segment_bytes <= bytes);
+    assert!(
+        segment.slot(layout.slots as usize).is_none() && segment.buffers(layout.slots as usize).is_none()
+    );
+    for slot in 0..layout.slots as usize {
+        drain(&segment, slot, &mut outcome);
+    }
+    outcome
+}
+
+fn drain(segment: &Segment<'_>, index: usize, outcome: &mut Outcome) {
+    let (slot, buffers) = (segment.slot(index).unwrap(), segment.buffers(index).unwrap());
+    let _ = slot.state.get();
+    let most: usize = buffers.iter().map(|b| b.len()).sum();
+    let mut reader = Reader::new(&slot.cursors, buffers).expect("a checked layout");
+    let mut out = [0; MAX_RECORD_WORDS];
+    // Nobody else writes here, so that a round ends: at the latest behind the last cell.
+    for _ in 0..=most / CELL_WORDS {
+        match reader.pop(&mut out) {
+            Ok(None) => break,
+            Ok(Some(words)) => {
+                outcome.records += 1;
+                outcome.decoded += usize::from(decode(words));
+            }
+            Err(Corrupt { .. }) => {
+                outcome.corrupt += 1;
+                // Behind the nonsense is nothing: the rest is empty, or `tail` is told once more with no words.
+                assert!(matches!(reader.pop(&mut out), Ok(None) | Err(Corrupt { words: 0 })));
+                break;
+            }
+        }
+    }
+    reader.release();
+}
+
+/// Offers a record to every decoder. True when one took it: never more than one does.
+fn decode(words: &[u64]) -> bool {
+    fn takes<T: Record + PartialEq + std::fmt::Debug>(words: &[u64]) -> usize {
+        let Some(record) = T::from_words(words) else { return 0 };
+        assert_eq!(record.as_words(), &words[..record.as_words().len()]);
+        assert_eq!(Kind::from_wire(words[0].to_ne_bytes()[0]), Some(T::KIND));
+        1
+    }
+    let mut taken = takes::<Launch>(words)
+        + takes::<Memcpy>(words)
+        + takes::<Memset>(words)
+        + takes::<GraphLaunch>(words)
+        + takes::<Alloc>(words)
+        + takes::<Free>(words)
+        + takes::<Synchronize>(words)
+        + takes::<Api>(words)
+        + takes::<GpuTime>(words)
+        + takes::<Anchor>(words)
+        + takes::<Loss>(words)
+        + takes::<Context>(words)
+        + takes::<Stream>(words)
+        + takes::<Graph>(words)
+        + takes::<Module>(words)
+        + takes::<Device>(words);
+    taken += usize::from(EventOp::of(words).is_some());
+    if let Some((intern, text)) = Intern::text(words) {
+        assert_eq!(text.len(), usize::from(intern.length));
+        assert!(text.len() <= MAX_TEXT);
+        taken += 1;
+    }
+    let head = Head::of(words).unwrap();
+    let _ = (Via::from_wire(head.via), Kind::from_wire(head.kind));
+    assert!(taken <= 1);
+    taken == 1
+}

@@ -1,0 +1,249 @@
+//! The ring against a model: a `VecDeque` that knows how much room there is. Numbers are the contract's clauses
+//! (`ring.rs`).
+
+mod common;
+
+use common::{cursors_at, record, words};
+use gpuspy_wire::record::CELL_WORDS;
+use gpuspy_wire::ring::{Full, LEVELS, MAX_RECORD_WORDS, Phase, Reader, State, Writer};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What may happen to a slot, one at a time.
+#[derive(Clone, Debug)]
+enum Step {
+    /// The writer publishes a record of so many cells.
+    Push(u8),
+    /// The reader takes one.
+    Pop,
+    /// The reader gives back what it took.
+    Release,
+    /// The writer moves up.
+    Grow,
+    /// The owner ends, the reader drains and frees, another claims.
+    Reopen,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (1u8..=4).prop_map(Step::Push),
+        2 => (1u8..=255).prop_map(Step::Push),
+        8 => Just(Step::Pop),
+        4 => Just(Step::Release),
+        1 => Just(Step::Grow),
+        1 => Just(Step::Reopen),
+    ];
+    prop::collection::vec(step, 1..if cfg!(miri) { 40 } else { 400 })
+}
+
+/// Exponents of the levels' cells: small, so that everything wraps; now and then large enough for the longest record.
+fn levels() -> impl Strategy<Value = [u32; LEVELS]> {
+    (0u32..=4, 1u32..=3, 1u32..=3).prop_map(|(a, b, c)| [a, a + b, a + b + c])
+}
+
+/// How often a run came to the places that matter: a generator that never gets there tests nothing.
+#[derive(Default)]
+struct Seen {
+    full: Cell<u32>,
+    wrapped: Cell<u32>,
+    top_level: Cell<u32>,
+    straddled_growth: Cell<u32>,
+    reopened_above: Cell<u32>,
+    longest: Cell<u32>,
+}
+
+fn count(cell: &Cell<u32>, happened: bool) {
+    cell.set(cell.get() + u32::from(happened));
+}
+
+/// What the ring should hold.
+struct Model {
+    waiting: VecDeque<Vec<u64>>,
+    capacities: [u64; LEVELS],
+    level: usize,
+    base: u64,
+    tail: u64,
+    popped: u64,
+    head: u64,
+}
+
+impl Model {
+    /// Clause 5 and 6: room is what the level in use has, less what was published in it and not given back.
+    fn has_room(&self, length: u64) -> bool {
+        self.tail - self.head.max(self.base) + length <= self.capacities[self.level]
+    }
+}
+
+fn play(start: u64, exponents: [u32; LEVELS], steps: &[Step], seen: &Seen) -> Result<(), TestCaseError> {
+    let cursors = cursors_at(start);
+    let buffers = exponents.map(|e| words(CELL_WORDS << e));
+    let slices: [&[AtomicU64]; LEVELS] = [&buffers[0], &buffers[1], &buffers[2]];
+    let state = State(AtomicU64::new(0));
+
+    let mut generation = state.claim().unwrap();
+    let mut writer = Writer::claim(&cursors, slices[0]).unwrap();
+    state.open(generation);
+    let mut reader = Reader::new(&cursors, slices).unwrap();
+    let mut model = Model {
+        waiting: VecDeque::new(),
+        capacities: slices.map(|s| s.len() as u64),
+        level: 0,
+        base: start,
+        tail: start,
+        popped: start,
+        head: start,
+    };
+    let mut out = [0; MAX_RECORD_WORDS];
+    let mut sequence = 0;
+
+    for step in steps {
+        match *step {
+            Step::Push(cells) => {
+                sequence += 1;
+                let record = record(cells, sequence);
+                let length = record.len() as u64;
+                if model.has_room(length) {
+                    prop_assert_eq!(writer.push(&record), Ok(()));
+                    let capacity = model.capacities[model.level];
+                    count(&seen.wrapped, model.tail % capacity + length > capacity);
+                    count(&seen.top_level, model.level == LEVELS - 1);
+                    count(&seen.straddled_growth, model.level > 0 && model.popped < model.base);
+                    count(&seen.longest, cells == 255);
+                    model.tail += length;
+                    model.waiting.push_back(record);
+                } else {
+                    prop_assert_eq!(writer.push(&record), Err(Full)); // clause 5
+                    count(&seen.full, true);
+                }
+                prop_assert_eq!(cursors.tail.0.load(Relaxed), model.tail); // clauses 2 and 4
+            }
+            Step::Pop => {
+                let got = reader.pop(&mut out).map(|words| words.map(<[u64]>::to_vec));
+                let expected = model.waiting.pop_front();
+                model.popped += expected.as_ref().map_or(0, |w| w.len() as u64);
+                prop_assert_eq!(got, Ok(expected)); // clauses 3, 4, 6
+                prop_assert_eq!(cursors.head.0.load(Relaxed), model.head); // nothing given back yet
+            }
+            Step::Release => {
+                reader.release();
+                model.head = model.popped;
+                prop_assert_eq!(cursors.head.0.load(Relaxed), model.head);
+            }
+            Step::Grow => {
+                let next = model.level + 1;
+                let grew = slices.get(next).is_some_and(|buffer| writer.grow(buffer));
+                prop_assert_eq!(grew, next < LEVELS);
+                if grew {
+                    (model.level, model.base) = (next, model.tail);
+                }
+                prop_assert_eq!(writer.level(), model.level);
+            }
+            Step::Reopen => {
+                count(&seen.reopened_above, model.level > 0);
+                state.close(generation);
+                prop_assert_eq!(state.claim(), None); // clause 8: not before it is freed
+                prop_assert_eq!(state.get(), (Phase::Closed, generation));
+                while let Some(expected) = model.waiting.pop_front() {
+                    prop_assert_eq!(reader.pop(&mut out).unwrap(), Some(&expected[..]));
+                }
+                prop_assert_eq!(reader.pop(&mut out), Ok(None));
+                reader.release();
+                state.free(generation);
+                prop_assert_eq!(state.get(), (Phase::Free, generation));
+                generation += 1;
+                prop_assert_eq!(state.claim(), Some(generation));
+                prop_assert_eq!(state.get(), (Phase::Claiming, generation));
+                writer = Writer::claim(&cursors, slices[0]).unwrap();
+                state.open(generation);
+                reader.reopened();
+                (model.popped, model.head, model.base, model.level) = (model.tail, model.tail, model.tail, 0);
+            }
+        }
+    }
+    for expected in model.waiting {
+        prop_assert_eq!(reader.pop(&mut out).unwrap(), Some(&expected[..]));
+    }
+    prop_assert_eq!(reader.pop(&mut out), Ok(None));
+    Ok(())
+}
+
+/// The number of cases of a property: `PROPTEST_CASES`, or few under Miri, which is some hundred times slower.
+fn cases(default: u32) -> Config {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok());
+    let cases = asked.unwrap_or(if cfg!(miri) { 6 } else { default });
+    Config { cases, failure_persistence: None, ..Config::default() }
+}
+
+#[test]
+fn clauses_2_to_6_and_8_every_history_is_that_of_a_queue() {
+    let seen = Seen::default();
+    // Starts anywhere: a slot's positions run on for as long as the process lives (clause 2).
+    let start =
+        prop_oneof![Just(0), (0u64..1 << 20), (0u64..1 << 58)].prop_map(|cell| cell * CELL_WORDS as u64);
+    TestRunner::new(cases(600))
+        .run(&(start, levels(), steps()), |(start, exponents, steps)| play(start, exponents, &steps, &seen))
+        .unwrap();
+    if !cfg!(miri) {
+        for (what, cell) in [
+            ("full", &seen.full),
+            ("wrapped", &seen.wrapped),
+            ("records in the top level", &seen.top_level),
+            ("a growth with records still below it", &seen.straddled_growth),
+            ("reopened above level 0", &seen.reopened_above),
+            ("the longest record", &seen.longest),
+        ] {
+            assert!(cell.get() > 0, "no case came to: {what}");
+        }
+    }
+}
+
+#[test]
+fn clause_5_a_full_ring_takes_the_next_record_as_soon_as_there_is_room() {
+    let cursors = cursors_at(0);
+    let buffers = [words(4 * CELL_WORDS), words(8 * CELL_WORDS), words(16 * CELL_WORDS)];
+    let mut writer = Writer::claim(&cursors, &buffers[0]).unwrap();
+    let mut reader = Reader::new(&cursors, [&buffers[0], &buffers[1], &buffers[2]]).unwrap();
+    let mut out = [0; MAX_RECORD_WORDS];
+    for n in 0..4 {
+        assert_eq!(writer.is_half_full(), n > 2);
+        assert_eq!(writer.push(&record(1, n)), Ok(()));
+    }
+    assert_eq!(writer.push(&record(1, 4)), Err(Full));
+    assert_eq!(reader.pop(&mut out).unwrap(), Some(&record(1, 0)[..]));
+    assert_eq!(writer.push(&record(1, 4)), Err(Full), "popped is not yet given back");
+    reader.release();
+    assert_eq!(writer.push(&record(2, 4)), Err(Full), "one cell is free, not two");
+    assert_eq!(writer.push(&record(1, 4)), Ok(()));
+    for n in 1..5 {
+        assert_eq!(reader.pop(&mut out).unwrap(), Some(&record(1, n)[..]));
+    }
+}
+
+#[test]
+fn clause_6_a_writer_only_moves_up_and_a_slot_has_no_fourth_level() {
+    let cursors = cursors_at(0);
+    let buffers = [words(CELL_WORDS), words(2 * CELL_WORDS), words(4 * CELL_WORDS)];
+    let (same, odd, fourth) = (words(CELL_WORDS), words(3 * CELL_WORDS), words(8 * CELL_WORDS));
+    let mut writer = Writer::claim(&cursors, &buffers[0]).unwrap();
+    assert!(!writer.grow(&same), "no larger");
+    assert!(!writer.grow(&odd), "no power of two");
+    assert!(!writer.grow(&[]), "nothing at all");
+    assert_eq!(cursors.moved.each_ref().map(|m| m.load(Relaxed)), [u64::MAX; LEVELS - 1], "nothing changed");
+    assert!(writer.grow(&buffers[1]) && writer.grow(&buffers[2]));
+    assert!(!writer.grow(&fourth), "beyond the last");
+    assert_eq!(writer.level(), LEVELS - 1);
+}
+
+#[test]
+fn buffers_that_a_mask_cannot_address_are_refused() {
+    let cursors = cursors_at(0);
+    let good = words(CELL_WORDS);
+    for bad in [0, 1, 4, 12, 24] {
+        let bad = words(bad);
+        assert!(Writer::claim(&cursors, &bad).is_none());
+        assert!(Reader::new(&cursors, [&good, &bad, &good]).is_none());
+    }
+}

@@ -1,0 +1,51 @@
+//! Any bytes as a segment: the fuzz target's function over pseudo-random inputs, so that every test run has a little of it.
+
+#[path = "common/segment_bytes.rs"]
+mod segment_bytes;
+
+use gpuspy_wire::segment::LayoutError;
+use segment_bytes::read;
+
+/// A splitmix64 generator.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ x >> 31
+    }
+}
+
+#[test]
+fn any_bytes_as_a_segment() {
+    let mut noise = Noise(2);
+    let (mut records, mut decoded, mut corrupt, mut bounds, mut magic) = (0, 0, 0, 0, 0);
+    for n in 0..if cfg!(miri) { 40 } else { 6_000 } {
+        let mut input: Vec<u8> = (0..noise.next() % 600).flat_map(|_| noise.next().to_ne_bytes()).collect();
+        if n % 2 == 0 {
+            // Bytes as records have them: kinds and lengths that exist.
+            input.chunks_mut(64).for_each(|cell| (cell[0], cell[cell.len() / 8]) = (cell[0] % 20, 0));
+            input.chunks_mut(64).filter(|cell| cell.len() > 1).for_each(|cell| cell[1] %= 4);
+        }
+        if let Some(help) = input.first_mut() {
+            *help = n as u8;
+        }
+        let outcome = read(&input);
+        records += outcome.records;
+        decoded += outcome.decoded;
+        corrupt += outcome.corrupt;
+        bounds += usize::from(outcome.refused == Some(LayoutError::Bounds));
+        magic += usize::from(outcome.refused == Some(LayoutError::Magic));
+    }
+    for (what, count) in [
+        ("records", records),
+        ("decoded", decoded),
+        ("corrupt", corrupt),
+        ("bounds", bounds),
+        ("magic", magic),
+    ] {
+        assert!(count > 0, "no input came to: {what}");
+    }
+}

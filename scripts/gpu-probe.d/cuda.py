@@ -1,0 +1,191 @@
+"""The CUDA driver through ctypes: a context, streams, events, and kernels that run for a given time."""
+import ctypes
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint64, c_void_p
+
+# cuda.h: CUresult
+SUCCESS, NOT_READY = 0, 600
+# cuda.h: CUdevice_attribute
+CLOCK_RATE_KHZ, CAPABILITY_MAJOR, CAPABILITY_MINOR = 13, 75, 76
+# cuda.h: CUevent_flags, CUstream_flags
+TIMING, DISABLE_TIMING, NON_BLOCKING = 0, 2, 1
+
+# The simulated driver takes a kernel's duration from its name (`_argns`: from its first argument). On hardware the loop
+# counts SM clock cycles, from nanoseconds and the clock rate in kHz.
+_SPIN = """
+.visible .entry %(name)s(.param .u64 ns, .param .u64 khz)
+{
+    .reg .u64 %%n, %%k, %%cycles, %%start, %%now, %%gone;
+    .reg .pred %%more;
+    %(first)s
+    ld.param.u64 %%n, [ns];
+    ld.param.u64 %%k, [khz];
+    mul.lo.u64 %%cycles, %%n, %%k;
+    div.u64 %%cycles, %%cycles, 1000000;
+    mov.u64 %%start, %%clock64;
+AGAIN:
+    mov.u64 %%now, %%clock64;
+    sub.u64 %%gone, %%now, %%start;
+    setp.lt.u64 %%more, %%gone, %%cycles;
+    @%%more bra AGAIN;
+    ret;
+}
+"""
+_EMPTY = ".visible .entry probe_empty_1us()\n{\n    ret;\n}\n"
+
+
+def _module(version, target, body):
+    return f".version {version}\n.target {target}\n.address_size 64\n{body}".encode() + b"\0"
+
+
+PTX = [
+    _module(version, target, _EMPTY + _SPIN % {"name": "probe_spin_argns", "first": ""})
+    for version, target in (("7.0", "sm_70"), ("8.0", "sm_90"))
+]
+# Its dependents may start as soon as it has: what a programmatic launch needs to overlap (PTX 7.8, sm_90).
+PTX_TRIGGER = _module(
+    "7.8", "sm_90", _SPIN % {"name": "probe_trigger_argns", "first": "griddepcontrol.launch_dependents;"}
+)
+
+
+class CudaError(Exception):
+    """A driver call that did not return success."""
+
+    def __init__(self, function, code):
+        super().__init__(f"{function} returned {code}")
+        self.code = code
+
+
+def integer(value):
+    """A Python integer as a 64-bit argument; whatever else as it is."""
+    return (c_int64 if value < 0 else c_uint64)(value) if isinstance(value, int) else value
+
+
+class Driver:
+    """libcuda.so.1, initialised."""
+
+    def __init__(self, initialise=True):
+        self.library = ctypes.CDLL("libcuda.so.1")
+        if initialise:
+            self.call("cuInit", 0)
+
+    def function(self, name):
+        """A function's address, or None when the driver does not export it."""
+        try:
+            return ctypes.cast(getattr(self.library, name), c_void_p).value
+        except AttributeError:
+            return None
+
+    def result(self, name, *arguments):
+        """Calls a function and returns its CUresult."""
+        return getattr(self.library, name)(*map(integer, arguments))
+
+    def call(self, name, *arguments):
+        """Calls a function that must succeed."""
+        code = self.result(name, *arguments)
+        if code != SUCCESS:
+            raise CudaError(name, code)
+
+    def out(self, kind, name, *arguments):
+        """Calls a function whose first argument is an out-parameter of this ctypes kind, and returns that."""
+        value = kind()
+        self.call(name, byref(value), *arguments)
+        return value.value
+
+    def version(self):
+        return self.out(c_int, "cuDriverGetVersion")
+
+    def device_name(self, device=0):
+        name = ctypes.create_string_buffer(256)
+        self.call("cuDeviceGetName", name, 256, device)
+        return name.value.decode(errors="replace")
+
+
+class Context:
+    """The first device's primary context, current on this thread, with the probe's kernels loaded."""
+
+    def __init__(self):
+        self.driver = driver = Driver()
+        self.device = driver.out(c_int, "cuDeviceGet", 0)
+        self.handle = driver.out(c_void_p, "cuDevicePrimaryCtxRetain", self.device)
+        driver.call("cuCtxSetCurrent", self.handle)
+        # CUDA 13's devices may not tell their clock rate; 1.98 GHz is the H200's boost clock.
+        try:
+            self.khz = driver.out(c_int, "cuDeviceGetAttribute", CLOCK_RATE_KHZ, self.device) or 1_980_000
+        except CudaError:
+            self.khz = 1_980_000
+        module = self.load(*PTX)
+        self.empty_function = self.get_function(module, b"probe_empty_1us")
+        self.spin_function = self.get_function(module, b"probe_spin_argns")
+        self._kept = []
+
+    def load(self, *images):
+        """Loads the first of the images that the driver accepts."""
+        for image in images:
+            try:
+                return self.driver.out(c_void_p, "cuModuleLoadData", image)
+            except CudaError as error:
+                last = error
+        raise last
+
+    def get_function(self, module, name):
+        return self.driver.out(c_void_p, "cuModuleGetFunction", module, c_char_p(name))
+
+    def capability(self):
+        read = lambda which: self.driver.out(c_int, "cuDeviceGetAttribute", which, self.device)
+        return read(CAPABILITY_MAJOR) * 10 + read(CAPABILITY_MINOR)
+
+    def stream(self):
+        return self.driver.out(c_void_p, "cuStreamCreate", NON_BLOCKING)
+
+    def event(self, flags=TIMING):
+        return self.driver.out(c_void_p, "cuEventCreate", flags)
+
+    def spin_parameters(self, ns):
+        """The kernel parameter array for a spin of `ns`; kept alive with the context."""
+        values = (c_uint64 * 2)(ns, self.khz)
+        pointers = (c_void_p * 2)(ctypes.addressof(values), ctypes.addressof(values) + 8)
+        self._kept += [values, pointers]
+        return ctypes.addressof(pointers)
+
+    def launch_arguments(self, stream, ns=None, function=None):
+        """cuLaunchKernel's arguments for one thread of the spin kernel, or of the empty one without `ns`."""
+        if ns is None:
+            return (function or self.empty_function, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0)
+        return (function or self.spin_function, 1, 1, 1, 1, 1, 1, 0, stream, self.spin_parameters(ns), 0)
+
+    def launch(self, stream, ns=None, function=None):
+        self.driver.call("cuLaunchKernel", *self.launch_arguments(stream, ns, function))
+
+    def record(self, event, stream):
+        self.driver.call("cuEventRecord", event, stream)
+
+    def synchronize(self, stream):
+        self.driver.call("cuStreamSynchronize", stream)
+
+    def elapsed_ms(self, start, end, function="cuEventElapsedTime"):
+        return self.driver.out(ctypes.c_float, function, start, end)
+
+    def elapsed_ns(self, start, end):
+        return round(self.elapsed_ms(start, end) * 1e6)
+
+
+class LaunchAttribute(ctypes.Structure):
+    """cuda.h: CUlaunchAttribute. Only attributes whose value is an int are used here."""
+
+    _fields_ = [("id", c_int), ("pad", c_int), ("value", c_int), ("rest", c_int * 15)]
+
+
+class LaunchConfig(ctypes.Structure):
+    """cuda.h: CUlaunchConfig."""
+
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", c_void_p),
+        ("attributes", POINTER(LaunchAttribute)),
+        ("count", ctypes.c_uint),
+    ]
+
+
+PROGRAMMATIC_STREAM_SERIALIZATION = 6  # cuda.h: CUlaunchAttributeID

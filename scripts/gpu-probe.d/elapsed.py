@@ -1,0 +1,135 @@
+"""cuEventElapsedTime: sign, rounding, and the resolution of the events' own clock."""
+import collections
+import ctypes
+import math
+import random
+import struct
+import time
+
+from cuda import Context, CudaError
+
+
+def f32(value):
+    """The nearest float."""
+    return struct.unpack("f", struct.pack("f", value))[0]
+
+
+MILLIONTH = f32(1e-6)
+
+
+def formula(ms):
+    """Which formulas give this float for some whole number of nanoseconds: n / 1e6 rounded once, or n * 1e-6f."""
+    near = range(math.floor(ms * 1e6) - 2, math.ceil(ms * 1e6) + 3)
+    divided = any(f32(n / 1e6) == ms for n in near)
+    multiplied = any(f32(f32(n) * MILLIONTH) == ms for n in near)
+    return {(True, True): "both", (True, False): "divided", (False, True): "multiplied"}.get(
+        (divided, multiplied), "neither"
+    )
+
+
+def signs(cuda, stream):
+    first, second = cuda.event(), cuda.event()
+    cuda.record(first, stream)
+    cuda.launch(stream, 100_000)
+    cuda.record(second, stream)
+    cuda.synchronize(stream)
+    found = {}
+    for name in ("cuEventElapsedTime", "cuEventElapsedTime_v2"):
+        if cuda.driver.function(name):
+            found[name] = {}
+            for label, pair in (("forward", (first, second)), ("swapped", (second, first)), ("same", (first, first))):
+                value = ctypes.c_float(math.nan)
+                code = cuda.driver.result(name, ctypes.byref(value), *pair)
+                found[name][label] = {"result": code, "ms": value.value if value.value == value.value else None}
+    return found
+
+
+def rounding(cuda, stream):
+    """Many pairs of events between spins of many lengths, up to a few tens of milliseconds apart."""
+    randomly = random.Random(1)
+    events = [cuda.event() for _ in range(400)]
+    for event in events:
+        cuda.record(event, stream)
+        cuda.launch(stream, randomly.randrange(1_000, 120_000))
+    cuda.synchronize(stream)
+    formulas, steps, common, v2_differs = collections.defaultdict(collections.Counter), [], 0, 0
+    odd = []
+    has_v2 = bool(cuda.driver.function("cuEventElapsedTime_v2"))
+    for _ in range(6000):
+        a, b = sorted(randomly.sample(range(len(events)), 2))
+        ms = cuda.elapsed_ms(events[a], events[b])
+        ns = round(ms * 1e6)
+        if has_v2:
+            v2_differs += cuda.elapsed_ms(events[a], events[b], "cuEventElapsedTime_v2") != ms
+        magnitude = "below_9ms" if ms < 9 else "9_to_16ms" if ms < 16 else "above_16ms"
+        which = formula(ms)
+        formulas[magnitude][which] += 1
+        if which == "neither" and len(odd) < 10:
+            odd.append(ms.hex())
+        if 0 < ms < 9:
+            common = math.gcd(common, ns)
+            steps.append(ns)
+    mod = collections.Counter(ns % 32 for ns in steps)
+    # Additivity: exact when every event has one timestamp and the quotient is exact.
+    sums = 0
+    for n in range(0, len(events) - 2, 2):
+        a, b, c = events[n : n + 3]
+        sums += cuda.elapsed_ns(a, b) + cuda.elapsed_ns(b, c) != cuda.elapsed_ns(a, c)
+    return {
+        "formula": {magnitude: dict(counter) for magnitude, counter in formulas.items()},
+        "examples_of_neither": odd,
+        "greatest_common_divisor_ns": common,
+        "ns_modulo_32": dict(sorted(mod.items())),
+        "sums_that_do_not_add_up": sums,
+        "v2_differs": v2_differs if has_v2 else None,
+    }
+
+
+def resolution(cuda, stream):
+    """Differences of events recorded back to back behind a spin: nothing runs between them."""
+    differences = collections.Counter()
+    for _ in range(4):
+        events = [cuda.event() for _ in range(200)]
+        cuda.launch(stream, 3_000_000)
+        for event in events:
+            cuda.record(event, stream)
+        cuda.synchronize(stream)
+        differences.update(cuda.elapsed_ns(a, b) for a, b in zip(events, events[1:]))
+    return {
+        "smallest_not_zero_ns": min((d for d in differences if d), default=None),
+        "most_common_ns": differences.most_common(16),
+        "distinct": len(differences),
+    }
+
+
+def idle_hops(cuda, stream):
+    """Elapsed time across an idle stream against the host's clock."""
+    found = []
+    for seconds in (0.02, 0.2, 1.0):
+        first, second = cuda.event(), cuda.event()
+        cuda.record(first, stream)
+        cuda.synchronize(stream)
+        started = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        time.sleep(seconds)
+        cuda.record(second, stream)
+        cuda.synchronize(stream)
+        host = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - started
+        ms = cuda.elapsed_ms(first, second)
+        found.append({"host_ns": host, "ms": ms, "step_ns": (next_float(ms) - ms) * 1e6})
+    return found
+
+
+def next_float(ms):
+    return struct.unpack("f", struct.pack("I", struct.unpack("I", struct.pack("f", ms))[0] + 1))[0]
+
+
+def run(report):
+    cuda = Context()
+    stream = cuda.stream()
+    found = {}
+    for name, part in (("sign", signs), ("rounding", rounding), ("resolution", resolution), ("idle", idle_hops)):
+        try:
+            found[name] = part(cuda, stream)
+        except CudaError as error:
+            found[name] = {"error": str(error)}
+        report(found)
