@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Downloads NVIDIA's CUDA headers and runtime libraries from PyPI into downloads/ (ignored by git), once:
+#
+#   downloads/cuda-12.9/{include,lib}   what the client programs compile against; the runtime, shared and static
+#   downloads/cuda-13/{include,lib}     the same of CUDA 13
+#
+# Nothing of it is redistributed with this project. About 45 MB are transferred; only headers and the runtime are kept.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+downloads=$root/downloads
+
+# fetch DIR PACKAGE==VERSION...: makes downloads/DIR from the include/ and lib/ folders of the packages' wheels.
+fetch() {
+    local dir=$downloads/$1
+    shift
+    # The stamp is written last, so that an interrupted download is done again, and names what it holds.
+    if [[ -f $dir/.complete && $(cat "$dir/.complete") == "$*" ]]; then
+        return
+    fi
+    local scratch
+    scratch=$(mktemp -d "$downloads/.fetch.XXXXXX")
+    # shellcheck disable=SC2064 # the path of now
+    trap "rm -rf '$scratch'" EXIT
+    echo "fetch.sh: downloading $*" >&2
+    if ! python3 -m pip download --quiet --no-deps --only-binary=:all: --dest "$scratch" "$@"; then
+        echo "fetch.sh: pip could not download $* (is PyPI reachable, and pip installed for python3?)" >&2
+        exit 1
+    fi
+    python3 - "$scratch" <<'PYTHON'
+import pathlib, sys, zipfile
+
+# A wheel holds nvidia/<component>/{include,lib}/...; compilers and libraries that nobody here uses stay inside.
+scratch = pathlib.Path(sys.argv[1])
+for wheel in scratch.glob("*.whl"):
+    with zipfile.ZipFile(wheel) as archive:
+        for member in archive.infolist():
+            parts = pathlib.PurePosixPath(member.filename).parts
+            keep = len(parts) > 3 and parts[0] == "nvidia" and (
+                parts[2] == "include"
+                or parts[2] == "lib" and parts[3].startswith(("libcudart", "libculibos"))
+            )
+            if keep and not member.is_dir():
+                target = scratch.joinpath("tree", *parts[2:])
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(archive.read(member))
+PYTHON
+    echo "$*" >"$scratch/tree/.complete"
+    rm -rf "$dir"
+    mv "$scratch/tree" "$dir"
+    rm -rf "$scratch"
+}
+
+mkdir -p "$downloads"
+# The runtime's headers include crt/host_defines.h, which CUDA 12 ships with the compiler and CUDA 13 by itself.
+fetch cuda-12.9 nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-nvcc-cu12==12.9.86
+fetch cuda-13 nvidia-cuda-runtime==13.5.37 nvidia-cuda-crt==13.5.37
