@@ -59,12 +59,11 @@ program() {
         -newer "$output" -print -quit) ]]; then
         return
     fi
-    if grep -qE '#include <cuda|#include "work' "$source"; then
-        if [[ ! -d $headers ]]; then
-            echo "build-sim.sh: $(basename "$source") needs NVIDIA's headers: run scripts/fetch.sh" >&2
-            return
-        fi
+    if [[ -d $headers ]]; then
         flags+=("-I$headers")
+    elif ! gcc "${flags[@]}" -E "$source" >/dev/null 2>&1; then
+        echo "build-sim.sh: skipping $(basename "$source"), which needs NVIDIA's headers: run scripts/fetch.sh" >&2
+        return
     fi
     read -ra extra <<<"$(sed -n 's,^// \(link\|cflags\): ,,p' "$source" | tr '\n' ' ')"
     # shellcheck disable=SC2016 # $ORIGIN is the loader's

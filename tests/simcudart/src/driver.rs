@@ -14,6 +14,11 @@ pub type Device = c_int;
 /// An opaque driver handle: context, stream, event, function, graph and so on.
 pub type Handle = *mut c_void;
 
+/// `CUipcMemHandle` and `CUipcEventHandle` (cuda.h): 64 bytes, passed by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct IpcHandle([u8; 64]);
+
 /// `cuda.h`: `CU_GET_PROC_ADDRESS_LEGACY_STREAM` would be 1, but the runtime asks with 0.
 const LEGACY: u64 = 0;
 /// `cuda.h`: `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
@@ -122,6 +127,11 @@ driver_functions! {
         fn cuMemPoolGetAttribute[11020](pool: Handle, attribute: c_int, value: *mut c_void);
         fn cuMemPoolSetAttribute[11020](pool: Handle, attribute: c_int, value: *mut c_void);
         fn cuMemPoolSetAccess[11020](pool: Handle, list: *const c_void, count: usize);
+        fn cuIpcGetEventHandle[4010](handle: *mut IpcHandle, event: Handle);
+        fn cuIpcOpenEventHandle[4010](event: *mut Handle, handle: IpcHandle);
+        fn cuIpcGetMemHandle[4010](handle: *mut IpcHandle, block: DevicePtr);
+        fn cuIpcOpenMemHandle[11000](block: *mut DevicePtr, handle: IpcHandle, flags: c_uint);
+        fn cuIpcCloseMemHandle[4010](block: DevicePtr);
         fn cuEventCreate[2000](event: *mut Handle, flags: c_uint);
         fn cuEventDestroy[4000](event: Handle);
         fn cuEventQuery[2000](event: Handle);

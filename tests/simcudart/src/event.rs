@@ -2,7 +2,7 @@
 
 use std::ffi::c_uint;
 
-use crate::driver::Handle;
+use crate::driver::{Handle, IpcHandle};
 
 export! {
     fn cudaEventCreate(event: *mut Handle) = with_context |driver| {
@@ -23,6 +23,14 @@ export! {
 
     fn cudaEventSynchronize(event: Handle) = with_context |driver| {
         driver.cuEventSynchronize(event)
+    }
+
+    fn cudaIpcGetEventHandle(handle: *mut IpcHandle, event: Handle) = with_context |driver| {
+        driver.cuIpcGetEventHandle(handle, event)
+    }
+
+    fn cudaIpcOpenEventHandle(event: *mut Handle, handle: IpcHandle) = with_context |driver| {
+        driver.cuIpcOpenEventHandle(event, handle)
     }
 
     fn cudaEventElapsedTime(ms: *mut f32, start: Handle, end: Handle) = with_context |driver| {

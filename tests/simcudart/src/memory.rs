@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-use crate::driver::{DevicePtr, Driver, Handle};
+use crate::driver::{DevicePtr, Driver, Handle, IpcHandle};
 use crate::error::{INVALID_VALUE, Result};
 
 /// `cudaPointerAttributes` (driver_types.h).
@@ -94,6 +94,18 @@ export! {
             host_pointer: if known { attribute(driver, 4, pointer, null_mut()) } else { pointer.cast_mut() },
         });
         Ok(())
+    }
+
+    fn cudaIpcGetMemHandle(handle: *mut IpcHandle, block: *mut c_void) = with_context |driver| {
+        driver.cuIpcGetMemHandle(handle, block as DevicePtr)
+    }
+
+    fn cudaIpcOpenMemHandle(place: *mut *mut c_void, handle: IpcHandle, flags: c_uint) = with_context |driver| {
+        driver.cuIpcOpenMemHandle(place.cast(), handle, flags)
+    }
+
+    fn cudaIpcCloseMemHandle(block: *mut c_void) = with_context |driver| {
+        driver.cuIpcCloseMemHandle(block as DevicePtr)
     }
 
     fn cudaMemPoolTrimTo(pool: Handle, keep: usize) = with_driver |driver| {
