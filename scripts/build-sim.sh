@@ -45,7 +45,7 @@ runtime 12
 runtime 13
 ln -sf libcudart.so.12 "$lib/libcudart.so"
 
-# program SOURCE: builds one client. Its `// link:` line holds what it links against, its `// cflags:` line further flags.
+# program SOURCE: builds one client. Its `// link:` line holds what it links against; DOWNLOADS there is that folder.
 program() {
     local source=$1 output flags extra
     output=$bin/$(basename "${source%.c}")
@@ -65,12 +65,13 @@ program() {
         echo "build-sim.sh: skipping $(basename "$source"), which needs NVIDIA's headers: run scripts/fetch.sh" >&2
         return
     fi
-    read -ra extra <<<"$(sed -n 's,^// \(link\|cflags\): ,,p' "$source" | tr '\n' ' ')"
+    read -ra extra <<<"$(sed -n 's,^// link: ,,p' "$source")"
+    extra=("${extra[@]//DOWNLOADS/$root/downloads}")
     # shellcheck disable=SC2016 # $ORIGIN is the loader's
     gcc "${flags[@]}" "$source" -o "$output" -L"$bin" -L"$lib" -Wl,-rpath,'$ORIGIN' "${extra[@]}" -lpthread -ldl
 }
 
 # Libraries first: programs may link against them.
 for source in "$root"/tests/programs/lib*.c "$root"/tests/programs/*.c; do
-    [[ -e $source ]] && program "$source"
+    program "$source"
 done
