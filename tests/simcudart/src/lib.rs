@@ -1,1 +1,28 @@
-//! 
+//! A stand-in `libcudart.so.12`, for clients that link the CUDA runtime dynamically.
+//!
+//! NVIDIA's own runtime verifies the driver it runs on, and the stand-in driver never answers that check; so clients run
+//! on this one instead. What matters to a tracer is the same: how the driver is found (`dlopen`, one `dlsym`, then every
+//! function through the `cuGetProcAddress` pointer that `cuGetProcAddress` returned, see [`driver`]), and which driver
+//! call each runtime call becomes. It runs on a real driver as well.
+//!
+//! The archive is linked by `scripts/build-sim.sh` into shared libraries with NVIDIA's SONAMEs and version nodes.
+//!
+//! Each module holds one family of the API. Every exported function is written with [`export!`] or
+//! [`export_on_stream!`]: its body returns a `Result`, and the macro keeps the thread's last error.
+
+#![allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
+
+#[macro_use]
+mod export;
+
+mod context;
+mod copy;
+mod device;
+mod driver;
+mod error;
+mod event;
+mod graph;
+mod kernel;
+mod launch;
+mod memory;
+mod stream;

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Builds gpuspy, and the stand-in GPU with the client programs that run on it:
+#
+#   target/sim/lib   libcuda.so.1, libcudart.so.12 and .13: what a program finds in place of NVIDIA's
+#   target/sim/bin   every tests/programs/*.c; a lib*.c becomes lib*.so beside them
+#
+# Programs that include NVIDIA's headers are built when scripts/fetch.sh has put those into downloads/.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+target=$root/target
+lib=$target/sim/lib
+bin=$target/sim/bin
+headers=$root/downloads/cuda-12.9/include
+
+(cd "$root" && cargo build --quiet --release --target-dir "$target" -p gpuspy -p gpuspy-agent -p simcuda -p simcudart)
+mkdir -p "$lib" "$bin"
+
+# replace FROM TO: puts a file in place in one step, and only when it differs: a running program may have it mapped.
+replace() {
+    if ! cmp -s "$1" "$2"; then
+        cp "$1" "$2.new"
+        mv "$2.new" "$2"
+    fi
+}
+
+# Some clients open libcuda.so, most libcuda.so.1.
+replace "$target/release/libsimcuda.so" "$lib/libcuda.so.1"
+ln -sf libcuda.so.1 "$lib/libcuda.so"
+
+# runtime VERSION: links the stand-in runtime as NVIDIA's is linked: its SONAME, all symbols under one version node of the
+# same name, and -Bsymbolic, so that it calls its own functions whatever is preloaded.
+runtime() {
+    local name=libcudart.so.$1
+    local archive=$target/release/libsimcudart.a
+    if [[ ! $lib/$name -nt $archive || ! $lib/$name -nt ${BASH_SOURCE[0]} ]]; then
+        printf '%s { global: cuda*; __cuda*; local: *; };\n' "$name" >"$target/sim/$name.map"
+        gcc -shared -o "$lib/$name.new" -Wl,--whole-archive "$archive" -Wl,--no-whole-archive \
+            -Wl,-soname,"$name" -Wl,--version-script="$target/sim/$name.map" -Wl,-Bsymbolic -Wl,--gc-sections \
+            -Wl,-z,defs -lpthread -ldl -lm -lgcc_s
+        mv "$lib/$name.new" "$lib/$name"
+    fi
+}
+runtime 12
+runtime 13
+ln -sf libcudart.so.12 "$lib/libcudart.so"
+
+# program SOURCE: builds one client. Its `// link:` line holds what it links against; DOWNLOADS there is that folder.
+program() {
+    local source=$1 output flags extra
+    output=$bin/$(basename "${source%.c}")
+    flags=(-std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror)
+    if [[ $(basename "$source") == lib* ]]; then
+        output=$output.so
+        flags+=(-shared -fPIC "-Wl,-soname,$(basename "$output")")
+    fi
+    # Rebuilt when its source, any shared header or table, or these flags are newer.
+    if [[ -e $output && -z $(find "$source" "$root"/tests/programs/*.h "$root"/tests/programs/*.inc "${BASH_SOURCE[0]}" \
+        -newer "$output" -print -quit) ]]; then
+        return
+    fi
+    if [[ -d $headers ]]; then
+        flags+=("-I$headers")
+    elif ! gcc "${flags[@]}" -E "$source" >/dev/null 2>&1; then
+        echo "build-sim.sh: skipping $(basename "$source"), which needs NVIDIA's headers: run scripts/fetch.sh" >&2
+        return
+    fi
+    read -ra extra <<<"$(sed -n 's,^// link: ,,p' "$source")"
+    extra=("${extra[@]//DOWNLOADS/$root/downloads}")
+    # shellcheck disable=SC2016 # $ORIGIN is the loader's
+    gcc "${flags[@]}" "$source" -o "$output" -L"$bin" -L"$lib" -Wl,-rpath,'$ORIGIN' "${extra[@]}" -lpthread -ldl
+}
+
+# Libraries first: programs may link against them.
+for source in "$root"/tests/programs/lib*.c "$root"/tests/programs/*.c; do
+    program "$source"
+done

@@ -1,0 +1,42 @@
+// The few steps that most small driver clients start with.
+#pragma once
+#include <cuda.h>
+
+#include "common.h"
+
+// Initialises CUDA and makes device 0's primary context current.
+static inline void start_cuda(void)
+{
+    CUdevice device;
+    CUcontext context;
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+}
+
+// Loads a kernel of that name, which spins for as long as its suffix says.
+static inline CUfunction load_kernel(const char *name)
+{
+    CUmodule module;
+    CUfunction function;
+    char *ptx = ptx_module(&name, 1);
+    CHECK(cuModuleLoadData(&module, ptx));
+    CHECK(cuModuleGetFunction(&function, module, name));
+    free(ptx);
+    return function;
+}
+
+static inline CUstream new_stream(void)
+{
+    CUstream stream;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+static inline void launch(CUfunction kernel, CUstream stream)
+{
+    uint64_t nothing = 0;
+    void *arguments[] = {&nothing};
+    CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
+}

@@ -1,0 +1,15 @@
+// Launches N kernels (default 1000) and calls exit() from a function deep inside, while the last of them are pending.
+// link: -l:libcuda.so.1
+#include "endings.h"
+
+__attribute__((noinline)) static void leave(void)
+{
+    exit(5);
+}
+
+int main(int argc, char **argv)
+{
+    launch_and_leave_pending("exit_early", argc > 1 ? atoi(argv[1]) : 1000);
+    leave();
+    return EXIT_FAILED_CALL;
+}

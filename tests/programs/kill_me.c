@@ -1,0 +1,12 @@
+// Launches N kernels (default 3000) and then kills itself with SIGKILL, while the last of them are pending.
+// link: -l:libcuda.so.1
+#include "endings.h"
+
+#include <signal.h>
+
+int main(int argc, char **argv)
+{
+    launch_and_leave_pending("kill_me", argc > 1 ? atoi(argv[1]) : 3000);
+    raise(SIGKILL);
+    return EXIT_FAILED_CALL;
+}

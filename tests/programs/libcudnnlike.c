@@ -1,0 +1,18 @@
+// Names that begin like CUDA's and are not: nobody may mistake them for the driver's.
+
+int cudnnCreate(void **handle)
+{
+    *handle = (void *)0;
+    return 4711;
+}
+
+int cuFooBar(void)
+{
+    return 4712;
+}
+
+// A driver function's name in a library that is not the driver, as stand-ins and shims have.
+int cuMemAdvise(void)
+{
+    return 4713;
+}

@@ -1,0 +1,49 @@
+// Asks cuGetProcAddress for everything that CUDA 12.9's and 13.5's runtimes ask for, and prints one JSON line per request:
+// the result and status, whether the pointer is the address of the library's export of that name, and which object it
+// belongs to.
+#include "common.h"
+
+#include <dlfcn.h>
+
+static const struct {
+    const char *runtime, *name;
+    int version;
+    uint64_t flags;
+    const char *export;
+} requests[] = {
+#define R(name, version, flags, export) {"12.9", name, version, flags, export},
+#include "getproc_12_9.inc"
+#undef R
+#define R(name, version, flags, export) {"13.5", name, version, flags, export},
+#include "getproc_13_5.inc"
+#undef R
+};
+
+int main(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    if (driver == NULL)
+        FAIL("%s", dlerror());
+    int (*get)(const char *, void **, int, uint64_t, int *) =
+        (int (*)(const char *, void **, int, uint64_t, int *))dlsym(driver, "cuGetProcAddress_v2");
+    REQUIRE(get != NULL);
+    for (size_t index = 0; index < sizeof requests / sizeof requests[0]; index++) {
+        void *answer = NULL, *export = NULL;
+        int status = -1;
+        int result = get(requests[index].name, &answer, requests[index].version, requests[index].flags, &status);
+        if (requests[index].export != NULL)
+            export = dlsym(driver, requests[index].export);
+        Dl_info info;
+        const char *object = "nothing";
+        if (answer != NULL && dladdr(answer, &info) != 0) {
+            const char *slash = strrchr(info.dli_fname, '/');
+            object = slash ? slash + 1 : info.dli_fname;
+        }
+        printf("{\"runtime\":\"%s\",\"name\":\"%s\",\"version\":%d,\"flags\":%d,\"result\":%d,\"status\":%d,\"export\":\"%s\","
+               "\"exported\":%s,\"same\":%s,\"object\":\"%s\"}\n",
+               requests[index].runtime, requests[index].name, requests[index].version, (int)requests[index].flags, result,
+               status, requests[index].export ? requests[index].export : "", export ? "true" : "false",
+               answer != NULL && answer == export ? "true" : "false", object);
+    }
+    return 0;
+}

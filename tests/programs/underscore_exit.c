@@ -1,0 +1,9 @@
+// Launches N kernels (default 1000) and calls _exit(), which runs no handler, while the last of them are pending.
+// link: -l:libcuda.so.1
+#include "endings.h"
+
+int main(int argc, char **argv)
+{
+    launch_and_leave_pending("underscore_exit", argc > 1 ? atoi(argv[1]) : 1000);
+    _exit(6);
+}

@@ -1,0 +1,90 @@
+//! The context that runtime calls work in: the one the application made current, else its device's primary context.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::driver::{Device, Driver, Handle};
+use crate::error::{INVALID_DEVICE, Result};
+
+thread_local! {
+    /// What `cudaSetDevice` chose; 0 until then.
+    static DEVICE: Cell<Device> = const { Cell::new(0) };
+}
+
+/// The primary contexts retained so far, as addresses.
+static PRIMARY: Mutex<BTreeMap<Device, usize>> = Mutex::new(BTreeMap::new());
+
+/// A lock whose holder cannot leave anything half done, so that poison means nothing.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The primary context of a device, retained at its first use.
+pub fn primary(driver: &Driver, device: Device) -> Result<Handle> {
+    let mut primary = lock(&PRIMARY);
+    if let Some(context) = primary.get(&device) {
+        return Ok(*context as Handle);
+    }
+    let mut context = null_mut();
+    // SAFETY: a place for the context; the driver checks the device.
+    unsafe { driver.cuDevicePrimaryCtxRetain(&mut context, device)? };
+    primary.insert(device, context as usize);
+    Ok(context)
+}
+
+/// The current context; the thread's primary context is made current where there is none.
+pub fn current(driver: &Driver) -> Result<Handle> {
+    let mut context = null_mut();
+    // SAFETY: a place for the context.
+    unsafe { driver.cuCtxGetCurrent(&mut context)? };
+    if !context.is_null() {
+        return Ok(context);
+    }
+    let context = primary(driver, DEVICE.get())?;
+    // SAFETY: a context that this process retains.
+    unsafe { driver.cuCtxSetCurrent(context)? };
+    Ok(context)
+}
+
+/// The device of the current context, or the one that the next call will use.
+pub fn device(driver: &Driver) -> Result<Device> {
+    let mut context = null_mut();
+    let mut device = DEVICE.get();
+    // SAFETY: places for both answers.
+    unsafe {
+        driver.cuCtxGetCurrent(&mut context)?;
+        if !context.is_null() {
+            driver.cuCtxGetDevice(&mut device)?;
+        }
+    }
+    Ok(device)
+}
+
+/// Chooses the thread's device and makes its primary context current, which creates it (so since CUDA 12).
+pub fn choose(driver: &Driver, device: Device) -> Result {
+    let mut count = 0;
+    // SAFETY: a place for the count; then a context that this process retains.
+    unsafe {
+        driver.cuDeviceGetCount(&mut count)?;
+        if !(0..count).contains(&device) {
+            return Err(INVALID_DEVICE);
+        }
+        let context = primary(driver, device)?;
+        driver.cuCtxSetCurrent(context)?;
+    }
+    DEVICE.set(device);
+    Ok(())
+}
+
+/// Destroys what the device's primary context holds; the next call starts with a fresh one.
+pub fn reset(driver: &Driver) -> Result {
+    let device = device(driver)?;
+    lock(&PRIMARY).remove(&device);
+    // SAFETY: a device that the driver itself named; no current context is always allowed.
+    unsafe {
+        driver.cuDevicePrimaryCtxReset(device)?;
+        driver.cuCtxSetCurrent(null_mut())
+    }
+}

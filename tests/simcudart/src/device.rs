@@ -1,0 +1,246 @@
+//! Devices, versions, and the driver's functions for those who ask the runtime for them.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr::null_mut;
+
+use crate::context;
+use crate::driver::{DefaultStream, Device, Driver, Handle};
+use crate::error::{self, Error, INVALID_VALUE, Result, SYMBOL_NOT_FOUND};
+use crate::kernel;
+
+/// The version of CUDA that this runtime plays: of the library's name, `libcudart.so.12` or `.13`.
+fn runtime_version() -> c_int {
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: a place for the answer, of which all-zero is a valid value; the address asked for is this function's.
+    let (found, info) = unsafe {
+        let found = libc::dladdr(runtime_version as *const c_void, info.as_mut_ptr());
+        (found != 0, info.assume_init())
+    };
+    // SAFETY: dladdr's answer names a loaded object for as long as that is loaded, which is as long as we run.
+    let is_13 = found && unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes().ends_with(b".13");
+    if is_13 { 13050 } else { 12090 }
+}
+
+fn device_attribute(driver: &Driver, device: Device, number: c_int) -> Result<c_int> {
+    let mut value = 0;
+    // SAFETY: a place for the value; the driver checks the rest.
+    unsafe { driver.cuDeviceGetAttribute(&mut value, number, device)? };
+    Ok(value)
+}
+
+/// `cudaDeviceProp` of CUDA 12 (driver_types.h): 1032 bytes, most of which stay zero here.
+#[repr(C, align(8))]
+pub struct DeviceProperties {
+    bytes: [u8; DeviceProperties::SIZE],
+}
+
+impl DeviceProperties {
+    const SIZE: usize = 1032;
+
+    /// Offset of an int field, and the number in `CUdevice_attribute` (cuda.h) of its value.
+    const INTS: &[(usize, c_int)] = &[
+        (304, 12), // regsPerBlock
+        (308, 10), // warpSize
+        (320, 1),  // maxThreadsPerBlock
+        (324, 2),  // maxThreadsDim
+        (328, 3),
+        (332, 4),
+        (336, 5), // maxGridSize
+        (340, 6),
+        (344, 7),
+        (348, 13),  // clockRate
+        (360, 75),  // major
+        (364, 76),  // minor
+        (384, 15),  // deviceOverlap
+        (388, 16),  // multiProcessorCount
+        (396, 18),  // integrated
+        (400, 19),  // canMapHostMemory
+        (404, 20),  // computeMode
+        (576, 31),  // concurrentKernels
+        (580, 32),  // ECCEnabled
+        (584, 33),  // pciBusID
+        (588, 34),  // pciDeviceID
+        (592, 50),  // pciDomainID
+        (600, 40),  // asyncEngineCount
+        (604, 41),  // unifiedAddressing
+        (608, 36),  // memoryClockRate
+        (612, 37),  // memoryBusWidth
+        (616, 38),  // l2CacheSize
+        (624, 39),  // maxThreadsPerMultiProcessor
+        (628, 78),  // streamPrioritiesSupported
+        (648, 82),  // regsPerMultiprocessor
+        (652, 83),  // managedMemory
+        (676, 89),  // concurrentManagedAccess
+        (712, 106), // maxBlocksPerMultiProcessor
+        (744, 115), // memoryPoolsSupported
+    ];
+
+    /// The same for size_t fields.
+    const SIZES: &[(usize, c_int)] = &[
+        (296, 8),  // sharedMemPerBlock
+        (312, 11), // memPitch
+        (352, 9),  // totalConstMem
+        (368, 14), // textureAlignment
+        (640, 81), // sharedMemPerMultiprocessor
+        (696, 97), // sharedMemPerBlockOptin
+    ];
+
+    fn put<const N: usize>(&mut self, offset: usize, value: [u8; N]) {
+        self.bytes[offset..offset + N].copy_from_slice(&value);
+    }
+
+    fn read(driver: &Driver, device: Device) -> Result<DeviceProperties> {
+        let mut properties = DeviceProperties { bytes: [0; Self::SIZE] };
+        let (mut uuid, mut total) = ([0; 16], 0usize);
+        // SAFETY: a place of 256 bytes for the name, of 16 for the UUID, and one for the size.
+        unsafe {
+            driver.cuDeviceGetName(properties.bytes.as_mut_ptr().cast(), 256, device)?;
+            driver.cuDeviceGetUuid(&mut uuid, device)?;
+            driver.cuDeviceTotalMem(&mut total, device)?;
+        }
+        properties.put(256, uuid);
+        properties.put(288, total.to_ne_bytes());
+        for (offset, number) in Self::INTS {
+            properties.put(*offset, device_attribute(driver, device, *number)?.to_ne_bytes());
+        }
+        for (offset, number) in Self::SIZES {
+            properties.put(*offset, (device_attribute(driver, device, *number)? as usize).to_ne_bytes());
+        }
+        Ok(properties)
+    }
+}
+
+/// Asks the driver for one of its functions, on behalf of the application.
+///
+/// `flags` is `cudaEnableDefault` 0, `cudaEnableLegacyStream` 1 or `cudaEnablePerThreadDefaultStream` 2, the driver's own
+/// numbers. A name that it does not have is a success when the caller takes a status, and the pointer is null.
+unsafe fn entry_point(
+    driver: &Driver,
+    default: DefaultStream,
+    name: *const c_char,
+    place: *mut *mut c_void,
+    version: c_int,
+    flags: u64,
+    status: *mut c_int,
+) -> Result {
+    if name.is_null() || place.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    let flags = if flags == 0 && default == DefaultStream::PerThread { 2 } else { flags };
+    let (mut answer, mut answer_status) = (null_mut(), 0);
+    // SAFETY: a terminated name, and places for both answers.
+    let result = unsafe { (driver.get_proc)(name, &mut answer, version, flags, &mut answer_status) };
+    // SAFETY: a place for a pointer, checked above; and one for the status, or null.
+    unsafe {
+        *place = if result == 0 { answer } else { null_mut() };
+        match (error::check(result), status.as_mut()) {
+            (result @ (Ok(()) | Err(SYMBOL_NOT_FOUND)), Some(status)) => {
+                // CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND is 1, and a driver may leave the status alone when it fails.
+                *status = if result.is_err() { answer_status.max(1) } else { answer_status };
+                Ok(())
+            }
+            (result, _) => result,
+        }
+    }
+}
+
+export! {
+    fn cudaGetDeviceCount(count: *mut c_int) = with_driver |driver| {
+        driver.cuDeviceGetCount(count)
+    }
+
+    fn cudaGetDevice(device: *mut c_int) = with_driver |driver| {
+        *device = context::device(driver)?;
+        Ok(())
+    }
+
+    fn cudaSetDevice(device: c_int) = with_driver |driver| {
+        context::choose(driver, device)
+    }
+
+    fn cudaDeviceGetAttribute(value: *mut c_int, number: c_int, device: c_int) = with_driver |driver| {
+        driver.cuDeviceGetAttribute(value, number, device)
+    }
+
+    fn cudaGetDeviceProperties_v2(properties: *mut DeviceProperties, device: c_int) = with_driver |driver| {
+        properties.write(DeviceProperties::read(driver, device)?);
+        Ok(())
+    }
+
+    fn cudaDeviceGetPCIBusId(id: *mut c_char, length: c_int, device: c_int) = with_driver |driver| {
+        driver.cuDeviceGetPCIBusId(id, length, device)
+    }
+
+    fn cudaDeviceGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) = with_context |driver| {
+        driver.cuCtxGetStreamPriorityRange(least, greatest)
+    }
+
+    fn cudaDeviceGetDefaultMemPool(pool: *mut Handle, device: c_int) = with_driver |driver| {
+        driver.cuDeviceGetDefaultMemPool(pool, device)
+    }
+
+    fn cudaDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) = with_driver |driver| {
+        driver.cuDeviceCanAccessPeer(can, device, peer)
+    }
+
+    fn cudaDeviceEnablePeerAccess(peer: c_int, flags: c_uint) = with_context |driver| {
+        driver.cuCtxEnablePeerAccess(context::primary(driver, peer)?, flags)
+    }
+
+    fn cudaDeviceSynchronize() = with_context |driver| {
+        driver.cuCtxSynchronize()
+    }
+
+    fn cudaDeviceReset() = with_driver |driver| {
+        kernel::unload_all(driver);
+        context::reset(driver)
+    }
+
+    fn cudaProfilerStart() = with_context |driver| {
+        driver.cuProfilerStart()
+    }
+
+    fn cudaProfilerStop() = with_context |driver| {
+        driver.cuProfilerStop()
+    }
+}
+
+export_on_stream! {
+    fn cudaGetDriverEntryPoint, cudaGetDriverEntryPoint_ptsz(name: *const c_char, place: *mut *mut c_void, flags: u64,
+        status: *mut c_int) = with_driver |driver, default| {
+        entry_point(driver, default, name, place, runtime_version(), flags, status)
+    }
+
+    fn cudaGetDriverEntryPointByVersion, cudaGetDriverEntryPointByVersion_ptsz(name: *const c_char,
+        place: *mut *mut c_void, version: c_uint, flags: u64, status: *mut c_int) = with_driver |driver, default| {
+        entry_point(driver, default, name, place, version as c_int, flags, status)
+    }
+}
+
+/// The driver's version; 0 where there is no driver, which is not an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn cudaDriverGetVersion(version: *mut c_int) -> c_int {
+    // SAFETY: null or a place for the version.
+    let Some(version) = (unsafe { version.as_mut() }) else { return error::remember(Err(INVALID_VALUE)) };
+    *version = 0;
+    let result = crate::driver::driver().and_then(|driver| {
+        // SAFETY: a place for the version.
+        unsafe { driver.cuDriverGetVersion(version) }
+    });
+    match result {
+        Err(Error(code)) if code == error::INSUFFICIENT_DRIVER.0 => 0,
+        result => error::remember(result),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn cudaRuntimeGetVersion(version: *mut c_int) -> c_int {
+    // SAFETY: null or a place for the version.
+    match unsafe { version.as_mut() } {
+        Some(version) => {
+            *version = runtime_version();
+            0
+        }
+        None => error::remember(Err(INVALID_VALUE)),
+    }
+}

@@ -1,0 +1,236 @@
+//! The driver, found and asked the way NVIDIA's runtime does it (observed with 11.7 to 13.5).
+//!
+//! `dlopen("libcuda.so.1")`, `dlsym("cuGetProcAddress_v2")`; through that pointer `""` version 0, `cuInit`, and
+//! `cuGetProcAddress` twice; then every function through the last pointer, in its legacy (flags 0) and per-thread
+//! default stream (flags 2) variants. Nothing is ever called by symbol.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use crate::error::{self, Result};
+
+pub type DevicePtr = u64;
+pub type Device = c_int;
+/// An opaque driver handle: context, stream, event, function, graph and so on.
+pub type Handle = *mut c_void;
+
+/// `CUipcMemHandle` and `CUipcEventHandle` (cuda.h): 64 bytes, passed by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct IpcHandle([u8; 64]);
+
+/// `cuda.h`: `CU_GET_PROC_ADDRESS_LEGACY_STREAM` would be 1, but the runtime asks with 0.
+const LEGACY: u64 = 0;
+/// `cuda.h`: `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
+const PER_THREAD: u64 = 2;
+
+/// `cuGetProcAddress` as it is since CUDA 12: name, place for the answer, version, flags, place for a status.
+pub type GetProc =
+    unsafe extern "C-unwind" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> c_int;
+
+/// What stream handle 0 means to the caller, by the variant that was called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DefaultStream {
+    Legacy,
+    PerThread,
+}
+
+/// Declares [`Driver`]: one method per function. A function `on_stream` has two variants, and its method takes a
+/// [`DefaultStream`] first. The numbers are the versions that the runtime requests (legacy, per-thread).
+macro_rules! driver_functions {
+    (
+        plain { $( fn $name:ident[$version:literal]($($argument:ident: $type:ty),* $(,)?); )* }
+        on_stream { $( fn $sname:ident[$legacy:literal, $ptsz:literal]($($sargument:ident: $stype:ty),* $(,)?); )* }
+    ) => {
+        /// The driver's functions, by the pointers that it gave. One that it did not give fails as not found.
+        pub struct Driver {
+            pub get_proc: GetProc,
+            $( $name: Option<unsafe extern "C-unwind" fn($($type),*) -> c_int>, )*
+            $( $sname: [Option<unsafe extern "C-unwind" fn($($stype),*) -> c_int>; 2], )*
+        }
+
+        impl Driver {
+            /// Asks for every function.
+            unsafe fn ask(get_proc: GetProc) -> Driver {
+                // SAFETY: each answer is used with the signature that cuda.h gives that name, version and flags; a null
+                // answer becomes None.
+                unsafe {
+                    Driver {
+                        get_proc,
+                        $( $name: std::mem::transmute::<*mut c_void, Option<unsafe extern "C-unwind" fn($($type),*) -> c_int>>(
+                            request(get_proc, stringify!($name), $version, LEGACY)), )*
+                        $( $sname: [
+                            std::mem::transmute::<*mut c_void, Option<unsafe extern "C-unwind" fn($($stype),*) -> c_int>>(
+                                request(get_proc, stringify!($sname), $legacy, LEGACY)),
+                            std::mem::transmute::<*mut c_void, Option<unsafe extern "C-unwind" fn($($stype),*) -> c_int>>(
+                                request(get_proc, stringify!($sname), $ptsz, PER_THREAD)),
+                        ], )*
+                    }
+                }
+            }
+
+            $( pub unsafe fn $name(&self, $($argument: $type),*) -> Result {
+                let function = self.$name.ok_or(error::SYMBOL_NOT_FOUND)?;
+                // SAFETY: the caller passes what the driver's documentation asks for.
+                error::check(unsafe { function($($argument),*) })
+            } )*
+
+            $( pub unsafe fn $sname(&self, default: DefaultStream, $($sargument: $stype),*) -> Result {
+                let function = self.$sname[default as usize].ok_or(error::SYMBOL_NOT_FOUND)?;
+                // SAFETY: the caller passes what the driver's documentation asks for.
+                error::check(unsafe { function($($sargument),*) })
+            } )*
+        }
+    };
+}
+
+driver_functions! {
+    plain {
+        fn cuInit[2000](flags: c_uint);
+        fn cuDriverGetVersion[2020](version: *mut c_int);
+        fn cuDeviceGetCount[2000](count: *mut c_int);
+        fn cuDeviceGetName[2000](name: *mut c_char, length: c_int, device: Device);
+        fn cuDeviceTotalMem[3020](bytes: *mut usize, device: Device);
+        fn cuDeviceGetAttribute[2000](value: *mut c_int, attribute: c_int, device: Device);
+        fn cuDeviceGetPCIBusId[4010](id: *mut c_char, length: c_int, device: Device);
+        fn cuDeviceGetUuid[9020](uuid: *mut [u8; 16], device: Device);
+        fn cuDeviceGetDefaultMemPool[11020](pool: *mut Handle, device: Device);
+        fn cuDeviceCanAccessPeer[4000](can: *mut c_int, device: Device, peer: Device);
+        fn cuDevicePrimaryCtxRetain[7000](context: *mut Handle, device: Device);
+        fn cuDevicePrimaryCtxReset[7000](device: Device);
+        fn cuCtxGetCurrent[4000](context: *mut Handle);
+        fn cuCtxSetCurrent[4000](context: Handle);
+        fn cuCtxGetDevice[2000](device: *mut Device);
+        fn cuCtxSynchronize[2000]();
+        fn cuCtxGetStreamPriorityRange[5050](least: *mut c_int, greatest: *mut c_int);
+        fn cuCtxEnablePeerAccess[4000](peer: Handle, flags: c_uint);
+        fn cuLibraryLoadData[12000](library: *mut Handle, code: *const c_void, jit_options: *mut c_int,
+            jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_int, values: *mut *mut c_void, count: c_uint);
+        fn cuLibraryUnload[12000](library: Handle);
+        fn cuLibraryGetKernel[12000](kernel: *mut Handle, library: Handle, name: *const c_char);
+        fn cuKernelGetFunction[12000](function: *mut Handle, kernel: Handle);
+        fn cuFuncGetAttribute[2020](value: *mut c_int, attribute: c_int, function: Handle);
+        fn cuFuncSetAttribute[9000](function: Handle, attribute: c_int, value: c_int);
+        fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags[7000](blocks: *mut c_int, function: Handle,
+            block_size: c_int, shared_bytes: usize, flags: c_uint);
+        fn cuMemGetInfo[3020](free: *mut usize, total: *mut usize);
+        fn cuMemAlloc[3020](block: *mut DevicePtr, bytes: usize);
+        fn cuMemAllocManaged[6000](block: *mut DevicePtr, bytes: usize, flags: c_uint);
+        fn cuMemFree[3020](block: DevicePtr);
+        fn cuMemHostAlloc[2020](block: *mut *mut c_void, bytes: usize, flags: c_uint);
+        fn cuMemFreeHost[2000](block: *mut c_void);
+        fn cuMemHostRegister[6050](block: *mut c_void, bytes: usize, flags: c_uint);
+        fn cuMemHostUnregister[4000](block: *mut c_void);
+        fn cuMemHostGetDevicePointer[3020](device: *mut DevicePtr, host: *mut c_void, flags: c_uint);
+        fn cuPointerGetAttribute[4000](value: *mut c_void, attribute: c_int, pointer: DevicePtr);
+        fn cuMemPoolTrimTo[11020](pool: Handle, keep: usize);
+        fn cuMemPoolGetAttribute[11020](pool: Handle, attribute: c_int, value: *mut c_void);
+        fn cuMemPoolSetAttribute[11020](pool: Handle, attribute: c_int, value: *mut c_void);
+        fn cuMemPoolSetAccess[11020](pool: Handle, list: *const c_void, count: usize);
+        fn cuIpcGetEventHandle[4010](handle: *mut IpcHandle, event: Handle);
+        fn cuIpcOpenEventHandle[4010](event: *mut Handle, handle: IpcHandle);
+        fn cuIpcGetMemHandle[4010](handle: *mut IpcHandle, block: DevicePtr);
+        fn cuIpcOpenMemHandle[11000](block: *mut DevicePtr, handle: IpcHandle, flags: c_uint);
+        fn cuIpcCloseMemHandle[4010](block: DevicePtr);
+        fn cuEventCreate[2000](event: *mut Handle, flags: c_uint);
+        fn cuEventDestroy[4000](event: Handle);
+        fn cuEventQuery[2000](event: Handle);
+        fn cuEventSynchronize[2000](event: Handle);
+        fn cuEventElapsedTime[2000](ms: *mut f32, start: Handle, end: Handle);
+        fn cuStreamCreate[2000](stream: *mut Handle, flags: c_uint);
+        fn cuStreamCreateWithPriority[5050](stream: *mut Handle, flags: c_uint, priority: c_int);
+        fn cuStreamDestroy[4000](stream: Handle);
+        fn cuThreadExchangeStreamCaptureMode[10010](mode: *mut c_int);
+        fn cuGraphCreate[10000](graph: *mut Handle, flags: c_uint);
+        fn cuGraphDestroy[10000](graph: Handle);
+        fn cuGraphGetNodes[10000](graph: Handle, nodes: *mut Handle, count: *mut usize);
+        fn cuGraphInstantiateWithFlags[11040](exec: *mut Handle, graph: Handle, flags: u64);
+        fn cuGraphExecDestroy[10000](exec: Handle);
+        fn cuGraphDebugDotPrint[11030](graph: Handle, path: *const c_char, flags: c_uint);
+        fn cuGetErrorString[6000](result: c_int, text: *mut *const c_char);
+        fn cuProfilerStart[4000]();
+        fn cuProfilerStop[4000]();
+    }
+    on_stream {
+        fn cuLaunchKernel[4000, 7000](function: Handle, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint,
+            block_y: c_uint, block_z: c_uint, shared_bytes: c_uint, stream: Handle, arguments: *mut *mut c_void,
+            extra: *mut *mut c_void);
+        fn cuLaunchKernelEx[11060, 11060](config: *const c_void, function: Handle, arguments: *mut *mut c_void,
+            extra: *mut *mut c_void);
+        fn cuLaunchHostFunc[10000, 10000](stream: Handle, function: *mut c_void, data: *mut c_void);
+        fn cuMemcpy[4000, 7000](to: DevicePtr, from: DevicePtr, bytes: usize);
+        fn cuMemcpyAsync[4000, 7000](to: DevicePtr, from: DevicePtr, bytes: usize, stream: Handle);
+        fn cuMemcpyPeerAsync[4000, 7000](to: DevicePtr, to_context: Handle, from: DevicePtr, from_context: Handle,
+            bytes: usize, stream: Handle);
+        fn cuMemcpyHtoD[3020, 7000](to: DevicePtr, from: *const c_void, bytes: usize);
+        fn cuMemcpyHtoDAsync[3020, 7000](to: DevicePtr, from: *const c_void, bytes: usize, stream: Handle);
+        fn cuMemcpyDtoH[3020, 7000](to: *mut c_void, from: DevicePtr, bytes: usize);
+        fn cuMemcpyDtoHAsync[3020, 7000](to: *mut c_void, from: DevicePtr, bytes: usize, stream: Handle);
+        fn cuMemcpyDtoD[3020, 7000](to: DevicePtr, from: DevicePtr, bytes: usize);
+        fn cuMemcpyDtoDAsync[3020, 7000](to: DevicePtr, from: DevicePtr, bytes: usize, stream: Handle);
+        fn cuMemcpy2DAsync[3020, 7000](copy: *const c_void, stream: Handle);
+        fn cuMemsetD8[3020, 7000](to: DevicePtr, value: u8, bytes: usize);
+        fn cuMemsetD8Async[3020, 7000](to: DevicePtr, value: u8, bytes: usize, stream: Handle);
+        fn cuMemAllocAsync[11020, 11020](block: *mut DevicePtr, bytes: usize, stream: Handle);
+        fn cuMemFreeAsync[11020, 11020](block: DevicePtr, stream: Handle);
+        fn cuEventRecord[2000, 7000](event: Handle, stream: Handle);
+        fn cuEventRecordWithFlags[11010, 11010](event: Handle, stream: Handle, flags: c_uint);
+        fn cuStreamWaitEvent[3020, 7000](stream: Handle, event: Handle, flags: c_uint);
+        fn cuStreamSynchronize[2000, 7000](stream: Handle);
+        fn cuStreamQuery[2000, 7000](stream: Handle);
+        fn cuStreamGetPriority[5050, 7000](stream: Handle, priority: *mut c_int);
+        fn cuStreamGetFlags[5050, 7000](stream: Handle, flags: *mut c_uint);
+        fn cuStreamGetId[12000, 12000](stream: Handle, id: *mut u64);
+        fn cuStreamAddCallback[5000, 7000](stream: Handle, callback: *mut c_void, data: *mut c_void, flags: c_uint);
+        fn cuStreamBeginCapture[10010, 10010](stream: Handle, mode: c_int);
+        fn cuStreamEndCapture[10000, 10000](stream: Handle, graph: *mut Handle);
+        fn cuStreamIsCapturing[10000, 10000](stream: Handle, status: *mut c_int);
+        fn cuStreamGetCaptureInfo[11030, 11030](stream: Handle, status: *mut c_int, id: *mut u64, graph: *mut Handle,
+            dependencies: *mut *const Handle, count: *mut usize);
+        fn cuGraphLaunch[10000, 10000](exec: Handle, stream: Handle);
+    }
+}
+
+/// One question to the driver; null when it has no such function.
+unsafe fn request(get_proc: GetProc, name: &str, version: c_int, flags: u64) -> *mut c_void {
+    let mut text = [0u8; 64];
+    text[..name.len()].copy_from_slice(name.as_bytes());
+    let (mut answer, mut status) = (std::ptr::null_mut(), 0);
+    // SAFETY: a terminated name (CUDA's longest has 59 characters), and places for both answers.
+    let result = unsafe { get_proc(text.as_ptr().cast(), &mut answer, version, flags, &mut status) };
+    if result == 0 { answer } else { std::ptr::null_mut() }
+}
+
+/// Finds the driver and initialises it.
+unsafe fn find() -> Result<Driver> {
+    let symbol: &CStr = c"cuGetProcAddress_v2";
+    // SAFETY: libcuda's own signature of the function of that name; the requests as the runtime makes them.
+    unsafe {
+        let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW);
+        if library.is_null() {
+            return Err(error::INSUFFICIENT_DRIVER);
+        }
+        let first = libc::dlsym(library, symbol.as_ptr());
+        if first.is_null() {
+            return Err(error::INSUFFICIENT_DRIVER);
+        }
+        let first = std::mem::transmute::<*mut c_void, GetProc>(first);
+        request(first, "", 0, LEGACY);
+        request(first, "cuInit", 2000, LEGACY);
+        request(first, "cuGetProcAddress", 11030, LEGACY);
+        let last = request(first, "cuGetProcAddress", 12000, LEGACY);
+        if last.is_null() {
+            return Err(error::INSUFFICIENT_DRIVER);
+        }
+        let driver = Driver::ask(std::mem::transmute::<*mut c_void, GetProc>(last));
+        driver.cuInit(0)?;
+        Ok(driver)
+    }
+}
+
+/// The driver, found at the first call of the process; a failure to find it stays.
+pub fn driver() -> Result<&'static Driver> {
+    static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
+    // SAFETY: `find` has no conditions of its own.
+    DRIVER.get_or_init(|| unsafe { find() }).as_ref().map_err(|error| *error)
+}

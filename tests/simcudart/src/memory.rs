@@ -1,0 +1,137 @@
+//! Allocation and what can be asked about memory.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::null_mut;
+
+use crate::driver::{DevicePtr, Driver, Handle, IpcHandle};
+use crate::error::{INVALID_VALUE, Result};
+
+/// `cudaPointerAttributes` (driver_types.h).
+#[repr(C)]
+pub struct PointerAttributes {
+    /// `cudaMemoryType`: 0 unregistered, 1 host, 2 device, 3 managed.
+    memory_type: c_int,
+    device: c_int,
+    device_pointer: *mut c_void,
+    host_pointer: *mut c_void,
+}
+
+/// A driver allocation into a pointer: null for zero bytes, without a call.
+unsafe fn allocate(
+    place: *mut *mut c_void,
+    bytes: usize,
+    call: impl FnOnce(*mut DevicePtr) -> Result,
+) -> Result {
+    // SAFETY: null or a place for a pointer.
+    let place = unsafe { place.as_mut() }.ok_or(INVALID_VALUE)?;
+    let mut block = 0;
+    if bytes != 0 {
+        call(&mut block)?;
+    }
+    *place = block as *mut c_void;
+    Ok(())
+}
+
+/// One pointer attribute, by its number in `CUpointer_attribute` (cuda.h); `initial` where the driver does not say.
+fn attribute<T>(driver: &Driver, number: c_int, pointer: *const c_void, initial: T) -> T {
+    let mut value = initial;
+    // SAFETY: a place of the size that the attribute has; the pointer is only looked up.
+    let _ = unsafe { driver.cuPointerGetAttribute((&raw mut value).cast(), number, pointer as DevicePtr) };
+    value
+}
+
+export! {
+    fn cudaMalloc(place: *mut *mut c_void, bytes: usize) = with_context |driver| {
+        allocate(place, bytes, |block| driver.cuMemAlloc(block, bytes))
+    }
+
+    fn cudaMallocManaged(place: *mut *mut c_void, bytes: usize, flags: c_uint) = with_context |driver| {
+        allocate(place, bytes, |block| driver.cuMemAllocManaged(block, bytes, flags))
+    }
+
+    fn cudaFree(block: *mut c_void) = with_context |driver| {
+        if block.is_null() { Ok(()) } else { driver.cuMemFree(block as DevicePtr) }
+    }
+
+    fn cudaMallocHost(place: *mut *mut c_void, bytes: usize) = with_context |driver| {
+        driver.cuMemHostAlloc(place, bytes, 0)
+    }
+
+    fn cudaHostAlloc(place: *mut *mut c_void, bytes: usize, flags: c_uint) = with_context |driver| {
+        driver.cuMemHostAlloc(place, bytes, flags)
+    }
+
+    fn cudaFreeHost(block: *mut c_void) = with_context |driver| {
+        if block.is_null() { Ok(()) } else { driver.cuMemFreeHost(block) }
+    }
+
+    fn cudaHostRegister(block: *mut c_void, bytes: usize, flags: c_uint) = with_context |driver| {
+        driver.cuMemHostRegister(block, bytes, flags)
+    }
+
+    fn cudaHostUnregister(block: *mut c_void) = with_context |driver| {
+        driver.cuMemHostUnregister(block)
+    }
+
+    fn cudaHostGetDevicePointer(device: *mut *mut c_void, host: *mut c_void, flags: c_uint) = with_context |driver| {
+        driver.cuMemHostGetDevicePointer(device.cast(), host, flags)
+    }
+
+    fn cudaMemGetInfo(free: *mut usize, total: *mut usize) = with_context |driver| {
+        driver.cuMemGetInfo(free, total)
+    }
+
+    fn cudaPointerGetAttributes(attributes: *mut PointerAttributes, pointer: *const c_void) = with_context |driver| {
+        // CU_POINTER_ATTRIBUTE_: MEMORY_TYPE 2, DEVICE_POINTER 3, HOST_POINTER 4, IS_MANAGED 8, DEVICE_ORDINAL 9.
+        // A pointer that CUDA does not know is no error: it is unregistered host memory.
+        let memory_type = attribute(driver, 2, pointer, 0 as c_uint) as c_int;
+        let managed = attribute(driver, 8, pointer, 0 as c_uint) != 0;
+        let known = memory_type != 0;
+        attributes.write(PointerAttributes {
+            memory_type: if managed { 3 } else { memory_type },
+            device: if known { attribute(driver, 9, pointer, 0) } else { -2 },
+            device_pointer: if known { attribute(driver, 3, pointer, null_mut()) } else { null_mut() },
+            host_pointer: if known { attribute(driver, 4, pointer, null_mut()) } else { pointer.cast_mut() },
+        });
+        Ok(())
+    }
+
+    fn cudaIpcGetMemHandle(handle: *mut IpcHandle, block: *mut c_void) = with_context |driver| {
+        driver.cuIpcGetMemHandle(handle, block as DevicePtr)
+    }
+
+    fn cudaIpcOpenMemHandle(place: *mut *mut c_void, handle: IpcHandle, flags: c_uint) = with_context |driver| {
+        driver.cuIpcOpenMemHandle(place.cast(), handle, flags)
+    }
+
+    fn cudaIpcCloseMemHandle(block: *mut c_void) = with_context |driver| {
+        driver.cuIpcCloseMemHandle(block as DevicePtr)
+    }
+
+    fn cudaMemPoolTrimTo(pool: Handle, keep: usize) = with_driver |driver| {
+        driver.cuMemPoolTrimTo(pool, keep)
+    }
+
+    fn cudaMemPoolGetAttribute(pool: Handle, number: c_int, value: *mut c_void) = with_driver |driver| {
+        driver.cuMemPoolGetAttribute(pool, number, value)
+    }
+
+    fn cudaMemPoolSetAttribute(pool: Handle, number: c_int, value: *mut c_void) = with_driver |driver| {
+        driver.cuMemPoolSetAttribute(pool, number, value)
+    }
+
+    fn cudaMemPoolSetAccess(pool: Handle, list: *const c_void, count: usize) = with_driver |driver| {
+        driver.cuMemPoolSetAccess(pool, list, count)
+    }
+}
+
+export_on_stream! {
+    fn cudaMallocAsync, cudaMallocAsync_ptsz(place: *mut *mut c_void, bytes: usize, stream: Handle)
+        = with_context |driver, default| {
+        allocate(place, bytes, |block| driver.cuMemAllocAsync(default, block, bytes, stream))
+    }
+
+    fn cudaFreeAsync, cudaFreeAsync_ptsz(block: *mut c_void, stream: Handle) = with_context |driver, default| {
+        if block.is_null() { Ok(()) } else { driver.cuMemFreeAsync(default, block as DevicePtr, stream) }
+    }
+}
