@@ -103,7 +103,7 @@ impl Segment {
             let writer = self.buffer(index, 0).and_then(|buffer| Writer::claim(&slot.cursors, buffer));
             let Some(writer) = writer else {
                 slot.state.free(generation);
-                return None;
+                continue;
             };
             // Relaxed: a counter.
             let number = self.header().live.0.claims.fetch_add(1, Ordering::Relaxed) + 1;

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Everything that must hold: formatting, lints with warnings denied, all tests. CI runs exactly this (.ci/run). It needs
+# Rust (rust-toolchain.toml), gcc, and python3 with pip; the rest it fetches and builds itself, into ignored folders.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+step() { printf '\n== %s\n' "$*"; }
+
+if ! cargo nextest --version >/dev/null 2>&1; then
+    step "cargo-nextest is missing: installing it"
+    cargo install --locked cargo-nextest
+fi
+
+step "format"
+cargo fmt --all --check
+
+step "lints"
+cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+step "the agent's dependencies"
+scripts/check-agent-deps.sh
+
+step "NVIDIA's headers and runtimes, from PyPI"
+scripts/fetch.sh
+
+step "gpuspy, the stand-in GPU and the client programs"
+scripts/build-sim.sh
+
+step "tests"
+cargo nextest run --workspace "$@"

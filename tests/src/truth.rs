@@ -1,0 +1,71 @@
+//! What the stand-in GPU says really happened (`SIMCUDA_TRUTH`; the format is in simcuda's documentation).
+
+use serde_json::Value;
+use std::path::Path;
+
+/// All of it, in the order in which it was written.
+pub struct Truth {
+    lines: Vec<Value>,
+}
+
+/// An operation that ran on the GPU. Times are host ns (CLOCK_MONOTONIC_RAW).
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// `kernel`, `copy`, `memset`, `graph`.
+    pub kind: String,
+    /// The thread that asked for it.
+    pub tid: u64,
+    /// When that call was entered, and when it returned.
+    pub call: (u64, u64),
+    /// Stream id.
+    pub stream: u64,
+    /// Kernel name.
+    pub name: String,
+    /// When it was submitted and at the head of its stream, and when it ended: its stream occupancy.
+    pub occupancy: (u64, u64),
+}
+
+impl Truth {
+    /// Reads a truth file.
+    pub fn read(path: &Path) -> Truth {
+        let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+        Truth { lines: text.lines().map(parse).collect() }
+    }
+
+    /// Lines of a kind.
+    pub fn of<'t>(&'t self, kind: &'t str) -> impl Iterator<Item = &'t Value> {
+        self.lines.iter().filter(move |l| l["kind"] == kind)
+    }
+
+    /// How many operations of a kind the app enqueued itself, outside captures and graphs.
+    pub fn enqueued(&self, kind: &str) -> usize {
+        self.of(kind).filter(|l| l["captured"] == false && l["in_graph"] == 0).count()
+    }
+
+    /// What ran on the GPU by a call of its own: kernels, copies, sets and graph launches, each with its occupancy, in
+    /// the order of their calls.
+    pub fn operations(&self) -> Vec<Operation> {
+        let ran = |l: &&Value| {
+            ["kernel", "copy", "memset", "graph"].iter().any(|k| l["kind"] == *k)
+                && l["captured"] == false
+                && l["in_graph"] == 0
+        };
+        let number = |l: &Value, key: &str| l[key].as_u64().unwrap_or_else(|| panic!("no {key} in {l}"));
+        let mut list: Vec<Operation> = self
+            .lines
+            .iter()
+            .filter(ran)
+            .map(|l| Operation {
+                kind: l["kind"].as_str().unwrap().to_owned(),
+                tid: number(l, "tid"),
+                call: (number(l, "call_begin"), number(l, "call_end")),
+                stream: number(l, "stream"),
+                name: l["name"].as_str().unwrap_or_default().to_owned(),
+                occupancy: (number(l, "head"), number(l, "end")),
+            })
+            .collect();
+        list.sort_by_key(|op| op.call);
+        list
+    }
+}
