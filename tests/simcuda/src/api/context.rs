@@ -1,0 +1,427 @@
+//! Contexts: primary ones, created ones, the calling thread's current one.
+
+use super::device::ordinal;
+use super::put;
+use crate::call::Call;
+use crate::error::{
+    INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, Outcome, PEER_ACCESS_ALREADY_ENABLED,
+    PEER_ACCESS_NOT_ENABLED, PRIMARY_CONTEXT_ACTIVE, UNSUPPORTED_LIMIT,
+};
+use crate::export::exports;
+use crate::handle::Handle;
+use crate::state::{self, Context, State, StreamKind};
+use crate::{effects, thread, truth};
+use std::collections::{BTreeSet, HashMap};
+
+exports! {
+    cuDevicePrimaryCtxRetain => primary_retain(context: *mut Handle, device: i32);
+    cuDevicePrimaryCtxRelease | cuDevicePrimaryCtxRelease_v2 => primary_release(device: i32);
+    cuDevicePrimaryCtxReset | cuDevicePrimaryCtxReset_v2 => primary_reset(device: i32);
+    cuDevicePrimaryCtxSetFlags | cuDevicePrimaryCtxSetFlags_v2 => primary_set_flags(device: i32, flags: u32);
+    cuDevicePrimaryCtxGetState => primary_state(device: i32, flags: *mut u32, active: *mut i32);
+    cuCtxCreate | cuCtxCreate_v2 => create(context: *mut Handle, flags: u32, device: i32);
+    cuCtxCreate_v3 => create_v3(context: *mut Handle, affinity: *const u8, count: i32, flags: u32, device: i32);
+    cuCtxCreate_v4 => create_v4(context: *mut Handle, parameters: *const u8, flags: u32, device: i32);
+    cuCtxDestroy | cuCtxDestroy_v2 => destroy(context: Handle);
+    cuCtxDetach => detach(context: Handle);
+    cuCtxPushCurrent | cuCtxPushCurrent_v2 => push_current(context: Handle);
+    cuCtxPopCurrent | cuCtxPopCurrent_v2 => pop_current(context: *mut Handle);
+    cuCtxSetCurrent => set_current(context: Handle);
+    cuCtxGetCurrent => get_current(context: *mut Handle);
+    cuCtxGetDevice => get_device(device: *mut i32);
+    cuCtxGetDevice_v2 => get_device_v2(device: *mut i32, context: Handle);
+    cuCtxGetFlags => get_flags(flags: *mut u32);
+    cuCtxSetFlags => set_flags(flags: u32);
+    cuCtxGetId => get_id(context: Handle, id: *mut u64);
+    cuCtxGetApiVersion => get_api_version(context: Handle, version: *mut u32);
+    cuCtxGetStreamPriorityRange => priority_range(least: *mut i32, greatest: *mut i32);
+    cuCtxGetLimit => get_limit(value: *mut usize, limit: u32);
+    cuCtxSetLimit => set_limit(limit: u32, value: usize);
+    cuCtxGetCacheConfig | cuCtxGetSharedMemConfig => get_config(config: *mut u32);
+    cuCtxSetCacheConfig | cuCtxSetSharedMemConfig => set_config(config: u32);
+    cuCtxResetPersistingL2Cache => reset_l2();
+    cuCtxSynchronize => synchronize();
+    cuCtxSynchronize_v2 => synchronize_v2(context: Handle);
+    cuCtxEnablePeerAccess => enable_peer(peer: Handle, flags: u32);
+    cuCtxDisablePeerAccess => disable_peer(peer: Handle);
+}
+
+/// `CU_CTX_FLAGS_MASK`.
+const FLAGS: u32 = 0xFF;
+
+impl State {
+    /// What a context is made of, at creation or when a primary one becomes active.
+    fn blank(&mut self, device: u32, flags: u32, primary: bool, api_version: u32) -> Context {
+        Context {
+            id: self.context_id(),
+            active: true,
+            device,
+            flags,
+            primary,
+            api_version,
+            legacy: 0,
+            per_thread: HashMap::new(),
+            streams: BTreeSet::new(),
+            dirty: Vec::new(),
+            orphans: Vec::new(),
+            limits: HashMap::new(),
+            peers: BTreeSet::new(),
+        }
+    }
+
+    fn begin_context(&mut self, handle: Handle) -> Outcome {
+        let legacy = self.new_stream(handle, StreamKind::Legacy, 0, 0)?;
+        let context = self.live(handle)?;
+        context.legacy = legacy;
+        let Context { id, device, primary, .. } = *context;
+        tell(id, device, handle, primary, false);
+        Ok(())
+    }
+
+    /// Takes a context's streams, events, modules, pools' blocks and memory away.
+    fn end_context(&mut self, handle: Handle) -> Outcome {
+        let context = self.live(handle)?;
+        context.active = false;
+        let Context { id, device, primary, .. } = *context;
+        let streams = std::mem::take(&mut context.streams);
+        context.per_thread.clear();
+        context.dirty.clear();
+        context.orphans.clear();
+        for stream in streams {
+            if let Some(id) = self.streams.get(stream).and_then(|stream| stream.capture)
+                && let Some(capture) = self.leave_capture(id)
+            {
+                self.destroy_graph(capture.graph)?;
+            }
+            self.streams.remove(stream);
+        }
+        self.events.remove_where(|event| event.context == handle);
+        self.execs.remove_where(|exec| exec.context == handle);
+        self.functions.remove_where(|function| function.context == handle);
+        self.modules.remove_where(|module| module.context == handle);
+        self.forget_modules(handle);
+        for address in self.memory.of_context(handle) {
+            if let Some((_, Some(range))) = self.memory.remove(address) {
+                effects::push(effects::Effect::Release(range));
+            }
+        }
+        tell(id, device, handle, primary, true);
+        Ok(())
+    }
+}
+
+fn tell(id: u32, device: u32, handle: Handle, primary: bool, destroyed: bool) {
+    truth::line(format_args!(
+        "\"kind\":\"context\",\"context\":{id},\"device\":{device},\"handle\":{handle},\"primary\":{primary},\
+         \"destroyed\":{destroyed}"
+    ));
+}
+
+unsafe fn primary_retain(call: &mut Call, context: *mut Handle, device: i32) -> Outcome {
+    let device = ordinal(device)?;
+    let mut state = call.lock();
+    let mut primary = state.primaries[device as usize];
+    if primary.references == 0 {
+        let blank = state.blank(device, primary.flags, true, 3020);
+        match state.contexts.get_mut(primary.handle) {
+            Some(old) => *old = blank,
+            None => primary.handle = state.contexts.insert(blank),
+        }
+        state.begin_context(primary.handle)?;
+    }
+    primary.references += 1;
+    state.primaries[device as usize] = primary;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(context, primary.handle) }
+}
+
+unsafe fn primary_release(call: &mut Call, device: i32) -> Outcome {
+    let device = ordinal(device)?;
+    let mut state = call.lock();
+    let primary = &mut state.primaries[device as usize];
+    // cuda.h: INVALID_CONTEXT if the context has not been retained.
+    let left = primary.references.checked_sub(1).ok_or(INVALID_CONTEXT)?;
+    let handle = primary.handle;
+    if left > 0 {
+        primary.references = left;
+        return Ok(());
+    }
+    let work = state.context_work(handle);
+    drop(state);
+    state::wait_all(&work);
+    let mut state = call.lock();
+    state.primaries[device as usize].references = 0;
+    state.end_context(handle)?;
+    drop(state);
+    truth::flush().map_err(|_| crate::error::FILE_NOT_FOUND)
+}
+
+unsafe fn primary_reset(call: &mut Call, device: i32) -> Outcome {
+    let device = ordinal(device)?;
+    let state = call.lock();
+    let handle = state.primaries[device as usize].handle;
+    if state.contexts.get(handle).is_none_or(|context| !context.active) {
+        return Ok(());
+    }
+    let work = state.context_work(handle);
+    drop(state);
+    state::wait_all(&work);
+    let mut state = call.lock();
+    state.end_context(handle)?;
+    // cuda.h: the context is destroyed even if it is still retained, and the next retain makes a new one.
+    state.primaries[device as usize].references = 0;
+    drop(state);
+    truth::flush().map_err(|_| crate::error::FILE_NOT_FOUND)
+}
+
+unsafe fn primary_set_flags(call: &mut Call, device: i32, flags: u32) -> Outcome {
+    let device = ordinal(device)?;
+    if flags & !FLAGS != 0 {
+        return Err(INVALID_VALUE);
+    }
+    let mut state = call.lock();
+    let primary = &mut state.primaries[device as usize];
+    primary.flags = flags;
+    let handle = primary.handle;
+    // cuda.h: since 11.0 (_v2) the flags of an active context are changed; before, PRIMARY_CONTEXT_ACTIVE.
+    if let Some(context) = state.contexts.get_mut(handle).filter(|context| context.active) {
+        if crate::config::config().driver_version < 11000 {
+            return Err(PRIMARY_CONTEXT_ACTIVE);
+        }
+        context.flags = flags;
+    }
+    Ok(())
+}
+
+unsafe fn primary_state(call: &mut Call, device: i32, flags: *mut u32, active: *mut i32) -> Outcome {
+    let device = ordinal(device)?;
+    let state = call.lock();
+    let primary = state.primaries[device as usize];
+    // SAFETY: cuda.h's promise.
+    unsafe {
+        put(flags, primary.flags)?;
+        put(active, i32::from(primary.references > 0))
+    }
+}
+
+unsafe fn make(call: &mut Call, out: *mut Handle, flags: u32, device: i32, api_version: u32) -> Outcome {
+    let device = ordinal(device)?;
+    if out.is_null() || flags & !FLAGS != 0 {
+        return Err(INVALID_VALUE);
+    }
+    let mut state = call.lock();
+    let blank = state.blank(device, flags, false, api_version);
+    let handle = state.contexts.insert(blank);
+    state.begin_context(handle)?;
+    thread::push(handle)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(out, handle) }
+}
+
+unsafe fn create(call: &mut Call, context: *mut Handle, flags: u32, device: i32) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { make(call, context, flags, device, 3020) }
+}
+
+unsafe fn create_v3(
+    call: &mut Call,
+    context: *mut Handle,
+    _: *const u8,
+    count: i32,
+    flags: u32,
+    device: i32,
+) -> Outcome {
+    if count != 0 {
+        return Err(crate::error::UNSUPPORTED_EXEC_AFFINITY);
+    }
+    // SAFETY: cuda.h's promise.
+    unsafe { make(call, context, flags, device, 3020) }
+}
+
+unsafe fn create_v4(call: &mut Call, context: *mut Handle, _: *const u8, flags: u32, device: i32) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { make(call, context, flags, device, 3020) }
+}
+
+unsafe fn destroy(call: &mut Call, context: Handle) -> Outcome {
+    let state = call.lock();
+    let known = state.contexts.get(context).filter(|context| context.active).ok_or(INVALID_CONTEXT)?;
+    if known.primary {
+        // cuda.h, cuDevicePrimaryCtxRetain: a primary context must not be destroyed with cuCtxDestroy.
+        return Err(INVALID_CONTEXT);
+    }
+    let work = state.context_work(context);
+    drop(state);
+    state::wait_all(&work);
+    let mut state = call.lock();
+    state.end_context(context)?;
+    state.contexts.remove(context);
+    drop(state);
+    // cuda.h: if it is current to the calling thread, it is popped.
+    if thread::current() == context {
+        thread::pop()?;
+    }
+    truth::flush().map_err(|_| crate::error::FILE_NOT_FOUND)
+}
+
+unsafe fn detach(call: &mut Call, context: Handle) -> Outcome {
+    // SAFETY: as destroy's. cuda.h: deprecated; drops the one reference that a created context has.
+    unsafe { destroy(call, context) }
+}
+
+unsafe fn push_current(call: &mut Call, context: Handle) -> Outcome {
+    call.lock().contexts.get(context).filter(|context| context.active).ok_or(INVALID_CONTEXT)?;
+    thread::push(context)
+}
+
+unsafe fn pop_current(_: &mut Call, context: *mut Handle) -> Outcome {
+    let popped = thread::pop()?;
+    // SAFETY: cuda.h's promise; the place may be NULL.
+    unsafe { super::offer(context, popped) };
+    Ok(())
+}
+
+unsafe fn set_current(call: &mut Call, context: Handle) -> Outcome {
+    if context != 0 {
+        call.lock().contexts.get(context).filter(|context| context.active).ok_or(INVALID_CONTEXT)?;
+    }
+    thread::set_current(context)
+}
+
+unsafe fn get_current(_: &mut Call, context: *mut Handle) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { put(context, thread::current()) }
+}
+
+unsafe fn get_device(call: &mut Call, device: *mut i32) -> Outcome {
+    let state = call.lock();
+    let ordinal = state.context(state.current()?)?.device;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(device, ordinal as i32) }
+}
+
+unsafe fn get_device_v2(call: &mut Call, device: *mut i32, context: Handle) -> Outcome {
+    let state = call.lock();
+    let context = if context == 0 { state.current()? } else { context };
+    let ordinal = state.context(context)?.device;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(device, ordinal as i32) }
+}
+
+unsafe fn get_flags(call: &mut Call, flags: *mut u32) -> Outcome {
+    let state = call.lock();
+    let known = state.context(state.current()?)?.flags;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(flags, known) }
+}
+
+unsafe fn set_flags(call: &mut Call, flags: u32) -> Outcome {
+    if flags & !FLAGS != 0 {
+        return Err(INVALID_VALUE);
+    }
+    let mut state = call.lock();
+    let context = state.current()?;
+    state.live(context)?.flags = flags;
+    Ok(())
+}
+
+unsafe fn get_id(call: &mut Call, context: Handle, id: *mut u64) -> Outcome {
+    let state = call.lock();
+    let context = if context == 0 { state.current()? } else { context };
+    let known = state.context(context)?.id;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(id, u64::from(known)) }
+}
+
+unsafe fn get_api_version(call: &mut Call, context: Handle, version: *mut u32) -> Outcome {
+    let state = call.lock();
+    let context = if context == 0 { state.current()? } else { context };
+    let known = state.context(context)?.api_version;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(version, known) }
+}
+
+/// Priorities from 0 down to this.
+pub const GREATEST_PRIORITY: i32 = -5;
+
+unsafe fn priority_range(call: &mut Call, least: *mut i32, greatest: *mut i32) -> Outcome {
+    call.lock().current()?;
+    // SAFETY: cuda.h's promise; either place may be NULL.
+    unsafe {
+        super::offer(least, 0);
+        super::offer(greatest, GREATEST_PRIORITY);
+    }
+    Ok(())
+}
+
+/// What a limit is before it is set (`CUlimit` 0 to 6).
+const LIMITS: [usize; 7] = [1024, 1 << 20, 8 << 20, 2, 2048, 64, 0];
+
+unsafe fn get_limit(call: &mut Call, value: *mut usize, limit: u32) -> Outcome {
+    let state = call.lock();
+    let context = state.context(state.current()?)?;
+    let default = *LIMITS.get(limit as usize).ok_or(UNSUPPORTED_LIMIT)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(value, context.limits.get(&limit).copied().unwrap_or(default)) }
+}
+
+unsafe fn set_limit(call: &mut Call, limit: u32, value: usize) -> Outcome {
+    let mut state = call.lock();
+    let context = state.current()?;
+    LIMITS.get(limit as usize).ok_or(UNSUPPORTED_LIMIT)?;
+    state.live(context)?.limits.insert(limit, value);
+    Ok(())
+}
+
+unsafe fn get_config(call: &mut Call, config: *mut u32) -> Outcome {
+    call.lock().current()?;
+    // SAFETY: cuda.h's promise. 0 = no preference, default bank size.
+    unsafe { put(config, 0) }
+}
+
+unsafe fn set_config(call: &mut Call, _: u32) -> Outcome {
+    call.lock().current().map(|_| ())
+}
+
+unsafe fn reset_l2(call: &mut Call) -> Outcome {
+    call.lock().current().map(|_| ())
+}
+
+unsafe fn synchronize(call: &mut Call) -> Outcome {
+    let context = call.lock().current()?;
+    // SAFETY: nothing is asked for.
+    unsafe { synchronize_v2(call, context) }
+}
+
+unsafe fn synchronize_v2(call: &mut Call, context: Handle) -> Outcome {
+    let mut state = call.lock();
+    let context = if context == 0 { state.current()? } else { context };
+    state.context(context)?;
+    state.check_unsafe()?;
+    state.check_context(context)?;
+    let work = state.context_work(context);
+    drop(state);
+    state::wait_all(&work);
+    call.tell_sync("context", 0, 0);
+    Ok(())
+}
+
+unsafe fn enable_peer(call: &mut Call, peer: Handle, flags: u32) -> Outcome {
+    if flags != 0 {
+        return Err(INVALID_VALUE);
+    }
+    let mut state = call.lock();
+    let context = state.current()?;
+    let other = state.contexts.get(peer).filter(|context| context.active).ok_or(INVALID_CONTEXT)?.device;
+    let own = state.live(context)?;
+    if own.device == other {
+        return Err(INVALID_DEVICE);
+    }
+    if own.peers.insert(peer) { Ok(()) } else { Err(PEER_ACCESS_ALREADY_ENABLED) }
+}
+
+unsafe fn disable_peer(call: &mut Call, peer: Handle) -> Outcome {
+    let mut state = call.lock();
+    let context = state.current()?;
+    if state.live(context)?.peers.remove(&peer) { Ok(()) } else { Err(PEER_ACCESS_NOT_ENABLED) }
+}

@@ -1,0 +1,518 @@
+//! Copies and sets. How far each waits is the CUDA driver API reference's "API synchronization behavior".
+
+use crate::call::Call;
+use crate::config::config;
+use crate::error::{INVALID_CONTEXT, INVALID_VALUE, Outcome};
+use crate::export::exports;
+use crate::handle::Handle;
+use crate::memory::{Copy, Direction, MemoryKind, Set, Shape};
+use crate::state::{self, Guard, State};
+use crate::work::{Work, issue};
+
+exports! {
+    cuMemcpy | cuMemcpy_ptds => copy(dst: u64, src: u64, bytes: usize);
+    cuMemcpyAsync | cuMemcpyAsync_ptsz => copy_async(dst: u64, src: u64, bytes: usize, stream: Handle);
+    cuMemcpyHtoD_v2 | cuMemcpyHtoD_v2_ptds => copy_h2d(dst: u64, src: u64, bytes: usize);
+    cuMemcpyHtoDAsync_v2 | cuMemcpyHtoDAsync_v2_ptsz => copy_h2d_async(dst: u64, src: u64, bytes: usize, stream: Handle);
+    cuMemcpyDtoH_v2 | cuMemcpyDtoH_v2_ptds => copy_d2h(dst: u64, src: u64, bytes: usize);
+    cuMemcpyDtoHAsync_v2 | cuMemcpyDtoHAsync_v2_ptsz => copy_d2h_async(dst: u64, src: u64, bytes: usize, stream: Handle);
+    cuMemcpyDtoD_v2 | cuMemcpyDtoD_v2_ptds => copy_d2d(dst: u64, src: u64, bytes: usize);
+    cuMemcpyDtoDAsync_v2 | cuMemcpyDtoDAsync_v2_ptsz => copy_d2d_async(dst: u64, src: u64, bytes: usize, stream: Handle);
+    cuMemcpyPeer | cuMemcpyPeer_ptds => copy_peer(dst: u64, to: Handle, src: u64, from: Handle, bytes: usize);
+    cuMemcpyPeerAsync | cuMemcpyPeerAsync_ptsz => copy_peer_async(dst: u64, to: Handle, src: u64, from: Handle, bytes: usize, stream: Handle);
+    cuMemcpy2D_v2 | cuMemcpy2D_v2_ptds | cuMemcpy2DUnaligned_v2 | cuMemcpy2DUnaligned_v2_ptds => copy_2d(copy: *const Memcpy2D);
+    cuMemcpy2DAsync_v2 | cuMemcpy2DAsync_v2_ptsz => copy_2d_async(copy: *const Memcpy2D, stream: Handle);
+    cuMemcpy3D_v2 | cuMemcpy3D_v2_ptds => copy_3d(copy: *const Memcpy3D);
+    cuMemcpy3DAsync_v2 | cuMemcpy3DAsync_v2_ptsz => copy_3d_async(copy: *const Memcpy3D, stream: Handle);
+    cuMemsetD8_v2 | cuMemsetD8_v2_ptds => set_8(dst: u64, value: u8, count: usize);
+    cuMemsetD16_v2 | cuMemsetD16_v2_ptds => set_16(dst: u64, value: u16, count: usize);
+    cuMemsetD32_v2 | cuMemsetD32_v2_ptds => set_32(dst: u64, value: u32, count: usize);
+    cuMemsetD8Async | cuMemsetD8Async_ptsz => set_8_async(dst: u64, value: u8, count: usize, stream: Handle);
+    cuMemsetD16Async | cuMemsetD16Async_ptsz => set_16_async(dst: u64, value: u16, count: usize, stream: Handle);
+    cuMemsetD32Async | cuMemsetD32Async_ptsz => set_32_async(dst: u64, value: u32, count: usize, stream: Handle);
+    cuMemsetD2D8_v2 | cuMemsetD2D8_v2_ptds => set_2d_8(dst: u64, pitch: usize, value: u8, width: usize, height: usize);
+    cuMemsetD2D16_v2 | cuMemsetD2D16_v2_ptds => set_2d_16(dst: u64, pitch: usize, value: u16, width: usize, height: usize);
+    cuMemsetD2D32_v2 | cuMemsetD2D32_v2_ptds => set_2d_32(dst: u64, pitch: usize, value: u32, width: usize, height: usize);
+    cuMemsetD2D8Async | cuMemsetD2D8Async_ptsz => set_2d_8_async(dst: u64, pitch: usize, value: u8, width: usize, height: usize, stream: Handle);
+    cuMemsetD2D16Async | cuMemsetD2D16Async_ptsz => set_2d_16_async(dst: u64, pitch: usize, value: u16, width: usize, height: usize, stream: Handle);
+    cuMemsetD2D32Async | cuMemsetD2D32Async_ptsz => set_2d_32_async(dst: u64, pitch: usize, value: u32, width: usize, height: usize, stream: Handle);
+}
+
+/// Where a copy's side lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Pageable,
+    Pinned,
+    Managed(u32),
+    Device(u32),
+}
+
+impl Side {
+    fn device(self) -> Option<u32> {
+        match self {
+            Self::Managed(device) | Self::Device(device) => Some(device),
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    /// The side of `span` bytes at an address; an error if known memory ends before them.
+    fn side(&self, address: u64, span: u64) -> Outcome<Side> {
+        let Some(found) = self.memory.find(address) else {
+            return if address == 0 { Err(INVALID_VALUE) } else { Ok(Side::Pageable) };
+        };
+        if !self.memory.covers(address, span) {
+            return Err(INVALID_VALUE);
+        }
+        Ok(match found.kind {
+            MemoryKind::Device | MemoryKind::Pool => Side::Device(found.device),
+            MemoryKind::Managed => Side::Managed(found.device),
+            MemoryKind::Pinned | MemoryKind::Registered => Side::Pinned,
+        })
+    }
+
+    /// A copy of known memory; `asked` is the direction that the call's name says.
+    pub fn copy(&self, dst: u64, src: u64, shape: Shape, asked: Option<Direction>) -> Outcome<Copy> {
+        let (to, from) = (self.side(dst, shape.span(0))?, self.side(src, shape.span(1))?);
+        let real = match (from.device(), to.device()) {
+            (None, None) => Direction::HtoH,
+            (None, Some(_)) => Direction::HtoD,
+            (Some(_), None) => Direction::DtoH,
+            (Some(from), Some(to)) if from != to => Direction::PtoP,
+            (Some(_), Some(_)) => Direction::DtoD,
+        };
+        let unreachable = match asked {
+            Some(Direction::HtoD) => to == Side::Pageable,
+            Some(Direction::DtoH) => from == Side::Pageable,
+            Some(Direction::DtoD | Direction::PtoP) => to == Side::Pageable || from == Side::Pageable,
+            Some(Direction::HtoH) | None => false,
+        };
+        if unreachable {
+            return Err(INVALID_VALUE);
+        }
+        // A pointer to page-locked memory is a device pointer too: then the name of the call decides.
+        let direction = asked.filter(|_| real != Direction::PtoP).unwrap_or(real);
+        let sides = [from, to];
+        let host_memory = if sides.contains(&Side::Pageable) {
+            "pageable"
+        } else if sides.contains(&Side::Pinned) {
+            "pinned"
+        } else if sides.iter().any(|side| matches!(side, Side::Managed(_))) {
+            "managed"
+        } else {
+            "none"
+        };
+        let device = from.device().or(to.device()).unwrap_or(0) as usize;
+        // A copy engine for each direction (CUDA programming guide, "Overlap of Data Transfer and Kernel Execution").
+        let lane = match direction {
+            Direction::HtoD => Some(device * 3),
+            Direction::DtoH => Some(device * 3 + 1),
+            Direction::PtoP => Some(device * 3 + 2),
+            Direction::DtoD | Direction::HtoH => None,
+        };
+        Ok(Copy { dst, src, shape, direction, host_memory, lane, staged: None })
+    }
+}
+
+/// A copy that the call's caller waits for as far as the API says. `stream` none = a synchronous call.
+fn run(
+    call: &Call,
+    dst: u64,
+    src: u64,
+    shape: Shape,
+    asked: Option<Direction>,
+    stream: Option<Handle>,
+) -> Outcome {
+    let mut state = call.lock();
+    let target = state.stream(call.api.per_thread, stream.unwrap_or(0))?;
+    if shape.bytes() == 0 {
+        return Ok(());
+    }
+    let mut copy = state.copy(dst, src, shape, asked)?;
+    if stream.is_none() {
+        check_synchronous(&mut state, target)?;
+    }
+    let captured = state.checked(target).capture.is_some();
+    let pageable = copy.host_memory == "pageable";
+    let staged = pageable
+        && copy.direction == Direction::HtoD
+        && copy.shape.span(1) <= config().assume.number("staging_bytes");
+    let staging = stream.is_none() || config().assume.is("pageable_async", "staged");
+    if staged && staging && !captured {
+        if stream.is_none() {
+            // "a stream sync is performed before the copy is initiated"
+            state = settle(call, state, target)?;
+        }
+        copy.stage();
+    }
+    let wait = match (stream, copy.direction) {
+        _ if captured => false,
+        (_, Direction::HtoH) => true,
+        (None, Direction::DtoD | Direction::PtoP) => false,
+        (None, _) => copy.staged.is_none(),
+        (Some(_), _) => pageable && staging && copy.staged.is_none(),
+    };
+    let (state, done) = issue(call, state, target, &Work::Copy(copy))?;
+    drop(state);
+    if let Some(done) = done.filter(|_| wait) {
+        state::wait(&done);
+    }
+    Ok(())
+}
+
+/// Synchronous calls use the default stream and wait for it: not during a capture that has to do with it (CUDA
+/// programming guide, "Prohibited and Unhandled Operations").
+fn check_synchronous(state: &mut Guard, stream: Handle) -> Outcome {
+    state.check_legacy(stream)?;
+    state.check_not_captured(stream)?;
+    state.check_assumed_unsafe("sync_in_capture")
+}
+
+/// Waits, with the state unlocked, for what is on a stream.
+fn settle(call: &Call, mut state: Guard, stream: Handle) -> Outcome<Guard> {
+    let now = state.now;
+    let work = state.stream_work(stream);
+    if work.iter().all(|done| done.by(now)) {
+        return Ok(state);
+    }
+    drop(state);
+    state::wait_all(&work);
+    let mut state = call.lock();
+    state.stream(call.api.per_thread, stream)?;
+    Ok(state)
+}
+
+unsafe fn copy(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
+    run(call, dst, src, Shape::linear(bytes as u64), None, None)
+}
+
+unsafe fn copy_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
+    run(call, dst, src, Shape::linear(bytes as u64), None, Some(stream))
+}
+
+unsafe fn copy_h2d(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
+    run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::HtoD), None)
+}
+
+unsafe fn copy_h2d_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
+    run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::HtoD), Some(stream))
+}
+
+unsafe fn copy_d2h(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
+    run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::DtoH), None)
+}
+
+unsafe fn copy_d2h_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
+    run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::DtoH), Some(stream))
+}
+
+unsafe fn copy_d2d(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
+    run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::DtoD), None)
+}
+
+unsafe fn copy_d2d_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
+    run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::DtoD), Some(stream))
+}
+
+fn check_contexts(call: &Call, contexts: [Handle; 2]) -> Outcome {
+    let state = call.lock();
+    let live = |context| state.contexts.get(context).is_some_and(|context| context.active);
+    if contexts.into_iter().all(live) { Ok(()) } else { Err(INVALID_CONTEXT) }
+}
+
+unsafe fn copy_peer(call: &mut Call, dst: u64, to: Handle, src: u64, from: Handle, bytes: usize) -> Outcome {
+    check_contexts(call, [to, from])?;
+    run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::PtoP), None)
+}
+
+unsafe fn copy_peer_async(
+    call: &mut Call,
+    dst: u64,
+    to: Handle,
+    src: u64,
+    from: Handle,
+    bytes: usize,
+    stream: Handle,
+) -> Outcome {
+    check_contexts(call, [to, from])?;
+    run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::PtoP), Some(stream))
+}
+
+/// A side of `CUDA_MEMCPY2D`: x, y, memory type, host, device, array, pitch.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Side2D {
+    x: u64,
+    y: u64,
+    memory: u32,
+    host: u64,
+    device: u64,
+    array: u64,
+    pitch: u64,
+}
+
+/// `CUDA_MEMCPY2D_v2` of cuda.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Memcpy2D {
+    source: Side2D,
+    destination: Side2D,
+    width: u64,
+    height: u64,
+}
+
+/// A side of `CUDA_MEMCPY3D`: x, y, z, level, memory type, host, device, array, reserved, pitch, height.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Side3D {
+    x: u64,
+    y: u64,
+    z: u64,
+    level: u64,
+    memory: u32,
+    host: u64,
+    device: u64,
+    array: u64,
+    reserved: u64,
+    pitch: u64,
+    height: u64,
+}
+
+/// `CUDA_MEMCPY3D_v2` of cuda.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Memcpy3D {
+    source: Side3D,
+    destination: Side3D,
+    width: u64,
+    height: u64,
+    depth: u64,
+}
+
+const _: () = assert!(size_of::<Memcpy2D>() == 128 && size_of::<Memcpy3D>() == 200);
+
+/// The base address of a side. Arrays (type 3) are not simulated.
+fn base(memory: u32, host: u64, device: u64) -> Outcome<u64> {
+    match memory {
+        1 => Ok(host),
+        2 | 4 => Ok(device),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+fn asked(source: u32, destination: u32) -> Option<Direction> {
+    match (source, destination) {
+        (1, 1) => Some(Direction::HtoH),
+        (1, 2) => Some(Direction::HtoD),
+        (2, 1) => Some(Direction::DtoH),
+        (2, 2) => Some(Direction::DtoD),
+        _ => None,
+    }
+}
+
+impl Memcpy2D {
+    fn run(&self, call: &Call, stream: Option<Handle>) -> Outcome {
+        let Self { source, destination, width, height } = *self;
+        let first = |side: Side2D| -> Outcome<u64> {
+            Ok(base(side.memory, side.host, side.device)? + side.y * side.pitch + side.x)
+        };
+        let pitch = [destination.pitch, source.pitch].map(|pitch| if pitch == 0 { width } else { pitch });
+        if height > 1 && pitch.into_iter().any(|pitch| pitch < width) {
+            return Err(INVALID_VALUE);
+        }
+        let shape = Shape { width, height, depth: 1, pitch, slice: pitch.map(|pitch| pitch * height) };
+        let asked = asked(source.memory, destination.memory);
+        run(call, first(destination)?, first(source)?, shape, asked, stream)
+    }
+}
+
+impl Memcpy3D {
+    /// Destination, source, extent and direction.
+    pub fn resolve(&self) -> Outcome<(u64, u64, Shape, Option<Direction>)> {
+        let Self { source, destination, width, height, depth } = *self;
+        let pitch = [destination.pitch, source.pitch].map(|pitch| if pitch == 0 { width } else { pitch });
+        let rows = [destination.height, source.height].map(|rows| if rows == 0 { height } else { rows });
+        let slice = [pitch[0] * rows[0], pitch[1] * rows[1]];
+        let first = |side: Side3D, pitch: u64, slice: u64| -> Outcome<u64> {
+            Ok(base(side.memory, side.host, side.device)? + side.z * slice + side.y * pitch + side.x)
+        };
+        let shape = Shape { width, height, depth, pitch, slice };
+        let dst = first(destination, pitch[0], slice[0])?;
+        let src = first(source, pitch[1], slice[1])?;
+        Ok((dst, src, shape, asked(source.memory, destination.memory)))
+    }
+
+    fn run(&self, call: &Call, stream: Option<Handle>) -> Outcome {
+        let (dst, src, shape, asked) = self.resolve()?;
+        run(call, dst, src, shape, asked, stream)
+    }
+}
+
+unsafe fn copy_2d(call: &mut Call, copy: *const Memcpy2D) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?.run(call, None)
+}
+
+unsafe fn copy_2d_async(call: &mut Call, copy: *const Memcpy2D, stream: Handle) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?.run(call, Some(stream))
+}
+
+unsafe fn copy_3d(call: &mut Call, copy: *const Memcpy3D) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?.run(call, None)
+}
+
+unsafe fn copy_3d_async(call: &mut Call, copy: *const Memcpy3D, stream: Handle) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?.run(call, Some(stream))
+}
+
+impl State {
+    /// Fills in what memory a set is for; an error if the range is not known or not aligned.
+    pub fn set(&self, mut set: Set) -> Outcome<Set> {
+        let span = if set.height == 0 { 0 } else { set.pitch * (set.height - 1) + set.width * set.element };
+        let aligned = set.dst % set.element == 0 && set.pitch % set.element == 0;
+        if !aligned || (set.height > 1 && set.pitch < set.width * set.element) {
+            return Err(INVALID_VALUE);
+        }
+        set.host_memory = match self.side(set.dst, span)? {
+            Side::Pageable => return Err(INVALID_VALUE),
+            Side::Pinned => "pinned",
+            Side::Managed(_) => "managed",
+            Side::Device(_) => "none",
+        };
+        Ok(set)
+    }
+}
+
+fn set(call: &Call, set: Set, stream: Option<Handle>) -> Outcome {
+    let mut state = call.lock();
+    let target = state.stream(call.api.per_thread, stream.unwrap_or(0))?;
+    if set.bytes() == 0 {
+        return Ok(());
+    }
+    let set = state.set(set)?;
+    if stream.is_none() {
+        check_synchronous(&mut state, target)?;
+    }
+    // "The synchronous memset functions are asynchronous with respect to the host except when the target is pinned host
+    // memory or a Unified Memory region."
+    let wait = stream.is_none() && set.host_memory != "none";
+    let (state, done) = issue(call, state, target, &Work::Set(set))?;
+    drop(state);
+    if let Some(done) = done.filter(|_| wait) {
+        state::wait(&done);
+    }
+    Ok(())
+}
+
+fn row(dst: u64, value: u32, element: u64, count: usize) -> Set {
+    plane(dst, count * element as usize, value, element, [count, 1])
+}
+
+fn plane(dst: u64, pitch: usize, value: u32, element: u64, [width, height]: [usize; 2]) -> Set {
+    Set {
+        dst,
+        value,
+        element,
+        width: width as u64,
+        height: height as u64,
+        pitch: pitch as u64,
+        host_memory: "none",
+    }
+}
+
+unsafe fn set_8(call: &mut Call, dst: u64, value: u8, count: usize) -> Outcome {
+    set(call, row(dst, value.into(), 1, count), None)
+}
+
+unsafe fn set_16(call: &mut Call, dst: u64, value: u16, count: usize) -> Outcome {
+    set(call, row(dst, value.into(), 2, count), None)
+}
+
+unsafe fn set_32(call: &mut Call, dst: u64, value: u32, count: usize) -> Outcome {
+    set(call, row(dst, value, 4, count), None)
+}
+
+unsafe fn set_8_async(call: &mut Call, dst: u64, value: u8, count: usize, stream: Handle) -> Outcome {
+    set(call, row(dst, value.into(), 1, count), Some(stream))
+}
+
+unsafe fn set_16_async(call: &mut Call, dst: u64, value: u16, count: usize, stream: Handle) -> Outcome {
+    set(call, row(dst, value.into(), 2, count), Some(stream))
+}
+
+unsafe fn set_32_async(call: &mut Call, dst: u64, value: u32, count: usize, stream: Handle) -> Outcome {
+    set(call, row(dst, value, 4, count), Some(stream))
+}
+
+unsafe fn set_2d_8(
+    call: &mut Call,
+    dst: u64,
+    pitch: usize,
+    value: u8,
+    width: usize,
+    height: usize,
+) -> Outcome {
+    set(call, plane(dst, pitch, value.into(), 1, [width, height]), None)
+}
+
+unsafe fn set_2d_16(
+    call: &mut Call,
+    dst: u64,
+    pitch: usize,
+    value: u16,
+    width: usize,
+    height: usize,
+) -> Outcome {
+    set(call, plane(dst, pitch, value.into(), 2, [width, height]), None)
+}
+
+unsafe fn set_2d_32(
+    call: &mut Call,
+    dst: u64,
+    pitch: usize,
+    value: u32,
+    width: usize,
+    height: usize,
+) -> Outcome {
+    set(call, plane(dst, pitch, value, 4, [width, height]), None)
+}
+
+unsafe fn set_2d_8_async(
+    call: &mut Call,
+    dst: u64,
+    pitch: usize,
+    value: u8,
+    width: usize,
+    height: usize,
+    stream: Handle,
+) -> Outcome {
+    set(call, plane(dst, pitch, value.into(), 1, [width, height]), Some(stream))
+}
+
+unsafe fn set_2d_16_async(
+    call: &mut Call,
+    dst: u64,
+    pitch: usize,
+    value: u16,
+    width: usize,
+    height: usize,
+    stream: Handle,
+) -> Outcome {
+    set(call, plane(dst, pitch, value.into(), 2, [width, height]), Some(stream))
+}
+
+unsafe fn set_2d_32_async(
+    call: &mut Call,
+    dst: u64,
+    pitch: usize,
+    value: u32,
+    width: usize,
+    height: usize,
+    stream: Handle,
+) -> Outcome {
+    set(call, plane(dst, pitch, value, 4, [width, height]), Some(stream))
+}

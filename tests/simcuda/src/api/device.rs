@@ -1,0 +1,206 @@
+//! Devices.
+
+use super::{put, put_text, text};
+use crate::call::Call;
+use crate::config::config;
+use crate::error::{INVALID_DEVICE, INVALID_VALUE, Outcome};
+use crate::export::exports;
+use crate::memory::DEVICE_BYTES;
+use std::ffi::c_char;
+
+exports! {
+    cuDeviceGet => get(device: *mut i32, ordinal: i32);
+    cuDeviceGetCount => count(count: *mut i32);
+    cuDeviceGetName => name(name: *mut c_char, room: i32, device: i32);
+    cuDeviceGetUuid | cuDeviceGetUuid_v2 => uuid(uuid: *mut [u8; 16], device: i32);
+    cuDeviceTotalMem_v2 => total_memory(bytes: *mut usize, device: i32);
+    cuDeviceGetAttribute => attribute(value: *mut i32, attribute: u32, device: i32);
+    cuDeviceComputeCapability => capability(major: *mut i32, minor: *mut i32, device: i32);
+    cuDeviceGetPCIBusId => pci_bus_id(id: *mut c_char, room: i32, device: i32);
+    cuDeviceGetByPCIBusId => by_pci_bus_id(device: *mut i32, id: *const c_char);
+    cuDeviceCanAccessPeer => can_access_peer(can: *mut i32, device: i32, peer: i32);
+    cuDeviceGetP2PAttribute => p2p_attribute(value: *mut i32, attribute: u32, source: i32, destination: i32);
+    cuDeviceGetExecAffinitySupport => exec_affinity(value: *mut i32, kind: u32, device: i32);
+}
+
+/// Streaming multiprocessors of a device.
+pub const MULTIPROCESSORS: i32 = 132;
+/// Threads that a multiprocessor holds at most.
+pub const THREADS_PER_MULTIPROCESSOR: i32 = 2048;
+/// Blocks that a multiprocessor holds at most.
+pub const BLOCKS_PER_MULTIPROCESSOR: i32 = 32;
+
+/// The ordinal of a CUdevice.
+pub fn ordinal(device: i32) -> Outcome<u32> {
+    u32::try_from(device).ok().filter(|&ordinal| ordinal < config().devices).ok_or(INVALID_DEVICE)
+}
+
+unsafe fn get(_: &mut Call, device: *mut i32, number: i32) -> Outcome {
+    ordinal(number)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(device, number) }
+}
+
+unsafe fn count(_: &mut Call, count: *mut i32) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { put(count, config().devices as i32) }
+}
+
+unsafe fn name(_: &mut Call, name: *mut c_char, room: i32, device: i32) -> Outcome {
+    ordinal(device)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put_text(name, room, "Simulated GPU") }
+}
+
+unsafe fn uuid(_: &mut Call, uuid: *mut [u8; 16], device: i32) -> Outcome {
+    let mut id = *b"simulated-gpu-00";
+    id[15] += ordinal(device)? as u8;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(uuid, id) }
+}
+
+unsafe fn total_memory(_: &mut Call, bytes: *mut usize, device: i32) -> Outcome {
+    ordinal(device)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(bytes, DEVICE_BYTES as usize) }
+}
+
+unsafe fn attribute(_: &mut Call, value: *mut i32, attribute: u32, device: i32) -> Outcome {
+    let ordinal = ordinal(device)?;
+    let known = match attribute {
+        33 => ordinal as i32 + 1, // PCI_BUS_ID
+        _ => attribute_of_all(attribute).ok_or(INVALID_VALUE)?,
+    };
+    // SAFETY: cuda.h's promise.
+    unsafe { put(value, known) }
+}
+
+/// An attribute that all devices share. The numbers are CUdevice_attribute's (cuda.h); the values are those of the
+/// CUDA programming guide's "Compute Capabilities" for 9.0, where it lists them.
+fn attribute_of_all(attribute: u32) -> Option<i32> {
+    Some(match attribute {
+        1..=3 => 1024, // MAX_THREADS_PER_BLOCK, MAX_BLOCK_DIM_X, _Y
+        4 => 64,       // MAX_BLOCK_DIM_Z
+        5 => i32::MAX, // MAX_GRID_DIM_X
+        6 | 7 => 65535,
+        8 => 48 << 10, // MAX_SHARED_MEMORY_PER_BLOCK
+        9 => 64 << 10, // TOTAL_CONSTANT_MEMORY
+        10 => 32,      // WARP_SIZE
+        11 => i32::MAX,
+        12 => 65536,     // MAX_REGISTERS_PER_BLOCK
+        13 => 1_980_000, // CLOCK_RATE, kHz
+        14 => 512,       // TEXTURE_ALIGNMENT
+        15 => 1,         // GPU_OVERLAP
+        16 => MULTIPROCESSORS,
+        17 | 18 => 0, // KERNEL_EXEC_TIMEOUT, INTEGRATED
+        19 => 1,      // CAN_MAP_HOST_MEMORY
+        20 => 0,      // COMPUTE_MODE
+        21..=30 | 42..=49 | 51..=74 | 77 => texture(attribute),
+        31 => 1, // CONCURRENT_KERNELS
+        32 => 0, // ECC_ENABLED
+        34 | 35 | 50 => 0,
+        36 => 2_619_000, // MEMORY_CLOCK_RATE, kHz
+        37 => 5120,      // GLOBAL_MEMORY_BUS_WIDTH, bits
+        38 => 50 << 20,  // L2_CACHE_SIZE
+        39 => THREADS_PER_MULTIPROCESSOR,
+        40 => 3, // ASYNC_ENGINE_COUNT
+        41 => 1, // UNIFIED_ADDRESSING
+        75 => 9, // COMPUTE_CAPABILITY_MAJOR
+        76 => 0,
+        78..=80 => 1,
+        81 => 228 << 10, // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
+        82 => 65536,
+        83 => 1, // MANAGED_MEMORY
+        84 | 85 | 86 => 0,
+        87 => 2,
+        88 => 0, // PAGEABLE_MEMORY_ACCESS
+        89 | 90 | 91 => 1,
+        92 | 93 => 0,
+        94 => 1,
+        95 => 1, // COOPERATIVE_LAUNCH
+        96 => 0,
+        97 => 227 << 10, // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+        98 => 0,
+        99 => 1, // HOST_REGISTER_SUPPORTED
+        100 | 101 => 0,
+        102 => 0, // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: not simulated
+        103..=105 => 0,
+        106 => BLOCKS_PER_MULTIPROCESSOR,
+        107..=110 => 0,
+        111 => 1024, // RESERVED_SHARED_MEMORY_PER_BLOCK
+        112..=114 => 0,
+        115 => 1, // MEMORY_POOLS_SUPPORTED
+        116..=119 => 0,
+        120 => 1, // CLUSTER_LAUNCH
+        121 => 0,
+        122 | 123 => 1, // CAN_USE_64_BIT_STREAM_MEM_OPS, CAN_USE_STREAM_WAIT_VALUE_NOR
+        124..=128 => 0,
+        129 => 0,
+        130 => 0,
+        131 | 134 => -1, // NUMA_ID, HOST_NUMA_ID
+        132 | 133 | 135..=143 => 0,
+        _ => return None,
+    })
+}
+
+fn texture(attribute: u32) -> i32 {
+    if attribute == 30 || attribute == 51 { 512 } else { 16384 }
+}
+
+unsafe fn capability(_: &mut Call, major: *mut i32, minor: *mut i32, device: i32) -> Outcome {
+    ordinal(device)?;
+    // SAFETY: cuda.h's promise.
+    unsafe {
+        put(major, 9)?;
+        put(minor, 0)
+    }
+}
+
+unsafe fn pci_bus_id(_: &mut Call, id: *mut c_char, room: i32, device: i32) -> Outcome {
+    let text = format!("0000:{:02x}:00.0", ordinal(device)? + 1);
+    // SAFETY: cuda.h's promise.
+    unsafe { put_text(id, room, &text) }
+}
+
+unsafe fn by_pci_bus_id(_: &mut Call, device: *mut i32, id: *const c_char) -> Outcome {
+    // SAFETY: cuda.h's promise. The domain and the function may be left out.
+    unsafe {
+        let id = text(id)?;
+        let bus = id.split(':').rev().nth(1).and_then(|bus| i32::from_str_radix(bus, 16).ok());
+        let number = bus.ok_or(INVALID_VALUE)? - 1;
+        ordinal(number)?;
+        put(device, number)
+    }
+}
+
+unsafe fn can_access_peer(_: &mut Call, can: *mut i32, device: i32, peer: i32) -> Outcome {
+    let distinct = ordinal(device)? != ordinal(peer)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(can, i32::from(distinct)) }
+}
+
+unsafe fn p2p_attribute(
+    _: &mut Call,
+    value: *mut i32,
+    attribute: u32,
+    source: i32,
+    destination: i32,
+) -> Outcome {
+    if ordinal(source)? == ordinal(destination)? {
+        return Err(INVALID_DEVICE);
+    }
+    let known = match attribute {
+        1 => 0,
+        2 | 3 => 1,
+        4 => 0,
+        _ => return Err(INVALID_VALUE),
+    };
+    // SAFETY: cuda.h's promise.
+    unsafe { put(value, known) }
+}
+
+unsafe fn exec_affinity(_: &mut Call, value: *mut i32, _: u32, device: i32) -> Outcome {
+    ordinal(device)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(value, 0) }
+}

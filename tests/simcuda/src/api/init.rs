@@ -1,0 +1,130 @@
+//! Initialisation, version, discovery of functions, names of errors.
+
+use super::{offer, put, text};
+use crate::call::{Call, Life, life, set_life};
+use crate::config::config;
+use crate::error::{self, INVALID_VALUE, NOT_FOUND, Outcome};
+use crate::export::{Address, Answer, exports, lookup};
+use crate::{capture, effects, thread, truth};
+use std::ffi::c_char;
+use std::sync::Once;
+
+exports! {
+    cuInit => init(flags: u32);
+    cuDriverGetVersion => driver_version(version: *mut i32);
+    cuGetProcAddress => get_proc_address_v1(symbol: *const c_char, function: *mut Option<Address>, version: i32, flags: u64);
+    cuGetProcAddress_v2 => get_proc_address(symbol: *const c_char, function: *mut Option<Address>, version: i32, flags: u64, status: *mut i32);
+    cuGetErrorName => error_name(error: i32, name: *mut *const c_char);
+    cuGetErrorString => error_string(error: i32, text: *mut *const c_char);
+    cuGetExportTable => export_table(table: *mut u64, id: *const u8);
+    cuProfilerStart | cuProfilerStop => profiler();
+    cuThreadExchangeStreamCaptureMode => exchange_capture_mode(mode: *mut u32);
+}
+
+extern "C" fn at_exit() {
+    effects::drain();
+    set_life(Life::Over);
+    if truth::flush().is_err() {
+        eprintln!("simcuda: the truth file cannot be written");
+    }
+}
+
+unsafe fn init(_: &mut Call, flags: u32) -> Outcome {
+    if flags != 0 {
+        return Err(INVALID_VALUE);
+    }
+    static EXIT: Once = Once::new();
+    // The handlers that the application registers later run first: last in, first out.
+    // SAFETY: the handler is a function without preconditions.
+    EXIT.call_once(|| assert_eq!(unsafe { libc::atexit(at_exit) }, 0, "atexit has room"));
+    if life() == Life::New {
+        set_life(Life::Initialised);
+    }
+    Ok(())
+}
+
+unsafe fn driver_version(_: &mut Call, version: *mut i32) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { put(version, config().driver_version) }
+}
+
+unsafe fn get_proc_address_v1(
+    call: &mut Call,
+    symbol: *const c_char,
+    function: *mut Option<Address>,
+    version: i32,
+    flags: u64,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { get_proc_address(call, symbol, function, version, flags, std::ptr::null_mut()) }
+}
+
+/// CUdriverProcAddress_flags and CUdriverProcAddressQueryResult are cuda.h's.
+unsafe fn get_proc_address(
+    _: &mut Call,
+    symbol: *const c_char,
+    function: *mut Option<Address>,
+    version: i32,
+    flags: u64,
+    status: *mut i32,
+) -> Outcome {
+    const PER_THREAD: u64 = 2;
+    // SAFETY: cuda.h's promise.
+    unsafe {
+        let symbol = text(symbol)?;
+        if flags > 3 {
+            return Err(INVALID_VALUE);
+        }
+        let (found, answer) = match lookup(symbol, version, flags & PER_THREAD != 0, config().driver_version)
+        {
+            Answer::Found(row) => (Some(row.address), 0),
+            Answer::SymbolNotFound => (None, 1),
+            Answer::VersionNotSufficient => (None, 2),
+        };
+        put(function, found)?;
+        offer(status, answer);
+        found.map(|_| ()).ok_or(NOT_FOUND)
+    }
+}
+
+unsafe fn error_name(_: &mut Call, error: i32, name: *mut *const c_char) -> Outcome {
+    let known = error::name(error);
+    // SAFETY: cuda.h's promise: NULL for an unknown error.
+    unsafe { put(name, known.map_or(std::ptr::null(), |name| name.as_ptr())) }?;
+    known.map(|_| ()).ok_or(INVALID_VALUE)
+}
+
+unsafe fn error_string(call: &mut Call, error: i32, text: *mut *const c_char) -> Outcome {
+    // The descriptions are NVIDIA's; the name says as much.
+    // SAFETY: as above.
+    unsafe { error_name(call, error, text) }
+}
+
+unsafe fn export_table(_: &mut Call, table: *mut u64, _: *const u8) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { put(table, 0) }?;
+    Err(NOT_FOUND)
+}
+
+unsafe fn profiler(_: &mut Call) -> Outcome {
+    Ok(())
+}
+
+unsafe fn exchange_capture_mode(_: &mut Call, mode: *mut u32) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe {
+        if mode.is_null() || *mode > capture::RELAXED {
+            return Err(INVALID_VALUE);
+        }
+        *mode = thread::exchange_capture_mode(*mode);
+    }
+    Ok(())
+}
+
+/// Writes the truth file out now; not of cuda.h. 0 = success.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+pub extern "C-unwind" fn simcudaTruthFlush() -> i32 {
+    effects::drain();
+    i32::from(truth::flush().is_err())
+}

@@ -1,0 +1,352 @@
+//! Execution control: kernels and host functions; occupancy.
+
+use super::device::{BLOCKS_PER_MULTIPROCESSOR, MULTIPROCESSORS, THREADS_PER_MULTIPROCESSOR};
+use super::put;
+use crate::call::Call;
+use crate::config::config;
+use crate::error::{COOPERATIVE_LAUNCH_TOO_LARGE, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, Outcome};
+use crate::export::exports;
+use crate::graph::{Arguments, KernelNode};
+use crate::handle::Handle;
+use crate::image::Duration;
+use crate::state::{Guard, State};
+use crate::work::{Launch, Work, issue};
+use crate::worker::HostCall;
+use std::sync::Arc;
+
+exports! {
+    cuLaunchKernel | cuLaunchKernel_ptsz => launch_kernel(function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: Handle, arguments: *const *const u8, extra: *const u64);
+    cuLaunchKernelEx | cuLaunchKernelEx_ptsz => launch_kernel_ex(config: *const LaunchConfig, function: Handle, arguments: *const *const u8, extra: *const u64);
+    cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz => launch_cooperative(function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: Handle, arguments: *const *const u8);
+    cuLaunchHostFunc | cuLaunchHostFunc_ptsz => launch_host(stream: Handle, function: Option<extern "C-unwind" fn(u64)>, data: u64);
+    cuLaunchHostFunc_v2 | cuLaunchHostFunc_v2_ptsz => launch_host_v2(stream: Handle, function: Option<extern "C-unwind" fn(u64)>, data: u64, mode: u32);
+    cuStreamAddCallback | cuStreamAddCallback_ptsz => add_callback(stream: Handle, function: Option<extern "C-unwind" fn(u64, i32, u64)>, data: u64, flags: u32);
+    cuOccupancyMaxActiveBlocksPerMultiprocessor => active_blocks(blocks: *mut i32, function: Handle, threads: i32, shared: usize);
+    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags => active_blocks_flags(blocks: *mut i32, function: Handle, threads: i32, shared: usize, flags: u32);
+    cuOccupancyMaxPotentialBlockSize => potential_block(grid: *mut i32, block: *mut i32, function: Handle, shared_of: Option<extern "C-unwind" fn(i32) -> usize>, shared: usize, limit: i32);
+    cuOccupancyMaxPotentialBlockSizeWithFlags => potential_block_flags(grid: *mut i32, block: *mut i32, function: Handle, shared_of: Option<extern "C-unwind" fn(i32) -> usize>, shared: usize, limit: i32, flags: u32);
+    cuOccupancyAvailableDynamicSMemPerBlock => available_shared(bytes: *mut usize, function: Handle, blocks: i32, threads: i32);
+    cuOccupancyMaxPotentialClusterSize | cuOccupancyMaxActiveClusters => clusters(count: *mut i32, function: Handle, config: *const LaunchConfig);
+}
+
+/// `CUlaunchConfig` of cuda.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchConfig {
+    dimensions: [u32; 6],
+    shared_bytes: u32,
+    stream: Handle,
+    attributes: *const LaunchAttribute,
+    count: u32,
+}
+
+/// `CUlaunchAttribute` of cuda.h: an id and 64 bytes of value.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchAttribute {
+    id: u32,
+    pad: u32,
+    value: [u64; 8],
+}
+
+/// Threads of a block, bytes of shared memory, blocks in each dimension (device attributes, see `device.rs`).
+fn check_dimensions([gx, gy, gz, bx, by, bz]: [u32; 6], shared_bytes: u32) -> Outcome {
+    let threads = u64::from(bx) * u64::from(by) * u64::from(bz);
+    let blocks =
+        (1..=i32::MAX as u32).contains(&gx) && (1..=65535).contains(&gy) && (1..=65535).contains(&gz);
+    let block = (1..=1024).contains(&threads) && bz <= 64;
+    if blocks && block && shared_bytes <= 227 << 10 { Ok(()) } else { Err(INVALID_VALUE) }
+}
+
+/// What a launch asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// CUfunction or CUkernel.
+    pub function: Handle,
+    /// Grid and block.
+    pub dimensions: [u32; 6],
+    /// Dynamic shared memory.
+    pub shared_bytes: u32,
+    /// `kernelParams`.
+    pub arguments: *const *const u8,
+    /// `extra`.
+    pub extra: *const u64,
+}
+
+impl State {
+    /// The work of a launch in `context`, whose arguments are read now, and the cost of its module's first launch.
+    ///
+    /// # Safety
+    /// The arguments are as cuda.h, cuLaunchKernel, asks.
+    pub unsafe fn launch(
+        &mut self,
+        request: &Request,
+        context: Handle,
+        keep: bool,
+    ) -> Outcome<(Launch, u64)> {
+        let Request { function, dimensions, shared_bytes, arguments, extra } = *request;
+        check_dimensions(dimensions, shared_bytes)?;
+        if !arguments.is_null() && !extra.is_null() {
+            // cuda.h: "specifying both kernelParams and extra" is CUDA_ERROR_INVALID_VALUE.
+            return Err(INVALID_VALUE);
+        }
+        let handle = self.function(function)?;
+        let of = self.functions.get(handle).ok_or(INVALID_HANDLE)?;
+        if of.context != context {
+            return Err(INVALID_CONTEXT);
+        }
+        let length = match of.duration {
+            Duration::Fixed(ns) => ns,
+            // SAFETY: the caller's.
+            Duration::Argument => unsafe { first_argument(arguments, extra) }.ok_or(INVALID_VALUE)?,
+        };
+        let name = of.kernel.name.clone();
+        let module = of.module;
+        let node = keep.then(|| {
+            let sizes = of.kernel.parameters.as_deref().filter(|_| !arguments.is_null());
+            // SAFETY: the caller's.
+            let arguments =
+                sizes.map(|sizes| unsafe { Arguments::copy(arguments, sizes) }).unwrap_or_default();
+            let kernel = if handle == function { 0 } else { function };
+            Arc::new(KernelNode { function: handle, kernel, dimensions, shared_bytes, context, arguments })
+        });
+        let module = self.modules.get_mut(module).ok_or(INVALID_HANDLE)?;
+        let cost = if module.launched { 0 } else { config().cost.module };
+        module.launched = true;
+        Ok((Launch { name, length, node }, cost))
+    }
+}
+
+/// The first 64-bit argument, from `kernelParams` or from the buffer in `extra`.
+///
+/// # Safety
+/// The arguments are as cuda.h, cuLaunchKernel, asks.
+unsafe fn first_argument(arguments: *const *const u8, extra: *const u64) -> Option<u64> {
+    const BUFFER_POINTER: u64 = 1; // CU_LAUNCH_PARAM_BUFFER_POINTER
+    // SAFETY: the caller's; `extra` is a list of pairs that ends with CU_LAUNCH_PARAM_END, 0.
+    unsafe {
+        if !arguments.is_null() {
+            return Some((*arguments).cast::<u64>().read_unaligned());
+        }
+        let mut pair = extra;
+        while !pair.is_null() && *pair != 0 {
+            if *pair == BUFFER_POINTER {
+                return Some((*pair.add(1) as *const u64).read_unaligned());
+            }
+            pair = pair.add(2);
+        }
+    }
+    None
+}
+
+unsafe fn launch(call: &mut Call, request: Request, stream: Handle) -> Outcome {
+    let mut state: Guard = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    let context = state.checked(stream).context;
+    let keep = state.checked(stream).capture.is_some();
+    if context != state.current()? {
+        // CUDA programming guide, "Stream and Event Behavior": a launch fails on a stream of another device's context.
+        return Err(INVALID_HANDLE);
+    }
+    // SAFETY: cuda.h's promise.
+    let (launch, cost) = unsafe { state.launch(&request, context, keep) }?;
+    call.costs(cost);
+    state.now += cost;
+    issue(call, state, stream, &Work::Kernel(launch)).map(|_| ())
+}
+
+#[allow(clippy::too_many_arguments)]
+unsafe fn launch_kernel(
+    call: &mut Call,
+    function: Handle,
+    gx: u32,
+    gy: u32,
+    gz: u32,
+    bx: u32,
+    by: u32,
+    bz: u32,
+    shared_bytes: u32,
+    stream: Handle,
+    arguments: *const *const u8,
+    extra: *const u64,
+) -> Outcome {
+    let dimensions = [gx, gy, gz, bx, by, bz];
+    // SAFETY: cuda.h's promise.
+    unsafe { launch(call, Request { function, dimensions, shared_bytes, arguments, extra }, stream) }
+}
+
+unsafe fn launch_kernel_ex(
+    call: &mut Call,
+    config: *const LaunchConfig,
+    function: Handle,
+    arguments: *const *const u8,
+    extra: *const u64,
+) -> Outcome {
+    if config.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: cuda.h's promise.
+    unsafe {
+        let LaunchConfig { dimensions, shared_bytes, stream, .. } = *config;
+        launch(call, Request { function, dimensions, shared_bytes, arguments, extra }, stream)
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+unsafe fn launch_cooperative(
+    call: &mut Call,
+    function: Handle,
+    gx: u32,
+    gy: u32,
+    gz: u32,
+    bx: u32,
+    by: u32,
+    bz: u32,
+    shared_bytes: u32,
+    stream: Handle,
+    arguments: *const *const u8,
+) -> Outcome {
+    let threads = bx.saturating_mul(by).saturating_mul(bz).max(1);
+    let blocks = u64::from(gx) * u64::from(gy) * u64::from(gz);
+    // cuda.h: the grid must be resident at once.
+    if blocks > resident(threads as i32) as u64 * MULTIPROCESSORS as u64 {
+        return Err(COOPERATIVE_LAUNCH_TOO_LARGE);
+    }
+    let dimensions = [gx, gy, gz, bx, by, bz];
+    let request = Request { function, dimensions, shared_bytes, arguments, extra: std::ptr::null() };
+    // SAFETY: cuda.h's promise.
+    unsafe { launch(call, request, stream) }
+}
+
+fn host(call: &mut Call, stream: Handle, host: HostCall) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    issue(call, state, stream, &Work::Host(host)).map(|_| ())
+}
+
+unsafe fn launch_host(
+    call: &mut Call,
+    stream: Handle,
+    function: Option<extern "C-unwind" fn(u64)>,
+    data: u64,
+) -> Outcome {
+    let function = function.ok_or(INVALID_VALUE)?;
+    host(call, stream, HostCall::Function { function, data })
+}
+
+unsafe fn launch_host_v2(
+    call: &mut Call,
+    stream: Handle,
+    function: Option<extern "C-unwind" fn(u64)>,
+    data: u64,
+    _: u32,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { launch_host(call, stream, function, data) }
+}
+
+unsafe fn add_callback(
+    call: &mut Call,
+    stream: Handle,
+    function: Option<extern "C-unwind" fn(u64, i32, u64)>,
+    data: u64,
+    flags: u32,
+) -> Outcome {
+    let function = function.filter(|_| flags == 0).ok_or(INVALID_VALUE)?;
+    let mut state = call.lock();
+    let target = state.stream(call.api.per_thread, stream)?;
+    // cuda.h, cuStreamAddCallback: not supported in a capture; cuLaunchHostFunc is.
+    state.check_not_captured(target)?;
+    issue(call, state, target, &Work::Host(HostCall::Callback { function, stream, data })).map(|_| ())
+}
+
+/// Blocks of so many threads that a multiprocessor holds.
+fn resident(threads: i32) -> i32 {
+    (THREADS_PER_MULTIPROCESSOR / ((threads + 31) / 32 * 32)).min(BLOCKS_PER_MULTIPROCESSOR)
+}
+
+unsafe fn active_blocks(
+    call: &mut Call,
+    blocks: *mut i32,
+    function: Handle,
+    threads: i32,
+    shared: usize,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { active_blocks_flags(call, blocks, function, threads, shared, 0) }
+}
+
+unsafe fn active_blocks_flags(
+    call: &mut Call,
+    blocks: *mut i32,
+    function: Handle,
+    threads: i32,
+    shared: usize,
+    _: u32,
+) -> Outcome {
+    call.lock().function(function)?;
+    if threads < 1 {
+        return Err(INVALID_VALUE);
+    }
+    let by_shared = (228usize << 10).checked_div(shared).map_or(i32::MAX, |blocks| blocks as i32);
+    let known = if threads > 1024 { 0 } else { resident(threads).min(by_shared) };
+    // SAFETY: cuda.h's promise.
+    unsafe { put(blocks, known) }
+}
+
+unsafe fn potential_block(
+    call: &mut Call,
+    grid: *mut i32,
+    block: *mut i32,
+    function: Handle,
+    shared_of: Option<extern "C-unwind" fn(i32) -> usize>,
+    shared: usize,
+    limit: i32,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { potential_block_flags(call, grid, block, function, shared_of, shared, limit, 0) }
+}
+
+#[allow(clippy::too_many_arguments)]
+unsafe fn potential_block_flags(
+    call: &mut Call,
+    grid: *mut i32,
+    block: *mut i32,
+    function: Handle,
+    shared_of: Option<extern "C-unwind" fn(i32) -> usize>,
+    _: usize,
+    limit: i32,
+    _: u32,
+) -> Outcome {
+    call.lock().function(function)?;
+    let threads = if limit > 0 { limit.min(1024) } else { 1024 };
+    if let Some(shared_of) = shared_of {
+        shared_of(threads);
+    }
+    // SAFETY: cuda.h's promise.
+    unsafe {
+        put(block, threads)?;
+        put(grid, resident(threads) * MULTIPROCESSORS)
+    }
+}
+
+unsafe fn available_shared(
+    call: &mut Call,
+    bytes: *mut usize,
+    function: Handle,
+    blocks: i32,
+    _: i32,
+) -> Outcome {
+    call.lock().function(function)?;
+    if blocks < 1 {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: cuda.h's promise.
+    unsafe { put(bytes, ((228 << 10) / blocks as usize - 1024).min(227 << 10)) }
+}
+
+unsafe fn clusters(call: &mut Call, count: *mut i32, function: Handle, _: *const LaunchConfig) -> Outcome {
+    call.lock().function(function)?;
+    // SAFETY: cuda.h's promise. 8 is the portable cluster size (CUDA programming guide, "Thread Block Clusters").
+    unsafe { put(count, 8) }
+}

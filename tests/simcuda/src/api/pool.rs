@@ -1,0 +1,284 @@
+//! Stream-ordered memory.
+
+use super::device::ordinal;
+use super::memory::{tell_alloc, tell_free};
+use super::put;
+use crate::call::Call;
+use crate::effects;
+use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
+use crate::export::exports;
+use crate::handle::Handle;
+use crate::memory::{Allocation, FreeBlock, MemoryKind, Pool};
+use crate::state::{Guard, State};
+use crate::work::{Work, issue};
+use std::collections::HashMap;
+
+exports! {
+    cuMemAllocAsync | cuMemAllocAsync_ptsz => alloc_async(address: *mut u64, bytes: usize, stream: Handle);
+    cuMemAllocFromPoolAsync | cuMemAllocFromPoolAsync_ptsz => alloc_from_pool(address: *mut u64, bytes: usize, pool: Handle, stream: Handle);
+    cuMemFreeAsync | cuMemFreeAsync_ptsz => free_async(address: u64, stream: Handle);
+    cuDeviceGetDefaultMemPool => default_pool(pool: *mut Handle, device: i32);
+    cuDeviceGetMemPool => device_pool(pool: *mut Handle, device: i32);
+    cuDeviceSetMemPool => set_device_pool(device: i32, pool: Handle);
+    cuMemPoolCreate => create(pool: *mut Handle, properties: *const PoolProperties);
+    cuMemPoolDestroy => destroy(pool: Handle);
+    cuMemPoolTrimTo => trim(pool: Handle, keep: usize);
+    cuMemPoolGetAttribute => get_attribute(pool: Handle, attribute: u32, value: *mut u8);
+    cuMemPoolSetAttribute => set_attribute(pool: Handle, attribute: u32, value: *const u8);
+    cuMemPoolGetAccess => get_access(flags: *mut u32, pool: Handle, location: *const u64);
+    cuMemPoolSetAccess => set_access(pool: Handle, map: *const u8, count: usize);
+}
+
+/// `CUmemPoolProps` of cuda.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PoolProperties {
+    kind: u32,
+    handles: u32,
+    location: u32,
+    device: i32,
+    rest: [u64; 9],
+}
+
+const _: () = assert!(size_of::<PoolProperties>() == 88);
+
+impl State {
+    fn default_pool(&mut self, device: u32) -> Handle {
+        let known = self.pools.iter().find(|(_, pool)| pool.default && pool.device == device);
+        if let Some((handle, _)) = known {
+            return handle;
+        }
+        self.pools.insert(Pool { device, default: true, ..Pool::default() })
+    }
+
+    /// Gives a pool's free blocks back until it holds no more than `keep` bytes.
+    fn trim(&mut self, pool: Handle, keep: u64) {
+        let now = self.now;
+        let Some(of) = self.pools.get_mut(pool) else { return };
+        let mut gone = Vec::new();
+        for blocks in of.free.values_mut() {
+            while of.reserved.0 > keep
+                && let Some(at) = blocks.iter().position(|block| block.done.by(now))
+            {
+                let block = blocks.swap_remove(at);
+                of.reserved.0 -= block.allocation.taken;
+                gone.push(block);
+            }
+        }
+        for block in gone {
+            if let Some(range) = self.memory.release(&block.allocation) {
+                effects::push(effects::Effect::Release(range));
+            }
+        }
+    }
+}
+
+unsafe fn alloc_async(call: &mut Call, address: *mut u64, bytes: usize, stream: Handle) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    let context = state.checked(stream).context;
+    let device = state.context(context)?.device;
+    let pool = match state.device_pools.get(&device) {
+        Some(&pool) => pool,
+        None => state.default_pool(device),
+    };
+    // SAFETY: cuda.h's promise.
+    unsafe { alloc(call, state, address, bytes as u64, pool, stream) }
+}
+
+unsafe fn alloc_from_pool(
+    call: &mut Call,
+    address: *mut u64,
+    bytes: usize,
+    pool: Handle,
+    stream: Handle,
+) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { alloc(call, state, address, bytes as u64, pool, stream) }
+}
+
+unsafe fn alloc(
+    call: &mut Call,
+    mut state: Guard,
+    address: *mut u64,
+    bytes: u64,
+    pool: Handle,
+    stream: Handle,
+) -> Outcome {
+    if state.checked(stream).capture.is_some() {
+        // Memory nodes are not simulated.
+        return Err(NOT_SUPPORTED);
+    }
+    let (now, context, id) = (state.now, state.checked(stream).context, state.checked(stream).id);
+    let of = state.pools.get_mut(pool).ok_or(INVALID_HANDLE)?;
+    let device = of.device;
+    let taken = bytes.checked_next_multiple_of(512).filter(|&taken| taken > 0).ok_or(INVALID_VALUE)?;
+    let known = match of.reuse(taken, stream, now) {
+        Some(FreeBlock { allocation, .. }) => {
+            of.count(taken as i64, 0);
+            state.memory.revive(allocation, bytes)
+        }
+        None => {
+            let new = Allocation { pool, ..Allocation::new(MemoryKind::Pool, bytes, context, device) };
+            let known = state.memory.allocate(new)?;
+            state.pools.get_mut(pool).ok_or(INVALID_HANDLE)?.count(taken as i64, taken as i64);
+            known
+        }
+    };
+    tell_alloc(call, known, bytes, MemoryKind::Pool, id);
+    drop(issue(call, state, stream, &Work::Empty)?);
+    // SAFETY: cuda.h's promise.
+    unsafe { put(address, known) }
+}
+
+unsafe fn free_async(call: &mut Call, address: u64, stream: Handle) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    if state.checked(stream).capture.is_some() {
+        return Err(NOT_SUPPORTED);
+    }
+    let id = state.checked(stream).id;
+    let kind = state.memory.at(address).ok_or(INVALID_VALUE)?.kind;
+    if kind.pinned() {
+        return Err(INVALID_VALUE);
+    }
+    let (mut state, done) = issue(call, state, stream, &Work::Empty)?;
+    let done = done.ok_or(INVALID_VALUE)?;
+    // Memory of cuMemAlloc may be freed in stream order too (CUDA programming guide, "Stream Ordered Memory Allocator").
+    let allocation = state.memory.retire(address).ok_or(INVALID_VALUE)?;
+    tell_free(call, address, allocation.bytes, kind, id);
+    let pool = allocation.pool;
+    let taken = allocation.taken;
+    match state.pools.get_mut(pool) {
+        Some(of) => {
+            of.count(-(taken as i64), 0);
+            of.free.entry(taken).or_default().push(FreeBlock { allocation, stream, done });
+        }
+        None => {
+            if let Some(range) = state.memory.release(&allocation) {
+                effects::push(effects::Effect::Release(range));
+            }
+        }
+    }
+    Ok(())
+}
+
+unsafe fn default_pool(call: &mut Call, pool: *mut Handle, device: i32) -> Outcome {
+    let device = ordinal(device)?;
+    let known = call.lock().default_pool(device);
+    // SAFETY: cuda.h's promise.
+    unsafe { put(pool, known) }
+}
+
+unsafe fn device_pool(call: &mut Call, pool: *mut Handle, device: i32) -> Outcome {
+    let device = ordinal(device)?;
+    let mut state = call.lock();
+    let known = match state.device_pools.get(&device) {
+        Some(&known) => known,
+        None => state.default_pool(device),
+    };
+    // SAFETY: cuda.h's promise.
+    unsafe { put(pool, known) }
+}
+
+unsafe fn set_device_pool(call: &mut Call, device: i32, pool: Handle) -> Outcome {
+    let device = ordinal(device)?;
+    let mut state = call.lock();
+    let of = state.pools.get(pool).ok_or(INVALID_HANDLE)?.device;
+    // cuda.h: the pool must be local to the device.
+    if of != device {
+        return Err(INVALID_VALUE);
+    }
+    state.device_pools.insert(device, pool);
+    Ok(())
+}
+
+unsafe fn create(call: &mut Call, pool: *mut Handle, properties: *const PoolProperties) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    let PoolProperties { kind, handles, location, device, .. } =
+        *unsafe { properties.as_ref() }.ok_or(INVALID_VALUE)?;
+    // CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE; no handles to share.
+    if kind != 1 || location != 1 {
+        return Err(INVALID_VALUE);
+    }
+    if handles != 0 {
+        return Err(NOT_SUPPORTED);
+    }
+    let new = Pool { device: ordinal(device)?, attributes: HashMap::new(), ..Pool::default() };
+    let handle = call.lock().pools.insert(new);
+    // SAFETY: cuda.h's promise.
+    unsafe { put(pool, handle) }
+}
+
+unsafe fn destroy(call: &mut Call, pool: Handle) -> Outcome {
+    let mut state = call.lock();
+    let of = state.pools.get(pool).ok_or(INVALID_HANDLE)?;
+    // cuda.h: a device's default pool cannot be destroyed.
+    if of.default {
+        return Err(INVALID_VALUE);
+    }
+    // cuda.h: a device whose current pool it is gets its default pool back; what is allocated stays.
+    state.device_pools.retain(|_, &mut current| current != pool);
+    state.trim(pool, 0);
+    state.pools.remove(pool).map(|_| ()).ok_or(INVALID_HANDLE)
+}
+
+unsafe fn trim(call: &mut Call, pool: Handle, keep: usize) -> Outcome {
+    let mut state = call.lock();
+    state.pools.get(pool).ok_or(INVALID_HANDLE)?;
+    state.trim(pool, keep as u64);
+    Ok(())
+}
+
+/// `CUmemPool_attribute`: 1 to 3 are ints, the others 64 bits wide.
+unsafe fn get_attribute(call: &mut Call, pool: Handle, attribute: u32, value: *mut u8) -> Outcome {
+    let state = call.lock();
+    let of = state.pools.get(pool).ok_or(INVALID_HANDLE)?;
+    let set = of.attributes.get(&attribute).copied();
+    let known = match attribute {
+        1..=3 => set.unwrap_or(1),
+        4 => set.unwrap_or(0),
+        5 => of.reserved.0,
+        6 => of.reserved.1,
+        7 => of.used.0,
+        8 => of.used.1,
+        _ => return Err(INVALID_VALUE),
+    };
+    // SAFETY: cuda.h's promise: room for the attribute.
+    unsafe { if attribute <= 3 { put(value.cast(), known as i32) } else { put(value.cast(), known) } }
+}
+
+unsafe fn set_attribute(call: &mut Call, pool: Handle, attribute: u32, value: *const u8) -> Outcome {
+    let mut state = call.lock();
+    let of = state.pools.get_mut(pool).ok_or(INVALID_HANDLE)?;
+    if value.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: cuda.h's promise.
+    let new = unsafe {
+        match attribute {
+            1..=3 => *value.cast::<i32>() as u64,
+            _ => *value.cast::<u64>(),
+        }
+    };
+    match attribute {
+        1..=4 => _ = of.attributes.insert(attribute, new),
+        // cuda.h: the high-water marks can only be reset.
+        6 if new == 0 => of.reserved.1 = of.reserved.0,
+        8 if new == 0 => of.used.1 = of.used.0,
+        _ => return Err(INVALID_VALUE),
+    }
+    Ok(())
+}
+
+unsafe fn get_access(call: &mut Call, flags: *mut u32, pool: Handle, _: *const u64) -> Outcome {
+    call.lock().pools.get(pool).ok_or(INVALID_HANDLE)?;
+    // SAFETY: cuda.h's promise. CU_MEM_ACCESS_FLAGS_PROT_READWRITE.
+    unsafe { put(flags, 3) }
+}
+
+unsafe fn set_access(call: &mut Call, pool: Handle, _: *const u8, _: usize) -> Outcome {
+    call.lock().pools.get(pool).map(|_| ()).ok_or(INVALID_HANDLE)
+}

@@ -1,0 +1,285 @@
+//! Streams, and values in memory that they wait for and write.
+
+use super::context::GREATEST_PRIORITY;
+use super::{offer, put};
+use crate::call::Call;
+use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, Outcome};
+use crate::export::exports;
+use crate::handle::Handle;
+use crate::state::{self, Orphan, StreamKind};
+use crate::truth;
+use crate::work::{Work, issue};
+use crate::worker::Value;
+
+exports! {
+    cuStreamCreate => create(stream: *mut Handle, flags: u32);
+    cuStreamCreateWithPriority => create_with_priority(stream: *mut Handle, flags: u32, priority: i32);
+    cuStreamDestroy | cuStreamDestroy_v2 => destroy(stream: Handle);
+    cuStreamQuery | cuStreamQuery_ptsz => query(stream: Handle);
+    cuStreamSynchronize | cuStreamSynchronize_ptsz => synchronize(stream: Handle);
+    cuStreamGetFlags | cuStreamGetFlags_ptsz => get_flags(stream: Handle, flags: *mut u32);
+    cuStreamGetPriority | cuStreamGetPriority_ptsz => get_priority(stream: Handle, priority: *mut i32);
+    cuStreamGetId | cuStreamGetId_ptsz => get_id(stream: Handle, id: *mut u64);
+    cuStreamGetCtx | cuStreamGetCtx_ptsz => get_context(stream: Handle, context: *mut Handle);
+    cuStreamGetCtx_v2 | cuStreamGetCtx_v2_ptsz => get_context_v2(stream: Handle, context: *mut Handle, green: *mut Handle);
+    cuStreamGetDevice | cuStreamGetDevice_ptsz => get_device(stream: Handle, device: *mut i32);
+    cuStreamWaitEvent | cuStreamWaitEvent_ptsz => wait_event(stream: Handle, event: Handle, flags: u32);
+    cuStreamGetAttribute | cuStreamGetAttribute_ptsz => get_attribute(stream: Handle, attribute: u32, value: *mut [u64; 8]);
+    cuStreamSetAttribute | cuStreamSetAttribute_ptsz => set_attribute(stream: Handle, attribute: u32, value: *const [u64; 8]);
+    cuStreamCopyAttributes | cuStreamCopyAttributes_ptsz => copy_attributes(to: Handle, from: Handle);
+    cuStreamAttachMemAsync | cuStreamAttachMemAsync_ptsz => attach_memory(stream: Handle, address: u64, bytes: usize, flags: u32);
+    cuStreamWaitValue32 | cuStreamWaitValue32_ptsz | cuStreamWaitValue32_v2 | cuStreamWaitValue32_v2_ptsz => wait_value_32(stream: Handle, address: u64, value: u32, flags: u32);
+    cuStreamWaitValue64 | cuStreamWaitValue64_ptsz | cuStreamWaitValue64_v2 | cuStreamWaitValue64_v2_ptsz => wait_value_64(stream: Handle, address: u64, value: u64, flags: u32);
+    cuStreamWriteValue32 | cuStreamWriteValue32_ptsz | cuStreamWriteValue32_v2 | cuStreamWriteValue32_v2_ptsz => write_value_32(stream: Handle, address: u64, value: u32, flags: u32);
+    cuStreamWriteValue64 | cuStreamWriteValue64_ptsz | cuStreamWriteValue64_v2 | cuStreamWriteValue64_v2_ptsz => write_value_64(stream: Handle, address: u64, value: u64, flags: u32);
+    cuStreamBatchMemOp | cuStreamBatchMemOp_ptsz | cuStreamBatchMemOp_v2 | cuStreamBatchMemOp_v2_ptsz => batch_memory_operations(stream: Handle, count: u32, operations: *const MemoryOperation, flags: u32);
+}
+
+unsafe fn create(call: &mut Call, stream: *mut Handle, flags: u32) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { create_with_priority(call, stream, flags, 0) }
+}
+
+unsafe fn create_with_priority(call: &mut Call, stream: *mut Handle, flags: u32, priority: i32) -> Outcome {
+    if stream.is_null() || flags > 1 {
+        return Err(INVALID_VALUE);
+    }
+    let mut state = call.lock();
+    let context = state.current()?;
+    state.check_assumed_unsafe("event_create_in_capture")?;
+    // cuda.h: a priority outside the range is clamped to it.
+    let priority = priority.clamp(GREATEST_PRIORITY, 0);
+    let handle = state.new_stream(context, StreamKind::Created, flags, priority)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(stream, handle) }
+}
+
+unsafe fn destroy(call: &mut Call, stream: Handle) -> Outcome {
+    let mut state = call.lock();
+    state.current()?;
+    let of = state.streams.get(stream).filter(|of| of.kind == StreamKind::Created).ok_or(INVALID_HANDLE)?;
+    let (id, owner, capture) = (of.id, of.context, of.capture);
+    if let Some(capture) = capture
+        && let Some(capture) = state.captures.get_mut(&capture)
+    {
+        // A capture whose stream goes cannot be ended as it should.
+        capture.invalid = true;
+        capture.tips.remove(&stream);
+    }
+    // cuda.h: the call returns at once; work still on the stream runs to its end.
+    let now = state.now;
+    let of = state.streams.remove(stream).ok_or(INVALID_HANDLE)?;
+    let context = state.live(owner)?;
+    context.streams.remove(&stream);
+    context.dirty.retain(|&dirty| dirty != stream);
+    context.orphans.retain(|orphan| !orphan.tail.by(now));
+    let number = context.id;
+    context.orphans.push(Orphan { tail: of.tail.clone(), blocking: of.blocking() });
+    truth::line(format_args!(
+        "\"kind\":\"stream\",\"stream\":{id},\"stream_handle\":{stream},\"context\":{number},\"flags\":{},\
+         \"priority\":{},\"default\":false,\"destroyed\":true",
+        of.flags, of.priority
+    ));
+    Ok(())
+}
+
+unsafe fn query(call: &mut Call, stream: Handle) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    state.check_legacy(stream)?;
+    state.check_not_captured(stream)?;
+    state.check_assumed_unsafe("stream_query_in_capture")?;
+    let now = state.now;
+    let done = state.stream_work(stream).iter().all(|done| done.by(now));
+    drop(state);
+    if !done {
+        return Err(NOT_READY);
+    }
+    crate::effects::drain();
+    Ok(())
+}
+
+unsafe fn synchronize(call: &mut Call, stream: Handle) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    state.check_legacy(stream)?;
+    state.check_not_captured(stream)?;
+    state.check_assumed_unsafe("sync_in_capture")?;
+    let id = state.checked(stream).id;
+    let work = state.stream_work(stream);
+    drop(state);
+    state::wait_all(&work);
+    call.tell_sync("stream", id, 0);
+    Ok(())
+}
+
+unsafe fn get_flags(call: &mut Call, stream: Handle, flags: *mut u32) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    let known = state.checked(stream).flags;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(flags, known) }
+}
+
+unsafe fn get_priority(call: &mut Call, stream: Handle, priority: *mut i32) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    let known = state.checked(stream).priority;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(priority, known) }
+}
+
+unsafe fn get_id(call: &mut Call, stream: Handle, id: *mut u64) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    let known = state.checked(stream).id;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(id, known) }
+}
+
+unsafe fn get_context(call: &mut Call, stream: Handle, context: *mut Handle) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    let known = state.checked(stream).context;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(context, known) }
+}
+
+unsafe fn get_context_v2(
+    call: &mut Call,
+    stream: Handle,
+    context: *mut Handle,
+    green: *mut Handle,
+) -> Outcome {
+    // SAFETY: cuda.h's promise; there are no green contexts here.
+    unsafe {
+        get_context(call, stream, context)?;
+        offer(green, 0);
+    }
+    Ok(())
+}
+
+unsafe fn get_device(call: &mut Call, stream: Handle, device: *mut i32) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    let context = state.checked(stream).context;
+    let known = state.context(context)?.device;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(device, known as i32) }
+}
+
+unsafe fn wait_event(call: &mut Call, stream: Handle, event: Handle, flags: u32) -> Outcome {
+    if flags > 1 {
+        return Err(INVALID_VALUE);
+    }
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    // CUDA programming guide, "Stream and Event Behavior": the event may be of another context.
+    state.events.get(event).ok_or(INVALID_HANDLE)?;
+    if state.checked(stream).capture.is_none() && state.join_capture(stream, event)? {
+        return Ok(());
+    }
+    truth::line(format_args!(
+        "\"kind\":\"event_wait\",\"tid\":{},\"stream\":{},\"event\":{event},\"begin\":{}",
+        crate::thread::tid(),
+        state.checked(stream).id,
+        call.begin
+    ));
+    issue(call, state, stream, &Work::Wait(event)).map(|_| ())
+}
+
+unsafe fn get_attribute(call: &mut Call, stream: Handle, _: u32, value: *mut [u64; 8]) -> Outcome {
+    call.lock().stream(call.api.per_thread, stream)?;
+    // SAFETY: cuda.h's promise: a CUstreamAttrValue is 64 bytes.
+    unsafe { put(value, [0; 8]) }
+}
+
+unsafe fn set_attribute(call: &mut Call, stream: Handle, _: u32, _: *const [u64; 8]) -> Outcome {
+    call.lock().stream(call.api.per_thread, stream).map(|_| ())
+}
+
+unsafe fn copy_attributes(call: &mut Call, to: Handle, from: Handle) -> Outcome {
+    let mut state = call.lock();
+    state.stream(call.api.per_thread, to)?;
+    state.stream(call.api.per_thread, from).map(|_| ())
+}
+
+unsafe fn attach_memory(call: &mut Call, stream: Handle, address: u64, _: usize, _: u32) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    state.memory.find(address).ok_or(INVALID_VALUE)?;
+    issue(call, state, stream, &Work::Empty).map(|_| ())
+}
+
+/// `CUstreamBatchMemOpParams` of cuda.h: the fields that all operations share; 48 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryOperation {
+    operation: u32,
+    address: u64,
+    value: u64,
+    flags: u32,
+    rest: [u64; 2],
+}
+
+const _: () = assert!(size_of::<MemoryOperation>() == 48);
+
+fn values(call: &mut Call, stream: Handle, values: &[Value]) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    for value in values {
+        let bytes = if value.wide { 8 } else { 4 };
+        if value.address % bytes != 0 || !state.memory.covers(value.address, bytes) {
+            return Err(INVALID_VALUE);
+        }
+    }
+    for value in values {
+        state = issue(call, state, stream, &Work::Value(*value))?.0;
+    }
+    Ok(())
+}
+
+unsafe fn wait_value_32(call: &mut Call, stream: Handle, address: u64, value: u32, flags: u32) -> Outcome {
+    values(call, stream, &[Value { address, wide: false, value: u64::from(value), wait: Some(flags) }])
+}
+
+unsafe fn wait_value_64(call: &mut Call, stream: Handle, address: u64, value: u64, flags: u32) -> Outcome {
+    values(call, stream, &[Value { address, wide: true, value, wait: Some(flags) }])
+}
+
+unsafe fn write_value_32(call: &mut Call, stream: Handle, address: u64, value: u32, _: u32) -> Outcome {
+    values(call, stream, &[Value { address, wide: false, value: u64::from(value), wait: None }])
+}
+
+unsafe fn write_value_64(call: &mut Call, stream: Handle, address: u64, value: u64, _: u32) -> Outcome {
+    values(call, stream, &[Value { address, wide: true, value, wait: None }])
+}
+
+unsafe fn batch_memory_operations(
+    call: &mut Call,
+    stream: Handle,
+    count: u32,
+    operations: *const MemoryOperation,
+    flags: u32,
+) -> Outcome {
+    // cuda.h, cuStreamBatchMemOp: at most 256 operations.
+    if flags != 0 || count > 256 || (operations.is_null() && count > 0) {
+        return Err(INVALID_VALUE);
+    }
+    let mut all = Vec::new();
+    for index in 0..count as usize {
+        // SAFETY: cuda.h's promise: `count` operations.
+        let MemoryOperation { operation, address, value, flags, .. } = unsafe { *operations.add(index) };
+        let narrow = value & u64::from(u32::MAX);
+        // CUstreamBatchMemOpType; 3 and 6 are barriers, which order alone satisfies.
+        all.push(match operation {
+            1 => Value { address, wide: false, value: narrow, wait: Some(flags) },
+            2 => Value { address, wide: false, value: narrow, wait: None },
+            4 => Value { address, wide: true, value, wait: Some(flags) },
+            5 => Value { address, wide: true, value, wait: None },
+            3 | 6 => continue,
+            _ => return Err(INVALID_VALUE),
+        });
+    }
+    values(call, stream, &all)
+}

@@ -1,0 +1,170 @@
+//! What no document or measurement says. Each rule here is a guess about the real driver, named, and switchable by
+//! `SIMCUDA_ASSUME=name=value,…`: what is tested against the simulator has to hold under every setting.
+
+use std::collections::HashMap;
+
+/// One guess.
+#[derive(Debug)]
+pub struct Assumption {
+    /// The name in `SIMCUDA_ASSUME`.
+    pub name: &'static str,
+    /// What holds unless set.
+    pub default: &'static str,
+    /// The words it can be set to; empty = a whole number.
+    pub values: &'static [&'static str],
+    /// What it decides.
+    pub meaning: &'static str,
+}
+
+const fn word(
+    name: &'static str,
+    values: &'static [&'static str],
+    default: &'static str,
+    meaning: &'static str,
+) -> Assumption {
+    Assumption { name, default, values, meaning }
+}
+
+const fn number(name: &'static str, default: &'static str, meaning: &'static str) -> Assumption {
+    Assumption { name, default, values: &[], meaning }
+}
+
+/// All of them.
+pub const ALL: &[Assumption] = &[
+    word("submit", &["end", "begin"], "end", "where in the call's host cost its work is submitted"),
+    word("elapsed", &["rounded", "multiplied"], "rounded", "ns to float ms: rounded once, or times 1e-6f"),
+    word(
+        "event_query_in_capture",
+        &["unsafe", "safe"],
+        "unsafe",
+        "cuEventQuery is potentially unsafe (pytorch #104487)",
+    ),
+    word(
+        "stream_query_in_capture",
+        &["unsafe", "safe"],
+        "unsafe",
+        "cuStreamQuery of another stream is potentially unsafe",
+    ),
+    word(
+        "event_create_in_capture",
+        &["safe", "unsafe"],
+        "safe",
+        "cuEventCreate and cuStreamCreate are potentially unsafe",
+    ),
+    word(
+        "sync_in_capture",
+        &["unsafe", "safe"],
+        "unsafe",
+        "synchronising with a stream or event is potentially unsafe",
+    ),
+    word("free_in_capture", &["unsafe", "safe"], "unsafe", "cuMemFree and its like are potentially unsafe"),
+    word("module_load_in_capture", &["unsafe", "safe"], "unsafe", "loading a module is potentially unsafe"),
+    word(
+        "event_sync_invalidates",
+        &["yes", "no"],
+        "yes",
+        "synchronising with an event of a capture invalidates it",
+    ),
+    word(
+        "event_needs_context",
+        &["no", "yes"],
+        "no",
+        "event query, synchronise and elapsed need a current context",
+    ),
+    word(
+        "null_sync",
+        &["blocking", "own"],
+        "blocking",
+        "synchronising the legacy stream waits for blocking streams too",
+    ),
+    word("free", &["synchronizes", "returns"], "synchronizes", "cuMemFree waits for the context's work"),
+    word(
+        "callback_api",
+        &["refused", "allowed"],
+        "refused",
+        "CUDA calls inside host functions fail with NOT_PERMITTED",
+    ),
+    word(
+        "pageable_async",
+        &["staged", "asynchronous"],
+        "staged",
+        "an asynchronous copy of pageable memory blocks the caller",
+    ),
+    word(
+        "pdl_overlap",
+        &["no", "yes"],
+        "no",
+        "a programmatic-serialisation launch may start before its predecessor ends",
+    ),
+    number("staging_bytes", "65536", "pageable copies to the device up to this return once staged"),
+    number("launch_queue", "1024", "entries a stream holds before a call blocks (OneFlow PR#890: about)"),
+    number("pinned_mbps", "25000", "MB/s of a copy engine, page-locked host memory"),
+    number("pageable_mbps", "6000", "MB/s of a copy engine, pageable host memory"),
+    number("device_mbps", "1500000", "MB/s of copies inside a device, and of sets"),
+    number("peer_mbps", "100000", "MB/s of copies between devices"),
+    number("copy_ns", "1500", "ns that every copy takes besides"),
+    number("set_ns", "1200", "ns that every set takes besides"),
+    number("poll_ns", "20000", "ns between looks at a value that a stream waits for"),
+];
+
+/// The settings in force.
+#[derive(Clone, Debug)]
+pub struct Assume {
+    words: HashMap<&'static str, &'static str>,
+    numbers: HashMap<&'static str, u64>,
+}
+
+impl Assume {
+    /// Reads `name=value,…` over the defaults; an error names what is not known.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut set = Self { words: HashMap::new(), numbers: HashMap::new() };
+        for assumption in ALL {
+            set.set(assumption, assumption.default)?;
+        }
+        for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').ok_or_else(|| format!("{pair}: not name=value"))?;
+            let assumption = ALL
+                .iter()
+                .find(|known| known.name == name)
+                .ok_or_else(|| format!("{name}: no such assumption"))?;
+            set.set(assumption, value)?;
+        }
+        Ok(set)
+    }
+
+    fn set(&mut self, assumption: &'static Assumption, value: &str) -> Result<(), String> {
+        let wrong = || format!("{}={value}: not one of {:?}", assumption.name, assumption.values);
+        if assumption.values.is_empty() {
+            self.numbers.insert(assumption.name, value.parse().map_err(|_| wrong())?);
+        } else {
+            let word = assumption.values.iter().find(|&&known| known == value).ok_or_else(wrong)?;
+            self.words.insert(assumption.name, word);
+        }
+        Ok(())
+    }
+
+    /// Whether the assumption `name` is set to `value`. Both must be in [`ALL`].
+    pub fn is(&self, name: &str, value: &str) -> bool {
+        self.words[name] == value
+    }
+
+    /// The number `name`, which must be in [`ALL`].
+    pub fn number(&self, name: &str) -> u64 {
+        self.numbers[name]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_hold_until_set_and_unknown_settings_are_refused() {
+        let assume = Assume::parse("elapsed=multiplied,launch_queue=8").unwrap();
+        assert!(assume.is("elapsed", "multiplied") && assume.is("submit", "end"));
+        assert_eq!((assume.number("launch_queue"), assume.number("set_ns")), (8, 1200));
+        for wrong in ["elapse=rounded", "elapsed=exact", "launch_queue=many", "submit"] {
+            assert!(Assume::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A call into the driver: its host time, the checks that come before any function, the truth about failures.
+
+use crate::clock::{self, Ns};
+use crate::config::{HostCost, config};
+use crate::error::{self, DEINITIALIZED, Failure, NOT_INITIALIZED, NOT_PERMITTED, Outcome};
+use crate::export::Api;
+use crate::state::{self, Guard};
+use crate::thread;
+use crate::truth::{self, CallEnd};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a call costs its caller, by kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Class {
+    Launch,
+    Record,
+    Query,
+    Elapsed,
+    /// Discovery: answered before `cuInit`.
+    Free,
+    Other,
+}
+
+impl Class {
+    /// The class of a function, by its base name.
+    pub const fn of(name: &str) -> Self {
+        match name.as_bytes() {
+            b"cuLaunchKernel" | b"cuLaunchKernelEx" | b"cuLaunchCooperativeKernel" | b"cuGraphLaunch" => {
+                Self::Launch
+            }
+            b"cuEventRecord" | b"cuEventRecordWithFlags" => Self::Record,
+            b"cuEventQuery" | b"cuStreamQuery" => Self::Query,
+            b"cuEventElapsedTime" => Self::Elapsed,
+            b"cuInit"
+            | b"cuDriverGetVersion"
+            | b"cuGetProcAddress"
+            | b"cuGetErrorName"
+            | b"cuGetErrorString"
+            | b"cuGetExportTable"
+            | b"cuThreadExchangeStreamCaptureMode"
+            | b"cuModuleGetLoadingMode" => Self::Free,
+            _ => Self::Other,
+        }
+    }
+
+    fn cost(self, cost: &HostCost) -> Ns {
+        match self {
+            Self::Launch => cost.launch,
+            Self::Record => cost.record,
+            Self::Query => cost.query,
+            Self::Elapsed => cost.elapsed,
+            Self::Free => 0,
+            Self::Other => cost.other,
+        }
+    }
+}
+
+/// Where the driver is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Life {
+    /// `cuInit` has not been called.
+    New,
+    /// In service.
+    Initialised,
+    /// The exit handler has run.
+    Over,
+}
+
+/// A [`Life`]. Read and written without order: who races with `cuInit` or `exit` may see either side.
+static LIFE: AtomicU8 = AtomicU8::new(Life::New as u8);
+
+/// Moves the driver on in its life.
+pub fn set_life(life: Life) {
+    LIFE.store(life as u8, Ordering::Relaxed);
+}
+
+/// Where the driver is in its life.
+pub fn life() -> Life {
+    match LIFE.load(Ordering::Relaxed) {
+        0 => Life::New,
+        1 => Life::Initialised,
+        _ => Life::Over,
+    }
+}
+
+/// One call in progress.
+#[derive(Debug)]
+pub struct Call {
+    /// Which.
+    pub api: &'static Api,
+    /// Host ns at entry.
+    pub begin: Ns,
+    /// Host ns at which the call's own cost is over.
+    pub ready: Ns,
+    /// Host ns at its return, for the truth.
+    pub end: CallEnd,
+}
+
+impl Call {
+    fn new(api: &'static Api) -> Self {
+        let begin = clock::now();
+        Self { api, begin, ready: begin + api.class.cost(&config().cost), end: Arc::new(AtomicU64::new(0)) }
+    }
+
+    /// Adds to what the call costs.
+    pub fn costs(&mut self, ns: Ns) {
+        self.ready += ns;
+    }
+
+    /// Enters the simulated state at the time that the call acts at.
+    pub fn lock(&self) -> Guard {
+        let at_end = config().assume.is("submit", "end");
+        state::lock(if at_end { self.ready } else { self.begin })
+    }
+
+    fn admit(&self) -> Outcome {
+        if thread::in_callback()
+            && self.api.class != Class::Free
+            && config().assume.is("callback_api", "refused")
+        {
+            // cuda.h, cuLaunchHostFunc: the function must not make CUDA API calls; "may result in NOT_PERMITTED".
+            return Err(NOT_PERMITTED);
+        }
+        match life() {
+            Life::Over => Err(DEINITIALIZED),
+            Life::New if self.api.class != Class::Free => Err(NOT_INITIALIZED),
+            _ => injected(self.api.name),
+        }
+    }
+}
+
+/// Runs a function of the driver for an export.
+pub fn enter(api: &'static Api, function: impl FnOnce(&mut Call) -> Outcome) -> i32 {
+    let mut call = Call::new(api);
+    let result = error::code(call.admit().and_then(|()| function(&mut call)));
+    if truth::wanted() {
+        if result != error::SUCCESS && result != error::NOT_READY {
+            tell_failure(api.name, result);
+        }
+        truth::drain();
+    }
+    clock::spin_until(call.ready);
+    call.end.store(clock::now(), Ordering::Relaxed);
+    if life() == Life::Over && truth::flush().is_err() {
+        eprintln!("simcuda: the truth file cannot be written");
+    }
+    result
+}
+
+/// Tells the truth about a failed call.
+pub fn tell_failure(api: &str, result: Failure) {
+    let tid = thread::tid();
+    truth::line(format_args!("\"kind\":\"failed\",\"api\":\"{api}\",\"result\":{result},\"tid\":{tid}"));
+}
+
+/// `SIMCUDA_FAIL`: the failure that this call is to have.
+fn injected(name: &str) -> Outcome {
+    let Some(rules) = config().failures.get(name) else { return Ok(()) };
+    static CALLS: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
+    let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = calls.get_or_insert_default().entry(name.to_owned()).or_default();
+    *count += 1;
+    match rules.iter().find(|(_, call)| call.is_none_or(|call| call == *count)) {
+        Some(&(result, _)) => Err(result),
+        None => Ok(()),
+    }
+}
+
+impl Call {
+    /// Tells the truth about a synchronisation that is over.
+    pub fn tell_sync(&self, scope: &str, stream: u64, event: u64) {
+        if !truth::wanted() {
+            return;
+        }
+        let (api, tid, begin, end) = (self.api.name, thread::tid(), self.begin, clock::now().max(self.ready));
+        truth::line(format_args!(
+            "\"kind\":\"sync\",\"api\":\"{api}\",\"tid\":{tid},\"scope\":\"{scope}\",\"stream\":{stream},\
+             \"event\":{event},\"begin\":{begin},\"end\":{end}"
+        ));
+    }
+}

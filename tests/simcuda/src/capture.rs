@@ -1,0 +1,256 @@
+//! Stream capture and its rules.
+//!
+//! Sources: cuda.h (cuStreamBeginCapture, cuThreadExchangeStreamCaptureMode, the CUDA_ERROR_STREAM_CAPTURE_* values);
+//! CUDA programming guide, "Creating a Graph Using Stream Capture": cross-stream dependencies, prohibited and unhandled
+//! operations, invalidation ("when an invalid operation is attempted during stream capture, any associated capture
+//! graphs are invalidated").
+
+use crate::call::Call;
+use crate::config::config;
+use crate::error::{
+    CAPTURED_EVENT, INVALID_HANDLE, Outcome, STREAM_CAPTURE_IMPLICIT, STREAM_CAPTURE_INVALIDATED,
+    STREAM_CAPTURE_ISOLATION, STREAM_CAPTURE_MERGE, STREAM_CAPTURE_UNSUPPORTED,
+};
+use crate::graph::NodeWork;
+use crate::handle::Handle;
+use crate::state::{Recorded, State, StreamKind};
+use crate::work::Work;
+use crate::{thread, truth};
+use std::collections::HashMap;
+
+/// `CU_STREAM_CAPTURE_MODE_GLOBAL`.
+pub const GLOBAL: u32 = 0;
+/// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
+pub const THREAD_LOCAL: u32 = 1;
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+pub const RELAXED: u32 = 2;
+
+/// A capture sequence.
+#[derive(Debug)]
+pub struct Capture {
+    /// What it builds.
+    pub graph: Handle,
+    /// Its mode.
+    pub mode: u32,
+    /// The stream that it began on.
+    pub origin: Handle,
+    /// The thread that began it.
+    pub tid: u32,
+    /// A rule was broken.
+    pub invalid: bool,
+    /// Its streams, and the nodes that the next one on each will depend on.
+    pub tips: HashMap<Handle, Vec<Handle>>,
+    /// Nodes that the graph had before.
+    pub given: usize,
+}
+
+impl State {
+    /// Fails, and invalidates the captures in the way, if the calling thread may make no potentially unsafe call now.
+    /// The three modes are cuda.h's, cuThreadExchangeStreamCaptureMode.
+    pub fn check_unsafe(&mut self) -> Outcome {
+        if self.captures.is_empty() {
+            return Ok(());
+        }
+        let (mode, tid) = (thread::capture_mode(), thread::tid());
+        let mut prohibited = false;
+        for capture in self.captures.values_mut() {
+            let local = capture.tid == tid && capture.mode != RELAXED;
+            let other = capture.tid != tid && capture.mode == GLOBAL && mode == GLOBAL;
+            if mode != RELAXED && (local || other) {
+                capture.invalid = true;
+                prohibited = true;
+            }
+        }
+        if prohibited { Err(STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
+    }
+
+    /// [`Self::check_unsafe`], if the assumption `name` says that the call is unsafe.
+    pub fn check_assumed_unsafe(&mut self, name: &str) -> Outcome {
+        if config().assume.is(name, "unsafe") { self.check_unsafe() } else { Ok(()) }
+    }
+
+    /// Fails if the stream is the legacy stream and a blocking stream of its context captures: the legacy stream
+    /// "encompasses these other streams" (CUDA programming guide, "Prohibited and Unhandled Operations").
+    pub fn check_legacy(&mut self, stream: Handle) -> Outcome {
+        if self.captures.is_empty() || !self.implicitly_captured(stream) {
+            return Ok(());
+        }
+        let context = self.checked(stream).context;
+        let blocking: Vec<u64> = self.captures_of(context, |stream| stream.blocking());
+        self.invalidate(&blocking);
+        Err(STREAM_CAPTURE_IMPLICIT)
+    }
+
+    /// Whether a stream is the legacy stream while a blocking stream of its context captures.
+    pub fn implicitly_captured(&mut self, stream: Handle) -> bool {
+        let of = self.checked(stream);
+        let (kind, context) = (of.kind, of.context);
+        kind == StreamKind::Legacy && !self.captures_of(context, |stream| stream.blocking()).is_empty()
+    }
+
+    /// Fails, and invalidates, if anything in the context is being captured: what waits for the whole context would wait
+    /// for work that is not there (ROCm/rocm-systems PR#4508 saw it for THREAD_LOCAL captures too).
+    pub fn check_context(&mut self, context: Handle) -> Outcome {
+        let captures = self.captures_of(context, |_| true);
+        if captures.is_empty() {
+            return Ok(());
+        }
+        self.invalidate(&captures);
+        Err(STREAM_CAPTURE_UNSUPPORTED)
+    }
+
+    /// Fails, and invalidates, if the stream is being captured: a capturing stream has no work to query or wait for.
+    pub fn check_not_captured(&mut self, stream: Handle) -> Outcome {
+        match self.checked(stream).capture {
+            Some(capture) => {
+                self.invalidate(&[capture]);
+                Err(STREAM_CAPTURE_UNSUPPORTED)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if the event was recorded last in a capture (cuda.h, CUDA_ERROR_CAPTURED_EVENT).
+    pub fn check_event(&mut self, event: Handle) -> Outcome {
+        let Some(Recorded::Capture { capture, .. }) = self.events.get(event).map(|event| &event.recorded)
+        else {
+            return Ok(());
+        };
+        let capture = *capture;
+        if config().assume.is("event_sync_invalidates", "yes") {
+            self.invalidate(&[capture]);
+        }
+        Err(CAPTURED_EVENT)
+    }
+
+    fn captures_of(&self, context: Handle, which: impl Fn(&crate::state::Stream) -> bool) -> Vec<u64> {
+        let streams =
+            self.captures.iter().flat_map(|(&id, capture)| capture.tips.keys().map(move |&s| (id, s)));
+        let mut found: Vec<u64> = streams
+            .filter(|&(_, stream)| {
+                self.streams.get(stream).is_some_and(|stream| stream.context == context && which(stream))
+            })
+            .map(|(id, _)| id)
+            .collect();
+        found.dedup();
+        found
+    }
+
+    fn invalidate(&mut self, captures: &[u64]) {
+        for id in captures {
+            if let Some(capture) = self.captures.get_mut(id) {
+                capture.invalid = true;
+            }
+        }
+    }
+
+    /// Puts work into the capture that a stream takes part in.
+    pub fn capture_work(&mut self, call: &Call, stream: Handle, work: &Work) -> Outcome {
+        let id = self.checked(stream).capture.ok_or(INVALID_HANDLE)?;
+        let capture = self.captures.get(&id).ok_or(INVALID_HANDLE)?;
+        if capture.invalid {
+            return Err(STREAM_CAPTURE_INVALIDATED);
+        }
+        let tips = capture.tips.get(&stream).cloned().unwrap_or_default();
+        match work {
+            Work::Record(event) => {
+                if let Some(event) = self.events.get_mut(*event) {
+                    event.recorded = Recorded::Capture { capture: id, nodes: tips };
+                }
+            }
+            Work::Wait(event) => self.capture_wait(id, stream, *event)?,
+            work => {
+                let place = self.place(stream);
+                if let Some(mut operation) = self.operation(call, work, &place) {
+                    operation.captured = true;
+                    truth::operation(operation, None);
+                }
+                self.capture_node(stream, NodeWork::One(work.clone()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a node at the end of a capturing stream.
+    pub fn capture_node(&mut self, stream: Handle, work: NodeWork) -> Outcome<Handle> {
+        let id = self.checked(stream).capture.ok_or(INVALID_HANDLE)?;
+        let capture = self.captures.get(&id).ok_or(INVALID_HANDLE)?;
+        let (graph, before) = (capture.graph, capture.tips.get(&stream).cloned().unwrap_or_default());
+        let node = self.add_node(graph, work, before)?;
+        if let Some(capture) = self.captures.get_mut(&id) {
+            capture.tips.insert(stream, vec![node]);
+        }
+        Ok(node)
+    }
+
+    /// A capturing stream waits for an event: only for one of its own capture.
+    fn capture_wait(&mut self, id: u64, stream: Handle, event: Handle) -> Outcome {
+        let recorded = self.events.get(event).map(|event| event.recorded.clone());
+        match recorded {
+            Some(Recorded::Capture { capture, nodes }) if capture == id => {
+                let tips = self.captures.get_mut(&id).and_then(|capture| capture.tips.get_mut(&stream));
+                if let Some(tips) = tips {
+                    tips.extend(
+                        nodes.iter().filter(|node| !tips.contains(node)).copied().collect::<Vec<_>>(),
+                    );
+                }
+                Ok(())
+            }
+            Some(Recorded::Capture { capture, .. }) if self.captures.contains_key(&capture) => {
+                self.invalidate(&[id, capture]);
+                Err(STREAM_CAPTURE_MERGE)
+            }
+            Some(Recorded::Stream(_) | Recorded::Capture { .. }) => {
+                self.invalidate(&[id]);
+                Err(STREAM_CAPTURE_ISOLATION)
+            }
+            Some(Recorded::Never) | None => Ok(()),
+        }
+    }
+
+    /// A stream that is not captured is to wait for an event: it joins the event's capture, if it has one. Whether the
+    /// stream is captured now.
+    pub fn join_capture(&mut self, stream: Handle, event: Handle) -> Outcome<bool> {
+        let Some(Recorded::Capture { capture: id, nodes }) =
+            self.events.get(event).map(|event| event.recorded.clone())
+        else {
+            return Ok(false);
+        };
+        let legacy = self.checked(stream).kind == StreamKind::Legacy;
+        let Some(capture) = self.captures.get_mut(&id) else { return Err(CAPTURED_EVENT) };
+        if legacy {
+            capture.invalid = true;
+            return Err(STREAM_CAPTURE_IMPLICIT);
+        }
+        if capture.invalid {
+            return Err(STREAM_CAPTURE_INVALIDATED);
+        }
+        capture.tips.insert(stream, nodes);
+        self.checked(stream).capture = Some(id);
+        Ok(true)
+    }
+
+    /// Ends a capture: its streams leave it.
+    pub fn leave_capture(&mut self, id: u64) -> Option<Capture> {
+        let capture = self.captures.remove(&id)?;
+        for &stream in capture.tips.keys() {
+            if let Some(stream) = self.streams.get_mut(stream) {
+                stream.capture = None;
+            }
+        }
+        Some(capture)
+    }
+
+    /// Whether every node of the capture leads to its origin's tip (cuda.h, CUDA_ERROR_STREAM_CAPTURE_UNJOINED).
+    pub fn joined(&self, capture: &Capture) -> bool {
+        let Some(graph) = self.graphs.get(capture.graph) else { return false };
+        let nodes = &graph.nodes[capture.given.min(graph.nodes.len())..];
+        let depended: std::collections::HashSet<Handle> = nodes
+            .iter()
+            .filter_map(|&node| self.nodes.get(node))
+            .flat_map(|node| node.before.clone())
+            .collect();
+        let tips = capture.tips.get(&capture.origin);
+        nodes.iter().all(|node| depended.contains(node) || tips.is_some_and(|tips| tips.contains(node)))
+    }
+}

@@ -1,0 +1,89 @@
+//! What copies and sets do to memory. Effects take place in the order in which the schedule found out about them, which
+//! respects every dependency; small ones at once, large ones on a thread of their own, so that an asynchronous copy of a
+//! gigabyte does not hold up its caller. Whoever tells the application that something is done calls [`drain`] first.
+
+use crate::memory::{Copy, Set};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, Once, PoisonError};
+
+/// One.
+#[derive(Debug)]
+pub enum Effect {
+    /// Bytes are copied.
+    Copy(Copy),
+    /// Bytes are set.
+    Set(Set),
+    /// An address range goes back to the system.
+    Release(crate::memory::Range),
+}
+
+/// Effects up to this many bytes take place at once when none is waiting.
+const AT_ONCE: u64 = 64 * 1024;
+
+static QUEUE: Mutex<VecDeque<Effect>> = Mutex::new(VecDeque::new());
+/// An effect was queued.
+static QUEUED: Condvar = Condvar::new();
+/// The queue ran empty.
+static EMPTY: Condvar = Condvar::new();
+/// Effects queued and not yet over. Incremented under the queue's lock; the decrement (release) partners with the
+/// acquire load in [`drain`] and [`push`].
+static PENDING: AtomicU64 = AtomicU64::new(0);
+
+impl Effect {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Copy(copy) => copy.bytes(),
+            Self::Set(set) => set.bytes(),
+            Self::Release(_) => 0,
+        }
+    }
+
+    fn take_place(self) {
+        match self {
+            Self::Copy(copy) => copy.take_place(),
+            Self::Set(set) => set.take_place(),
+            Self::Release(range) => range.release(),
+        }
+    }
+}
+
+/// Lets an effect take place after all those before it. The caller holds the state's lock.
+pub fn push(effect: Effect) {
+    if PENDING.load(Ordering::Acquire) == 0 && effect.bytes() <= AT_ONCE {
+        return effect.take_place();
+    }
+    static START: Once = Once::new();
+    START.call_once(|| crate::worker::spawn("simcuda-copy", work));
+    let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+    PENDING.fetch_add(1, Ordering::Relaxed);
+    queue.push_back(effect);
+    QUEUED.notify_one();
+}
+
+/// Blocks until every effect so far has taken place.
+pub fn drain() {
+    if PENDING.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+    while PENDING.load(Ordering::Acquire) != 0 {
+        queue = EMPTY.wait(queue).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+fn work() {
+    let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let Some(effect) = queue.pop_front() else {
+            queue = QUEUED.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
+        drop(queue);
+        effect.take_place();
+        queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+        if PENDING.fetch_sub(1, Ordering::Release) == 1 {
+            EMPTY.notify_all();
+        }
+    }
+}

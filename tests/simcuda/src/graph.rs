@@ -1,0 +1,288 @@
+//! Graphs: nodes and their dependencies, and what instantiation makes of them.
+
+use crate::call::Call;
+use crate::engine::{Done, Length};
+use crate::error::{INVALID_HANDLE, INVALID_VALUE, Outcome};
+use crate::handle::Handle;
+use crate::state::State;
+use crate::truth;
+use crate::work::{Action, Job, Place, Work};
+use std::collections::HashMap;
+
+/// A kernel node's parameters, as the application gave them.
+#[derive(Clone, Debug)]
+pub struct KernelNode {
+    /// The CUfunction.
+    pub function: Handle,
+    /// The CUkernel, if that was launched.
+    pub kernel: Handle,
+    /// Blocks and threads of a block.
+    pub dimensions: [u32; 6],
+    /// Dynamic shared memory, bytes.
+    pub shared_bytes: u32,
+    /// The context.
+    pub context: Handle,
+    /// Copies of the arguments, and pointers to them, where the kernel's parameters are known.
+    pub arguments: Arguments,
+}
+
+/// A kernel's arguments, kept.
+#[derive(Clone, Debug, Default)]
+pub struct Arguments {
+    /// The values.
+    values: Vec<Box<[u8]>>,
+    /// Their addresses: what `kernelParams` points to.
+    pointers: Vec<u64>,
+}
+
+impl Arguments {
+    /// Copies each argument of the given sizes.
+    ///
+    /// # Safety
+    /// `arguments` points to as many pointers as `sizes` has, each to as many bytes.
+    pub unsafe fn copy(arguments: *const *const u8, sizes: &[(usize, usize)]) -> Self {
+        let value = |(index, &(_, bytes)): (usize, &(usize, usize))| {
+            // SAFETY: the caller's.
+            Box::from(unsafe { std::slice::from_raw_parts(*arguments.add(index), bytes) })
+        };
+        let values: Vec<Box<[u8]>> = sizes.iter().enumerate().map(value).collect();
+        let pointers = values.iter().map(|value| value.as_ptr() as u64).collect();
+        Self { values, pointers }
+    }
+
+    /// What `kernelParams` is to be; 0 without arguments.
+    pub fn address(&self) -> u64 {
+        if self.values.is_empty() { 0 } else { self.pointers.as_ptr() as u64 }
+    }
+}
+
+/// What a node does.
+#[derive(Clone, Debug)]
+pub enum NodeWork {
+    /// One piece of work.
+    One(Work),
+    /// A graph of its own.
+    Child(Handle),
+}
+
+impl NodeWork {
+    /// `CUgraphNodeType`.
+    pub fn kind(&self) -> u32 {
+        match self {
+            Self::One(Work::Kernel(_)) => 0,
+            Self::One(Work::Copy(_)) => 1,
+            Self::One(Work::Set(_)) => 2,
+            Self::One(Work::Host(_)) => 3,
+            Self::Child(_) => 4,
+            Self::One(Work::Empty) => 5,
+            Self::One(Work::Wait(_)) => 6,
+            Self::One(Work::Record(_)) => 7,
+            Self::One(Work::Value(_)) => 12,
+        }
+    }
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub struct GraphNode {
+    /// Its graph.
+    pub graph: Handle,
+    /// What it does.
+    pub work: NodeWork,
+    /// What it depends on.
+    pub before: Vec<Handle>,
+    /// The node that it was cloned from; 0 = none.
+    pub original: Handle,
+}
+
+/// A graph.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// Its nodes, in order of creation.
+    pub nodes: Vec<Handle>,
+    /// It belongs to a child node and goes with it.
+    pub owned: bool,
+    /// The graph that it was cloned from; 0 = none.
+    pub original: Handle,
+}
+
+/// A node of an executable graph.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The graph's node.
+    pub node: Handle,
+    /// `CUgraphNodeType`.
+    pub kind: u32,
+    /// What it does; a disabled one does nothing.
+    pub work: Work,
+    /// `cuGraphNodeSetEnabled`.
+    pub enabled: bool,
+    /// Steps that it depends on; all come earlier.
+    pub before: Vec<usize>,
+}
+
+/// An executable graph.
+#[derive(Debug)]
+pub struct Exec {
+    /// What it does, in an order that dependencies allow.
+    pub steps: Vec<Step>,
+    /// Its last launch.
+    pub last: Done,
+    /// Flags of its instantiation.
+    pub flags: u64,
+    /// The context that it was made in.
+    pub context: Handle,
+}
+
+impl State {
+    /// Adds a node behind `before`, which must be nodes of the same graph, each named once (cuda.h: duplicates are not
+    /// allowed).
+    pub fn add_node(&mut self, graph: Handle, work: NodeWork, before: Vec<Handle>) -> Outcome<Handle> {
+        if self.graphs.get(graph).is_none() {
+            return Err(INVALID_HANDLE);
+        }
+        self.check_dependencies(graph, &before)?;
+        let node = self.nodes.insert(GraphNode { graph, work, before, original: 0 });
+        if let Some(graph) = self.graphs.get_mut(graph) {
+            graph.nodes.push(node);
+        }
+        Ok(node)
+    }
+
+    /// Checks that `nodes` are distinct nodes of a graph.
+    pub fn check_dependencies(&self, graph: Handle, nodes: &[Handle]) -> Outcome {
+        for (index, &node) in nodes.iter().enumerate() {
+            let known = self.nodes.get(node).is_some_and(|node| node.graph == graph);
+            if !known || nodes[..index].contains(&node) {
+                return Err(INVALID_VALUE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a graph with its nodes and children.
+    pub fn clone_graph(&mut self, graph: Handle, owned: bool) -> Outcome<Handle> {
+        let source = self.graphs.get(graph).ok_or(INVALID_HANDLE)?.clone();
+        let clone = self.graphs.insert(Graph { nodes: Vec::new(), owned, original: graph });
+        let mut clones = HashMap::new();
+        for &node in &source.nodes {
+            let mut copy = self.nodes.get(node).ok_or(INVALID_HANDLE)?.clone();
+            if let NodeWork::Child(child) = copy.work {
+                copy.work = NodeWork::Child(self.clone_graph(child, true)?);
+            }
+            (copy.graph, copy.original) = (clone, node);
+            clones.insert(node, self.nodes.insert(copy));
+        }
+        let new: Vec<Handle> = source.nodes.iter().map(|node| clones[node]).collect();
+        for &node in &new {
+            if let Some(node) = self.nodes.get_mut(node) {
+                node.before.iter_mut().for_each(|before| *before = clones[before]);
+            }
+        }
+        if let Some(clone) = self.graphs.get_mut(clone) {
+            clone.nodes = new;
+        }
+        Ok(clone)
+    }
+
+    /// Removes a graph with its nodes and children.
+    pub fn destroy_graph(&mut self, graph: Handle) -> Outcome {
+        let graph = self.graphs.remove(graph).ok_or(INVALID_HANDLE)?;
+        for node in graph.nodes {
+            if let Some(GraphNode { work: NodeWork::Child(child), .. }) = self.nodes.remove(node) {
+                self.destroy_graph(child)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A graph's nodes in an order that dependencies allow; an error if there is none.
+    pub fn ordered(&self, graph: Handle) -> Outcome<Vec<Handle>> {
+        let graph = self.graphs.get(graph).ok_or(INVALID_HANDLE)?;
+        let mut waiting: HashMap<Handle, usize> = HashMap::new();
+        let mut behind: HashMap<Handle, Vec<Handle>> = HashMap::new();
+        for &node in &graph.nodes {
+            let before = &self.nodes.get(node).ok_or(INVALID_HANDLE)?.before;
+            waiting.insert(node, before.len());
+            for &dependency in before {
+                behind.entry(dependency).or_default().push(node);
+            }
+        }
+        let mut order: Vec<Handle> = graph.nodes.iter().copied().filter(|node| waiting[node] == 0).collect();
+        let mut at = 0;
+        while let Some(&node) = order.get(at) {
+            for &next in behind.get(&node).into_iter().flatten() {
+                let left = waiting.entry(next).or_default();
+                *left -= 1;
+                if *left == 0 {
+                    order.push(next);
+                }
+            }
+            at += 1;
+        }
+        if order.len() < graph.nodes.len() { Err(INVALID_VALUE) } else { Ok(order) }
+    }
+
+    /// Flattens a graph into steps. A child graph becomes its steps between two empty ones.
+    pub fn flatten(&self, graph: Handle, roots: &[usize], steps: &mut Vec<Step>) -> Outcome<Vec<usize>> {
+        let mut step_of: HashMap<Handle, usize> = HashMap::new();
+        let mut leaves: Vec<usize> = Vec::new();
+        for node in self.ordered(graph)? {
+            let GraphNode { work, before, .. } = self.nodes.get(node).ok_or(INVALID_HANDLE)?;
+            let mut before: Vec<usize> = before.iter().map(|before| step_of[before]).collect();
+            leaves.retain(|leaf| !before.contains(leaf));
+            if before.is_empty() {
+                before.extend(roots);
+            }
+            let kind = work.kind();
+            let step = |work, before| Step { node, kind, work, enabled: true, before };
+            match work {
+                NodeWork::One(work) => steps.push(step(work.clone(), before)),
+                NodeWork::Child(child) => {
+                    steps.push(step(Work::Empty, before));
+                    let begin = steps.len() - 1;
+                    let mut ends = self.flatten(*child, &[begin], steps)?;
+                    if ends.is_empty() {
+                        ends.push(begin);
+                    }
+                    steps.push(step(Work::Empty, ends));
+                }
+            }
+            step_of.insert(node, steps.len() - 1);
+            leaves.push(steps.len() - 1);
+        }
+        Ok(leaves)
+    }
+
+    /// Launches an executable graph on a stream that has room. cuda.h, cuGraphLaunch: "each launch is ordered behind both
+    /// any previous work in this stream and any previous launches of this graph".
+    pub fn launch_graph(&mut self, call: &Call, stream: Handle, exec: Handle) -> Outcome<Done> {
+        let mut place = self.place(stream);
+        let mut before = self.predecessors(stream);
+        let Exec { steps, last, .. } = self.execs.get_mut(exec).ok_or(INVALID_HANDLE)?;
+        before.push(last.clone());
+        let steps = std::mem::take(steps);
+        let operation = self.operation_of(call, "graph", &place);
+        place.graph = operation.seq;
+        let nothing = |action| Job { action, truth: None };
+        let begin = self.add(&before, Length::Fixed(0), None, nothing(Action::None));
+        let mut ends: Vec<Done> = Vec::with_capacity(steps.len() + 1);
+        for step in &steps {
+            let behind = match &step.before[..] {
+                [] => vec![begin.clone()],
+                before => before.iter().map(|&index| ends[index].clone()).collect(),
+            };
+            let work = if step.enabled { &step.work } else { &Work::Empty };
+            ends.push(self.run(call, work, behind, &Place { queue: 0, ..place }));
+        }
+        ends.push(begin.clone());
+        let truth = truth::wanted().then_some(operation);
+        let end = self.add(&ends, Length::Fixed(0), None, Job { action: Action::GraphEnd(begin), truth });
+        if let Some(exec) = self.execs.get_mut(exec) {
+            exec.steps = steps;
+            exec.last = end.clone();
+        }
+        self.append(stream, end.clone());
+        Ok(end)
+    }
+}

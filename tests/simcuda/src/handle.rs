@@ -1,0 +1,118 @@
+//! Handles: opaque values that say their kind, are checked on every use, and are handed out again after a destroy, as
+//! the real driver does.
+
+/// A CUcontext, CUstream, CUevent, … as the application holds it.
+pub type Handle = u64;
+
+/// What a handle is for. The discriminant is part of the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Context = 1,
+    Stream,
+    Event,
+    Module,
+    Function,
+    Library,
+    Kernel,
+    Pool,
+    Graph,
+    Node,
+    GraphExec,
+}
+
+impl Kind {
+    /// Looks like an address of the heap, and is none.
+    const fn base(self) -> Handle {
+        0x5C00_0000_0000 + (self as u64) * 0x100_0000_0000
+    }
+}
+
+/// Distance between two handles of a kind.
+const STRIDE: u64 = 0x40;
+
+/// The live objects of one kind.
+#[derive(Debug)]
+pub struct Table<T> {
+    kind: Kind,
+    slots: Vec<Option<T>>,
+    free: Vec<usize>,
+}
+
+impl<T> Table<T> {
+    /// An empty table.
+    pub const fn new(kind: Kind) -> Self {
+        Self { kind, slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// Adds an object; the handle freed last is used again first.
+    pub fn insert(&mut self, object: T) -> Handle {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[index] = Some(object);
+        self.kind.base() + (index as u64 + 1) * STRIDE
+    }
+
+    fn index(&self, handle: Handle) -> Option<usize> {
+        let offset = handle.checked_sub(self.kind.base() + STRIDE)?;
+        (offset % STRIDE == 0).then_some((offset / STRIDE) as usize)
+    }
+
+    /// The object of a live handle.
+    pub fn get(&self, handle: Handle) -> Option<&T> {
+        self.slots.get(self.index(handle)?)?.as_ref()
+    }
+
+    /// The object of a live handle.
+    pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
+        let index = self.index(handle)?;
+        self.slots.get_mut(index)?.as_mut()
+    }
+
+    /// Takes a live object out.
+    pub fn remove(&mut self, handle: Handle) -> Option<T> {
+        let index = self.index(handle)?;
+        let object = self.slots.get_mut(index)?.take()?;
+        self.free.push(index);
+        Some(object)
+    }
+
+    /// All live objects, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
+    }
+
+    /// All live objects.
+    pub fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
+        let base = self.kind.base();
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(move |(index, slot)| Some((base + (index as u64 + 1) * STRIDE, slot.as_ref()?)))
+    }
+
+    /// Takes out every live object that `which` names.
+    pub fn remove_where(&mut self, which: impl Fn(&T) -> bool) -> Vec<(Handle, T)> {
+        let handles: Vec<_> =
+            self.iter().filter(|(_, object)| which(object)).map(|(handle, _)| handle).collect();
+        handles.into_iter().filter_map(|handle| Some((handle, self.remove(handle)?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_is_valid_while_its_object_lives_and_then_used_again() {
+        let mut table = Table::new(Kind::Stream);
+        let (a, b) = (table.insert('a'), table.insert('b'));
+        assert_eq!((table.get(a), table.get(b)), (Some(&'a'), Some(&'b')));
+        assert_eq!((table.get(0), table.get(a + 1), table.get(b + STRIDE)), (None, None, None));
+        assert_eq!(Table::<char>::new(Kind::Event).get(a), None);
+        assert_eq!(table.remove(a), Some('a'));
+        assert_eq!((table.get(a), table.remove(a)), (None, None));
+        assert_eq!(table.insert('c'), a);
+        assert_eq!(table.remove_where(|&c| c == 'b'), [(b, 'b')]);
+    }
+}

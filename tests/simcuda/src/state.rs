@@ -1,0 +1,359 @@
+//! The simulated driver's state, under one lock that is never held while a thread sleeps or runs the application's code.
+
+use crate::capture::Capture;
+use crate::clock::{self, Ns};
+use crate::config::config;
+use crate::effects;
+use crate::engine::{Done, Engine, Known, Node};
+use crate::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, Outcome};
+use crate::graph::{Exec, Graph, GraphNode};
+use crate::handle::{Handle, Kind, Table};
+use crate::image::{Function, KernelHandle, Library, Module};
+use crate::memory::{Memory, Pool};
+use crate::thread;
+use crate::truth;
+use crate::work::Job;
+use crate::worker::Worker;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// A context.
+#[derive(Debug)]
+pub struct Context {
+    /// Its number, unique in the process (`cuCtxGetId`).
+    pub id: u32,
+    /// A released primary context keeps its handle and is not active.
+    pub active: bool,
+    /// Device ordinal.
+    pub device: u32,
+    /// `CUctx_flags`.
+    pub flags: u32,
+    /// A device's primary context.
+    pub primary: bool,
+    /// What `cuCtxGetApiVersion` says.
+    pub api_version: u32,
+    /// The legacy default stream.
+    pub legacy: Handle,
+    /// Per-thread default streams, by thread id.
+    pub per_thread: HashMap<u32, Handle>,
+    /// All streams, default ones included.
+    pub streams: BTreeSet<Handle>,
+    /// Blocking streams used since the legacy stream was used last.
+    pub dirty: Vec<Handle>,
+    /// Work left by streams that were destroyed.
+    pub orphans: Vec<Orphan>,
+    /// `cuCtxSetLimit`.
+    pub limits: HashMap<u32, usize>,
+    /// Contexts whose memory is accessible.
+    pub peers: BTreeSet<Handle>,
+}
+
+/// The last work of a stream that was destroyed before it was done.
+#[derive(Debug)]
+pub struct Orphan {
+    /// The work.
+    pub tail: Done,
+    /// The legacy stream has yet to be ordered behind it.
+    pub blocking: bool,
+}
+
+/// What a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamKind {
+    /// The context's legacy default stream.
+    Legacy,
+    /// A thread's default stream.
+    PerThread,
+    /// One that the application made.
+    Created,
+}
+
+/// A stream.
+#[derive(Debug)]
+pub struct Stream {
+    /// `cuStreamGetId`.
+    pub id: u64,
+    /// Its context.
+    pub context: Handle,
+    /// What it is.
+    pub kind: StreamKind,
+    /// `CUstream_flags`.
+    pub flags: u32,
+    /// Its priority.
+    pub priority: i32,
+    /// The last piece of work.
+    pub tail: Done,
+    /// Entries not yet seen done.
+    pub queue: VecDeque<Done>,
+    /// It stands in the context's `dirty`.
+    pub dirty: bool,
+    /// The capture that it takes part in.
+    pub capture: Option<u64>,
+}
+
+impl Stream {
+    /// It orders itself against the legacy default stream (CU_STREAM_NON_BLOCKING = 1).
+    pub fn blocking(&self) -> bool {
+        self.kind != StreamKind::Legacy && self.flags & 1 == 0
+    }
+
+    /// Forgets entries that are done, and counts the others.
+    pub fn entries(&mut self, now: Ns) -> usize {
+        while self.queue.front().is_some_and(|done| done.by(now)) {
+            self.queue.pop_front();
+        }
+        self.queue.len()
+    }
+}
+
+/// What an event was recorded on last.
+#[derive(Clone, Debug)]
+pub enum Recorded {
+    /// Nothing yet.
+    Never,
+    /// Done then.
+    Stream(Done),
+    /// A capture's nodes.
+    Capture {
+        /// The capture's id.
+        capture: u64,
+        /// What the event stands for.
+        nodes: Vec<Handle>,
+    },
+}
+
+/// An event.
+#[derive(Debug)]
+pub struct Event {
+    /// Its context.
+    pub context: Handle,
+    /// `CUevent_flags`.
+    pub flags: u32,
+    /// Its last record.
+    pub recorded: Recorded,
+}
+
+/// A device's primary context.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Primary {
+    /// The handle that stays the same however often the context is reset; 0 before the first retain.
+    pub handle: Handle,
+    /// Retains less releases.
+    pub references: u32,
+    /// Flags for its next activation.
+    pub flags: u32,
+}
+
+/// Everything.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct State {
+    /// Host ns at which the present call acts.
+    pub now: Ns,
+    ids: u64,
+    context_ids: u32,
+    pub primaries: Vec<Primary>,
+    pub contexts: Table<Context>,
+    pub streams: Table<Stream>,
+    pub events: Table<Event>,
+    pub modules: Table<Module>,
+    pub functions: Table<Function>,
+    pub libraries: Table<Library>,
+    pub kernels: Table<KernelHandle>,
+    pub pools: Table<Pool>,
+    pub device_pools: HashMap<u32, Handle>,
+    pub graphs: Table<Graph>,
+    pub nodes: Table<GraphNode>,
+    pub execs: Table<Exec>,
+    pub memory: Memory,
+    pub captures: HashMap<u64, Capture>,
+    pub engine: Engine<Job>,
+    pub known: Vec<Known<Job>>,
+    pub worker: Worker,
+}
+
+/// The state, locked.
+pub type Guard = MutexGuard<'static, State>;
+
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new(config().devices)));
+/// Signalled when a gate has opened.
+static OPENED: Condvar = Condvar::new();
+
+/// Locks the state; the caller acts at `at` or, when it had to wait, now.
+pub fn lock(at: Ns) -> Guard {
+    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    state.now = at.max(clock::now());
+    state.look_at_values();
+    state
+}
+
+/// Blocks, with the state unlocked, until `done`.
+pub fn wait(done: &Done) {
+    wait_all(std::slice::from_ref(done));
+}
+
+/// Blocks, with the state unlocked, until all are done and their effects are visible.
+pub fn wait_all(work: &[Done]) {
+    let mut last = 0;
+    if work.iter().any(|done| done.end().is_none()) {
+        let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+        while work.iter().any(|done| done.end().is_none()) {
+            state = OPENED.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+    for done in work {
+        last = last.max(done.end().unwrap_or(0));
+    }
+    clock::sleep_until(last);
+    effects::drain();
+}
+
+impl State {
+    fn new(devices: u32) -> Self {
+        Self {
+            now: 0,
+            ids: 0,
+            context_ids: 0,
+            primaries: vec![Primary::default(); devices as usize],
+            contexts: Table::new(Kind::Context),
+            streams: Table::new(Kind::Stream),
+            events: Table::new(Kind::Event),
+            modules: Table::new(Kind::Module),
+            functions: Table::new(Kind::Function),
+            libraries: Table::new(Kind::Library),
+            kernels: Table::new(Kind::Kernel),
+            pools: Table::new(Kind::Pool),
+            device_pools: HashMap::new(),
+            graphs: Table::new(Kind::Graph),
+            nodes: Table::new(Kind::Node),
+            execs: Table::new(Kind::GraphExec),
+            memory: Memory::new(devices),
+            captures: HashMap::new(),
+            engine: Engine::default(),
+            known: Vec::new(),
+            worker: Worker::default(),
+        }
+    }
+
+    /// A number never given before: stream ids, operations, captures.
+    pub fn id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    /// A number for a context.
+    pub fn context_id(&mut self) -> u32 {
+        self.context_ids += 1;
+        self.context_ids
+    }
+
+    /// The calling thread's current context.
+    pub fn current(&self) -> Outcome<Handle> {
+        let handle = thread::current();
+        if handle == 0 {
+            // cuda.h, CUDA_ERROR_INVALID_CONTEXT: "most frequently indicates that there is no context bound".
+            return Err(INVALID_CONTEXT);
+        }
+        self.context(handle).map(|_| handle)
+    }
+
+    /// A live context. cuda.h: CUDA_ERROR_CONTEXT_IS_DESTROYED is for a current context that has been destroyed.
+    pub fn context(&self, handle: Handle) -> Outcome<&Context> {
+        let destroyed = if handle == thread::current() { CONTEXT_IS_DESTROYED } else { INVALID_CONTEXT };
+        self.contexts.get(handle).filter(|context| context.active).ok_or(destroyed)
+    }
+
+    /// The live context of a handle that is known to be one.
+    pub fn live(&mut self, handle: Handle) -> Outcome<&mut Context> {
+        self.contexts.get_mut(handle).ok_or(INVALID_CONTEXT)
+    }
+
+    /// The stream that a handle means to this caller. 0 is the caller's API's default stream, 1 CU_STREAM_LEGACY,
+    /// 2 CU_STREAM_PER_THREAD (cuda.h).
+    pub fn stream(&mut self, per_thread: bool, handle: Handle) -> Outcome<Handle> {
+        let context = self.current()?;
+        match handle {
+            0 if per_thread => self.thread_stream(context),
+            0 | 1 => Ok(self.live(context)?.legacy),
+            2 => self.thread_stream(context),
+            _ => self.streams.get(handle).map(|_| handle).ok_or(INVALID_HANDLE),
+        }
+    }
+
+    fn thread_stream(&mut self, context: Handle) -> Outcome<Handle> {
+        let tid = thread::tid();
+        if let Some(&stream) = self.live(context)?.per_thread.get(&tid) {
+            return Ok(stream);
+        }
+        let stream = self.new_stream(context, StreamKind::PerThread, 0, 0)?;
+        self.live(context)?.per_thread.insert(tid, stream);
+        Ok(stream)
+    }
+
+    /// Makes a stream.
+    pub fn new_stream(
+        &mut self,
+        context: Handle,
+        kind: StreamKind,
+        flags: u32,
+        priority: i32,
+    ) -> Outcome<Handle> {
+        let id = self.id();
+        let stream = Stream {
+            id,
+            context,
+            kind,
+            flags,
+            priority,
+            tail: Done::At(0),
+            queue: VecDeque::new(),
+            dirty: false,
+            capture: None,
+        };
+        let handle = self.streams.insert(stream);
+        let owner = self.live(context)?;
+        owner.streams.insert(handle);
+        let context = owner.id;
+        truth::line(format_args!(
+            "\"kind\":\"stream\",\"stream\":{id},\"stream_handle\":{handle},\"context\":{context},\"flags\":{flags},\
+             \"priority\":{priority},\"default\":{},\"destroyed\":false",
+            kind != StreamKind::Created
+        ));
+        Ok(handle)
+    }
+
+    /// The stream of a handle that has been checked under this lock.
+    pub fn checked(&mut self, stream: Handle) -> &mut Stream {
+        self.streams.get_mut(stream).expect("checked under this lock")
+    }
+
+    /// What a synchronisation with a stream waits for.
+    pub fn stream_work(&mut self, stream: Handle) -> Vec<Done> {
+        let Stream { kind, context, ref tail, .. } = *self.checked(stream);
+        let mut work = vec![tail.clone()];
+        if kind == StreamKind::Legacy
+            && config().assume.is("null_sync", "blocking")
+            && let Some(context) = self.contexts.get(context)
+        {
+            let dirty = context.dirty.iter().filter_map(|&stream| self.streams.get(stream));
+            work.extend(dirty.map(|stream| stream.tail.clone()));
+        }
+        work
+    }
+
+    /// All that has been asked for in a context.
+    pub fn context_work(&self, context: Handle) -> Vec<Done> {
+        let Some(context) = self.contexts.get(context) else { return Vec::new() };
+        let streams = context.streams.iter().filter_map(|&stream| self.streams.get(stream));
+        let orphans = context.orphans.iter().map(|orphan| orphan.tail.clone());
+        streams.map(|stream| stream.tail.clone()).chain(orphans).collect()
+    }
+
+    /// Opens a gate now: what stood behind it gets its times.
+    pub fn open(&mut self, gate: &Arc<Node>) {
+        let now = self.now;
+        self.engine.open(gate, now, &mut self.known);
+        self.settle();
+        OPENED.notify_all();
+    }
+}

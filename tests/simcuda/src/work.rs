@@ -1,0 +1,297 @@
+//! What streams and graph nodes do, and how it gets its time.
+
+use crate::call::Call;
+use crate::clock::Ns;
+use crate::config::config;
+use crate::effects;
+use crate::engine::{Done, Known, Length, Task};
+use crate::error::Outcome;
+use crate::handle::Handle;
+use crate::memory::Copy;
+use crate::memory::Set;
+use crate::state::{self, Guard, Recorded, State, StreamKind};
+use crate::truth::{self, Operation, Times};
+use crate::worker::{HostCall, Value};
+use crate::{graph, thread};
+use std::sync::Arc;
+
+/// A kernel launch.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The kernel's name.
+    pub name: Arc<str>,
+    /// How long it runs.
+    pub length: Ns,
+    /// Function, dimensions and arguments: what a graph's kernel node gives back.
+    pub node: Option<Arc<graph::KernelNode>>,
+}
+
+/// A piece of work.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// A kernel.
+    Kernel(Launch),
+    /// A copy.
+    Copy(Copy),
+    /// A set.
+    Set(Set),
+    /// A host function.
+    Host(HostCall),
+    /// A wait for, or a write of, a value in memory.
+    Value(Value),
+    /// The record of an event.
+    Record(Handle),
+    /// A wait for an event's present record.
+    Wait(Handle),
+    /// Nothing, in order.
+    Empty,
+}
+
+/// Where a piece of work runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Number of the context.
+    pub context: u32,
+    /// Device ordinal.
+    pub device: u32,
+    /// Stream id.
+    pub stream: u64,
+    /// The CUstream.
+    pub handle: Handle,
+    /// Entries ahead of it.
+    pub queue: u32,
+    /// The graph launch that it belongs to; 0 = none.
+    pub graph: u64,
+}
+
+/// What the schedule carries for us.
+#[derive(Debug)]
+pub struct Job {
+    /// What happens when its times are known or its turn comes.
+    pub action: Action,
+    /// What to tell about it.
+    pub truth: Option<Box<Operation>>,
+}
+
+/// What happens when a job's times are known or its turn comes.
+#[derive(Debug)]
+pub enum Action {
+    /// Nothing.
+    None,
+    /// Memory is copied.
+    Copy(Copy),
+    /// Memory is set.
+    Set(Set),
+    /// A host function is called.
+    Host(HostCall),
+    /// A value is waited for or written.
+    Value(Value),
+    /// A graph that began then is done.
+    GraphEnd(Done),
+}
+
+/// Puts work on a stream: into its capture, where it has one, else into its queue, which blocks while that is full.
+pub fn issue(call: &Call, mut state: Guard, stream: Handle, work: &Work) -> Outcome<(Guard, Option<Done>)> {
+    state.check_legacy(stream)?;
+    if state.checked(stream).capture.is_some() {
+        state.capture_work(call, stream, work)?;
+        return Ok((state, None));
+    }
+    state = make_room(call, state, stream)?;
+    let done = state.enqueue(call, stream, work);
+    Ok((state, Some(done)))
+}
+
+/// Waits, with the state unlocked, until the stream's launch queue has room. `launch_queue` entries (OneFlow PR#890).
+pub fn make_room(call: &Call, mut state: Guard, stream: Handle) -> Outcome<Guard> {
+    loop {
+        let now = state.now;
+        let entries = state.checked(stream);
+        if entries.entries(now) < config().assume.number("launch_queue") as usize {
+            return Ok(state);
+        }
+        let oldest = entries.queue.front().cloned();
+        drop(state);
+        state::wait_all(oldest.as_slice());
+        state = call.lock();
+        state.stream(call.api.per_thread, stream)?;
+    }
+}
+
+impl State {
+    /// Where work on a stream runs.
+    pub fn place(&mut self, stream: Handle) -> Place {
+        let now = self.now;
+        let queue = self.checked(stream).entries(now) as u32;
+        let of = self.checked(stream);
+        let (id, context) = (of.id, of.context);
+        let (number, device) =
+            self.contexts.get(context).map_or((0, 0), |context| (context.id, context.device));
+        Place { context: number, device, stream: id, handle: stream, queue, graph: 0 }
+    }
+
+    /// What work on a stream stands behind (CUDA programming guide, "Default Stream"): the stream's last work; on a
+    /// blocking stream also the legacy stream's; on the legacy stream also that of all blocking streams.
+    pub fn predecessors(&mut self, stream: Handle) -> Vec<Done> {
+        let of = self.checked(stream);
+        let (context, kind, blocking, dirty) = (of.context, of.kind, of.blocking(), of.dirty);
+        let mut before = Vec::with_capacity(2);
+        before.push(of.tail.clone());
+        of.dirty |= blocking;
+        let Some(owner) = self.contexts.get_mut(context) else { return before };
+        if blocking {
+            if !dirty {
+                owner.dirty.push(stream);
+            }
+            let legacy = owner.legacy;
+            before.extend(self.streams.get(legacy).map(|legacy| legacy.tail.clone()));
+        } else if kind == StreamKind::Legacy {
+            for orphan in owner.orphans.iter_mut().filter(|orphan| orphan.blocking) {
+                orphan.blocking = false;
+                before.push(orphan.tail.clone());
+            }
+            for used in std::mem::take(&mut owner.dirty) {
+                if let Some(used) = self.streams.get_mut(used) {
+                    used.dirty = false;
+                    before.push(used.tail.clone());
+                }
+            }
+        }
+        before
+    }
+
+    /// Puts work at the end of a stream that has room.
+    pub fn enqueue(&mut self, call: &Call, stream: Handle, work: &Work) -> Done {
+        let place = self.place(stream);
+        let before = self.predecessors(stream);
+        let done = self.run(call, work, before, &place);
+        self.append(stream, done.clone());
+        done
+    }
+
+    /// Makes `done` the last entry of a stream.
+    pub fn append(&mut self, stream: Handle, done: Done) {
+        let of = self.checked(stream);
+        of.queue.push_back(done.clone());
+        of.tail = done;
+    }
+
+    /// Schedules work behind `before`.
+    pub fn run(&mut self, call: &Call, work: &Work, mut before: Vec<Done>, place: &Place) -> Done {
+        let truth = self.operation(call, work, place);
+        let (length, lane, action) = match work {
+            Work::Kernel(launch) => (Length::Fixed(launch.length), None, Action::None),
+            Work::Copy(copy) => (Length::Fixed(copy.length()), copy.lane, Action::Copy(copy.clone())),
+            Work::Set(set) => (Length::Fixed(set.length()), None, Action::Set(set.clone())),
+            Work::Host(host) => (Length::Gate, None, Action::Host(*host)),
+            Work::Value(value) => (Length::Gate, None, Action::Value(*value)),
+            Work::Record(_) => (Length::Fixed(config().event_ns), None, Action::None),
+            Work::Wait(event) => {
+                if let Some(Recorded::Stream(done)) = self.events.get(*event).map(|event| &event.recorded) {
+                    before.push(done.clone());
+                }
+                (Length::Fixed(0), None, Action::None)
+            }
+            Work::Empty => (Length::Fixed(0), None, Action::None),
+        };
+        let done = self.add(&before, length, lane, Job { action, truth });
+        if let Work::Record(event) = work
+            && let Some(event) = self.events.get_mut(*event)
+        {
+            event.recorded = Recorded::Stream(done.clone());
+        }
+        done
+    }
+
+    /// Schedules a job behind `before`, as of now.
+    pub fn add(&mut self, before: &[Done], length: Length, lane: Option<usize>, payload: Job) -> Done {
+        let task = Task { submit: self.now, length, lane, payload };
+        let done = self.engine.add(before, task, &mut self.known);
+        self.settle();
+        done
+    }
+
+    /// Acts on what the schedule has found out.
+    pub fn settle(&mut self) {
+        for known in std::mem::take(&mut self.known) {
+            match known {
+                Known::Scheduled { payload: Job { action, truth }, head, start, end } => {
+                    let times = match &action {
+                        Action::GraphEnd(begin) => {
+                            let begin = begin.end().unwrap_or(head);
+                            Times { head: begin, start: begin, end }
+                        }
+                        _ => Times { head, start, end },
+                    };
+                    if let Some(operation) = truth {
+                        truth::operation(operation, Some(times));
+                    }
+                    match action {
+                        Action::Copy(copy) => effects::push(effects::Effect::Copy(copy)),
+                        Action::Set(set) => effects::push(effects::Effect::Set(set)),
+                        _ => {}
+                    }
+                }
+                Known::Reached { payload, head, gate } => self.worker.push(head, payload, gate),
+            }
+        }
+    }
+
+    /// What the truth file tells about a piece of work; nothing about events and empty nodes.
+    pub fn operation(&mut self, call: &Call, work: &Work, place: &Place) -> Option<Box<Operation>> {
+        if !truth::wanted() {
+            return None;
+        }
+        let mut operation = self.operation_of(call, "", place);
+        match work {
+            Work::Kernel(launch) => {
+                operation.kind = "kernel";
+                operation.name = launch.name.clone();
+            }
+            Work::Copy(copy) => {
+                operation.kind = "copy";
+                operation.bytes = copy.bytes();
+                operation.direction = copy.direction.name();
+                operation.host_memory = copy.host_memory;
+            }
+            Work::Set(set) => {
+                operation.kind = "memset";
+                operation.bytes = set.bytes();
+                operation.host_memory = set.host_memory;
+            }
+            Work::Host(_) => operation.kind = "host",
+            Work::Value(_) => operation.kind = "value",
+            Work::Record(_) | Work::Wait(_) | Work::Empty => return None,
+        }
+        Some(operation)
+    }
+
+    /// An operation of a kind at a place.
+    pub fn operation_of(&mut self, call: &Call, kind: &'static str, place: &Place) -> Box<Operation> {
+        Box::new(Operation {
+            kind,
+            seq: self.id(),
+            tid: thread::tid(),
+            api: call.api.name,
+            call_begin: call.begin,
+            call_end: call.end.clone(),
+            name: empty(),
+            context: place.context,
+            device: place.device,
+            stream: place.stream,
+            stream_handle: place.handle,
+            bytes: 0,
+            direction: "",
+            host_memory: "none",
+            captured: false,
+            in_graph: place.graph,
+            queue: place.queue,
+        })
+    }
+}
+
+/// An empty name, shared.
+fn empty() -> Arc<str> {
+    static EMPTY: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| Arc::from(""));
+    EMPTY.clone()
+}

@@ -1,0 +1,202 @@
+//! The thread that does what the application's own time decides: it calls host functions, writes values and watches
+//! those that streams wait for, each when its turn comes.
+
+use crate::clock::{self, Ns};
+use crate::config::config;
+use crate::engine::Node;
+use crate::state::{self, Guard, State};
+use crate::truth::{self, Operation, Times};
+use crate::work::{Action, Job};
+use crate::{effects, thread};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Once, PoisonError};
+use std::time::Duration;
+
+/// A function of the application and how it is called.
+#[derive(Clone, Copy, Debug)]
+pub enum HostCall {
+    /// `cuLaunchHostFunc`.
+    Function {
+        /// The function.
+        function: extern "C-unwind" fn(u64),
+        /// Its argument.
+        data: u64,
+    },
+    /// `cuStreamAddCallback`.
+    Callback {
+        /// The function: stream, status, data.
+        function: extern "C-unwind" fn(u64, i32, u64),
+        /// The stream, as the application named it.
+        stream: u64,
+        /// The last argument.
+        data: u64,
+    },
+}
+
+impl HostCall {
+    fn call(self) {
+        thread::as_callback(|| match self {
+            Self::Function { function, data } => function(data),
+            Self::Callback { function, stream, data } => function(stream, 0, data),
+        });
+    }
+}
+
+/// `cuStreamWaitValue` or `cuStreamWriteValue`.
+#[derive(Clone, Copy, Debug)]
+pub struct Value {
+    /// Where.
+    pub address: u64,
+    /// 4 or 8 bytes.
+    pub wide: bool,
+    /// The value.
+    pub value: u64,
+    /// `CUstreamWaitValue_flags`; none = a write.
+    pub wait: Option<u32>,
+}
+
+impl Value {
+    /// Looks at or writes the value; whether the stream may go on.
+    fn passes(&self) -> bool {
+        let mask = if self.wide { u64::MAX } else { u64::from(u32::MAX) };
+        // SAFETY: the address was checked to be device-visible memory of the right size, aligned, when it was given, and
+        // cuda.h obliges the application to keep it while the operation is pending.
+        let seen = unsafe {
+            match (self.wait, self.wide) {
+                (None, true) => return (self.address as *mut u64).write_volatile(self.value) == (),
+                (None, false) => return (self.address as *mut u32).write_volatile(self.value as u32) == (),
+                (Some(_), true) => (self.address as *const u64).read_volatile(),
+                (Some(_), false) => u64::from((self.address as *const u32).read_volatile()),
+            }
+        };
+        // cuda.h, CUstreamWaitValue_flags.
+        match self.wait.unwrap_or(0) & 3 {
+            0 if self.wide => (seen as i64).wrapping_sub(self.value as i64) >= 0,
+            0 => (seen as i32).wrapping_sub(self.value as i32) >= 0,
+            1 => seen == self.value,
+            2 => seen & self.value != 0,
+            _ => !(seen | self.value) & mask != 0,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Gate {
+    job: Job,
+    head: Ns,
+    node: Arc<Node>,
+}
+
+/// Gates whose turn comes at a known time.
+#[derive(Debug, Default)]
+pub struct Worker {
+    /// By time, then order of arrival.
+    due: BTreeMap<(Ns, u64), Gate>,
+    next: u64,
+    /// Waits whose turn has come and whose value has not.
+    waits: Vec<Gate>,
+}
+
+/// Signalled when a gate was given to the worker.
+static GIVEN: Condvar = Condvar::new();
+
+impl Worker {
+    /// Takes on a gate whose turn comes at `head`.
+    pub fn push(&mut self, head: Ns, job: Job, node: Arc<Node>) {
+        static START: Once = Once::new();
+        START.call_once(|| spawn("simcuda-host", work));
+        self.next += 1;
+        self.due.insert((head, self.next), Gate { job, head, node });
+        GIVEN.notify_one();
+    }
+}
+
+impl State {
+    /// Opens the waits whose value has come.
+    pub fn look_at_values(&mut self) {
+        let mut at = 0;
+        while let Some(gate) = self.worker.waits.get(at) {
+            if matches!(&gate.job.action, Action::Value(value) if !value.passes()) {
+                at += 1;
+                continue;
+            }
+            let gate = self.worker.waits.swap_remove(at);
+            self.pass(gate);
+        }
+    }
+
+    /// Opens a gate now.
+    fn pass(&mut self, Gate { job, head, node }: Gate) {
+        self.open(&node);
+        tell(job.truth, head, head, self.now);
+    }
+}
+
+fn tell(operation: Option<Box<Operation>>, head: Ns, start: Ns, end: Ns) {
+    if let Some(operation) = operation {
+        truth::operation(operation, Some(Times { head, start, end }));
+    }
+}
+
+fn work() {
+    let mut state = state::lock(0);
+    loop {
+        let next = state.worker.due.first_key_value().map(|(&(head, _), _)| head);
+        if next.is_none_or(|head| head > state.now) {
+            state = sleep(state, next);
+            continue;
+        }
+        let Some((_, Gate { mut job, head, node })) = state.worker.due.pop_first() else { continue };
+        match job.action {
+            Action::Host(call) => {
+                drop(state);
+                effects::drain();
+                let start = clock::now();
+                call.call();
+                state = state::lock(0);
+                state.open(&node);
+                tell(job.truth.take(), head, start, state.now);
+            }
+            // A write is seen by who waits for it on the next round.
+            Action::Value(value) if value.wait.is_none() => {
+                drop(state);
+                effects::drain();
+                state = state::lock(0);
+                value.passes();
+                state.pass(Gate { job, head, node });
+            }
+            _ => {
+                state.worker.waits.push(Gate { job, head, node });
+                state.look_at_values();
+            }
+        }
+    }
+}
+
+/// Waits until the next gate's turn, a new gate, or the time to look at values again.
+fn sleep(state: Guard, next: Option<Ns>) -> Guard {
+    let poll = (!state.worker.waits.is_empty()).then(|| config().assume.number("poll_ns"));
+    let until = next.map(|head| head.saturating_sub(state.now));
+    let mut state = match until.into_iter().chain(poll).min() {
+        Some(ns) => {
+            GIVEN.wait_timeout(state, Duration::from_nanos(ns)).unwrap_or_else(PoisonError::into_inner).0
+        }
+        None => GIVEN.wait(state).unwrap_or_else(PoisonError::into_inner),
+    };
+    state.now = clock::now();
+    state.look_at_values();
+    state
+}
+
+/// Starts a thread of the simulator that takes no signals of the application.
+pub fn spawn(name: &str, function: fn()) {
+    // SAFETY: plain sets of signals, filled before use; the caller's mask is put back.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(function);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        thread.expect("a thread can be started");
+    }
+}
