@@ -1,0 +1,593 @@
+//! How a record becomes columns, and comes back: one description for both ways.
+//!
+//! Every field is coded as what it is more than expected. What is expected is computed from what was coded before in
+//! the same chunk, by the same code when writing and when reading, so both sides always expect the same. The
+//! expectations are the program's own regularity:
+//!
+//! | field | expected |
+//! |---|---|
+//! | correlation | the thread's previous one + 1 |
+//! | begin | the end of the thread's previous call: what is left is the app's own time between calls |
+//! | submitted | begin + lead; end: submitted + tail: what is left is the hook's and the runtime's overhead |
+//! | at | end |
+//! | GPU start | the end of its stream's previous operation: back to back, what is left is the gap |
+//! | GPU duration | the average of the same kernel's previous ones |
+//! | chain, start error, seen | its stream's previous ones |
+//! | stream, context | the thread's previous one |
+//! | lead, tail, length of a call | 0: noise, which a delta would only double |
+//! | all else | as in the previous record of the same kind, and for launches of the same kernel |
+//!
+//! All arithmetic wraps, so every value of every field comes back, however odd. The memory of what came before has a
+//! fixed size (threads, streams and kernels share places by their number's low bits): sharing costs bytes, never truth.
+//!
+//! # Columns
+//!
+//! The numbers in the code below are the format. Kind 0 has the columns of all records: 0 kind, 1 thread. A kind's own
+//! columns: 0 at; 1–8 the call; 9–21 an operation on a stream; from 24 on what is its own. Times chunks use the columns
+//! 1 and 15–21 of kind [`Kind::GpuTime`].
+//!
+//! A later version may add columns (absent means as expected) and kinds (a reader skips such records). A new kind leaves
+//! the memory of threads, streams and `at` alone, because an old reader does not follow it.
+
+use super::columns::{ColumnReader, ColumnWriter};
+use super::record::*;
+use gpuspy_wire::record::{Direction, Kind, LossCause, Memory, SyncScope, Untimed, Via};
+use std::io;
+
+/// A value that fits a column.
+trait Field: Copy {
+    /// As a number.
+    fn word(self) -> u64;
+    /// Back, or `None` for a number that no such value has.
+    fn from_word(word: u64) -> Option<Self>;
+}
+
+macro_rules! integers {
+    ($($name:ty as $wide:ty),*) => { $(
+        impl Field for $name {
+            fn word(self) -> u64 {
+                <$wide>::from(self) as u64
+            }
+            fn from_word(word: u64) -> Option<Self> {
+                Self::try_from(word as $wide).ok()
+            }
+        }
+    )* };
+}
+integers!(u8 as u64, u16 as u64, u32 as u64, u64 as u64, i32 as i64, i64 as i64);
+
+macro_rules! enums {
+    ($($name:ty),*) => { $(
+        impl Field for $name {
+            fn word(self) -> u64 {
+                self as u64
+            }
+            fn from_word(word: u64) -> Option<Self> {
+                <$name>::from_wire(u8::try_from(word).ok()?)
+            }
+        }
+    )* };
+}
+enums!(Via, Untimed, Direction, Memory, SyncScope, LossCause);
+
+impl Field for bool {
+    fn word(self) -> u64 {
+        u64::from(self)
+    }
+    fn from_word(word: u64) -> Option<Self> {
+        [false, true].get(usize::try_from(word).ok()?).copied()
+    }
+}
+
+impl Field for Option<Via> {
+    fn word(self) -> u64 {
+        self.map_or(0, Field::word)
+    }
+    fn from_word(word: u64) -> Option<Self> {
+        if word == 0 { Some(None) } else { Via::from_word(word).map(Some) }
+    }
+}
+
+/// One direction of the coding.
+trait Columns {
+    /// Writing: takes `value`, gives it back. Reading: gives the value that was written, or `None` when there is none.
+    fn code(&mut self, kind: u8, column: u8, value: u64, expected: u64) -> Option<u64>;
+}
+
+impl Columns for ColumnWriter {
+    fn code(&mut self, kind: u8, column: u8, value: u64, expected: u64) -> Option<u64> {
+        self.push(kind, column, value.wrapping_sub(expected));
+        Some(value)
+    }
+}
+
+impl Columns for ColumnReader {
+    fn code(&mut self, kind: u8, column: u8, _value: u64, expected: u64) -> Option<u64> {
+        Some(expected.wrapping_add(self.take(kind, column)?))
+    }
+}
+
+/// The columns of times: begin, end, submitted, lead, tail, GPU start, duration, seen.
+const TIMES: u64 = 1 << 5 | 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 16 | 1 << 17 | 1 << 20;
+
+/// Places for threads, and for streams.
+const PLACES: usize = 256;
+/// Places for kernels; behind them is one for each kind.
+const KERNEL_ROWS: usize = 1024;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Thread {
+    correlation: u64,
+    end: u64,
+    context: u32,
+    stream: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Timeline {
+    chain: u32,
+    end: i64,
+    start_error: u32,
+    seen: u64,
+}
+
+/// The coding itself: the columns of a chunk, and the memory of what came before in it.
+#[derive(Debug)]
+struct Coder<C> {
+    columns: C,
+    kind: u8,
+    row: usize,
+    /// The previous value of each column, per kernel and per kind.
+    rows: Vec<[u64; super::columns::COLUMNS]>,
+    threads: Vec<Thread>,
+    timelines: Vec<Timeline>,
+    at: u64,
+}
+
+impl<C: Columns> Coder<C> {
+    fn new(columns: C) -> Coder<C> {
+        Coder {
+            columns,
+            kind: 0,
+            row: 0,
+            rows: vec![[0; super::columns::COLUMNS]; KERNEL_ROWS + super::columns::KINDS],
+            threads: vec![Thread::default(); PLACES],
+            timelines: vec![Timeline::default(); PLACES],
+            at: 0,
+        }
+    }
+
+    /// Codes a field that is expected to be `expected`.
+    fn field<T: Field>(&mut self, column: u8, value: &mut T, expected: impl Field) -> Option<()> {
+        let word = self.columns.code(self.kind, column, value.word(), expected.word())?;
+        *value = T::from_word(word)?;
+        Some(())
+    }
+
+    /// Codes a field that is expected to be as it was in the previous record of the row.
+    fn same<T: Field>(&mut self, column: u8, value: &mut T) -> Option<()> {
+        self.field(column, value, self.rows[self.row][usize::from(column)])?;
+        self.rows[self.row][usize::from(column)] = value.word();
+        Some(())
+    }
+
+    /// Turns to the columns and the row of a kind.
+    fn turn_to(&mut self, kind: u8) {
+        self.kind = kind;
+        self.row = KERNEL_ROWS + usize::from(kind);
+    }
+
+    /// Codes a record's body and time. `body` has the right kind already, also when reading.
+    fn record(&mut self, kind: Kind, record: &mut Record) -> Option<()> {
+        self.turn_to(kind as u8);
+        let thread = record.thread as usize % PLACES;
+        let expected_at = match &mut record.body {
+            Body::Work(work) => self.work(thread, work)?,
+            Body::Alloc(alloc) => self.alloc(thread, alloc)?,
+            Body::Free(free) => self.free(thread, free)?,
+            Body::Synchronize(sync) => self.synchronize(thread, sync)?,
+            Body::EventRecord(event) | Body::EventWait(event) => self.event(thread, event)?,
+            Body::Api(api) => self.api(thread, api)?,
+            Body::Context(context) => self.context(context)?,
+            Body::Stream(stream) => self.stream(stream)?,
+            Body::Graph(graph) => self.graph(graph)?,
+            Body::Module(module) => self.module(module)?,
+            Body::Device(device) => self.device(device)?,
+            Body::Loss { cause, count } => {
+                self.same(24, cause)?;
+                self.field(25, count, 0u64)?;
+                self.at
+            }
+        };
+        self.field(0, &mut record.at, expected_at)?;
+        self.at = record.at;
+        Some(())
+    }
+
+    /// The call without its end.
+    fn entry(&mut self, thread: usize, call: &mut Call) -> Option<()> {
+        let before = self.threads[thread];
+        self.field(1, &mut call.correlation, before.correlation.wrapping_add(1))?;
+        self.same(2, &mut call.api)?;
+        self.same(3, &mut call.via)?;
+        self.same(4, &mut call.flags)?;
+        self.field(5, &mut call.begin, before.end)?;
+        self.same(7, &mut call.caller)?;
+        self.field(8, &mut call.context, before.context)
+    }
+
+    /// The call's end; it is also when the record is expected to stand in the order.
+    fn exit(&mut self, thread: usize, call: &mut Call, expected_end: u64) -> Option<u64> {
+        self.field(6, &mut call.end, expected_end)?;
+        let memory = &mut self.threads[thread];
+        (memory.correlation, memory.end, memory.context) = (call.correlation, call.end, call.context);
+        Some(call.end)
+    }
+
+    fn call(&mut self, thread: usize, call: &mut Call) -> Option<u64> {
+        self.entry(thread, call)?;
+        self.exit(thread, call, call.begin)
+    }
+
+    fn work(&mut self, thread: usize, work: &mut Work) -> Option<u64> {
+        if let What::Kernel { name, .. } = &mut work.what {
+            self.field(24, name, 0u64)?;
+            self.row = *name as usize % KERNEL_ROWS;
+        }
+        self.entry(thread, &mut work.call)?;
+        self.field(10, &mut work.lead, 0u64)?;
+        self.field(11, &mut work.tail, 0u64)?;
+        self.field(9, &mut work.submitted, work.call.begin.wrapping_add(work.lead))?;
+        self.same(12, &mut work.untimed)?;
+        self.field(13, &mut work.stream, self.threads[thread].stream)?;
+        self.threads[thread].stream = work.stream;
+
+        let mut timed = work.gpu.is_some();
+        self.field(14, &mut timed, work.untimed == Untimed::Timed)?;
+        let mut gpu = work.gpu.unwrap_or_default();
+        work.gpu = if timed {
+            self.gpu_time(work.stream as usize % PLACES, &mut gpu)?;
+            Some(gpu)
+        } else {
+            None
+        };
+        self.what(&mut work.what)?;
+        self.exit(thread, &mut work.call, work.submitted.wrapping_add(work.tail))
+    }
+
+    fn gpu_time(&mut self, timeline: usize, time: &mut GpuTime) -> Option<()> {
+        let before = self.timelines[timeline];
+        self.field(15, &mut time.chain, before.chain)?;
+        self.field(16, &mut time.start, before.end)?;
+        self.duration(&mut time.duration)?;
+        self.field(18, &mut time.start_error, before.start_error)?;
+        self.same(19, &mut time.duration_error)?;
+        self.field(20, &mut time.seen, before.seen)?;
+        self.same(21, &mut time.flags)?;
+        self.timelines[timeline] = Timeline {
+            chain: time.chain,
+            end: time.start.wrapping_add_unsigned(time.duration),
+            start_error: time.start_error,
+            seen: time.seen,
+        };
+        Some(())
+    }
+
+    /// A duration against a moving average: half a bit better than against the previous one, whose noise adds.
+    fn duration(&mut self, duration: &mut u64) -> Option<()> {
+        const COLUMN: u8 = 17;
+        let average = self.rows[self.row][usize::from(COLUMN)];
+        self.field(COLUMN, duration, average)?;
+        let surprise = duration.wrapping_sub(average) as i64;
+        // The first one is taken whole.
+        let step = if average == 0 { surprise } else { surprise / 4 };
+        self.rows[self.row][usize::from(COLUMN)] = average.wrapping_add_signed(step);
+        Some(())
+    }
+
+    fn what(&mut self, what: &mut What) -> Option<()> {
+        match what {
+            What::Kernel { name: _, function, grid, block, shared_bytes, attributes, cluster } => {
+                self.same(25, function)?;
+                for (column, value) in (26..).zip(grid.iter_mut().chain(block)) {
+                    self.same(column, value)?;
+                }
+                self.same(32, shared_bytes)?;
+                self.same(33, attributes)?;
+                for (column, value) in (34..).zip(cluster) {
+                    self.same(column, value)?;
+                }
+                Some(())
+            }
+            What::Memcpy { direction, asynchronous, bytes, dst, src, rows, peer_context } => {
+                self.same(24, direction)?;
+                self.same(25, asynchronous)?;
+                self.same(26, bytes)?;
+                self.same(27, dst)?;
+                self.same(28, src)?;
+                self.same(29, rows)?;
+                self.same(30, peer_context)
+            }
+            What::Memset { asynchronous, bytes, dst, value, element, rows } => {
+                self.same(24, asynchronous)?;
+                self.same(25, bytes)?;
+                self.same(26, dst)?;
+                self.same(27, value)?;
+                self.same(28, element)?;
+                self.same(29, rows)
+            }
+            What::Graph { graph, handle, kernels, copies, memsets } => {
+                self.same(24, graph)?;
+                self.same(25, handle)?;
+                self.same(26, kernels)?;
+                self.same(27, copies)?;
+                self.same(28, memsets)
+            }
+        }
+    }
+
+    fn alloc(&mut self, thread: usize, alloc: &mut Alloc) -> Option<u64> {
+        self.same(24, &mut alloc.memory)?;
+        self.same(25, &mut alloc.address)?;
+        self.same(26, &mut alloc.bytes)?;
+        self.same(27, &mut alloc.stream)?;
+        self.same(28, &mut alloc.pool)?;
+        self.call(thread, &mut alloc.call)
+    }
+
+    fn free(&mut self, thread: usize, free: &mut Free) -> Option<u64> {
+        self.same(24, &mut free.memory)?;
+        self.same(25, &mut free.address)?;
+        self.same(26, &mut free.stream)?;
+        self.call(thread, &mut free.call)
+    }
+
+    fn synchronize(&mut self, thread: usize, sync: &mut Synchronize) -> Option<u64> {
+        self.same(24, &mut sync.scope)?;
+        self.same(25, &mut sync.stream)?;
+        self.same(26, &mut sync.event)?;
+        self.call(thread, &mut sync.call)
+    }
+
+    fn event(&mut self, thread: usize, event: &mut EventOp) -> Option<u64> {
+        self.same(24, &mut event.stream)?;
+        self.same(25, &mut event.event)?;
+        self.same(26, &mut event.event_flags)?;
+        self.call(thread, &mut event.call)
+    }
+
+    fn api(&mut self, thread: usize, api: &mut Api) -> Option<u64> {
+        self.same(24, &mut api.result)?;
+        self.same(25, &mut api.subject)?;
+        self.call(thread, &mut api.call)
+    }
+
+    fn context(&mut self, context: &mut Context) -> Option<u64> {
+        self.same(24, &mut context.context)?;
+        self.same(25, &mut context.device)?;
+        self.same(26, &mut context.handle)?;
+        self.same(27, &mut context.destroyed)?;
+        Some(self.at)
+    }
+
+    fn stream(&mut self, stream: &mut Stream) -> Option<u64> {
+        self.same(24, &mut stream.stream)?;
+        self.same(25, &mut stream.handle)?;
+        self.same(26, &mut stream.context)?;
+        self.same(27, &mut stream.flags)?;
+        self.same(28, &mut stream.priority)?;
+        self.same(29, &mut stream.destroyed)?;
+        Some(self.at)
+    }
+
+    fn graph(&mut self, graph: &mut Graph) -> Option<u64> {
+        self.same(24, &mut graph.graph)?;
+        self.same(25, &mut graph.handle)?;
+        self.same(26, &mut graph.kernels)?;
+        self.same(27, &mut graph.copies)?;
+        self.same(28, &mut graph.memsets)?;
+        self.same(29, &mut graph.others)?;
+        Some(self.at)
+    }
+
+    fn module(&mut self, module: &mut Module) -> Option<u64> {
+        self.same(24, &mut module.start)?;
+        self.same(25, &mut module.end)?;
+        self.same(26, &mut module.bias)?;
+        self.same(27, &mut module.path)?;
+        Some(self.at)
+    }
+
+    fn device(&mut self, device: &mut Device) -> Option<u64> {
+        self.same(24, &mut device.ordinal)?;
+        for (column, half) in (25..).zip(device.uuid.as_chunks_mut::<8>().0) {
+            let mut word = u64::from_le_bytes(*half);
+            self.same(column, &mut word)?;
+            *half = word.to_le_bytes();
+        }
+        self.same(27, &mut device.memory_bytes)?;
+        self.same(28, &mut device.multiprocessors)?;
+        self.same(29, &mut device.capability)?;
+        self.same(30, &mut device.warps_per_multiprocessor)?;
+        Some(self.at)
+    }
+}
+
+/// The kind under which a body is coded.
+fn kind_of(body: &Body) -> Kind {
+    match body {
+        Body::Work(work) => match work.what {
+            What::Kernel { .. } => Kind::Launch,
+            What::Memcpy { .. } => Kind::Memcpy,
+            What::Memset { .. } => Kind::Memset,
+            What::Graph { .. } => Kind::GraphLaunch,
+        },
+        Body::Alloc(_) => Kind::Alloc,
+        Body::Free(_) => Kind::Free,
+        Body::Synchronize(_) => Kind::Synchronize,
+        Body::EventRecord(_) => Kind::EventRecord,
+        Body::EventWait(_) => Kind::EventWait,
+        Body::Api(_) => Kind::Api,
+        Body::Context(_) => Kind::Context,
+        Body::Stream(_) => Kind::Stream,
+        Body::Graph(_) => Kind::Graph,
+        Body::Module(_) => Kind::Module,
+        Body::Device(_) => Kind::Device,
+        Body::Loss { .. } => Kind::Loss,
+    }
+}
+
+/// A body of a kind with nothing in it yet; `None` for a kind that is none of a record.
+fn blank(kind: Kind) -> Option<Body> {
+    let call = Call::default();
+    let work = |what| {
+        Body::Work(Work {
+            call,
+            submitted: 0,
+            lead: 0,
+            tail: 0,
+            untimed: Untimed::Timed,
+            stream: 0,
+            gpu: None,
+            what,
+        })
+    };
+    let event = EventOp { call, stream: 0, event: 0, event_flags: 0 };
+    let memory = Memory::Device;
+    Some(match kind {
+        Kind::Launch => work(What::Kernel {
+            name: 0,
+            function: 0,
+            grid: [0; 3],
+            block: [0; 3],
+            shared_bytes: 0,
+            attributes: 0,
+            cluster: [0; 3],
+        }),
+        Kind::Memcpy => work(What::Memcpy {
+            direction: Direction::Default,
+            asynchronous: false,
+            bytes: 0,
+            dst: 0,
+            src: 0,
+            rows: 0,
+            peer_context: 0,
+        }),
+        Kind::Memset => {
+            work(What::Memset { asynchronous: false, bytes: 0, dst: 0, value: 0, element: 0, rows: 0 })
+        }
+        Kind::GraphLaunch => work(What::Graph { graph: 0, handle: 0, kernels: 0, copies: 0, memsets: 0 }),
+        Kind::Alloc => Body::Alloc(Alloc { call, memory, address: 0, bytes: 0, stream: 0, pool: 0 }),
+        Kind::Free => Body::Free(Free { call, memory, address: 0, stream: 0 }),
+        Kind::Synchronize => {
+            Body::Synchronize(Synchronize { call, scope: SyncScope::Device, stream: 0, event: 0 })
+        }
+        Kind::EventRecord => Body::EventRecord(event),
+        Kind::EventWait => Body::EventWait(event),
+        Kind::Api => Body::Api(Api { call, result: 0, subject: 0 }),
+        Kind::Context => Body::Context(Context { context: 0, device: 0, handle: 0, destroyed: false }),
+        Kind::Stream => {
+            Body::Stream(Stream { stream: 0, handle: 0, context: 0, flags: 0, priority: 0, destroyed: false })
+        }
+        Kind::Graph => {
+            Body::Graph(Graph { graph: 0, handle: 0, kernels: 0, copies: 0, memsets: 0, others: 0 })
+        }
+        Kind::Module => Body::Module(Module { start: 0, end: 0, bias: 0, path: 0 }),
+        Kind::Device => Body::Device(Device {
+            ordinal: 0,
+            uuid: [0; 16],
+            memory_bytes: 0,
+            multiprocessors: 0,
+            capability: 0,
+            warps_per_multiprocessor: 0,
+        }),
+        Kind::Loss => Body::Loss { cause: LossCause::RingFull, count: 0 },
+        Kind::GpuTime | Kind::Intern | Kind::Anchor => return None,
+    })
+}
+
+/// Fills the columns of one chunk.
+#[derive(Debug)]
+pub struct Encoder(Coder<ColumnWriter>);
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Encoder(Coder::new(ColumnWriter::new(TIMES)))
+    }
+}
+
+impl Encoder {
+    /// Adds a record.
+    pub fn record(&mut self, record: &Record) {
+        let kind = kind_of(&record.body);
+        self.0.columns.push(0, 0, kind as u64);
+        self.0.columns.push(0, 1, u64::from(record.thread));
+        // Writing never fails; the copy is what the shared description takes by `&mut`.
+        let _always = self.0.record(kind, &mut record.clone());
+    }
+
+    /// Adds a GPU time, for a Times chunk.
+    pub fn time(&mut self, correlation: u64, time: &GpuTime) {
+        let _always = self.0.time(&mut { correlation }, &mut { *time });
+    }
+
+    /// The payload, its flags, and its bytes before compression.
+    ///
+    /// # Errors
+    /// See [`ColumnWriter::pack`].
+    pub fn pack(self) -> io::Result<(Vec<u8>, u16, u32)> {
+        self.0.columns.pack()
+    }
+}
+
+impl<C: Columns> Coder<C> {
+    /// A GPU time that stands alone. Its stream is not known here: all share one timeline.
+    fn time(&mut self, correlation: &mut u64, time: &mut GpuTime) -> Option<()> {
+        self.turn_to(Kind::GpuTime as u8);
+        self.field(1, correlation, self.threads[0].correlation.wrapping_add(1))?;
+        self.threads[0].correlation = *correlation;
+        self.gpu_time(0, time)
+    }
+}
+
+/// The columns do not hold what the chunk's header promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Invalid;
+
+/// Takes records out of the columns of one chunk.
+#[derive(Debug)]
+pub struct Decoder(Coder<ColumnReader>);
+
+impl Decoder {
+    /// Begins to read columns.
+    pub fn new(columns: ColumnReader) -> Decoder {
+        Decoder(Coder::new(columns))
+    }
+
+    /// The next record; `None` for one of a kind that this version does not know.
+    ///
+    /// # Errors
+    /// [`Invalid`], and everything after is.
+    pub fn record(&mut self) -> Result<Option<Record>, Invalid> {
+        let kind = self.0.columns.take(0, 0).ok_or(Invalid)?;
+        let thread = self.0.columns.take(0, 1).ok_or(Invalid)?;
+        let thread = u32::try_from(thread).map_err(|_| Invalid)?;
+        let known = u8::try_from(kind).ok().and_then(Kind::from_wire);
+        let Some((kind, body)) = known.and_then(|kind| Some((kind, blank(kind)?))) else {
+            return Ok(None);
+        };
+        let mut record = Record { thread, at: 0, body };
+        self.0.record(kind, &mut record).ok_or(Invalid)?;
+        Ok(Some(record))
+    }
+
+    /// The next GPU time and its operation's correlation.
+    ///
+    /// # Errors
+    /// [`Invalid`], and everything after is.
+    pub fn time(&mut self) -> Result<(u64, GpuTime), Invalid> {
+        let (mut correlation, mut time) = (0, GpuTime::default());
+        self.0.time(&mut correlation, &mut time).ok_or(Invalid)?;
+        Ok((correlation, time))
+    }
+}

@@ -1,0 +1,390 @@
+//! Columns of numbers, packed: byte planes under zstd.
+//!
+//! A column holds one `u64` per record that has the field: what the record's field is *more than expected* (see
+//! [`coding`](super::coding)), mostly 0 or small. Three choices, by column and chunk, leave little but the noise:
+//!
+//! - **zigzag** when one of the values is negative, so that small surprises of either sign are small numbers;
+//! - **sparse** when most values are 0: a bit per value says which are not, and only those follow;
+//! - **planes**: bytes are laid out by significance, all least significant ones together. Each plane ends a zstd block,
+//!   so that none spoils another's statistics. The upper planes are nearly constant and cost nearly nothing. Of columns
+//!   of times, the lowest bits are noise that no coder makes smaller: they are packed as they are, as many as leave
+//!   the width of the distribution to one plane, where entropy coding works best.
+//!
+//! ```text
+//! u32 columns
+//! columns ×  u8 kind · u8 column · u8 flags · u8 low bits · u8 planes · u8×3 zero
+//!            u32 values · u32 present · u64 constant                                    24 bytes each
+//! columns ×  sparse: a bit per value, set where it is not 0, lowest bit first           ⌈values / 8⌉ bytes
+//!            low bits of each present value, lowest bit first, without gaps             ⌈present × low bits / 8⌉ bytes
+//!            plane 0 (the 8 bits above the low ones), plane 1, …                        planes × present bytes
+//! ```
+//!
+//! Flags: 1 zigzag, 2 sparse. Without sparse, present = values. Without low bits and planes every present value is
+//! `constant`. A column whose every value is 0 is not written at all; so a reader takes 0 for columns that it misses,
+//! and skips those it does not know.
+
+use super::format::{FLAG_ZSTD, Fields, MAX_PLAIN};
+use std::io::{self, Write};
+
+/// Kinds of records that have columns: the wire's kinds, and 0 for what all records have.
+pub const KINDS: usize = 32;
+/// Columns of a kind.
+pub const COLUMNS: usize = 64;
+/// zstd level. Measured on the generator's launches: levels 1 to 16 are within 0.3 %, because what is left is noise; 19 is
+/// worse. Without a block per plane a launch takes a byte more.
+pub const LEVEL: i32 = 1;
+
+const ENTRY_BYTES: usize = 24;
+const ZIGZAG: u8 = 1;
+const SPARSE: u8 = 2;
+
+/// The small number for a small difference of either sign.
+fn zigzag(difference: u64) -> u64 {
+    (difference << 1) ^ (((difference as i64) >> 63) as u64)
+}
+
+/// Undoes [`zigzag`].
+fn unzigzag(coded: u64) -> u64 {
+    (coded >> 1) ^ (coded & 1).wrapping_neg()
+}
+
+/// Bits that a value takes.
+fn bits(value: u64) -> u32 {
+    64 - value.leading_zeros()
+}
+
+/// Columns being filled.
+#[derive(Debug)]
+pub struct ColumnWriter {
+    columns: Vec<Vec<u64>>,
+    noisy: u64,
+}
+
+/// A column ready to be written: its entry in the table without kind and column, and its data in parts that each
+/// deserve statistics of their own.
+struct Packed {
+    entry: Vec<u8>,
+    parts: Vec<Vec<u8>>,
+}
+
+impl ColumnWriter {
+    /// No columns yet. In every kind, the columns whose bit is set in `noisy` have low bits that are noise.
+    pub fn new(noisy: u64) -> ColumnWriter {
+        ColumnWriter { columns: vec![Vec::new(); KINDS * COLUMNS], noisy }
+    }
+
+    /// Appends to a column of a kind.
+    pub fn push(&mut self, kind: u8, column: u8, value: u64) {
+        self.columns[usize::from(kind) * COLUMNS + usize::from(column)].push(value);
+    }
+
+    /// Packs the columns: the payload, its flags, and its bytes before compression.
+    ///
+    /// # Errors
+    /// zstd's, or a chunk beyond [`MAX_PLAIN`].
+    pub fn pack(self) -> io::Result<(Vec<u8>, u16, u32)> {
+        let mut table = Vec::new();
+        let mut parts = Vec::new();
+        for (index, values) in self.columns.into_iter().enumerate() {
+            let noisy = self.noisy >> (index % COLUMNS) & 1 == 1;
+            if let Some(packed) = pack_column(values, noisy) {
+                table.extend([(index / COLUMNS) as u8, (index % COLUMNS) as u8]);
+                table.extend(packed.entry);
+                parts.extend(packed.parts);
+            }
+        }
+        let plain_bytes = 4 + table.len() + parts.iter().map(Vec::len).sum::<usize>();
+        if plain_bytes > MAX_PLAIN as usize {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "more columns than a chunk holds"));
+        }
+        let mut frame = zstd::Encoder::new(Vec::new(), LEVEL)?;
+        frame.write_all(&((table.len() / ENTRY_BYTES) as u32).to_le_bytes())?;
+        frame.write_all(&table)?;
+        for part in &parts {
+            frame.flush()?; // ends a block: statistics are per block
+            frame.write_all(part)?;
+        }
+        Ok((frame.finish()?, FLAG_ZSTD, plain_bytes as u32))
+    }
+}
+
+/// Packs a column, or says that there is nothing to write.
+fn pack_column(mut values: Vec<u64>, noisy: bool) -> Option<Packed> {
+    let count = values.len();
+    let zeros = values.iter().filter(|value| **value == 0).count();
+    if zeros == count {
+        return None;
+    }
+    let mut flags = 0;
+    let mut parts = Vec::new();
+    if zeros * 2 > count {
+        flags |= SPARSE;
+        parts.push(pack_bits(values.iter().map(|value| u64::from(*value != 0)), 1));
+        values.retain(|value| *value != 0);
+    }
+    if values.iter().any(|value| (*value as i64) < 0) {
+        flags |= ZIGZAG;
+        values.iter_mut().for_each(|value| *value = zigzag(*value));
+    }
+    let first = values[0];
+    let constant = values.iter().all(|value| *value == first);
+    let (low_bits, planes) = if constant { (0, 0) } else { split(&values, noisy) };
+    if low_bits > 0 {
+        let low = values.iter().map(|value| value & !(u64::MAX << low_bits));
+        parts.push(pack_bits(low, low_bits));
+    }
+    for plane in 0..planes {
+        parts.push(values.iter().map(|value| (value >> (low_bits + 8 * plane)) as u8).collect());
+    }
+    let mut entry = vec![flags, low_bits as u8, planes as u8, 0, 0, 0];
+    entry.extend((count as u32).to_le_bytes());
+    entry.extend((values.len() as u32).to_le_bytes());
+    entry.extend(if constant { first } else { 0 }.to_le_bytes());
+    Some(Packed { entry, parts })
+}
+
+/// How many bits of the values are packed as they are, and how many byte planes are above.
+fn split(values: &[u64], noisy: bool) -> (u32, u32) {
+    let widest = bits(values.iter().fold(0, |all, value| all | value));
+    let low_bits = if noisy {
+        // But for a few outliers, the values' upper 8 bits come to lie in plane 0.
+        let mut sorted = values.to_vec();
+        let usual = values.len() - 1 - values.len() / 64;
+        bits(*sorted.select_nth_unstable(usual).1).saturating_sub(8)
+    } else {
+        0
+    };
+    (low_bits, (widest - low_bits).div_ceil(8))
+}
+
+/// Packs values of `width` < 64 bits without gaps.
+fn pack_bits(values: impl Iterator<Item = u64>, width: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let (mut held, mut have) = (0u128, 0);
+    for value in values {
+        held |= u128::from(value) << have;
+        have += width;
+        while have >= 8 {
+            bytes.push(held as u8);
+            held >>= 8;
+            have -= 8;
+        }
+    }
+    if have > 0 {
+        bytes.push(held as u8);
+    }
+    bytes
+}
+
+/// The value of `width` ≤ 56 bits at a place among packed ones.
+fn packed_at(bytes: &[u8], index: usize, width: u32) -> Option<u64> {
+    let bit = index * width as usize;
+    let mut word = 0;
+    for (place, byte) in bytes.get(bit / 8..(bit + width as usize).div_ceil(8))?.iter().enumerate() {
+        word |= u64::from(*byte) << (8 * place);
+    }
+    Some((word >> (bit % 8)) & !(u64::MAX << width))
+}
+
+#[derive(Clone, Debug)]
+struct Column {
+    flags: u8,
+    low_bits: u32,
+    planes: usize,
+    values: usize,
+    present: usize,
+    constant: u64,
+    /// Values taken, and of those, present ones.
+    taken: usize,
+    taken_present: usize,
+    /// Where in the payload its parts begin: mask, low bits, planes.
+    at: [usize; 3],
+}
+
+impl Column {
+    /// Reads the rest of a table entry; `None` when it cannot be.
+    fn from_entry(fields: &mut Fields<'_>, entries: u32) -> Option<Column> {
+        let (flags, low_bits, planes) = (fields.u8()?, u32::from(fields.u8()?), usize::from(fields.u8()?));
+        fields.bytes(3)?;
+        let (values, present, constant) = (fields.u32()?, fields.u32()?, fields.u64()?);
+        let sane = flags <= (ZIGZAG | SPARSE)
+            && values <= entries
+            && (present == values || (flags & SPARSE != 0 && present < values))
+            && low_bits <= 56
+            && low_bits as usize + 8 * planes < 72;
+        sane.then_some(Column {
+            flags,
+            low_bits,
+            planes,
+            values: values as usize,
+            present: present as usize,
+            constant,
+            taken: 0,
+            taken_present: 0,
+            at: [0; 3],
+        })
+    }
+
+    /// Lays the column's parts out from `at` on and returns where they end. Cannot overflow: all counts are bounded.
+    fn lay_out(&mut self, at: usize) -> usize {
+        let mask = if self.flags & SPARSE != 0 { self.values.div_ceil(8) } else { 0 };
+        let low = (self.present * self.low_bits as usize).div_ceil(8);
+        self.at = [at, at + mask, at + mask + low];
+        at + mask + low + self.present * self.planes
+    }
+
+    /// The next value; `None` when there is none.
+    fn take(&mut self, plain: &[u8]) -> Option<u64> {
+        if self.taken == self.values {
+            return None;
+        }
+        self.taken += 1;
+        if self.flags & SPARSE != 0 && packed_at(plain.get(self.at[0]..)?, self.taken - 1, 1)? == 0 {
+            return Some(0);
+        }
+        if self.taken_present == self.present {
+            return None;
+        }
+        let value = self.present_value(plain, self.taken_present)?;
+        self.taken_present += 1;
+        Some(if self.flags & ZIGZAG != 0 { unzigzag(value) } else { value })
+    }
+
+    fn present_value(&self, plain: &[u8], index: usize) -> Option<u64> {
+        let mut value = self.constant;
+        if self.low_bits > 0 {
+            value |= packed_at(plain.get(self.at[1]..)?, index, self.low_bits)?;
+        }
+        for plane in 0..self.planes {
+            let byte = *plain.get(self.at[2] + plane * self.present + index)?;
+            value |= u64::from(byte) << (self.low_bits as usize + 8 * plane);
+        }
+        Some(value)
+    }
+}
+
+/// Columns being read.
+#[derive(Debug)]
+pub struct ColumnReader {
+    plain: Vec<u8>,
+    /// Index in `columns` of each kind's column, plus one; 0 = absent.
+    index: Vec<u16>,
+    columns: Vec<Column>,
+}
+
+impl ColumnReader {
+    /// Reads the table of a plain payload whose columns have at most `entries` values; `None` when it contradicts itself.
+    pub fn new(plain: Vec<u8>, entries: u32) -> Option<ColumnReader> {
+        let mut fields = Fields(&plain);
+        let count = fields.u32()? as usize;
+        let mut index = vec![0; KINDS * COLUMNS];
+        let mut columns = Vec::new();
+        let mut at = 4 + ENTRY_BYTES * count;
+        for _ in 0..count {
+            let (kind, id) = (usize::from(fields.u8()?), usize::from(fields.u8()?));
+            let mut column = Column::from_entry(&mut fields, entries)?;
+            at = column.lay_out(at);
+            if at > plain.len() {
+                return None;
+            }
+            if kind < KINDS && id < COLUMNS {
+                columns.push(column);
+                index[kind * COLUMNS + id] = u16::try_from(columns.len()).ok()?;
+            }
+        }
+        (at == plain.len()).then_some(ColumnReader { plain, index, columns })
+    }
+
+    /// The next value of a column: 0 when the column is absent, `None` when it has no more.
+    pub fn take(&mut self, kind: u8, column: u8) -> Option<u64> {
+        let at = *self.index.get(usize::from(kind) * COLUMNS + usize::from(column))?;
+        match at.checked_sub(1) {
+            None => Some(0),
+            Some(at) => self.columns.get_mut(usize::from(at))?.take(&self.plain),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unpack(packed: (Vec<u8>, u16, u32)) -> Vec<u8> {
+        zstd::bulk::decompress(&packed.0, packed.2 as usize).unwrap()
+    }
+
+    #[test]
+    fn zigzag_is_small_for_small_differences_and_reversible() {
+        assert_eq!([0, 1, u64::MAX, 2].map(zigzag), [0, 2, 1, 4]);
+        for value in [0, 1, u64::MAX, 1 << 63, i64::MAX as u64, 12345] {
+            assert_eq!(unzigzag(zigzag(value)), value);
+        }
+    }
+
+    #[test]
+    fn what_is_as_expected_costs_nothing() {
+        let mut writer = ColumnWriter::new(0);
+        for _ in 0..1000 {
+            writer.push(1, 2, 0);
+        }
+        let plain = unpack(writer.pack().unwrap());
+        assert_eq!(plain, [0, 0, 0, 0]);
+        let mut reader = ColumnReader::new(plain, 1000).unwrap();
+        assert_eq!(reader.take(1, 2), Some(0));
+    }
+
+    #[test]
+    fn values_of_every_width_come_back() {
+        let wide: Vec<u64> = (0..64).map(|bit| 1 << bit).chain([0, u64::MAX]).collect();
+        let mut writer = ColumnWriter::new(0);
+        for value in &wide {
+            writer.push(1, 0, *value);
+            writer.push(19, 63, 77);
+        }
+        let mut reader = ColumnReader::new(unpack(writer.pack().unwrap()), 66).unwrap();
+        for value in &wide {
+            assert_eq!(reader.take(1, 0), Some(*value));
+            assert_eq!(reader.take(19, 63), Some(77));
+        }
+        assert_eq!((reader.take(1, 0), reader.take(19, 63)), (None, None));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_values_come_back(
+            values in proptest::collection::vec((0u32..70, proptest::num::u64::ANY), 1..300),
+            noisy: bool,
+        ) {
+            let values: Vec<u64> = values.iter().map(|(shift, word)| word.checked_shr(*shift).unwrap_or(0)).collect();
+            let mut writer = ColumnWriter::new(if noisy { 1 << 5 } else { 0 });
+            values.iter().for_each(|value| writer.push(3, 5, *value));
+            let mut reader = ColumnReader::new(unpack(writer.pack().unwrap()), 300).unwrap();
+            for value in &values {
+                proptest::prop_assert_eq!(reader.take(3, 5), Some(*value));
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_columns_are_skipped_and_wrong_tables_refused() {
+        let entry = |kind: u8, column: u8, planes: u8, values: u32| {
+            let mut bytes = vec![kind, column, 0, 0, planes, 0, 0, 0];
+            bytes.extend(values.to_le_bytes());
+            bytes.extend(values.to_le_bytes());
+            bytes.extend([0; 8]);
+            bytes
+        };
+        let payload = |entries: &[Vec<u8>], data: &[u8]| {
+            [&(entries.len() as u32).to_le_bytes()[..], &entries.concat(), data].concat()
+        };
+        let good = payload(&[entry(200, 200, 1, 3), entry(1, 0, 1, 2)], &[9, 9, 9, 5, 6]);
+        let mut reader = ColumnReader::new(good.clone(), 3).unwrap();
+        assert_eq!([reader.take(1, 0), reader.take(1, 0), reader.take(1, 0)], [Some(5), Some(6), None]);
+
+        assert!(ColumnReader::new(good[..good.len() - 1].to_vec(), 3).is_none(), "too short");
+        assert!(ColumnReader::new(good, 2).is_none(), "more values than entries");
+        assert!(ColumnReader::new(payload(&[entry(1, 0, 9, 1)], &[0; 9]), 3).is_none(), "wider than a value");
+        assert!(ColumnReader::new(vec![255, 255, 255, 255], 3).is_none(), "a table that is not there");
+        assert!(ColumnReader::new(vec![], 3).is_none());
+    }
+}

@@ -1,0 +1,465 @@
+//! Records of a training-like program whose truth is known: for tests and benchmarks.
+//!
+//! Each thread runs iterations on a stream of its own: a copy of the batch to the device, a fixed sequence of kernels
+//! launched one right after the other, now and then a temporary allocation, and a wait for the stream at the end. The
+//! host is ahead of the GPU, so kernels mostly run back to back, and the GPU drains around the wait. Each launch does
+//! what a timed launch does: hook, start event, launch, end event, return. All noise is Gaussian, and independent.
+//!
+//! Threads know nothing of each other, and records come out in the order of `at`.
+
+use super::record::*;
+use gpuspy_wire::record::{Direction, Memory, Namespace, SyncScope, Untimed, Via, flag};
+use std::collections::BTreeMap;
+
+/// A small random number generator: splitmix64 (Steele, Lea, Flood 2014), whose whole state is a counter.
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next 64 bits.
+    pub fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// In `[0, 1)`.
+    pub fn unit(&mut self) -> f64 {
+        (self.word() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// In `0..below`.
+    pub fn below(&mut self, below: u64) -> u64 {
+        ((u128::from(self.word()) * u128::from(below)) >> 64) as u64
+    }
+
+    /// Gaussian to within the tails: mean 0, standard deviation 1, the sum of twelve uniform numbers.
+    pub fn gauss(&mut self) -> f64 {
+        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
+    }
+
+    /// `mean` with a relative standard deviation of `jitter`, in whole ns, never below 1.
+    fn around(&mut self, mean: f64, jitter: f64) -> u64 {
+        (mean * (1.0 + jitter * self.gauss())).max(1.0) as u64
+    }
+}
+
+/// What the program is like. Times are ns.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Kernels of an iteration, each with a name of its own.
+    pub kernels: u32,
+    /// Threads, each with its stream.
+    pub threads: u32,
+    /// Iterations between two waits for the GPU.
+    pub iterations_per_wait: u32,
+    /// Besides launches and waits: copies, allocations, frees, event records.
+    pub other_calls: bool,
+    /// Relative standard deviation of everything the host does.
+    pub host_jitter: f64,
+    /// Relative standard deviation of everything the GPU does.
+    pub gpu_jitter: f64,
+    /// The app's own time between two calls.
+    pub between_calls: f64,
+    /// Hook time before and behind the timed part, each.
+    pub overhead: f64,
+    /// Start event's record to the launch's return.
+    pub lead: f64,
+    /// Launch's return to the end event's record's return.
+    pub tail: f64,
+    /// Shortest and longest kernel; most are short, a few are long, as in training.
+    pub kernel: (f64, f64),
+    /// From one operation's end event to the next one's start event on a busy stream.
+    pub gpu_gap: f64,
+    /// The poller's sleep between two rounds.
+    pub poll_interval: f64,
+    /// The poller's time per GPU time it reads; each has a `seen` of its own. 0: all of a round have the same.
+    pub poll_step: f64,
+}
+
+impl Default for Options {
+    /// 120 kernels of 3 to 60 µs, launched every 6 µs, a wait per iteration; host jitter 15 %, GPU jitter 2 %.
+    fn default() -> Self {
+        Options {
+            kernels: 120,
+            threads: 1,
+            iterations_per_wait: 1,
+            other_calls: false,
+            host_jitter: 0.15,
+            gpu_jitter: 0.02,
+            between_calls: 850.0,
+            overhead: 75.0,
+            lead: 4_000.0,
+            tail: 1_000.0,
+            kernel: (3_000.0, 60_000.0),
+            gpu_gap: 1_000.0,
+            poll_interval: 100_000.0,
+            poll_step: 0.0,
+        }
+    }
+}
+
+/// What is true of the records that a [`Generator`] has given out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Truth {
+    /// All of them.
+    pub records: u64,
+    /// Kernel launches, all timed.
+    pub launches: u64,
+    /// By name: launches, and the sum of their GPU durations, ns.
+    pub kernels: BTreeMap<u32, (u64, u64)>,
+    /// Copies to the device, and their bytes.
+    pub copies: (u64, u64),
+    /// Allocations.
+    pub allocations: u64,
+    /// Frees.
+    pub frees: u64,
+    /// Waits, and the host's time in them, ns.
+    pub waits: (u64, u64),
+    /// Sum over streams of the times from one operation's end event to the next one's start event, ns.
+    pub gaps_ns: u64,
+}
+
+/// What a kernel is like in every launch.
+#[derive(Clone, Copy, Debug)]
+struct Kernel {
+    nanoseconds: f64,
+    function: u64,
+    caller: u64,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+}
+
+/// One thread and its stream.
+#[derive(Clone, Debug)]
+struct Lane {
+    thread: u32,
+    /// Calls made.
+    calls: u64,
+    /// The host's time.
+    now: u64,
+    /// The stream's last end event, on the host's clock; 0 = none yet.
+    gpu_end: u64,
+    /// Moment of the poller's present round, and the last `seen`.
+    round: u64,
+    seen: u64,
+    /// Where in the iteration: the number of the next step.
+    step: u32,
+    /// A temporary allocation that lives.
+    allocated: Option<u64>,
+}
+
+/// Yields records without end.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    options: Options,
+    random: Random,
+    kernels: Vec<Kernel>,
+    lanes: Vec<Lane>,
+    /// Each lane's next record, by its `at` and the lane's number.
+    next: BTreeMap<(u64, usize), Record>,
+    truth: Truth,
+    /// Where the given out operations of each stream end.
+    ends: BTreeMap<u64, i64>,
+}
+
+const CONTEXT: u32 = 1;
+/// GPU clock − host clock.
+const GPU_CLOCK: i64 = -7_000_000_000;
+/// Host time of the first call.
+const BEGAN: u64 = 86_400_000_000_000;
+const LATENCY: u64 = 2_000;
+const API_LAUNCH: u16 = 1;
+const API_COPY: u16 = 2;
+const API_MALLOC: u16 = 3;
+const API_FREE: u16 = 4;
+const API_WAIT: u16 = 5;
+const API_EVENT: u16 = 6;
+const API_NAMES: [&str; 6] = [
+    "cudaLaunchKernel",
+    "cudaMemcpyAsync",
+    "cudaMalloc",
+    "cudaFree",
+    "cudaStreamSynchronize",
+    "cudaEventRecord",
+];
+
+impl Generator {
+    /// The same seed and options give the same records.
+    pub fn new(seed: u64, options: Options) -> Generator {
+        let mut random = Random(seed);
+        let (shortest, longest) = options.kernel;
+        let kernels = (0..options.kernels.max(1)).map(|_| Kernel {
+            nanoseconds: shortest * (longest / shortest).powf(random.unit().powi(3)),
+            function: 0x5555_0000_0000 + random.below(1 << 20) * 16,
+            caller: 0x7f00_0000_0000 + random.below(1 << 24),
+            grid: [1 + random.below(4096) as u32, 1 + random.below(4) as u32, 1],
+            block: [32 << random.below(6), 1, 1],
+            shared_bytes: random.below(48) as u32 * 1024,
+        });
+        let kernels = kernels.collect();
+        let lane = |thread| Lane {
+            thread,
+            calls: 0,
+            now: BEGAN + u64::from(thread) * 1_234,
+            gpu_end: 0,
+            round: BEGAN,
+            seen: 0,
+            step: 0,
+            allocated: None,
+        };
+        let lanes: Vec<Lane> = (0..options.threads.max(1)).map(lane).collect();
+        let mut generator = Generator {
+            options,
+            random,
+            kernels,
+            lanes,
+            next: BTreeMap::new(),
+            truth: Truth::default(),
+            ends: BTreeMap::new(),
+        };
+        for lane in 0..generator.lanes.len() {
+            generator.prepare(lane);
+        }
+        generator
+    }
+
+    /// The texts that the records refer to.
+    pub fn names(&self) -> Vec<(Namespace, u32, String)> {
+        let kernel = |(id, kernel): (u32, &Kernel)| {
+            let text = format!("_ZN5model5layerILi{id}EEvPKfPfi_{}ns", kernel.nanoseconds as u64);
+            (Namespace::Kernel, id, text)
+        };
+        let apis = (1..).zip(API_NAMES).map(|(id, name)| (Namespace::Api, id, name.to_string()));
+        (1..).zip(&self.kernels).map(kernel).chain(apis).collect()
+    }
+
+    /// What is true of the records given out so far.
+    pub fn truth(&self) -> &Truth {
+        &self.truth
+    }
+
+    /// Makes a lane's next record.
+    fn prepare(&mut self, lane: usize) {
+        let record = self.step(lane);
+        self.next.insert((record.at, lane), record);
+    }
+
+    fn step(&mut self, lane: usize) -> Record {
+        let kernels = self.kernels.len() as u32;
+        let step = self.lanes[lane].step;
+        let last = kernels * self.options.iterations_per_wait.max(1);
+        self.lanes[lane].step += 1;
+        if self.options.other_calls && self.random.below(8) == 0 {
+            self.lanes[lane].step = step;
+            return self.other(lane);
+        }
+        if step == last {
+            self.lanes[lane].step = 0;
+            return self.wait(lane);
+        }
+        self.launch(lane, step % kernels)
+    }
+
+    fn host(&mut self, mean: f64) -> u64 {
+        self.random.around(mean, self.options.host_jitter)
+    }
+
+    /// Enters a call after the app's own time.
+    fn enter(&mut self, lane: usize, api: u16, caller: u64, via: Via) -> Call {
+        let between = self.host(self.options.between_calls);
+        let lane = &mut self.lanes[lane];
+        lane.calls += 1;
+        lane.now += between;
+        Call {
+            correlation: (u64::from(lane.thread) << 40) | lane.calls,
+            api,
+            via: Some(via),
+            flags: 0,
+            begin: lane.now,
+            end: 0,
+            caller,
+            context: CONTEXT,
+        }
+    }
+
+    /// Leaves a call.
+    fn leave(&mut self, lane: usize, mut call: Call, end: u64, body: impl FnOnce(Call) -> Body) -> Record {
+        let lane = &mut self.lanes[lane];
+        lane.now = end;
+        call.end = end;
+        Record { thread: lane.thread, at: end, body: body(call) }
+    }
+
+    /// A timed operation of `nanoseconds` on the lane's stream.
+    fn work(&mut self, lane: usize, call: Call, nanoseconds: f64, what: What) -> Record {
+        let o = self.options;
+        let start_record = call.begin + self.host(o.overhead);
+        let lead = self.host(o.lead);
+        let tail = self.host(o.tail);
+        let submitted = start_record + lead;
+        let end_record = submitted + tail;
+        let end = end_record + self.host(o.overhead);
+
+        let previous_end = self.lanes[lane].gpu_end;
+        let start = (start_record + LATENCY).max(previous_end + self.random.around(o.gpu_gap, o.gpu_jitter));
+        let begun = start.max(submitted + LATENCY);
+        let done = begun + self.random.around(nanoseconds, o.gpu_jitter);
+        let finish = done.max(end_record + LATENCY);
+        self.lanes[lane].gpu_end = finish;
+        let gpu = GpuTime {
+            chain: 1,
+            start: start as i64 + GPU_CLOCK,
+            duration: finish - start,
+            start_error: 2,
+            duration_error: 1,
+            seen: self.seen(lane, finish),
+            flags: 0,
+        };
+        let stream = u64::from(self.lanes[lane].thread) + 7;
+        self.leave(lane, call, end, |call| {
+            Body::Work(Work {
+                call,
+                submitted,
+                lead,
+                tail,
+                untimed: Untimed::Timed,
+                stream,
+                gpu: Some(gpu),
+                what,
+            })
+        })
+    }
+
+    /// When the poller sees an event complete that fired at `finish`.
+    fn seen(&mut self, lane: usize, finish: u64) -> u64 {
+        if self.lanes[lane].round < finish {
+            while self.lanes[lane].round < finish {
+                self.lanes[lane].round += self.host(self.options.poll_interval);
+            }
+            self.lanes[lane].seen = self.lanes[lane].round;
+        } else if self.options.poll_step > 0.0 {
+            self.lanes[lane].seen += self.host(self.options.poll_step);
+        }
+        self.lanes[lane].seen
+    }
+
+    fn launch(&mut self, lane: usize, index: u32) -> Record {
+        let kernel = self.kernels[index as usize];
+        let call = self.enter(lane, API_LAUNCH, kernel.caller, Via::RuntimeDriver);
+        let what = What::Kernel {
+            name: index + 1,
+            function: kernel.function,
+            grid: kernel.grid,
+            block: kernel.block,
+            shared_bytes: kernel.shared_bytes,
+            attributes: 0,
+            cluster: [0; 3],
+        };
+        self.work(lane, call, kernel.nanoseconds, what)
+    }
+
+    fn wait(&mut self, lane: usize) -> Record {
+        let mut call = self.enter(lane, API_WAIT, 0x7f00_0010_0000, Via::Runtime);
+        call.flags = flag::BLOCKING;
+        let returned = self.lanes[lane].gpu_end.max(call.begin) + self.host(5_000.0);
+        let stream = u64::from(self.lanes[lane].thread) + 7;
+        self.leave(lane, call, returned, |call| {
+            Body::Synchronize(Synchronize { call, scope: SyncScope::Stream, stream, event: 0 })
+        })
+    }
+
+    /// A copy, an allocation or its free, or an event record.
+    fn other(&mut self, lane: usize) -> Record {
+        let caller = 0x7f00_0020_0000;
+        let stream = u64::from(self.lanes[lane].thread) + 7;
+        let memory = Memory::Device;
+        match self.random.below(4) {
+            0 => {
+                let call = self.enter(lane, API_COPY, caller, Via::RuntimeDriver);
+                let bytes = 4096 << self.random.below(8);
+                let what = What::Memcpy {
+                    direction: Direction::HtoD,
+                    asynchronous: true,
+                    bytes,
+                    dst: 0x7e00_0000_0000,
+                    src: 0x6e00_0000_0000,
+                    rows: 1,
+                    peer_context: 0,
+                };
+                self.work(lane, call, bytes as f64 / 20.0, what)
+            }
+            1 => {
+                let call = self.enter(lane, API_EVENT, caller, Via::RuntimeDriver);
+                let end = call.begin + self.host(1_000.0);
+                let event = 0x5555_1000_0000 + stream;
+                self.leave(lane, call, end, |call| {
+                    Body::EventRecord(EventOp { call, stream, event, event_flags: 0 })
+                })
+            }
+            _ => match self.lanes[lane].allocated.take() {
+                Some(address) => {
+                    let call = self.enter(lane, API_FREE, caller, Via::RuntimeDriver);
+                    self.leave(lane, call, call.begin, |call| {
+                        Body::Free(Free { call, memory, address, stream: 0 })
+                    })
+                }
+                None => {
+                    let call = self.enter(lane, API_MALLOC, caller, Via::RuntimeDriver);
+                    let end = call.begin + self.host(50_000.0);
+                    let address = 0x7e10_0000_0000 + (self.random.below(1 << 16) << 21);
+                    let bytes = 1 + self.random.below(1 << 21);
+                    self.lanes[lane].allocated = Some(address);
+                    self.leave(lane, call, end, |call| {
+                        Body::Alloc(Alloc { call, memory, address, bytes, stream: 0, pool: 0 })
+                    })
+                }
+            },
+        }
+    }
+
+    /// Counts a record that is given out.
+    fn count(&mut self, record: &Record) {
+        let truth = &mut self.truth;
+        truth.records += 1;
+        if let Body::Work(Work { gpu: Some(gpu), stream, .. }) = &record.body {
+            let end = gpu.start.wrapping_add_unsigned(gpu.duration);
+            if let Some(previous) = self.ends.insert(*stream, end) {
+                truth.gaps_ns += (gpu.start - previous) as u64;
+            }
+        }
+        match &record.body {
+            Body::Work(Work { what: What::Kernel { name, .. }, gpu: Some(gpu), .. }) => {
+                truth.launches += 1;
+                let (count, total) = truth.kernels.entry(*name).or_default();
+                *count += 1;
+                *total += gpu.duration;
+            }
+            Body::Work(Work { what: What::Memcpy { bytes, .. }, .. }) => {
+                truth.copies.0 += 1;
+                truth.copies.1 += bytes;
+            }
+            Body::Alloc(_) => truth.allocations += 1,
+            Body::Free(_) => truth.frees += 1,
+            Body::Synchronize(sync) => {
+                truth.waits.0 += 1;
+                truth.waits.1 += sync.call.end - sync.call.begin;
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Iterator for Generator {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        let ((_, lane), record) = self.next.pop_first()?;
+        self.prepare(lane);
+        self.count(&record);
+        Some(record)
+    }
+}

@@ -1,0 +1,282 @@
+//! The first pass over a trace: where its chunks are, who the process was, and what is damaged.
+
+use super::format::{ChunkKind, HEADER_BYTES, Header, MAGIC, VERSION};
+use super::meta;
+use super::record::{Names, Status};
+use std::fmt;
+use std::io::{self, Read, Seek, SeekFrom};
+
+/// Most memory that names may take.
+const NAMES_BUDGET: usize = 256 << 20;
+/// How far a file is searched for its first chunk before it is called something else.
+const FIRST_CHUNK_WITHIN: u64 = 64 << 20;
+/// Bytes read at once when searching.
+const WINDOW: usize = 64 << 10;
+
+/// Why a trace cannot be read at all.
+#[derive(Debug)]
+pub enum TraceError {
+    /// There is no such file.
+    NotFound,
+    /// It is a directory.
+    IsDirectory,
+    /// It has no bytes.
+    Empty,
+    /// It is something else.
+    NotATrace,
+    /// It is of a format version that this build does not know.
+    Newer(u8),
+    /// It began as a trace, but not one whole chunk of content is left.
+    NothingReadable,
+    /// The system says no.
+    Io(io::Error),
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TraceError::NotFound => f.write_str("there is no such file"),
+            TraceError::IsDirectory => f.write_str("it is a directory, not a trace file"),
+            TraceError::Empty => f.write_str("the file is empty"),
+            TraceError::NotATrace => f.write_str("it is not a gpuspy trace"),
+            TraceError::Newer(version) => write!(
+                f,
+                "it was written by a newer gpuspy (trace format {version}; this one reads up to {VERSION})"
+            ),
+            TraceError::NothingReadable => {
+                f.write_str("it began as a gpuspy trace, but nothing in it is readable")
+            }
+            TraceError::Io(error) => write!(f, "it cannot be read: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for TraceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if let TraceError::Io(error) = self { Some(error) } else { None }
+    }
+}
+
+impl From<io::Error> for TraceError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => TraceError::NotFound,
+            io::ErrorKind::IsADirectory => TraceError::IsDirectory,
+            _ => TraceError::Io(error),
+        }
+    }
+}
+
+/// What of a trace could not be read. Known so far: what is inside a chunk shows when it is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// Chunks that are missing or unreadable.
+    pub chunks_lost: u64,
+    /// Records in them, as far as is known: what was lost at the very end of a file nobody counted.
+    pub records_lost_at_least: u64,
+    /// GPU times in unreadable chunks of late ones.
+    pub times_lost_at_least: u64,
+    /// Bytes of the file that are no readable chunk.
+    pub bytes_skipped: u64,
+    /// The file ends in the middle of a chunk.
+    pub cut: bool,
+}
+
+impl Damage {
+    /// Nothing is missing.
+    pub fn is_none(&self) -> bool {
+        *self == Damage::default()
+    }
+
+    /// Counts a chunk whose header is known.
+    pub(super) fn lose(&mut self, header: &Header, bytes: u64) {
+        self.chunks_lost = self.chunks_lost.saturating_add(1);
+        self.bytes_skipped = self.bytes_skipped.saturating_add(bytes);
+        self.lose_entries(header, header.entries);
+    }
+
+    /// Counts entries of a chunk whose header is known.
+    pub(super) fn lose_entries(&mut self, header: &Header, entries: u32) {
+        let counter = match header.known_kind() {
+            Some(ChunkKind::Records) => &mut self.records_lost_at_least,
+            Some(ChunkKind::Times) => &mut self.times_lost_at_least,
+            _ => return,
+        };
+        *counter = counter.saturating_add(u64::from(entries));
+    }
+}
+
+/// A chunk of records or times in the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunk {
+    /// Of its payload.
+    pub at: u64,
+    pub header: Header,
+}
+
+impl Chunk {
+    /// Bytes in the file, header included.
+    pub fn bytes(&self) -> u64 {
+        HEADER_BYTES as u64 + u64::from(self.header.payload_bytes)
+    }
+
+    /// Reads and unpacks the payload; `None` when it is not what was written (or cannot be read, which is no better).
+    pub fn plain(&self, source: &mut (impl Read + Seek)) -> Option<Vec<u8>> {
+        source.seek(SeekFrom::Start(self.at)).ok()?;
+        let mut payload = Vec::new();
+        let bytes = u64::from(self.header.payload_bytes);
+        source.take(bytes).read_to_end(&mut payload).ok()?;
+        self.header.unpack(payload)
+    }
+}
+
+/// What the first pass found.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// Chunks of records, by their first `at`.
+    pub records: Vec<Chunk>,
+    /// Chunks of late times, by their first `at`.
+    pub times: Vec<Chunk>,
+    pub names: Names,
+    pub status: Option<Status>,
+    pub complete: bool,
+    pub damage: Damage,
+    /// Chunks with content that was understood.
+    readable: u64,
+    newest_version: u8,
+    names_budget: usize,
+    /// What the next chunk's header should say.
+    sequence: u64,
+    records_before: u64,
+}
+
+impl Index {
+    /// Walks over all chunk headers; takes in names and status.
+    pub fn of(source: &mut (impl Read + Seek)) -> Result<Index, TraceError> {
+        let bytes = source.seek(SeekFrom::End(0))?;
+        if bytes == 0 {
+            return Err(TraceError::Empty);
+        }
+        let begins_as_trace = starts_with_magic(source)?;
+        let mut index = Index { names_budget: NAMES_BUDGET, ..Index::default() };
+        let mut at = 0;
+        while at < bytes {
+            let limit = if at == 0 && !begins_as_trace { bytes.min(FIRST_CHUNK_WITHIN) } else { bytes };
+            match next_header(source, at, limit)? {
+                Some((found, header)) => at = index.take(source, at, found, header, bytes)?,
+                None if at == 0 && !begins_as_trace => return Err(TraceError::NotATrace),
+                None => {
+                    index.damage.bytes_skipped += bytes - at;
+                    index.damage.chunks_lost += 1;
+                    index.damage.cut |= bytes - at < HEADER_BYTES as u64;
+                    break;
+                }
+            }
+        }
+        if index.readable == 0 {
+            return Err(match index.newest_version {
+                newer if newer > VERSION => TraceError::Newer(newer),
+                _ => TraceError::NothingReadable,
+            });
+        }
+        index.records.sort_by_key(|chunk| chunk.header.first);
+        index.times.sort_by_key(|chunk| chunk.header.first);
+        Ok(index)
+    }
+
+    /// Takes in the chunk whose header is at `found`, where it was looked for from `at` on. Returns where the next
+    /// one should be.
+    fn take(
+        &mut self,
+        source: &mut (impl Read + Seek),
+        at: u64,
+        found: u64,
+        header: Header,
+        bytes: u64,
+    ) -> Result<u64, TraceError> {
+        self.damage.bytes_skipped += found - at;
+        self.missing_before(&header);
+        let chunk = Chunk { at: found + HEADER_BYTES as u64, header };
+        let next = found + chunk.bytes();
+        if next > bytes {
+            self.damage.lose(&header, bytes - found);
+            self.damage.cut = true;
+            return Ok(bytes);
+        }
+        self.newest_version = self.newest_version.max(header.version);
+        match header.known_kind() {
+            // A file of a newer version is refused here; a newer chunk in an old file is skipped like an unknown kind.
+            None if header.kind == ChunkKind::File as u8 => return Err(TraceError::Newer(header.version)),
+            None => {}
+            Some(ChunkKind::Records) => self.records.push(chunk),
+            Some(ChunkKind::Times) => self.times.push(chunk),
+            Some(kind) => match chunk.plain(source).and_then(|plain| self.understand(kind, &plain)) {
+                Some(()) => {}
+                None => {
+                    self.damage.lose(&header, chunk.bytes());
+                    return Ok(next);
+                }
+            },
+        }
+        self.readable += u64::from(!matches!(header.known_kind(), None | Some(ChunkKind::File)));
+        Ok(next)
+    }
+
+    /// Counts what a hole in the sequence before this chunk means.
+    fn missing_before(&mut self, header: &Header) {
+        let damage = &mut self.damage;
+        let chunks = header.sequence.saturating_sub(self.sequence);
+        damage.chunks_lost = damage.chunks_lost.saturating_add(chunks);
+        let records = header.records_before.saturating_sub(self.records_before);
+        damage.records_lost_at_least = damage.records_lost_at_least.saturating_add(records);
+        let own = if header.kind == ChunkKind::Records as u8 { u64::from(header.entries) } else { 0 };
+        self.sequence = header.sequence.saturating_add(1);
+        self.records_before = header.records_before.saturating_add(own);
+    }
+
+    /// Takes in a payload that is wanted whole before the first record.
+    fn understand(&mut self, kind: ChunkKind, plain: &[u8]) -> Option<()> {
+        match kind {
+            ChunkKind::Status => self.status = Some(meta::status_from_bytes(plain)?),
+            ChunkKind::Names => meta::names_from_bytes(plain, &mut self.names, &mut self.names_budget)?,
+            ChunkKind::End => self.complete = true,
+            ChunkKind::File | ChunkKind::Records | ChunkKind::Times => {}
+        }
+        Some(())
+    }
+}
+
+fn starts_with_magic(source: &mut (impl Read + Seek)) -> io::Result<bool> {
+    source.seek(SeekFrom::Start(0))?;
+    let mut start = Vec::new();
+    source.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(start == MAGIC)
+}
+
+/// The first valid header in `at..limit` and where it is: at `at` itself unless something is damaged.
+fn next_header(
+    source: &mut (impl Read + Seek),
+    mut at: u64,
+    limit: u64,
+) -> io::Result<Option<(u64, Header)>> {
+    let mut window = Vec::new();
+    let mut wanted = HEADER_BYTES;
+    while limit.saturating_sub(at) >= HEADER_BYTES as u64 {
+        source.seek(SeekFrom::Start(at))?;
+        window.clear();
+        source.take((limit - at).min(wanted as u64)).read_to_end(&mut window)?;
+        let headers = window.windows(HEADER_BYTES).enumerate();
+        let found = headers.filter(|(_, bytes)| bytes.starts_with(&MAGIC)).find_map(|(offset, bytes)| {
+            Some((at + offset as u64, Header::from_bytes(bytes.first_chunk()?)?))
+        });
+        if found.is_some() {
+            return Ok(found);
+        }
+        if window.len() < HEADER_BYTES {
+            break; // the file became shorter under us
+        }
+        at += (window.len() - HEADER_BYTES + 1) as u64;
+        wanted = WINDOW;
+    }
+    Ok(None)
+}

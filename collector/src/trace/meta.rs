@@ -1,0 +1,149 @@
+//! What a trace says about its process: the payloads of Status, Names and End chunks.
+//!
+//! Status and End are entries of 16 bytes, `u32 field · u32 key · u64 value`; key is 0 but for the two maps. Status:
+//! 1 pid, 2 start_time, 3 began, 4 began_realtime, 5 ended, 6 ending (0 running, 1 exited, 2 vanished, 3 replaced,
+//! 4 detached), 7 agent_ns, 8 poller_ns, 9 calls, 10 published, 11 collected, 12 pending, 13 lookups,
+//! 14 lookups_hooked, 15 driver_hooked, 16 lost (key: the cause), 17 threads (key: the claim, value: the tid).
+//! End: 1 records, 2 times joined by the writer, 3 times written late, 4 times whose launch never came.
+
+use super::format::Fields;
+use super::record::{Ending, Names, Status};
+use super::writer::Summary;
+use gpuspy_wire::record::{LossCause, Namespace};
+use std::collections::BTreeMap;
+
+const LOST: u32 = 16;
+const THREADS: u32 = 17;
+const ENDINGS: [Ending; 5] =
+    [Ending::Running, Ending::Exited, Ending::Vanished, Ending::Replaced, Ending::Detached];
+
+/// Bytes of an entry.
+pub(super) const ENTRY_BYTES: usize = 16;
+/// Threads of a Status chunk; of more, the youngest. So it stays below a chunk's limit.
+const MAX_THREADS: usize = 1 << 19;
+
+fn entry(bytes: &mut Vec<u8>, field: u32, key: u32, value: u64) {
+    bytes.extend(field.to_le_bytes());
+    bytes.extend(key.to_le_bytes());
+    bytes.extend(value.to_le_bytes());
+}
+
+/// A Status chunk's payload.
+pub(super) fn status_to_bytes(status: &Status) -> Vec<u8> {
+    let ending = ENDINGS.iter().position(|ending| *ending == status.ending).unwrap_or(0);
+    let values = [
+        u64::from(status.pid),
+        status.start_time,
+        status.began,
+        status.began_realtime,
+        status.ended,
+        ending as u64,
+        status.agent_ns,
+        status.poller_ns,
+        status.calls,
+        status.published,
+        status.collected,
+        status.pending,
+        status.lookups,
+        status.lookups_hooked,
+        u64::from(status.driver_hooked),
+    ];
+    let mut bytes = Vec::new();
+    for (field, value) in (1..).zip(values) {
+        entry(&mut bytes, field, 0, value);
+    }
+    for (cause, count) in &status.lost {
+        entry(&mut bytes, LOST, *cause as u32, *count);
+    }
+    for (claim, tid) in status.threads.iter().rev().take(MAX_THREADS) {
+        entry(&mut bytes, THREADS, *claim, u64::from(*tid));
+    }
+    bytes
+}
+
+/// Reads a Status chunk's payload; `None` when a value is none of its field.
+pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
+    let mut values = [0u64; LOST as usize];
+    let (mut lost, mut threads) = (BTreeMap::new(), BTreeMap::new());
+    let mut fields = Fields(plain);
+    while !fields.0.is_empty() {
+        let (field, key, value) = (fields.u32()?, fields.u32()?, fields.u64()?);
+        match field {
+            LOST => {
+                // A cause that this version does not know is a loss all the same, but has no name here.
+                if let Some(cause) = u8::try_from(key).ok().and_then(LossCause::from_wire) {
+                    lost.insert(cause, value);
+                }
+            }
+            THREADS => {
+                threads.insert(key, u32::try_from(value).ok()?);
+            }
+            _ => {
+                if let Some(slot) = values.get_mut(field as usize) {
+                    *slot = value;
+                }
+            }
+        }
+    }
+    Some(Status {
+        pid: u32::try_from(values[1]).ok()?,
+        start_time: values[2],
+        began: values[3],
+        began_realtime: values[4],
+        ended: values[5],
+        ending: *ENDINGS.get(usize::try_from(values[6]).ok()?)?,
+        agent_ns: values[7],
+        poller_ns: values[8],
+        calls: values[9],
+        published: values[10],
+        collected: values[11],
+        pending: values[12],
+        lookups: values[13],
+        lookups_hooked: values[14],
+        driver_hooked: values[15] != 0,
+        lost,
+        threads,
+    })
+}
+
+/// Longest text of a name; longer ones are cut. The wire's own limit is far below.
+pub(super) const MAX_NAME: usize = 1 << 20;
+
+/// What a name takes in memory besides its text, about.
+const NAME_OVERHEAD: usize = 64;
+
+/// Appends an entry of a Names chunk.
+pub(super) fn push_name(bytes: &mut Vec<u8>, namespace: Namespace, id: u32, text: &str) {
+    let text = &text[..text.floor_char_boundary(MAX_NAME)];
+    bytes.extend([namespace as u8, 0, 0, 0]);
+    bytes.extend(id.to_le_bytes());
+    bytes.extend((text.len() as u32).to_le_bytes());
+    bytes.extend(text.as_bytes());
+}
+
+/// Takes a Names chunk's payload in, as long as the bytes left in `budget` allow; `None` when something is wrong.
+pub(super) fn names_from_bytes(plain: &[u8], names: &mut Names, budget: &mut usize) -> Option<()> {
+    let mut fields = Fields(plain);
+    while !fields.0.is_empty() {
+        let namespace = fields.u8()?;
+        fields.bytes(3)?;
+        let (id, length) = (fields.u32()?, fields.u32()?);
+        let text = fields.bytes(usize::try_from(length).ok()?)?;
+        if let Some(namespace) = Namespace::from_wire(namespace) {
+            let text = String::from_utf8_lossy(text).into_owned();
+            *budget = budget.checked_sub(text.len() + NAME_OVERHEAD)?;
+            names.0.insert((namespace, id), text);
+        }
+    }
+    Some(())
+}
+
+/// The End chunk's payload.
+pub(super) fn end_to_bytes(summary: &Summary) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let totals = [summary.records, summary.timed_joined, summary.timed_late, summary.timed_orphaned];
+    for (field, value) in (1..).zip(totals) {
+        entry(&mut bytes, field, 0, value);
+    }
+    bytes
+}

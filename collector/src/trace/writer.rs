@@ -1,0 +1,329 @@
+//! Writing a trace: append-only, in chunks, with bounded memory.
+
+use super::coding::Encoder;
+use super::format::{ChunkKind, Header, MAX_ENTRIES, MAX_PLAIN, VERSION};
+use super::meta;
+use super::pending::{Pending, Place};
+use super::record::{GpuTime, Record, Status};
+use gpuspy_wire::record::Namespace;
+use std::fs::{File, TryLockError};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Nothing stays unwritten for longer, as long as [`TraceWriter::flush_if_due`] is called often enough.
+pub const FLUSH_INTERVAL: Duration = Duration::from_millis(200);
+/// The least time that a record has to meet its GPU time: far above the poller's worst wake-up, and above what the
+/// 256 operations that a stream may have in flight usually take.
+const JOIN_TIME: Duration = Duration::from_millis(50);
+/// Records of a full chunk.
+const CHUNK_RECORDS: usize = MAX_ENTRIES as usize;
+/// Most records held back: two chunks' worth, so that what is written in a burst has had time to meet its GPU times.
+const MAX_PENDING: usize = 2 * CHUNK_RECORDS;
+/// Bytes of names that make a chunk of their own before a flush is due.
+const NAMES_BYTES: usize = 256 << 10;
+const _: () = assert!(NAMES_BYTES + meta::MAX_NAME + 64 < MAX_PLAIN as usize);
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Records in it.
+    pub records: u64,
+    /// GPU times that met their launch before it was written.
+    pub timed_joined: u64,
+    /// GPU times that came later and were written by themselves; the reader joins them.
+    pub timed_late: u64,
+    /// GPU times whose launch never came (its record was lost): not written.
+    pub timed_orphaned: u64,
+}
+
+/// Writes one trace file.
+///
+/// The file is locked (`flock`, exclusive) until the writer is dropped: [`wait_until_complete`](super::wait_until_complete)
+/// waits for that. After an error the writer can go on: a chunk that was written in part is cut off again, what did not
+/// get into the file is tried again with the next flush, and records that exceed the bound meanwhile are given up; the
+/// reader tells how many are missing.
+#[derive(Debug)]
+pub struct TraceWriter {
+    file: File,
+    /// Bytes of whole chunks in the file.
+    bytes: u64,
+    sequence: u64,
+    /// Records in the chunks so far, those given up included.
+    records: u64,
+    given_up: u64,
+    pending: Pending,
+    /// When the pending records were last marked, and how many of the marked ones are still pending.
+    marked_at: Option<Instant>,
+    marked: Option<usize>,
+    late: Vec<(u64, u64, GpuTime)>,
+    late_written: u64,
+    names: Vec<u8>,
+    names_count: u32,
+    status: Status,
+    status_written: Option<Status>,
+}
+
+impl TraceWriter {
+    /// Creates the file, or empties it, and writes what is known of the process.
+    ///
+    /// # Errors
+    /// Of opening and writing; [`io::ErrorKind::WouldBlock`] when somebody else is writing this very file.
+    pub fn create(path: &Path, status: &Status) -> io::Result<TraceWriter> {
+        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::WouldBlock,
+                    "another process is writing this trace",
+                ));
+            }
+            // A file system without locks: only waiting for the end does not work there.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
+        let mut writer = TraceWriter {
+            file,
+            bytes: 0,
+            sequence: 0,
+            records: 0,
+            given_up: 0,
+            pending: Pending::new(),
+            marked_at: None,
+            marked: None,
+            late: Vec::new(),
+            late_written: 0,
+            names: Vec::new(),
+            names_count: 0,
+            status: status.clone(),
+            status_written: None,
+        };
+        let author = concat!("gpuspy ", env!("CARGO_PKG_VERSION"));
+        writer.write_plain(ChunkKind::File, author.as_bytes(), 1)?;
+        writer.write_status()?;
+        Ok(writer)
+    }
+
+    /// Adds a text.
+    ///
+    /// # Errors
+    /// Of writing, and then the name was not taken.
+    pub fn name(&mut self, namespace: Namespace, id: u32, text: &str) -> io::Result<()> {
+        if self.names.len() >= NAMES_BYTES || self.names_count == MAX_ENTRIES {
+            self.write_names()?;
+        }
+        meta::push_name(&mut self.names, namespace, id, text);
+        self.names_count += 1;
+        Ok(())
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// Of writing, when so many records were waiting that some had to be written, and were given up instead.
+    pub fn push(&mut self, record: Record) -> io::Result<()> {
+        let mut result = Ok(());
+        if self.pending.len() >= MAX_PENDING {
+            result = self.write_records(CHUNK_RECORDS);
+            if result.is_err() {
+                self.give_up(CHUNK_RECORDS);
+            }
+        }
+        self.pending.push(record);
+        result
+    }
+
+    /// Adds the GPU time of the operation with this correlation, which may have come already or come yet.
+    ///
+    /// # Errors
+    /// Of writing, when so many times were waiting that they had to be written, and were given up instead.
+    pub fn gpu_time(&mut self, correlation: u64, time: GpuTime) -> io::Result<()> {
+        let mut result = Ok(());
+        if let Place::Late { at } = self.pending.time(correlation, time) {
+            if self.late.len() >= CHUNK_RECORDS {
+                result = self.write_late();
+                self.late.clear();
+            }
+            self.late.push((at, correlation, time));
+        }
+        result
+    }
+
+    /// Takes the newest state of the process; it is written with the next flush if it brings news.
+    pub fn status(&mut self, status: &Status) {
+        self.status.clone_from(status);
+    }
+
+    /// To be called every few milliseconds. Marks what has come so far, and writes what is marked [`JOIN_TIME`] later: so
+    /// every record has that long, at least, to meet its GPU time, and is in the file a [`FLUSH_INTERVAL`] after it came.
+    ///
+    /// # Errors
+    /// Of writing.
+    pub fn flush_if_due(&mut self, now: Instant) -> io::Result<()> {
+        let since = now.saturating_duration_since(*self.marked_at.get_or_insert(now));
+        let mut result = Ok(());
+        if since >= JOIN_TIME
+            && let Some(marked) = self.marked.take()
+        {
+            result = self.flush_oldest(marked);
+        }
+        if since >= FLUSH_INTERVAL - JOIN_TIME {
+            self.marked_at = Some(now);
+            self.marked = Some(self.pending.len());
+        }
+        result
+    }
+
+    /// Writes everything.
+    ///
+    /// # Errors
+    /// Of writing.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.flush_oldest(self.pending.len())
+    }
+
+    /// Writes everything and the end.
+    ///
+    /// # Errors
+    /// Of writing. The file is as good as it can be all the same.
+    pub fn finish(mut self, status: &Status) -> io::Result<Summary> {
+        self.status(status);
+        self.flush()?;
+        self.write_status()?;
+        let mut summary = Summary {
+            bytes: self.bytes,
+            records: self.records - self.given_up,
+            timed_joined: self.pending.joined(),
+            timed_late: self.late_written,
+            timed_orphaned: self.pending.orphaned(),
+        };
+        self.write_plain(ChunkKind::End, &meta::end_to_bytes(&summary), 4)?;
+        self.file.flush()?;
+        summary.bytes = self.bytes;
+        Ok(summary)
+    }
+
+    fn flush_oldest(&mut self, count: usize) -> io::Result<()> {
+        self.write_names()?;
+        let mut left = count.min(self.pending.len());
+        while left > 0 {
+            let part = left.min(CHUNK_RECORDS);
+            self.write_records(part)?;
+            left -= part;
+        }
+        self.write_late()?;
+        let written = self.status_written.as_ref();
+        // The passing of time alone is no news.
+        if written.is_none_or(|w| *w != Status { ended: w.ended, ..self.status.clone() }) {
+            self.write_status()?;
+        }
+        Ok(())
+    }
+
+    fn write_names(&mut self) -> io::Result<()> {
+        if self.names_count == 0 {
+            return Ok(());
+        }
+        let names = std::mem::take(&mut self.names);
+        let result = self.write_plain(ChunkKind::Names, &names, self.names_count);
+        self.names = names;
+        if result.is_ok() {
+            self.names.clear();
+            self.names_count = 0;
+        }
+        result
+    }
+
+    fn write_records(&mut self, count: usize) -> io::Result<()> {
+        let mut encoder = Encoder::default();
+        let oldest = self.pending.oldest(count);
+        let (Some(first), Some(last)) = (oldest.first(), oldest.last()) else { return Ok(()) };
+        let (range, entries) = ((first.at, last.at), oldest.len());
+        for record in &oldest {
+            encoder.record(record);
+        }
+        self.write_chunk(ChunkKind::Records, encoder.pack()?, entries as u32, range)?;
+        self.records += entries as u64;
+        self.pending.written(entries);
+        self.marked = self.marked.map(|marked| marked.saturating_sub(entries));
+        Ok(())
+    }
+
+    /// Leaves a hole in the sequence, by which the reader knows.
+    fn give_up(&mut self, count: usize) {
+        self.sequence += 1;
+        self.records += count as u64;
+        self.given_up += count as u64;
+        self.pending.give_up(count);
+        self.marked = self.marked.map(|marked| marked.saturating_sub(count));
+    }
+
+    fn write_late(&mut self) -> io::Result<()> {
+        let moments = || self.late.iter().map(|(at, ..)| *at);
+        let (Some(first), Some(last)) = (moments().min(), moments().max()) else { return Ok(()) };
+        let mut encoder = Encoder::default();
+        for (_, correlation, time) in &self.late {
+            encoder.time(*correlation, time);
+        }
+        let entries = self.late.len();
+        self.write_chunk(ChunkKind::Times, encoder.pack()?, entries as u32, (first, last))?;
+        self.late_written += entries as u64;
+        self.late.clear();
+        Ok(())
+    }
+
+    fn write_status(&mut self) -> io::Result<()> {
+        let bytes = meta::status_to_bytes(&self.status);
+        let entries = (bytes.len() / meta::ENTRY_BYTES).min(MAX_ENTRIES as usize);
+        self.write_plain(ChunkKind::Status, &bytes, entries as u32)?;
+        self.status_written = Some(self.status.clone());
+        Ok(())
+    }
+
+    /// Writes a payload, compressed if that helps.
+    fn write_plain(&mut self, kind: ChunkKind, plain: &[u8], entries: u32) -> io::Result<()> {
+        let frame = zstd::bulk::compress(plain, super::columns::LEVEL)?;
+        let packed = if frame.len() < plain.len() {
+            (frame, super::format::FLAG_ZSTD, plain.len() as u32)
+        } else {
+            (plain.to_vec(), 0, plain.len() as u32)
+        };
+        self.write_chunk(kind, packed, entries, (0, 0))
+    }
+
+    fn write_chunk(
+        &mut self,
+        kind: ChunkKind,
+        (payload, flags, plain_bytes): (Vec<u8>, u16, u32),
+        entries: u32,
+        (first, last): (u64, u64),
+    ) -> io::Result<()> {
+        let header = Header {
+            kind: kind as u8,
+            version: VERSION,
+            flags,
+            payload_bytes: payload.len() as u32,
+            plain_bytes,
+            entries,
+            payload_checksum: crc32fast::hash(&payload),
+            sequence: self.sequence,
+            records_before: self.records,
+            first,
+            last,
+        };
+        let chunk = [&header.to_bytes()[..], &payload].concat();
+        if let Err(error) = self.file.write_all(&chunk) {
+            // Where the file cannot be cut (a pipe), the reader finds the next header by its magic.
+            let _uncut =
+                self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)));
+            return Err(error);
+        }
+        self.bytes += chunk.len() as u64;
+        self.sequence += 1;
+        Ok(())
+    }
+}
