@@ -4,4 +4,5 @@
 //! reads. The crate's boundaries are in ARCHITECTURE.md.
 #![deny(missing_docs)]
 
+pub mod model;
 pub mod trace;
