@@ -4,5 +4,6 @@
 //! reads. The crate's boundaries are in ARCHITECTURE.md.
 #![deny(missing_docs)]
 
+pub mod analyze;
 pub mod model;
 pub mod trace;

@@ -38,6 +38,23 @@ pub struct Event<'r> {
     pub operation: Option<Operation>,
     /// What became of memory.
     pub memory: Vec<MemoryChange>,
+    /// Streams that are known to be empty.
+    pub drained: Option<Drained>,
+}
+
+/// The app waited until streams were empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Whose streams.
+    pub context: u32,
+    /// Which one; `None` = all of the context.
+    pub stream: Option<u64>,
+    /// Work whose call had returned by this host time is done.
+    pub issued_before: u64,
+    /// The chain that `by` is measured on.
+    pub chain: u32,
+    /// It was done by then, GPU ns.
+    pub by: i64,
 }
 
 /// A call of the app, counted once.
@@ -64,6 +81,8 @@ pub struct Operation {
     pub stream: u64,
     /// Return address of the call.
     pub caller: u64,
+    /// Host ns when the call returned.
+    pub returned: u64,
     /// What it does.
     pub what: Action,
     /// When it ran, or why that is not known.
@@ -195,7 +214,7 @@ impl Model {
 
     /// Says what a record means.
     pub fn observe<'r>(&mut self, record: &'r Record) -> Event<'r> {
-        let mut event = Event { record, call: None, operation: None, memory: Vec::new() };
+        let mut event = Event { record, call: None, operation: None, memory: Vec::new(), drained: None };
         match &record.body {
             Body::Work(work) => {
                 event.call = counted(&work.call);
@@ -209,7 +228,7 @@ impl Model {
             Body::Free(free) => event.memory = self.blocks.freed(record.thread, free),
             Body::Synchronize(sync) => {
                 event.call = counted(&sync.call);
-                self.synchronized(sync);
+                event.drained = self.synchronized(sync);
             }
             Body::EventRecord(op) | Body::EventWait(op) => event.call = counted(&op.call),
             Body::Api(api) => {
@@ -252,6 +271,7 @@ impl Model {
             device: self.contexts.get(&work.call.context).copied(),
             stream: work.stream,
             caller: work.call.caller,
+            returned: work.call.end,
             what,
             when: self.when(work, what),
         }
@@ -312,24 +332,27 @@ impl Model {
         Some((chain, begin + clock.lower(begin).or_else(|| clock.guess(begin))?))
     }
 
-    /// The app waited: what it had issued to the stream before is over, which bounds the clock from below.
-    fn synchronized(&mut self, sync: &Synchronize) {
-        let covers = |stream: u64| match sync.scope {
-            SyncScope::Device | SyncScope::Context => true,
-            SyncScope::Stream => stream == sync.stream,
+    /// The app waited: what it had issued to the streams before is over, which also bounds the clock from below.
+    fn synchronized(&mut self, sync: &Synchronize) -> Option<Drained> {
+        let (context, end) = (sync.call.context, host(sync.call.end));
+        let stream = match sync.scope {
+            SyncScope::Device | SyncScope::Context => None,
+            SyncScope::Stream => Some(sync.stream),
             // Which operation an event stands behind is not kept.
-            SyncScope::Event => false,
+            SyncScope::Event => return None,
         };
-        for ((context, stream), end) in &self.stream_ends {
-            let issued_before = end.returned <= sync.call.begin;
-            if *context == sync.call.context
-                && covers(*stream)
-                && issued_before
-                && let Some(clock) = self.clocks.get_mut(&(*context, end.chain))
+        for ((owner, id), last) in &self.stream_ends {
+            let is_covered = *owner == context && stream.is_none_or(|stream| stream == *id);
+            if is_covered
+                && last.returned <= sync.call.begin
+                && let Some(clock) = self.clocks.get_mut(&(context, last.chain))
             {
-                clock.completed(host(sync.call.end), end.gpu);
+                clock.completed(end, last.gpu);
             }
         }
+        let chain = *self.chains.get(&context)?;
+        let by = end + self.clocks.get(&(context, chain))?.upper(end)?;
+        Some(Drained { context, stream, issued_before: sync.call.begin, chain, by })
     }
 }
 
