@@ -6,4 +6,5 @@
 
 pub mod analyze;
 pub mod model;
+pub mod report;
 pub mod trace;
