@@ -444,6 +444,20 @@ mod tests {
         assert_eq!(values + identity.idle.value + identity.undecided.value, identity.span);
     }
 
+    #[test]
+    fn what_is_kept_does_not_grow_with_the_trace() {
+        let mut timeline = Timeline { order: Reorder::new(64), ..Timeline::default() };
+        let mut most = 0;
+        for n in 0..50_000 {
+            let o = exactly(n * 10, n * 10 + 7);
+            timeline.timed(&operation(n as u64, n as u64 % 4, KERNEL, When::Timed(o)), &o);
+            most = most.max(timeline.sweep.pending());
+        }
+        assert!(most <= 8, "{most} edges at once for operations that do not overlap");
+        assert_eq!(timeline.streams.len(), 4);
+        assert_eq!(timeline.finish().0.busy[Class::Compute as usize], exact(350_000));
+    }
+
     /// A random operation with nested stretches; every third has nothing certain, every seventh only bounds.
     fn any_operation() -> impl Strategy<Value = (Action, Occupancy)> {
         let what = prop_oneof![Just(KERNEL), Just(COPY), Just(NCCL), Just(GRAPH)];
