@@ -4,4 +4,7 @@
 //! reads. The crate's boundaries are in ARCHITECTURE.md.
 #![deny(missing_docs)]
 
+pub mod analyze;
+pub mod model;
+pub mod report;
 pub mod trace;

@@ -1,0 +1,136 @@
+//! What was seen, what was not, and why.
+
+use super::Analysis;
+use super::quantile::Quantiles;
+use crate::model::{Action, Event, Operation, Reason, When};
+use crate::trace::record::{Body, Names, Status};
+use gpuspy_wire::record::{LossCause, Namespace};
+use std::collections::BTreeMap;
+
+/// The name under which records that a damaged trace lost are counted.
+pub const DAMAGED_TRACE: &str = "damaged_trace";
+
+/// The fold.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    names: &'a Names,
+    status: Option<&'a Status>,
+    damaged: u64,
+    coverage: Coverage,
+    lost: BTreeMap<LossCause, u64>,
+    clock: Quantiles,
+}
+
+/// What was seen. `launches` = `timed` + Σ `untimed`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Kernel launch calls that succeeded outside captures.
+    pub launches: u64,
+    /// Of those, with a GPU time.
+    pub timed: u64,
+    /// Of those, without one, by [`Reason::name`]; every reason is there.
+    pub untimed: BTreeMap<&'static str, u64>,
+    /// Kernel launch calls inside captures.
+    pub captured: u64,
+    /// Kernels that graph launches executed.
+    pub in_graphs: u64,
+    /// Launches whose kernel or context is not known.
+    pub unattributed: u64,
+    /// What was lost, by [`LossCause::name`] or [`DAMAGED_TRACE`]; causes that did not happen are absent.
+    pub dropped_by: BTreeMap<&'static str, u64>,
+    /// Operations whose GPU time was still to come when the collection ended.
+    pub pending: u64,
+    /// A driver launch function is known to pass through the agent; `None` when nobody said.
+    pub driver_hooked: Option<bool>,
+}
+
+impl Coverage {
+    /// Everything that was lost.
+    pub fn dropped(&self) -> u64 {
+        self.dropped_by.values().sum()
+    }
+
+    /// Adds another process's.
+    pub fn merge(&mut self, other: &Coverage) {
+        self.launches += other.launches;
+        self.timed += other.timed;
+        self.captured += other.captured;
+        self.in_graphs += other.in_graphs;
+        self.unattributed += other.unattributed;
+        self.pending += other.pending;
+        self.driver_hooked = match (self.driver_hooked, other.driver_hooked) {
+            (Some(mine), Some(theirs)) => Some(mine && theirs),
+            (mine, theirs) => mine.or(theirs),
+        };
+        for (reason, count) in &other.untimed {
+            *self.untimed.entry(reason).or_default() += count;
+        }
+        for (cause, count) in &other.dropped_by {
+            *self.dropped_by.entry(cause).or_default() += count;
+        }
+    }
+}
+
+impl<'a> Seen<'a> {
+    /// A fold that has seen nothing; `damaged` is how many records the trace itself lost.
+    pub fn new(names: &'a Names, status: Option<&'a Status>, damaged: u64) -> Self {
+        let untimed = Reason::all().map(|reason| (reason.name(), 0)).collect();
+        let coverage = Coverage { untimed, ..Coverage::default() };
+        Seen { names, status, damaged, coverage, lost: BTreeMap::new(), clock: Quantiles::default() }
+    }
+
+    fn launch(&mut self, operation: &Operation, name: u32) {
+        let coverage = &mut self.coverage;
+        match operation.when {
+            When::Captured => {
+                coverage.captured += 1;
+                return;
+            }
+            When::Timed(_) => coverage.timed += 1,
+            When::Untimed { reason, .. } => *coverage.untimed.entry(reason.name()).or_default() += 1,
+        }
+        coverage.launches += 1;
+        if self.names.get(Namespace::Kernel, name).is_none() || operation.context == 0 {
+            coverage.unattributed += 1;
+        }
+    }
+}
+
+impl Analysis for Seen<'_> {
+    /// The coverage, and the half-widths of the clock interval at each timed operation, ns.
+    type Table = (Coverage, Quantiles);
+
+    fn observe(&mut self, event: &Event<'_>) {
+        if let Body::Loss { cause, count } = event.record.body {
+            let lost = self.lost.entry(cause).or_default();
+            *lost = lost.saturating_add(count);
+        }
+        let Some(operation) = &event.operation else { return };
+        if let When::Timed(occupancy) = operation.when
+            && let Some(half_width) = occupancy.clock_half_width
+        {
+            self.clock.add(half_width);
+        }
+        match operation.what {
+            Action::Kernel { name, .. } => self.launch(operation, name),
+            Action::Graph { kernels } if operation.when != When::Captured => {
+                self.coverage.in_graphs += u64::from(kernels);
+            }
+            Action::Graph { .. } | Action::Transfer { .. } => {}
+        }
+    }
+
+    fn finish(mut self) -> Self::Table {
+        // The stream tells a loss where it happened, the status as of its last flush: each may lack the other's newest.
+        for (cause, count) in self.status.iter().flat_map(|status| &status.lost) {
+            let told = self.lost.entry(*cause).or_default();
+            *told = (*told).max(*count);
+        }
+        let lost = self.lost.iter().map(|(cause, count)| (cause.name(), *count));
+        let lost = lost.chain([(DAMAGED_TRACE, self.damaged)]);
+        self.coverage.dropped_by = lost.filter(|(_, count)| *count > 0).collect();
+        self.coverage.pending = self.status.map_or(0, |status| status.pending);
+        self.coverage.driver_hooked = self.status.map(|status| status.driver_hooked);
+        (self.coverage, self.clock)
+    }
+}

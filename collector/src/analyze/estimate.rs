@@ -1,0 +1,61 @@
+//! A number that is not known exactly, and says so.
+
+use serde::Serialize;
+
+/// What the value of an [`Estimate`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Nothing had to be estimated: lo = value = hi.
+    Exact,
+    /// Corrected for over-read (see [`crate::model::occupancy`]): the truth is in [lo, hi].
+    Corrected,
+    /// A corrected quantile from a sketch: value, lo and hi are within 1 % of the quantiles they stand for.
+    Sketch,
+}
+
+/// A best value and the interval that holds the truth.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate<T> {
+    /// The best value.
+    pub value: T,
+    /// The truth is no less.
+    pub lo: T,
+    /// The truth is no more.
+    pub hi: T,
+    /// What the value is.
+    pub kind: Kind,
+}
+
+impl<T: PartialEq> Estimate<T> {
+    /// An estimate that is exact where its bounds meet and corrected elsewhere.
+    pub fn new(value: T, lo: T, hi: T) -> Self {
+        let kind = if lo == hi { Kind::Exact } else { Kind::Corrected };
+        Estimate { value, lo, hi, kind }
+    }
+}
+
+/// Three sums that grow together: of the best values and of both bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Of the best values.
+    pub value: u64,
+    /// Of the lower bounds.
+    pub lo: u64,
+    /// Of the upper bounds.
+    pub hi: u64,
+}
+
+impl Sum {
+    /// Adds another.
+    pub fn add(&mut self, other: Sum) {
+        self.value = self.value.saturating_add(other.value);
+        self.lo = self.lo.saturating_add(other.lo);
+        self.hi = self.hi.saturating_add(other.hi);
+    }
+
+    /// As an estimate.
+    pub fn estimate(self) -> Estimate<u64> {
+        Estimate::new(self.value, self.lo, self.hi)
+    }
+}

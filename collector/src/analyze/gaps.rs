@@ -1,0 +1,107 @@
+//! When did the GPU have nothing to do, and what was on both sides?
+//!
+//! A gap is a longest stretch between two operations in which, by the best estimate, nothing ran on the timeline.
+
+use super::estimate::{Estimate, Sum};
+use crate::model::Action;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// How many of the largest gaps are kept with their neighbours.
+pub const LARGEST: usize = 10;
+
+/// An operation at the edge of a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its correlation.
+    pub correlation: u64,
+    /// What it does.
+    pub what: Action,
+    /// Return address of its call.
+    pub caller: u64,
+    /// It did not end before, GPU ns.
+    pub earliest_end: i64,
+    /// It did not begin after, GPU ns.
+    pub latest_start: i64,
+}
+
+/// A gap.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gap {
+    /// ns from the begin of its timeline's span.
+    pub start: u64,
+    /// How long it was.
+    pub duration: Estimate<u64>,
+    /// What ran before it.
+    pub before: Neighbour,
+    /// What ran after it.
+    pub after: Neighbour,
+}
+
+/// Gaps of one or more timelines.
+#[derive(Clone, Debug, Default)]
+pub struct Gaps {
+    count: u64,
+    total: Sum,
+    largest: BinaryHeap<Reverse<Ranked>>,
+}
+
+impl Gaps {
+    /// Counts a gap. `hi` of the total is not a sum of gaps' own: it is the idle time's, see [`Gaps::finish`].
+    pub fn add(&mut self, gap: Gap) {
+        self.count += 1;
+        let Estimate { value, lo, hi, .. } = gap.duration;
+        self.total.add(Sum { value, lo, hi });
+        self.keep(gap);
+    }
+
+    /// Takes over another's.
+    pub fn merge(&mut self, other: Gaps) {
+        self.count += other.count;
+        self.total.add(other.total);
+        for Reverse(ranked) in other.largest {
+            self.keep(ranked.0);
+        }
+    }
+
+    /// How many, their total given that the device was idle for at most `idle_hi` ns, and the largest, longest first.
+    pub fn finish(self, idle_hi: u64) -> (u64, Sum, Vec<Gap>) {
+        let mut largest: Vec<Gap> = self.largest.into_iter().map(|Reverse(ranked)| ranked.0).collect();
+        largest.sort_by_key(|gap| (Reverse(gap.duration.value), gap.start));
+        (self.count, Sum { hi: idle_hi, ..self.total }, largest)
+    }
+
+    fn keep(&mut self, gap: Gap) {
+        self.largest.push(Reverse(Ranked(gap)));
+        if self.largest.len() > LARGEST {
+            self.largest.pop();
+        }
+    }
+}
+
+/// A gap ordered by its length; of two equal ones the earlier is the larger.
+#[derive(Clone, Copy, Debug)]
+struct Ranked(Gap);
+
+impl Ranked {
+    fn rank(&self) -> (u64, Reverse<u64>, Reverse<u64>) {
+        (self.0.duration.value, Reverse(self.0.start), Reverse(self.0.after.correlation))
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank() == other.rank()
+    }
+}
+impl Eq for Ranked {}
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}

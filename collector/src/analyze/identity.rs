@@ -1,0 +1,158 @@
+//! Where did the GPU's time go? Parts that sum exactly to the span.
+//!
+//! Each timed operation covers three nested stretches of its timeline: where it **certainly** ran (from its latest
+//! possible start to its earliest possible end, if those leave anything), where it ran by the best **estimate**, and
+//! where it **possibly** ran (between its events). Every nanosecond of a span is counted once, by the first that holds
+//! of what is estimated to run then:
+//!
+//! 1. a kernel runs: *compute*
+//! 2. a graph launch runs: *graph* (its kernels are not told apart)
+//! 3. a communication kernel runs: *exposed communication*
+//! 4. a copy or a set runs: *exposed copy*
+//! 5. work that has no estimate may run then: *undecided* (untimed work, or pairs that other work may lie inside)
+//! 6. *idle*
+//!
+//! The values sum to the span, to the nanosecond. Each has an interval of its own: lo counts the time that is this
+//! part's whatever the truth, hi the time that could be. The hi of *undecided* counts all the time that is not certain.
+//!
+//! The span of a timeline reaches from its first start event to its last end event. A timeline is one chain of one
+//! context: times of two of them do not compare, so a device's are added side by side.
+
+use super::estimate::Sum;
+
+/// What a stretch of GPU time is spent on, in order of precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// A kernel.
+    Compute = 0,
+    /// A graph launch.
+    Graph = 1,
+    /// A communication kernel.
+    Communication = 2,
+    /// A copy or a set.
+    Copy = 3,
+}
+
+/// How many classes there are.
+pub const CLASSES: usize = 4;
+
+/// How sure it is that an operation covers a stretch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// It did.
+    Certain,
+    /// By the best estimate, it did.
+    Estimated,
+    /// It may have, and nothing better can be said.
+    Undecided,
+    /// It may have.
+    Possible,
+}
+
+/// What covers the present moment of a sweep: operations by layer and class.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cover {
+    certain: [u32; CLASSES],
+    estimated: [u32; CLASSES],
+    undecided: [u32; CLASSES],
+    possible: [u32; CLASSES],
+}
+
+impl Cover {
+    /// An operation's stretch begins.
+    pub fn enter(&mut self, layer: Layer, class: Class) {
+        self.layer(layer)[class as usize] += 1;
+    }
+
+    /// An operation's stretch ends.
+    pub fn leave(&mut self, layer: Layer, class: Class) {
+        self.layer(layer)[class as usize] -= 1;
+    }
+
+    /// Whether nothing is known or suspected to run, by the best estimate.
+    pub fn is_idle(&self) -> bool {
+        !any(&self.estimated) && !any(&self.undecided)
+    }
+
+    /// Whether nothing can run.
+    pub fn is_certainly_idle(&self) -> bool {
+        !any(&self.possible)
+    }
+
+    fn layer(&mut self, layer: Layer) -> &mut [u32; CLASSES] {
+        match layer {
+            Layer::Certain => &mut self.certain,
+            Layer::Estimated => &mut self.estimated,
+            Layer::Undecided => &mut self.undecided,
+            Layer::Possible => &mut self.possible,
+        }
+    }
+}
+
+fn any(counts: &[u32]) -> bool {
+    counts.iter().any(|count| *count > 0)
+}
+
+/// The parts of a span, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// First start event to last end event.
+    pub span: u64,
+    /// By [`Class`].
+    pub busy: [Sum; CLASSES],
+    /// Nothing ran.
+    pub idle: Sum,
+    /// Nobody can say. Its lo equals its value; its hi is all time that is not certain.
+    pub undecided: Sum,
+}
+
+impl Identity {
+    /// Counts `ns` that pass under `cover`.
+    pub fn pass(&mut self, cover: &Cover, ns: u64) {
+        self.span += ns;
+        match cover.estimated.iter().position(|count| *count > 0) {
+            Some(class) => self.busy[class].value += ns,
+            None if any(&cover.undecided) => {
+                self.undecided.value += ns;
+                self.undecided.lo += ns;
+            }
+            None => self.idle.value += ns,
+        }
+        let mut is_certain = cover.is_certainly_idle();
+        for class in 0..CLASSES {
+            if cover.certain[class] > 0 && !any(&cover.possible[..class]) {
+                self.busy[class].lo += ns;
+                is_certain = true;
+            }
+            if cover.possible[class] > 0 && !any(&cover.certain[..class]) {
+                self.busy[class].hi += ns;
+            }
+        }
+        self.idle.lo += if cover.is_certainly_idle() { ns } else { 0 };
+        self.idle.hi += if any(&cover.certain) { 0 } else { ns };
+        self.undecided.hi += if is_certain { 0 } else { ns };
+    }
+
+    /// Work of `class` covered `ns` that were counted before it was known: the intervals widen.
+    pub fn came_late(&mut self, class: Class, ns: u64) {
+        for (other, part) in self.busy.iter_mut().enumerate() {
+            if other == class as usize {
+                part.hi += ns;
+            } else {
+                part.lo = part.lo.saturating_sub(ns);
+            }
+        }
+        self.idle.lo = self.idle.lo.saturating_sub(ns);
+        self.undecided.hi += ns;
+    }
+
+    /// Adds another span's parts.
+    pub fn add(&mut self, other: &Identity) {
+        self.span = self.span.saturating_add(other.span);
+        for (part, theirs) in self.busy.iter_mut().zip(other.busy) {
+            part.add(theirs);
+        }
+        self.idle.add(other.idle);
+        self.undecided.add(other.undecided);
+    }
+}

@@ -1,0 +1,91 @@
+//! Which kernels took how long?
+
+use super::Analysis;
+use super::durations::Durations;
+use crate::model::{Action, Event, When};
+use crate::trace::record::Names;
+use gpuspy_wire::record::Namespace;
+use std::collections::HashMap;
+
+/// The name of kernels whose name is not known.
+pub const UNKNOWN: &str = "(unknown kernel)";
+
+/// The fold. Its size is that of the set of kernels.
+#[derive(Debug)]
+pub struct KernelTimes<'a> {
+    names: &'a Names,
+    by_name: HashMap<u32, Kernel>,
+    graphs: u64,
+}
+
+/// One kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Kernel {
+    /// Its name as the app's binary has it.
+    pub symbol: String,
+    /// Launch calls that succeeded outside captures.
+    pub count: u64,
+    /// How often it ran in graphs: `None` = graphs ran, and which kernels they hold is not known.
+    pub in_graphs: Option<u64>,
+    /// Of the timed ones.
+    pub durations: Durations,
+}
+
+impl Kernel {
+    /// Adds another's.
+    pub fn merge(&mut self, other: &Kernel) {
+        self.count += other.count;
+        self.in_graphs = self.in_graphs.zip(other.in_graphs).map(|(mine, theirs)| mine + theirs);
+        self.durations.merge(&other.durations);
+    }
+
+    /// Order of a table: the most time first, then the most launches, then the name.
+    pub fn rank(&self) -> impl Ord + use<> {
+        let total = self.durations.total().map_or(0, |total| total.value);
+        (std::cmp::Reverse((total, self.count)), self.symbol.clone())
+    }
+}
+
+impl<'a> KernelTimes<'a> {
+    /// A fold that has seen nothing.
+    pub fn new(names: &'a Names) -> Self {
+        KernelTimes { names, by_name: HashMap::new(), graphs: 0 }
+    }
+}
+
+impl Analysis for KernelTimes<'_> {
+    /// Sorted by [`Kernel::rank`]. Numbers of the same name are one kernel.
+    type Table = Vec<Kernel>;
+
+    fn observe(&mut self, event: &Event<'_>) {
+        let Some(operation) = &event.operation else { return };
+        match (operation.what, operation.when) {
+            (_, When::Captured) | (Action::Transfer { .. }, _) => {}
+            (Action::Graph { .. }, _) => self.graphs += 1,
+            (Action::Kernel { name, .. }, when) => {
+                let kernel = self.by_name.entry(name).or_default();
+                kernel.count += 1;
+                if let When::Timed(occupancy) = when {
+                    kernel.durations.add(&occupancy);
+                }
+            }
+        }
+    }
+
+    fn finish(self) -> Self::Table {
+        let in_graphs = if self.graphs == 0 { Some(0) } else { None };
+        let mut by_symbol: HashMap<&str, Kernel> = HashMap::new();
+        for (id, kernel) in &self.by_name {
+            let symbol = self.names.get(Namespace::Kernel, *id).unwrap_or(UNKNOWN);
+            let whole = by_symbol.entry(symbol).or_insert_with(|| Kernel {
+                symbol: symbol.to_owned(),
+                in_graphs: Some(0),
+                ..Kernel::default()
+            });
+            whole.merge(&Kernel { in_graphs, ..kernel.clone() });
+        }
+        let mut kernels: Vec<Kernel> = by_symbol.into_values().collect();
+        kernels.sort_by_cached_key(Kernel::rank);
+        kernels
+    }
+}

@@ -1,0 +1,66 @@
+//! The questions a user asks, one module each.
+//!
+//! Every analysis is a fold over the model's [`Event`]s with bounded state: nothing holds a trace. Totals and identities
+//! are exact, medians are [sketches](quantile). What is not known exactly is an [`Estimate`](estimate::Estimate).
+//!
+//! - [`coverage`]: what was seen and what was not?
+//! - [`identity`], [`gaps`]: where did the GPU's time go, when had it nothing to do? (both read from one [`timeline`])
+//! - [`kernels`], [`transfers`], [`memory`], [`calls`]: which work, which memory, which calls?
+//! - [`overhead`]: what did looking cost?
+
+pub mod calls;
+pub mod coverage;
+pub mod durations;
+pub mod estimate;
+pub mod gaps;
+pub mod identity;
+pub mod kernels;
+pub mod memory;
+pub mod overhead;
+pub mod quantile;
+pub mod summary;
+pub mod sweep;
+pub mod timeline;
+pub mod transfers;
+
+use crate::model::Event;
+use crate::trace::record::{Names, Status};
+pub use summary::{ProcessInfo, ProcessReport, Tables, process};
+
+/// A question, answered by a fold.
+pub trait Analysis {
+    /// The answer.
+    type Table;
+
+    /// Takes the next event, in the trace's order.
+    fn observe(&mut self, event: &Event<'_>);
+
+    /// Answers.
+    fn finish(self) -> Self::Table;
+}
+
+/// What reading a trace lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// Chunks that could not be read.
+    pub chunks_lost: u64,
+    /// Records that were in them, as far as that is known.
+    pub records_lost: u64,
+    /// The file ends inside a chunk.
+    pub cut: bool,
+}
+
+/// One process's trace, opened.
+#[derive(Debug)]
+pub struct Input<'a, Records> {
+    /// Where it was read from.
+    pub path: String,
+    /// Its texts.
+    pub names: &'a Names,
+    /// Its last status, if it has one.
+    pub status: Option<&'a Status>,
+    /// What reading it lost.
+    pub damage: Damage,
+    /// Its records, in time order.
+    pub records: Records,
+}

@@ -1,0 +1,49 @@
+//! What did looking cost?
+
+use crate::trace::record::Status;
+
+/// The agent's own cost, by its own measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overhead {
+    /// ns spent in hooks outside the real calls, all threads added.
+    pub agent_ns: u64,
+    /// ns the poller spent outside driver calls.
+    pub poller_ns: u64,
+    /// Host ns that the collection spanned.
+    pub wall_ns: u64,
+    /// Calls entered.
+    pub calls: u64,
+    /// Records published by the agent.
+    pub published: u64,
+    /// Records that reached the collector.
+    pub collected: u64,
+}
+
+impl Overhead {
+    /// From the last status of a process.
+    pub fn of(status: &Status) -> Self {
+        Overhead {
+            agent_ns: status.agent_ns,
+            poller_ns: status.poller_ns,
+            wall_ns: status.ended.saturating_sub(status.began),
+            calls: status.calls,
+            published: status.published,
+            collected: status.collected,
+        }
+    }
+
+    /// The hooks' time as a share of the host's; `None` without any.
+    pub fn share(&self) -> Option<f64> {
+        (self.wall_ns > 0).then(|| self.agent_ns as f64 / self.wall_ns as f64)
+    }
+
+    /// Adds another process's.
+    pub fn merge(&mut self, other: &Overhead) {
+        self.agent_ns += other.agent_ns;
+        self.poller_ns += other.poller_ns;
+        self.wall_ns += other.wall_ns;
+        self.calls += other.calls;
+        self.published += other.published;
+        self.collected += other.collected;
+    }
+}

@@ -1,0 +1,162 @@
+//! Quantiles in bounded memory: exact below [`EXACT`] samples, within 1 % beyond.
+//!
+//! Beyond that it is a DDSketch (Masson, Rim, Lee: "DDSketch", VLDB 2019): counts in bins whose bounds grow by a
+//! constant factor, so that a bin's middle is within a fixed share of anything in it. Two sketches merge by adding.
+
+/// Samples that are kept as they are.
+pub const EXACT: usize = 10_000;
+
+/// The share by which an answer of the sketch may be off. Half of what is promised, so that rounding cannot spoil it.
+const ACCURACY: f64 = 0.005;
+
+/// Durations (or any whole numbers), to be asked for quantiles.
+#[derive(Clone, Debug, Default)]
+pub struct Quantiles {
+    samples: Vec<u64>,
+    /// Counts by bin, from the bin of 1; empty while the samples are kept.
+    bins: Vec<u64>,
+    zeros: u64,
+    count: u64,
+}
+
+impl Quantiles {
+    /// Takes a sample.
+    pub fn add(&mut self, sample: u64) {
+        self.count += 1;
+        if self.is_exact() && self.samples.len() + 1 < EXACT {
+            self.samples.push(sample);
+        } else {
+            self.spill();
+            self.bin(sample, 1);
+        }
+    }
+
+    /// Takes over all samples of another.
+    pub fn merge(&mut self, other: &Quantiles) {
+        for sample in &other.samples {
+            self.add(*sample);
+        }
+        if !other.is_exact() {
+            self.spill();
+            self.zeros += other.zeros;
+            self.count += other.count;
+            self.bins.resize(self.bins.len().max(other.bins.len()), 0);
+            for (mine, theirs) in self.bins.iter_mut().zip(&other.bins) {
+                *mine += theirs;
+            }
+        }
+    }
+
+    /// Samples taken.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether answers are exact.
+    pub fn is_exact(&self) -> bool {
+        self.bins.is_empty()
+    }
+
+    /// The sample in the middle (the mean of both middle ones, rounded down, when they are even and exact); `None`
+    /// without samples.
+    pub fn median(&self) -> Option<u64> {
+        if !self.is_exact() {
+            return Some(self.binned((self.count - 1) / 2));
+        }
+        let mut sorted = self.samples.clone();
+        sorted.sort_unstable();
+        let upper = *sorted.get(sorted.len() / 2)?;
+        let lower = sorted[(sorted.len() - 1) / 2];
+        Some(lower + (upper - lower) / 2)
+    }
+
+    fn spill(&mut self) {
+        if self.is_exact() {
+            self.bins.push(0);
+            for sample in std::mem::take(&mut self.samples) {
+                self.bin(sample, 1);
+            }
+        }
+    }
+
+    fn bin(&mut self, sample: u64, count: u64) {
+        if sample == 0 {
+            self.zeros += count;
+            return;
+        }
+        let index = ((sample as f64).ln() / growth().ln()).ceil() as usize;
+        if index >= self.bins.len() {
+            self.bins.resize(index + 1, 0);
+        }
+        self.bins[index] += count;
+    }
+
+    /// The sample of a rank (from 0), from the bins.
+    fn binned(&self, rank: u64) -> u64 {
+        let mut seen = self.zeros;
+        if rank < seen {
+            return 0;
+        }
+        let bin = self.bins.iter().position(|count| {
+            seen += count;
+            rank < seen
+        });
+        // The middle of a bin (γ^(i−1), γ^i] that no member is farther from than ACCURACY.
+        bin.map_or(0, |i| (2.0 * growth().powi(i as i32) / (growth() + 1.0)).round() as u64)
+    }
+}
+
+/// γ, by which the bins grow.
+fn growth() -> f64 {
+    (1.0 + ACCURACY) / (1.0 - ACCURACY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(samples: impl IntoIterator<Item = u64>) -> Quantiles {
+        let mut q = Quantiles::default();
+        samples.into_iter().for_each(|s| q.add(s));
+        q
+    }
+
+    #[test]
+    fn few_samples_are_exact() {
+        assert_eq!(of([]).median(), None);
+        assert_eq!(of([7]).median(), Some(7));
+        assert_eq!(of([9, 1, 4]).median(), Some(4));
+        assert_eq!(of([1, 2, 4, 8]).median(), Some(3));
+        let most = of((0..EXACT as u64 - 1).rev());
+        assert!(most.is_exact());
+        assert_eq!(most.median(), Some((EXACT as u64 - 2) / 2));
+    }
+
+    #[test]
+    fn memory_does_not_grow_with_samples() {
+        let q = of((0..200_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        assert!(q.samples.capacity() == 0 && q.bins.len() < 5_000, "{} bins", q.bins.len());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn many_samples_are_within_a_percent(seed in 1u64.., spread in 1u32..40, parts in 1usize..4) {
+            let mut x = seed;
+            let mut samples: Vec<u64> = (0..EXACT * 2 + 1).map(|_| {
+                x ^= x << 13; x ^= x >> 7; x ^= x << 17;
+                x >> (63 - spread)
+            }).collect();
+            let mut merged = Quantiles::default();
+            for part in samples.chunks(samples.len() / parts) {
+                merged.merge(&of(part.iter().copied()));
+            }
+            samples.sort_unstable();
+            let truth = samples[EXACT];
+            let found = merged.median().unwrap();
+            prop_assert_eq!(merged.count(), samples.len() as u64);
+            prop_assert!(found.abs_diff(truth) as f64 <= 0.01 * truth as f64 + 0.5, "{} for {}", found, truth);
+        }
+    }
+}

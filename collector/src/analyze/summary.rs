@@ -1,0 +1,332 @@
+//! All answers about a process, and how those of several processes add up to a run's.
+
+use super::calls::{ApiTimes, ByApi};
+use super::coverage::{Coverage, Seen};
+use super::estimate::{Estimate, Sum};
+use super::gaps::{Gap, LARGEST, Neighbour};
+use super::identity::Identity;
+use super::kernels::{Kernel, KernelTimes};
+use super::memory::{MemoryTimeline, MemoryUse};
+use super::overhead::Overhead;
+use super::quantile::Quantiles;
+use super::timeline::{DeviceTime, Timelines};
+use super::transfers::{TransferTimes, Transfers};
+use super::{Analysis, Damage, Input};
+use crate::model::modules::CallSite;
+use crate::model::{self, Action, Model};
+use crate::trace::record::{Ending, Names, Record};
+use gpuspy_wire::record::{Fact, Namespace};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// A process and the answers about it.
+#[derive(Clone, Debug)]
+pub struct ProcessReport {
+    /// Which process.
+    pub process: ProcessInfo,
+    /// The answers.
+    pub tables: Tables,
+}
+
+/// Which process a report is about, and how its collection went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessInfo {
+    /// Process id; `None` when the trace holds no status.
+    pub pid: Option<u32>,
+    /// The command line, arguments separated by blanks.
+    pub command: Option<String>,
+    /// Where the trace was read from.
+    pub path: String,
+    /// How it ended; `None` when the trace holds no status.
+    pub ending: Option<Ending>,
+    /// Host ns from the begin to the end of the collection.
+    pub wall_ns: u64,
+    /// What reading the trace lost.
+    pub damage: Damage,
+    /// What the agent wanted readers to know.
+    pub notes: Vec<String>,
+    /// Clock bounds contradicted each other this often: GPU times may be less certain than stated.
+    pub clock_contradictions: u64,
+}
+
+/// The answers, about one process or several.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    /// What was seen.
+    pub coverage: Coverage,
+    /// Half-widths of the clock interval at each timed operation, ns.
+    pub clock: Quantiles,
+    /// What looking cost; `None` when no status said so.
+    pub overhead: Option<Overhead>,
+    /// Where each GPU's time went.
+    pub devices: Vec<DeviceReport>,
+    /// When GPUs had nothing to do.
+    pub gaps: GapReport,
+    /// Kernels, the longest total first.
+    pub kernels: Vec<Kernel>,
+    /// Transfers.
+    pub transfers: Transfers,
+    /// Memory; times in it are host ns since the collection began.
+    pub memory: MemoryUse,
+    /// API calls.
+    pub apis: ByApi,
+    /// Of those, the ones that wait.
+    pub syncs: ByApi,
+}
+
+/// A GPU and where its time went.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceReport {
+    /// Its ordinal in the process; `None` when its context was never told.
+    pub id: Option<u32>,
+    /// Its UUID, as nvidia-smi prints it.
+    pub uuid: Option<String>,
+    /// Its name.
+    pub name: Option<String>,
+    /// Bytes of its memory.
+    pub memory_bytes: Option<u64>,
+    /// The parts of its time.
+    pub identity: Identity,
+    /// How many timelines were added side by side.
+    pub timelines: u64,
+    /// Operations that came too late for their place.
+    pub late: u64,
+}
+
+/// The gaps of all devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GapReport {
+    /// How many.
+    pub count: u64,
+    /// Their total, ns.
+    pub total: Sum,
+    /// The largest, longest first.
+    pub largest: Vec<GapRow>,
+}
+
+/// One gap.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GapRow {
+    /// The process.
+    pub pid: Option<u32>,
+    /// The device's ordinal.
+    pub device: Option<u32>,
+    /// ns from the begin of the timeline's span.
+    pub start: u64,
+    /// How long.
+    pub duration: Estimate<u64>,
+    /// The operation before it.
+    pub before: Side,
+    /// The operation after it.
+    pub after: Side,
+}
+
+/// An operation beside a gap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// `kernel`, `graph`, or a transfer's kind.
+    pub kind: &'static str,
+    /// A kernel's name as the app's binary has it, where known.
+    pub symbol: Option<String>,
+    /// A transfer's bytes.
+    pub bytes: Option<u64>,
+    /// Its correlation.
+    pub correlation: u64,
+    /// The library that asked for it, where known.
+    pub caller: Option<CallSite>,
+}
+
+/// Answers all questions about one process, in one pass over its records.
+pub fn process<Records>(input: Input<'_, Records>) -> ProcessReport
+where
+    Records: Iterator<Item = Record>,
+{
+    let Input { path, names, status, damage, records } = input;
+    let mut model = Model::new(names);
+    let mut seen = Seen::new(names, status, damage.records_lost);
+    let mut timelines = Timelines::default();
+    let mut kernels = KernelTimes::new(names);
+    let mut transfers = TransferTimes::default();
+    let mut memory = MemoryTimeline::default();
+    let mut apis = ApiTimes::new(names);
+    let (mut first, mut last) = (None, 0);
+    for record in records {
+        first.get_or_insert(record.at);
+        last = record.at.max(last);
+        let event = model.observe(&record);
+        seen.observe(&event);
+        timelines.observe(&event);
+        kernels.observe(&event);
+        transfers.observe(&event);
+        memory.observe(&event);
+        apis.observe(&event);
+    }
+    let (began, ended) = status.map_or((first.unwrap_or(0), last), |status| (status.began, status.ended));
+    let (coverage, clock) = seen.finish();
+    let (apis, syncs) = apis.finish();
+    let known = model.finish();
+    let pid = status.map(|status| status.pid);
+    let (devices, gaps) = devices(timelines.finish(), &known, names, pid);
+    ProcessReport {
+        process: ProcessInfo {
+            pid,
+            command: fact(names, Fact::CommandLine)
+                .map(|line| line.trim_end_matches('\0').replace('\0', " ")),
+            path,
+            ending: status.map(|status| status.ending),
+            wall_ns: ended.saturating_sub(began),
+            damage,
+            notes: fact(names, Fact::Interception).into_iter().map(str::to_owned).collect(),
+            clock_contradictions: known.clock_contradictions,
+        },
+        tables: Tables {
+            coverage,
+            clock,
+            overhead: status.map(Overhead::of),
+            devices,
+            gaps,
+            kernels: kernels.finish(),
+            transfers: transfers.finish(),
+            memory: since(memory.finish(), began),
+            apis,
+            syncs,
+        },
+    }
+}
+
+fn fact(names: &Names, fact: Fact) -> Option<&str> {
+    names.get(Namespace::Fact, fact as u32).filter(|text| !text.is_empty())
+}
+
+/// Puts the moments of peaks on a scale that begins with the collection.
+fn since(mut memory: MemoryUse, began: u64) -> MemoryUse {
+    for part in memory.by_kind.values_mut().chain([&mut memory.device]) {
+        part.peak_at = part.peak_at.saturating_sub(began);
+    }
+    memory
+}
+
+/// Every device that was told of or used, and their gaps.
+fn devices(
+    mut times: BTreeMap<Option<u32>, DeviceTime>,
+    known: &model::Process,
+    names: &Names,
+    pid: Option<u32>,
+) -> (Vec<DeviceReport>, GapReport) {
+    for ordinal in known.devices.keys() {
+        times.entry(Some(*ordinal)).or_default();
+    }
+    let (mut devices, mut gaps) = (Vec::new(), GapReport::default());
+    for (id, time) in times {
+        let device = id.and_then(|id| known.devices.get(&id));
+        let (count, total, largest) = time.gaps.finish(time.identity.idle.hi);
+        let row = |gap: &Gap| GapRow {
+            pid,
+            device: id,
+            start: gap.start,
+            duration: gap.duration,
+            before: side(&gap.before, known, names),
+            after: side(&gap.after, known, names),
+        };
+        gaps.merge(&GapReport { count, total, largest: largest.iter().map(row).collect() });
+        devices.push(DeviceReport {
+            id,
+            uuid: device.map(|device| uuid(&device.uuid)),
+            name: id.and_then(|id| names.get(Namespace::Device, id.checked_add(1)?)).map(str::to_owned),
+            memory_bytes: device.map(|device| device.memory_bytes),
+            identity: time.identity,
+            timelines: time.timelines,
+            late: time.late,
+        });
+    }
+    (devices, gaps)
+}
+
+fn side(neighbour: &Neighbour, known: &model::Process, names: &Names) -> Side {
+    let (kind, symbol, bytes) = match neighbour.what {
+        Action::Kernel { name, .. } => ("kernel", names.get(Namespace::Kernel, name), None),
+        Action::Graph { .. } => ("graph", None, None),
+        Action::Transfer { kind, bytes, .. } => (kind.name(), None, Some(bytes)),
+    };
+    let symbol = symbol.map(str::to_owned);
+    let caller = known.modules.resolve(neighbour.caller, names);
+    Side { kind, symbol, bytes, correlation: neighbour.correlation, caller }
+}
+
+/// A UUID as nvidia-smi prints it.
+fn uuid(bytes: &[u8; 16]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+impl GapReport {
+    /// Adds another's.
+    pub fn merge(&mut self, other: &GapReport) {
+        self.count += other.count;
+        self.total.add(other.total);
+        self.largest.extend(other.largest.iter().cloned());
+        self.largest.sort_by_key(|gap| (Reverse(gap.duration.value), gap.pid, gap.device, gap.start));
+        self.largest.truncate(LARGEST);
+    }
+}
+
+impl Tables {
+    /// The tables of a run: sums over its processes. Medians are of all operations, the memory peak is the largest of a
+    /// single process, devices are told apart by UUID.
+    pub fn of_run(reports: &[ProcessReport]) -> Tables {
+        let mut all = Tables::default();
+        for report in reports {
+            all.merge(&report.tables);
+        }
+        all.kernels.sort_by_cached_key(Kernel::rank);
+        all
+    }
+
+    fn merge(&mut self, other: &Tables) {
+        self.coverage.merge(&other.coverage);
+        self.clock.merge(&other.clock);
+        if let Some(theirs) = &other.overhead {
+            self.overhead.get_or_insert_default().merge(theirs);
+        }
+        for theirs in &other.devices {
+            let same = |mine: &&mut DeviceReport| match (&mine.uuid, &theirs.uuid) {
+                (Some(mine), Some(theirs)) => mine == theirs,
+                (None, None) => mine.id == theirs.id,
+                _ => false,
+            };
+            match self.devices.iter_mut().find(same) {
+                Some(mine) => mine.merge(theirs),
+                None => self.devices.push(theirs.clone()),
+            }
+        }
+        self.gaps.merge(&other.gaps);
+        let mut kernels: BTreeMap<String, Kernel> = std::mem::take(&mut self.kernels)
+            .into_iter()
+            .map(|kernel| (kernel.symbol.clone(), kernel))
+            .collect();
+        for theirs in &other.kernels {
+            kernels
+                .entry(theirs.symbol.clone())
+                .and_modify(|mine| mine.merge(theirs))
+                .or_insert_with(|| theirs.clone());
+        }
+        self.kernels = kernels.into_values().collect();
+        for (key, theirs) in &other.transfers {
+            self.transfers.entry(*key).or_default().merge(theirs);
+        }
+        self.memory.merge(&other.memory);
+        for (mine, theirs) in [(&mut self.apis, &other.apis), (&mut self.syncs, &other.syncs)] {
+            for (name, calls) in theirs {
+                mine.entry(name.clone()).or_default().merge(calls);
+            }
+        }
+    }
+}
+
+impl DeviceReport {
+    fn merge(&mut self, other: &DeviceReport) {
+        self.identity.add(&other.identity);
+        self.timelines += other.timelines;
+        self.late += other.late;
+    }
+}

@@ -1,0 +1,75 @@
+//! What was copied and set, between what kinds of memory, and how fast?
+
+use super::Analysis;
+use super::estimate::{Estimate, Sum};
+use crate::model::transfer::{HostMemory, TransferKind};
+use crate::model::{Action, Event, When};
+use std::collections::BTreeMap;
+
+/// By what was moved and which host memory took part.
+pub type Transfers = BTreeMap<(TransferKind, HostMemory), Transfer>;
+
+/// Transfers of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transfer {
+    /// How many, graphs' own not counted.
+    pub count: u64,
+    /// How much they moved.
+    pub bytes: u64,
+    /// How many were timed.
+    pub timed: u64,
+    /// How much those moved.
+    pub timed_bytes: u64,
+    /// How long those took, ns.
+    pub time: Sum,
+}
+
+impl Transfer {
+    /// Time of the timed ones, ns; `None` without any.
+    pub fn total(&self) -> Option<Estimate<u64>> {
+        (self.timed > 0).then(|| self.time.estimate())
+    }
+
+    /// Throughput of the timed ones, 10⁹ bytes a second; `None` without any. Its hi is not known where nothing
+    /// bounds the time from below.
+    pub fn gbps(&self) -> Option<Estimate<Option<f64>>> {
+        let per = |ns: u64| (ns > 0).then(|| self.timed_bytes as f64 / ns as f64);
+        self.total().map(|time| Estimate::new(per(time.value), per(time.hi), per(time.lo)))
+    }
+
+    /// Adds another's.
+    pub fn merge(&mut self, other: &Transfer) {
+        self.count += other.count;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.timed += other.timed;
+        self.timed_bytes = self.timed_bytes.saturating_add(other.timed_bytes);
+        self.time.add(other.time);
+    }
+}
+
+/// The fold.
+#[derive(Debug, Default)]
+pub struct TransferTimes(Transfers);
+
+impl Analysis for TransferTimes {
+    type Table = Transfers;
+
+    fn observe(&mut self, event: &Event<'_>) {
+        let Some(operation) = &event.operation else { return };
+        let Action::Transfer { kind, host_memory, bytes } = operation.what else { return };
+        let mut one = Transfer { count: 1, bytes, ..Transfer::default() };
+        match operation.when {
+            When::Captured => return,
+            When::Untimed { .. } => {}
+            When::Timed(o) => {
+                (one.timed, one.timed_bytes) = (1, bytes);
+                one.time = Sum { value: o.value(), lo: o.lo(), hi: o.hi() };
+            }
+        }
+        self.0.entry((kind, host_memory)).or_default().merge(&one);
+    }
+
+    fn finish(self) -> Self::Table {
+        self.0
+    }
+}

@@ -1,0 +1,507 @@
+//! What the records mean. Pure: no I/O, no clock of its own, state bounded by what is alive in the app.
+//!
+//! A fold: [`Model::observe`] takes one [`Record`] after the other, in the trace's order, and says what each means as an
+//! [`Event`]: an operation with its honest time on the GPU, a counted call, a change of memory. Analyses fold over those.
+//!
+//! - [`clock`]: what is known of a GPU clock against the host's
+//! - [`occupancy`]: a raw event pair → an interval that holds the truth
+//! - [`memory`], [`transfer`]: blocks by address; what a copy was
+//! - [`modules`]: which library called
+//! - [`order`]: from host order to GPU order
+
+pub mod clock;
+pub mod memory;
+pub mod modules;
+pub mod occupancy;
+pub mod order;
+#[cfg(test)]
+mod simulation;
+pub mod transfer;
+
+use crate::trace::record::{Body, Call, Device, GpuTime, Names, Record, Synchronize, What, Work};
+use clock::ClockBounds;
+use gpuspy_wire::record::{LossCause, Namespace, SyncScope, Untimed, flag};
+use memory::{Blocks, MemoryChange, failed};
+use modules::Modules;
+use occupancy::{Occupancy, host};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use transfer::{HostMemory, TransferKind};
+
+/// What one record means.
+#[derive(Clone, Debug)]
+pub struct Event<'r> {
+    /// The record itself.
+    pub record: &'r Record,
+    /// An API call that ended here. Absent on records that are not the last of their call.
+    pub call: Option<CountedCall>,
+    /// Work for a GPU.
+    pub operation: Option<Operation>,
+    /// What became of memory.
+    pub memory: Vec<MemoryChange>,
+    /// Streams that are known to be empty.
+    pub drained: Option<Drained>,
+}
+
+/// The app waited until streams were empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Whose streams.
+    pub context: u32,
+    /// Which one; `None` = all of the context.
+    pub stream: Option<u64>,
+    /// Work whose call had returned by this host time is done.
+    pub issued_before: u64,
+    /// The chain that `by` is measured on.
+    pub chain: u32,
+    /// It was done by then, GPU ns.
+    pub by: i64,
+}
+
+/// A call of the app, counted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedCall {
+    /// The outermost API, in [`Namespace::Api`].
+    pub api: u16,
+    /// From entry to return on the host, ns.
+    pub host_ns: u64,
+    /// It returned an error.
+    pub failed: bool,
+}
+
+/// An operation on a stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Operation {
+    /// Unique in the process.
+    pub correlation: u64,
+    /// The context; 0 = unknown.
+    pub context: u32,
+    /// The device's ordinal, where the context is known.
+    pub device: Option<u32>,
+    /// The stream's id.
+    pub stream: u64,
+    /// Return address of the call.
+    pub caller: u64,
+    /// Host ns when the call returned.
+    pub returned: u64,
+    /// What it does.
+    pub what: Action,
+    /// When it ran, or why that is not known.
+    pub when: When,
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A kernel.
+    Kernel {
+        /// In [`Namespace::Kernel`]; 0 = unknown.
+        name: u32,
+        /// It moves data between GPUs (NCCL and its like).
+        communication: bool,
+    },
+    /// A copy or a set.
+    Transfer {
+        /// Which way.
+        kind: TransferKind,
+        /// From or to what host memory.
+        host_memory: HostMemory,
+        /// How much.
+        bytes: u64,
+    },
+    /// A graph launch.
+    Graph {
+        /// Kernels that it runs.
+        kernels: u32,
+    },
+}
+
+/// When an operation ran.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum When {
+    /// Its occupancy.
+    Timed(Occupancy),
+    /// It ran, nobody knows when.
+    Untimed {
+        /// Why.
+        reason: Reason,
+        /// Not before this on its context's clock, as (chain, GPU ns); `None` while that clock is unknown.
+        after: Option<(u32, i64)>,
+    },
+    /// It did not run now: it became a node of a graph.
+    Captured,
+}
+
+/// Why an operation has no GPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// No event pair was recorded.
+    Untimed(Untimed),
+    /// The pair was recorded, its time never came.
+    Lost,
+}
+
+impl Reason {
+    /// Every reason that an executed operation can have.
+    pub fn all() -> impl Iterator<Item = Reason> {
+        let none = [Untimed::Timed, Untimed::Captured];
+        let untimed = Untimed::ALL.iter().copied().filter(move |u| !none.contains(u)).map(Reason::Untimed);
+        untimed.chain([Reason::Lost])
+    }
+
+    /// The name users see.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Untimed(untimed) => untimed.name(),
+            Reason::Lost => LossCause::GpuTimePending.name(),
+        }
+    }
+}
+
+/// The last timed operation of a stream.
+#[derive(Clone, Copy, Debug)]
+struct StreamEnd {
+    chain: u32,
+    /// Its end event, GPU ns, at the least that errors allow.
+    gpu: i64,
+    /// Host ns when its call returned.
+    returned: u64,
+}
+
+/// The fold from records to events.
+#[derive(Debug)]
+pub struct Model {
+    devices: BTreeMap<u32, Device>,
+    contexts: HashMap<u32, u32>,
+    communication: HashSet<u32>,
+    clocks: HashMap<(u32, u32), ClockBounds>,
+    chains: HashMap<u32, u32>,
+    stream_ends: HashMap<(u32, u64), StreamEnd>,
+    graph_kernels: HashMap<u32, u32>,
+    blocks: Blocks,
+    modules: Modules,
+}
+
+/// What a [`Model`] knows in the end about the process itself.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// Its GPUs, by ordinal.
+    pub devices: BTreeMap<u32, Device>,
+    /// Its code.
+    pub modules: Modules,
+    /// How often clock bounds contradicted each other: the drift assumption does not hold.
+    pub clock_contradictions: u64,
+}
+
+impl Model {
+    /// A model that knows nothing yet but the texts.
+    pub fn new(names: &Names) -> Self {
+        let kernels = names.0.iter().filter(|((space, _), _)| *space == Namespace::Kernel);
+        Model {
+            devices: BTreeMap::new(),
+            contexts: HashMap::new(),
+            communication: kernels
+                .filter(|(_, name)| is_communication(name))
+                .map(|((_, id), _)| *id)
+                .collect(),
+            clocks: HashMap::new(),
+            chains: HashMap::new(),
+            stream_ends: HashMap::new(),
+            graph_kernels: HashMap::new(),
+            blocks: Blocks::default(),
+            modules: Modules::default(),
+        }
+    }
+
+    /// Says what a record means.
+    pub fn observe<'r>(&mut self, record: &'r Record) -> Event<'r> {
+        let mut event = Event { record, call: None, operation: None, memory: Vec::new(), drained: None };
+        match &record.body {
+            Body::Work(work) => {
+                event.call = counted(&work.call);
+                event.operation = Some(self.operation(work));
+            }
+            Body::Alloc(alloc) => {
+                event.call = counted(&alloc.call);
+                event.memory = self.blocks.allocated(alloc);
+            }
+            // Its call is counted when it ends.
+            Body::Free(free) => event.memory = self.blocks.freed(record.thread, free),
+            Body::Synchronize(sync) => {
+                event.call = counted(&sync.call);
+                event.drained = self.synchronized(sync);
+            }
+            Body::EventRecord(op) | Body::EventWait(op) => event.call = counted(&op.call),
+            Body::Api(api) => {
+                event.call = counted(&api.call);
+                event.memory = self.blocks.call_ended(record.thread, api);
+            }
+            Body::Context(context) if context.destroyed => {
+                event.memory = self.blocks.context_destroyed(context.context);
+                self.stream_ends.retain(|(owner, _), _| *owner != context.context);
+            }
+            Body::Context(context) => {
+                self.contexts.insert(context.context, context.device);
+            }
+            Body::Stream(stream) if stream.destroyed => {
+                self.stream_ends.remove(&(stream.context, stream.stream));
+            }
+            Body::Graph(graph) => {
+                self.graph_kernels.insert(graph.graph, graph.kernels);
+            }
+            Body::Module(module) => self.modules.mapped(module),
+            Body::Device(device) => {
+                self.devices.insert(device.ordinal, device.clone());
+            }
+            Body::Stream(_) | Body::Loss { .. } => {}
+        }
+        event
+    }
+
+    /// Ends the fold.
+    pub fn finish(self) -> Process {
+        let clock_contradictions = self.clocks.values().map(ClockBounds::contradictions).sum();
+        Process { devices: self.devices, modules: self.modules, clock_contradictions }
+    }
+
+    fn operation(&mut self, work: &Work) -> Operation {
+        let what = self.action(&work.what);
+        Operation {
+            correlation: work.call.correlation,
+            context: work.call.context,
+            device: self.contexts.get(&work.call.context).copied(),
+            stream: work.stream,
+            caller: work.call.caller,
+            returned: work.call.end,
+            what,
+            when: self.when(work, what),
+        }
+    }
+
+    fn action(&self, what: &What) -> Action {
+        match *what {
+            What::Kernel { name, .. } => {
+                Action::Kernel { name, communication: self.communication.contains(&name) }
+            }
+            What::Memcpy { direction, bytes, dst, src, peer_context, .. } => {
+                let (kind, host_memory) =
+                    transfer::resolve(direction, src, dst, peer_context != 0, &self.blocks);
+                Action::Transfer { kind, host_memory, bytes }
+            }
+            What::Memset { bytes, .. } => {
+                Action::Transfer { kind: TransferKind::Memset, host_memory: HostMemory::None, bytes }
+            }
+            What::Graph { graph, kernels: 0, .. } => {
+                Action::Graph { kernels: self.graph_kernels.get(&graph).copied().unwrap_or(0) }
+            }
+            What::Graph { kernels, .. } => Action::Graph { kernels },
+        }
+    }
+
+    fn when(&mut self, work: &Work, what: Action) -> When {
+        if work.untimed == Untimed::Captured || work.call.flags & flag::CAPTURED != 0 {
+            return When::Captured;
+        }
+        match (&work.gpu, work.untimed) {
+            (Some(gpu), Untimed::Timed) => When::Timed(self.timed(work, gpu, what)),
+            (None, Untimed::Timed) => {
+                When::Untimed { reason: Reason::Lost, after: self.submitted_after(work) }
+            }
+            (_, why) => When::Untimed { reason: Reason::Untimed(why), after: self.submitted_after(work) },
+        }
+    }
+
+    fn timed(&mut self, work: &Work, gpu: &GpuTime, what: Action) -> Occupancy {
+        let context = work.call.context;
+        let clock = self.clocks.entry((context, gpu.chain)).or_default();
+        let blocking = work.call.flags & flag::BLOCKING != 0 || blocks_by_nature(what);
+        let occupancy = occupancy::derive(work, gpu, blocking, clock);
+        self.chains.insert(context, gpu.chain);
+        let gpu_end = occupancy.earliest_start + occupancy.raw as i64
+            - i64::from(gpu.start_error)
+            - i64::from(gpu.duration_error);
+        let end = StreamEnd { chain: gpu.chain, gpu: gpu_end, returned: work.call.end };
+        self.stream_ends.insert((context, work.stream), end);
+        occupancy
+    }
+
+    /// The GPU time before which untimed work cannot have begun: its call had not been entered.
+    fn submitted_after(&self, work: &Work) -> Option<(u32, i64)> {
+        let chain = *self.chains.get(&work.call.context)?;
+        let clock = self.clocks.get(&(work.call.context, chain))?;
+        let begin = host(work.call.begin);
+        Some((chain, begin + clock.lower(begin).or_else(|| clock.guess(begin))?))
+    }
+
+    /// The app waited: what it had issued to the streams before is over, which also bounds the clock from below.
+    fn synchronized(&mut self, sync: &Synchronize) -> Option<Drained> {
+        let (context, end) = (sync.call.context, host(sync.call.end));
+        let stream = match sync.scope {
+            SyncScope::Device | SyncScope::Context => None,
+            SyncScope::Stream => Some(sync.stream),
+            // Which operation an event stands behind is not kept.
+            SyncScope::Event => return None,
+        };
+        for ((owner, id), last) in &self.stream_ends {
+            let is_covered = *owner == context && stream.is_none_or(|stream| stream == *id);
+            if is_covered
+                && last.returned <= sync.call.begin
+                && let Some(clock) = self.clocks.get_mut(&(context, last.chain))
+            {
+                clock.completed(end, last.gpu);
+            }
+        }
+        let chain = *self.chains.get(&context)?;
+        let by = end + self.clocks.get(&(context, chain))?.upper(end)?;
+        Some(Drained { context, stream, issued_before: sync.call.begin, chain, by })
+    }
+}
+
+/// The call that a record ends, if it does and is one of the app's.
+fn counted(call: &Call) -> Option<CountedCall> {
+    (call.api != 0 && call.flags & flag::MORE == 0).then(|| CountedCall {
+        api: call.api,
+        host_ns: call.end.saturating_sub(call.begin).min(occupancy::MOST_TIME),
+        failed: failed(call),
+    })
+}
+
+/// Whether a kernel moves data between GPUs: NCCL's device functions (`ncclDevKernel…`, before 2.19 `ncclKernel…`),
+/// MSCCL's and NVSHMEM's, mangled or not.
+fn is_communication(name: &str) -> bool {
+    ["ncclDevKernel", "ncclKernel", "mscclKernel", "nvshmem"].iter().any(|part| name.contains(part))
+}
+
+/// Copies from and to pageable memory are staged by the driver inside the call, whatever the API's name says.
+fn blocks_by_nature(what: Action) -> bool {
+    matches!(
+        what,
+        Action::Transfer {
+            kind: TransferKind::HtoD | TransferKind::DtoH,
+            host_memory: HostMemory::Pageable,
+            ..
+        }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::record::{Api, Context, EventOp, Free, Graph};
+
+    fn record(body: Body) -> Record {
+        Record { thread: 1, at: 0, body }
+    }
+
+    fn call(api: u16, flags: u16) -> Call {
+        Call { api, flags, begin: 10, end: 25, correlation: 3, context: 1, ..Call::default() }
+    }
+
+    fn kernel(untimed: Untimed, gpu: Option<GpuTime>, flags: u16) -> Work {
+        let mut work = simulation::work(10_000, 4_000, 1_000);
+        (work.untimed, work.gpu) = (untimed, gpu);
+        work.call.flags = flags;
+        work
+    }
+
+    fn when(model: &mut Model, work: Work) -> When {
+        model.observe(&record(Body::Work(work))).operation.unwrap().when
+    }
+
+    #[test]
+    fn a_call_is_counted_at_its_last_record() {
+        let mut model = Model::new(&Names::default());
+        let op = |flags| {
+            record(Body::EventRecord(EventOp { call: call(4, flags), stream: 0, event: 0, event_flags: 0 }))
+        };
+        assert_eq!(model.observe(&op(flag::MORE)).call, None);
+        let expected = CountedCall { api: 4, host_ns: 15, failed: false };
+        assert_eq!(model.observe(&op(0)).call, Some(expected));
+    }
+
+    #[test]
+    fn a_free_counts_once_when_it_ends() {
+        use gpuspy_wire::record::Memory;
+        let mut model = Model::new(&Names::default());
+        let free =
+            record(Body::Free(Free { call: call(4, 0), memory: Memory::Device, address: 64, stream: 0 }));
+        let end = record(Body::Api(Api { call: call(4, flag::FAILED), result: 1, subject: 0 }));
+        assert_eq!(model.observe(&free).call, None);
+        let ended = model.observe(&end);
+        assert!(ended.call.unwrap().failed);
+        assert_eq!(ended.memory, [MemoryChange::FreeFailed { memory: Memory::Device, bytes: 0 }]);
+    }
+
+    #[test]
+    fn an_operation_is_timed_untimed_lost_or_captured() {
+        let mut model = Model::new(&Names::default());
+        let gpu = Some(GpuTime { chain: 2, start: 50_000, duration: 9_000, ..GpuTime::default() });
+        let reason = |when| match when {
+            When::Untimed { reason, .. } => Some(reason),
+            _ => None,
+        };
+        let lost = when(&mut model, kernel(Untimed::Timed, None, 0));
+        assert_eq!(lost, When::Untimed { reason: Reason::Lost, after: None }, "no clock yet");
+        assert!(matches!(when(&mut model, kernel(Untimed::Timed, gpu, 0)), When::Timed(_)));
+        let deep = when(&mut model, kernel(Untimed::DeepQueue, None, 0));
+        assert_eq!(reason(deep), Some(Reason::Untimed(Untimed::DeepQueue)));
+        assert!(matches!(deep, When::Untimed { after: Some((2, _)), .. }));
+        assert_eq!(when(&mut model, kernel(Untimed::Captured, None, 0)), When::Captured);
+        assert_eq!(when(&mut model, kernel(Untimed::Off, None, flag::CAPTURED)), When::Captured);
+    }
+
+    #[test]
+    fn a_graph_launch_knows_its_kernels_by_its_instantiation() {
+        let mut model = Model::new(&Names::default());
+        let (kernels, handle) = (12, 0);
+        model.observe(&record(Body::Graph(Graph {
+            graph: 5,
+            handle,
+            kernels,
+            copies: 0,
+            memsets: 0,
+            others: 0,
+        })));
+        let graph = |graph, kernels| What::Graph { graph, handle, kernels, copies: 0, memsets: 0 };
+        assert_eq!(model.action(&graph(5, 0)), Action::Graph { kernels: 12 });
+        assert_eq!(model.action(&graph(5, 9)), Action::Graph { kernels: 9 });
+        assert_eq!(model.action(&graph(6, 0)), Action::Graph { kernels: 0 });
+    }
+
+    #[test]
+    fn a_device_is_known_by_its_context() {
+        let mut model = Model::new(&Names::default());
+        let device = |model: &mut Model| {
+            model.observe(&record(Body::Work(kernel(Untimed::Off, None, 0)))).operation.unwrap().device
+        };
+        assert_eq!(device(&mut model), None);
+        model.observe(&record(Body::Context(Context { context: 1, device: 3, handle: 9, destroyed: false })));
+        assert_eq!(device(&mut model), Some(3));
+    }
+
+    #[test]
+    fn a_sync_bounds_the_clock_only_for_what_was_issued_before() {
+        let mut model = Model::new(&Names::default());
+        let gpu = GpuTime { chain: 2, start: 50_000, duration: 9_000, ..GpuTime::default() };
+        when(&mut model, kernel(Untimed::Timed, Some(gpu), 0));
+        let sync = |begin, scope, stream| {
+            let call = Call { begin, end: 20_000, context: 1, ..Call::default() };
+            record(Body::Synchronize(Synchronize { call, scope, stream, event: 0 }))
+        };
+        let lower = |model: &Model| model.clocks[&(1, 2)].lower(20_000);
+        for vain in [sync(10_500, SyncScope::Context, 0), sync(12_000, SyncScope::Stream, 8)] {
+            model.observe(&vain);
+            assert_eq!(lower(&model), None);
+        }
+        model.observe(&sync(12_000, SyncScope::Stream, 7));
+        assert_eq!(lower(&model), Some(59_000 - 20_000));
+    }
+
+    #[test]
+    fn communication_is_told_by_name() {
+        assert!(is_communication(
+            "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+        ));
+        assert!(is_communication("_Z25ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t"));
+        assert!(!is_communication("sm90_xmma_gemm_bf16bf16"));
+    }
+}

@@ -1,0 +1,51 @@
+//! Which library an address of code lies in.
+
+use crate::trace::record::{Module, Names};
+use gpuspy_wire::record::Namespace;
+use std::collections::BTreeMap;
+
+/// Where a call came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallSite {
+    /// Path of the file that is mapped there.
+    pub path: String,
+    /// The address in the file's own numbering, for `addr2line`.
+    pub offset: u64,
+}
+
+/// The executable mappings of a process. Where one was mapped over another, the later counts.
+#[derive(Clone, Debug, Default)]
+pub struct Modules(BTreeMap<u64, Module>);
+
+impl Modules {
+    /// A mapping was seen.
+    pub fn mapped(&mut self, module: &Module) {
+        self.0.insert(module.start, module.clone());
+    }
+
+    /// The file that `address` lies in, if any is known.
+    pub fn resolve(&self, address: u64, names: &Names) -> Option<CallSite> {
+        let (_, module) = self.0.range(..=address).next_back()?;
+        let path = names.get(Namespace::Path, module.path)?;
+        (address < module.end)
+            .then(|| CallSite { path: path.to_owned(), offset: address.wrapping_sub(module.bias) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_resolved_to_file_and_offset() {
+        let names = Names([((Namespace::Path, 3), "/lib/libx.so".to_owned())].into());
+        let mut modules = Modules::default();
+        modules.mapped(&Module { start: 0x1000, end: 0x2000, bias: 0x800, path: 3 });
+        modules.mapped(&Module { start: 0x8000, end: 0x9000, bias: 0, path: 4 });
+        let site = CallSite { path: "/lib/libx.so".to_owned(), offset: 0x1fff - 0x800 };
+        assert_eq!(modules.resolve(0x1fff, &names), Some(site));
+        assert_eq!(modules.resolve(0x2000, &names), None);
+        assert_eq!(modules.resolve(0xfff, &names), None);
+        assert_eq!(modules.resolve(0x8000, &names), None, "its name was never sent");
+    }
+}

@@ -1,0 +1,366 @@
+//! When an operation occupied its stream: from a raw event pair to an interval that holds the truth.
+//!
+//! The truth of an operation is its *stream occupancy*: from being submitted and at the head of its stream, to its
+//! completion. We have two events around it and, on the host, when each was recorded:
+//!
+//! ```text
+//! host   b ──record──▸ ──────launch──────▸ submitted ──record──▸
+//!          └ start event                   └ operation         └ end event     (each submitted when its call ends)
+//!        ╰────────────── lead ─────────────╯╰────── tail ───────╯
+//! GPU        g_s ▪                          ▐ occupancy ▌   ▪ g_e
+//! ```
+//!
+//! On a busy stream both events lie in the queue with the operation and `raw = g_e − g_s` is the truth. On a drained
+//! one, the start event fires while the host still issues the launch (*start over-read*), and a short operation is over
+//! before the end event is there (*end over-read*). With θ ∈ [θ_lo, θ_hi] from [`ClockBounds`]:
+//!
+//! **Start.** The operation is submitted by `submitted`, so the over-read is at most θ + submitted − g_s. As
+//! g_s ≥ θ + b that is at most `lead`; as θ ≤ θ_hi it is at most `submitted − (g_s − θ_hi)`. The lesser is the bound
+//! `B`, and 0 proves that the launch was queued before its start event fired. The true start is in [g_s, g_s + B].
+//!
+//! **End.** An end event that over-reads fires as it is submitted, by θ + submitted + tail. Then g_e − g_s ≤ B + tail,
+//! and g_e ≤ θ_hi + submitted + tail. Where either is broken, the end event was queued while the operation ran, and
+//! g_e is its completion. Where neither is, it may have been over at once: the least duration is 0. The proof asks for
+//! [`EVENT_RESOLUTION`] more than the inequality does, because its answer jumps.
+//!
+//! So the truth is in [lo, hi] with hi = raw, and lo = raw − B or 0; `duration_error` widens both.
+//!
+//! **Best estimate.** Work reaches the GPU at the end of the call that submits it, so the operation began at
+//! θ̂ + submitted, or at g_s if that is later ([`ClockBounds::guess`] derives θ̂). If what remains until g_e is no longer than
+//! the tail, the operation was over before the end event came: between nothing and that, the middle is guessed. A call
+//! that blocks until its work is done is another matter: the work lies inside the call, begun soon after the start
+//! event and over when the call returned.
+//!
+//! Errors along a chain of anchors (`start_error`) are counted where GPU times meet host times; between neighbours of
+//! one chain they cancel.
+
+use super::clock::{ClockBounds, drift};
+use crate::trace::record::{GpuTime, Work};
+use gpuspy_wire::record::flag;
+
+/// The resolution of CUDA event times, ns: about 0.5 µs by the documentation of `cudaEventElapsedTime`.
+pub const EVENT_RESOLUTION: i64 = 500;
+
+/// No time that a trace may hold is beyond this many ns (18 years): what is, is no time, and sums stay in 64 bits.
+pub const MOST_TIME: u64 = 1 << 59;
+
+/// What the best estimate of an [`Occupancy`] rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// Both events were queued around the operation: the raw pair is the truth.
+    Proven,
+    /// Over-read is possible and was estimated away.
+    Corrected,
+    /// Only the bounds mean something: other work may lie inside the pair.
+    BoundsOnly,
+}
+
+/// When an operation occupied its stream. GPU ns on its chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occupancy {
+    /// The chain that the times are on; those of two chains do not compare.
+    pub chain: u32,
+    /// It did not begin before: the start event.
+    pub earliest_start: i64,
+    /// It did not begin after.
+    pub latest_start: i64,
+    /// It did not end before; may lie before `latest_start`.
+    pub earliest_end: i64,
+    /// It did not end after: the end event.
+    pub latest_end: i64,
+    /// Best estimate of its begin.
+    pub start: i64,
+    /// Best estimate of its end.
+    pub end: i64,
+    /// What the best estimates rest on.
+    pub basis: Basis,
+    /// The raw pair: end event − start event, ns.
+    pub raw: u64,
+    /// Half-width of the clock interval when it was derived, ns; `None` while a side is unknown.
+    pub clock_half_width: Option<u64>,
+}
+
+impl Occupancy {
+    /// The least it can have lasted, ns.
+    pub fn lo(&self) -> u64 {
+        (self.earliest_end - self.latest_start).max(0) as u64
+    }
+
+    /// The most it can have lasted, ns.
+    pub fn hi(&self) -> u64 {
+        (self.latest_end - self.earliest_start).max(0) as u64
+    }
+
+    /// Best estimate of how long it lasted, ns.
+    pub fn value(&self) -> u64 {
+        (self.end - self.start).max(0) as u64
+    }
+}
+
+/// A host time as a signed number of ns.
+pub fn host(time: u64) -> i64 {
+    time.min(MOST_TIME) as i64
+}
+
+/// A pair of events and the host times around it, made safe to reckon with.
+struct Pair {
+    /// Host: the operation's call returned.
+    submitted: i64,
+    /// Host ns from the begin of the start event's record to `submitted`.
+    lead: i64,
+    /// Host ns from `submitted` to the return of the end event's record.
+    tail: i64,
+    /// GPU: the start event.
+    start: i64,
+    /// GPU ns between the events.
+    raw: i64,
+    start_error: i64,
+    duration_error: i64,
+    flags: u16,
+}
+
+impl Pair {
+    /// `lead` and `tail` reach no further than the call itself: the records lie inside it, unless the start event is
+    /// another operation's end event, or the call's end was never seen.
+    fn new(work: &Work, gpu: &GpuTime) -> Self {
+        let flags = work.call.flags | gpu.flags;
+        let unless = |bit: u16, bound: u64| if flags & bit == 0 { bound } else { u64::MAX };
+        let lead = work.lead.min(unless(flag::SHARED_START, work.submitted.saturating_sub(work.call.begin)));
+        let tail = work.tail.min(unless(flag::SCOPE_LOST, work.call.end.saturating_sub(work.submitted)));
+        Pair {
+            submitted: host(work.submitted),
+            lead: host(lead),
+            tail: host(tail),
+            start: gpu.start.clamp(-(MOST_TIME as i64), MOST_TIME as i64),
+            raw: host(gpu.duration),
+            start_error: i64::from(gpu.start_error),
+            duration_error: i64::from(gpu.duration_error),
+            flags,
+        }
+    }
+
+    fn end(&self) -> i64 {
+        self.start + self.raw
+    }
+
+    /// Tells the clock what this pair proves about it.
+    fn teach(&self, clock: &mut ClockBounds, seen: u64) {
+        if self.lead < MOST_TIME as i64 {
+            clock.recorded(self.submitted - self.lead, self.start + self.start_error);
+        }
+        let error = self.start_error + self.duration_error;
+        clock.recorded(self.submitted, self.end() + error);
+        if seen != 0 {
+            clock.completed(host(seen), self.end() - error);
+        }
+        if self.tail < MOST_TIME as i64 {
+            clock.record_took(self.tail);
+        }
+    }
+}
+
+/// Derives the occupancy of a timed operation, and tells `clock` what its events prove.
+///
+/// `blocking` says that the call returns only when the work is done (see the module).
+pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &mut ClockBounds) -> Occupancy {
+    let pair = Pair::new(work, gpu);
+    pair.teach(clock, gpu.seen);
+    let upper = clock.upper(pair.submitted).unwrap_or(MOST_TIME as i64);
+    let guess = clock.guess(pair.submitted).unwrap_or(MOST_TIME as i64);
+
+    // The bound on θ holds at `submitted`; the start event fired up to this much earlier, so the clocks drifted as long.
+    let fired_before = pair.submitted + upper - (pair.start - pair.start_error);
+    let over_start = (fired_before + drift(fired_before)).clamp(0, pair.lead);
+    let shared = pair.flags & flag::SHARED_INTERVAL != 0;
+    let end_was_queued = !shared && end_was_queued(&pair, over_start, upper);
+
+    let latest_end = pair.end() + pair.duration_error;
+    let latest_start = (pair.start + over_start).min(latest_end);
+    let earliest_end = if end_was_queued { pair.end() - pair.duration_error } else { pair.start };
+    let (start, end) = estimate(&pair, over_start, guess, blocking, end_was_queued);
+    Occupancy {
+        chain: gpu.chain,
+        earliest_start: pair.start,
+        latest_start,
+        earliest_end,
+        latest_end,
+        start,
+        end,
+        basis: match (shared, end_was_queued && over_start == 0) {
+            (true, _) => Basis::BoundsOnly,
+            (false, true) => Basis::Proven,
+            (false, false) => Basis::Corrected,
+        },
+        raw: pair.raw as u64,
+        clock_half_width: clock.half_width(pair.submitted),
+    }
+}
+
+/// Whether the end event must have been in the queue when the operation completed.
+fn end_was_queued(pair: &Pair, over_start: i64, upper: i64) -> bool {
+    let by_length = pair.raw - pair.duration_error > over_start.saturating_add(pair.tail) + EVENT_RESOLUTION;
+    let fired_after = pair.end() - pair.start_error - pair.duration_error - upper;
+    let by_clock = fired_after > pair.submitted.saturating_add(pair.tail) + EVENT_RESOLUTION;
+    pair.tail < MOST_TIME as i64 && (by_length || by_clock)
+}
+
+/// The best estimate of begin and end.
+fn estimate(pair: &Pair, over_start: i64, guess: i64, blocking: bool, end_was_queued: bool) -> (i64, i64) {
+    let returned = (guess + pair.submitted).clamp(pair.start, pair.end());
+    if blocking {
+        return (pair.start, if end_was_queued { pair.end() } else { returned });
+    }
+    let start = returned.min(pair.start + over_start);
+    let rest = pair.end() - start;
+    let over_at_once = !end_was_queued && rest <= pair.tail;
+    (start, start + if over_at_once { rest / 2 } else { rest })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::simulation::{Load, Simulation, work};
+    use super::*;
+
+    fn median(mut errors: Vec<u64>) -> u64 {
+        errors.sort_unstable();
+        errors[errors.len() / 2]
+    }
+
+    /// Truth inside [lo, hi] for all; returns (median corrected error, median raw error).
+    fn judge(load: Load, drift_ppm: i64, offset: i64, kernels: std::ops::Range<i64>) -> (u64, u64) {
+        let mut simulation = Simulation::new(offset, drift_ppm);
+        let mut clock = ClockBounds::default();
+        let (mut corrected, mut raw) = (Vec::new(), Vec::new());
+        for truth in simulation.run(load, 3_000, kernels) {
+            let o = derive(&truth.work, &truth.gpu, false, &mut clock);
+            let (lo, hi) = (o.lo(), o.hi());
+            assert!(
+                lo <= truth.duration && truth.duration <= hi,
+                "{load:?} {drift_ppm} ppm: {} not in [{lo}, {hi}]",
+                truth.duration
+            );
+            assert!(o.earliest_start <= truth.start && truth.start <= o.latest_start);
+            assert!(lo <= o.value() && o.value() <= hi);
+            corrected.push(o.value().abs_diff(truth.duration));
+            raw.push(o.raw.abs_diff(truth.duration));
+        }
+        (median(corrected), median(raw))
+    }
+
+    #[test]
+    fn drained_streams_are_corrected_and_would_be_wrong_without() {
+        for drift_ppm in [-50, 0, 50] {
+            for offset in [-7_200_000_000_000, 0, 36_000_000_000_000] {
+                let (corrected, raw) = judge(Load::Drained, drift_ppm, offset, 2_000..20_000);
+                assert!(corrected <= 1_000, "{corrected} ns at {drift_ppm} ppm");
+                assert!(raw > 1_000, "raw {raw} ns would do");
+            }
+        }
+    }
+
+    #[test]
+    fn queued_streams_need_no_correction() {
+        for drift_ppm in [-50, 0, 50] {
+            let (corrected, _) = judge(Load::Queued, drift_ppm, 3_600_000_000_000, 6_000..20_000);
+            assert_eq!(corrected, 0);
+        }
+    }
+
+    #[test]
+    fn a_mixture_with_jitter_is_held_and_corrected() {
+        let (corrected, _) = judge(Load::Mixed, 50, -3_600_000_000_000, 2_000..20_000);
+        assert!(corrected <= 1_000, "{corrected} ns");
+    }
+
+    #[test]
+    fn kernels_shorter_than_a_record_call_are_held_and_guessed_in_the_middle() {
+        let (corrected, raw) = judge(Load::Drained, 0, 0, 100..900);
+        assert!(corrected <= 500, "{corrected} ns");
+        assert!(raw > 3_000);
+    }
+
+    #[test]
+    fn most_of_a_queued_stream_is_proven() {
+        let mut simulation = Simulation::new(0, 20);
+        let mut clock = ClockBounds::default();
+        let truths = simulation.run(Load::Queued, 1_000, 8_000..9_000);
+        let proven = truths
+            .iter()
+            .map(|t| derive(&t.work, &t.gpu, false, &mut clock))
+            .filter(|o| o.basis == Basis::Proven && o.hi() - o.lo() <= 2)
+            .count();
+        assert!(proven > 950, "{proven} of 1000");
+    }
+
+    fn gpu(start: i64, duration: u64) -> GpuTime {
+        GpuTime { chain: 1, start, duration, ..GpuTime::default() }
+    }
+
+    #[test]
+    fn a_shared_interval_has_no_lower_bound() {
+        let mut o = work(10_000, 4_000, 1_000);
+        let at_head = derive(&o, &gpu(50_000, 90_000), false, &mut ClockBounds::default());
+        assert_eq!((at_head.lo(), at_head.hi()), (86_000, 90_000));
+        o.call.flags |= flag::SHARED_INTERVAL;
+        let shared = derive(&o, &gpu(50_000, 90_000), false, &mut ClockBounds::default());
+        assert_eq!((shared.lo(), shared.hi(), shared.basis), (0, 90_000, Basis::BoundsOnly));
+    }
+
+    #[test]
+    fn an_unbounded_lead_is_bounded_by_the_call_and_an_unbounded_tail_leaves_no_proof() {
+        let mut o = work(10_000, u64::MAX, 1_000);
+        o.call.begin = 4_000;
+        assert_eq!(derive(&o, &gpu(0, 90_000), false, &mut ClockBounds::default()).lo(), 84_000);
+        let mut o = work(10_000, 4_000, u64::MAX);
+        o.call.flags |= flag::SCOPE_LOST;
+        assert_eq!(derive(&o, &gpu(0, 90_000), false, &mut ClockBounds::default()).lo(), 0);
+    }
+
+    #[test]
+    fn an_unbounded_lead_is_proven_harmless_by_the_clock() {
+        let mut clock = ClockBounds::default();
+        clock.recorded(1_000, 1_000);
+        let mut o = work(10_000, u64::MAX, 1_000);
+        o.call.flags |= flag::SHARED_START;
+        let late = derive(&o, &gpu(20_000, 5_000), false, &mut clock);
+        assert_eq!((late.lo(), late.hi()), (5_000, 5_000), "it fired 10 µs after the launch returned");
+        let early = derive(&o, &gpu(9_000, 5_000), false, &mut clock);
+        assert!(early.lo() < 5_000);
+    }
+
+    #[test]
+    fn a_blocking_copy_lies_inside_its_call() {
+        // Start event at 1 µs, the copy runs from 2 to 98 µs, the call returns at 100 µs, the end event fires at 101.
+        let mut clock = ClockBounds::default();
+        let o = derive(&work(100_000, 100_000, 1_000), &gpu(1_000, 100_000), true, &mut clock);
+        assert!(o.lo() <= 96_000 && 96_000 <= o.hi());
+        assert!(o.value().abs_diff(96_000) <= 4_000, "{}", o.value());
+    }
+
+    #[test]
+    fn errors_of_the_chain_widen_the_interval() {
+        let time = GpuTime { duration_error: 30, ..gpu(50_000, 90_000) };
+        let o = derive(&work(10_000, 4_000, 1_000), &time, false, &mut ClockBounds::default());
+        assert_eq!((o.lo(), o.hi()), (85_970, 90_030));
+    }
+
+    #[test]
+    fn no_numbers_overflow() {
+        for extreme in [0, 1, u64::MAX] {
+            let mut o = work(extreme, extreme, extreme);
+            (o.call.begin, o.call.end) = (u64::MAX, 0);
+            for start in [i64::MIN, -1, i64::MAX] {
+                let time = GpuTime {
+                    start,
+                    duration: extreme,
+                    start_error: u32::MAX,
+                    duration_error: u32::MAX,
+                    seen: extreme,
+                    ..GpuTime::default()
+                };
+                let o = derive(&o, &time, false, &mut ClockBounds::default());
+                assert!(o.lo() <= o.hi());
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A small analytic GPU for tests: operations with a known truth.
+//!
+//! One stream. A call costs the host its time and reaches the GPU when it ends: a record 1 µs, a launch 3 µs. An event
+//! or a kernel begins when it has been submitted and what is before it in the stream is over. The GPU's clock has an
+//! offset and a drift against the host's.
+
+use crate::trace::record::{Call, GpuTime, What, Work};
+use gpuspy_wire::record::Untimed;
+
+/// Host cost of recording an event, ns.
+const RECORD: i64 = 1_000;
+/// Host cost of a launch, ns.
+const LAUNCH: i64 = 3_000;
+
+/// How the host feeds the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// The stream is empty at every launch.
+    Drained,
+    /// The host is always ahead, after a start behind a long operation.
+    Queued,
+    /// Bursts, pauses, and calls that sometimes take longer.
+    Mixed,
+}
+
+/// One operation as recorded, and as it was.
+pub struct Truth {
+    /// What the trace would hold.
+    pub work: Work,
+    /// What the trace would hold.
+    pub gpu: GpuTime,
+    /// When it occupied its stream: begin, GPU ns.
+    pub start: i64,
+    /// For how long, ns.
+    pub duration: u64,
+}
+
+/// The GPU and its host.
+pub struct Simulation {
+    offset: i64,
+    drift_ppm: i64,
+    now: i64,
+    stream_free: i64,
+    random: u64,
+}
+
+impl Simulation {
+    pub fn new(offset: i64, drift_ppm: i64) -> Self {
+        Simulation { offset, drift_ppm, now: 100_000_000_000, stream_free: 0, random: 0x9e37_79b9_7f4a_7c15 }
+    }
+
+    /// Runs `count` kernels with durations from `kernels` (ns).
+    pub fn run(&mut self, load: Load, count: usize, kernels: std::ops::Range<i64>) -> Vec<Truth> {
+        if load == Load::Queued {
+            self.stream_free = self.now + 200_000;
+        }
+        (0..count)
+            .map(|_| {
+                let duration = self.pick(kernels.clone());
+                let truth = self.operation(duration, load == Load::Mixed);
+                match load {
+                    Load::Drained => self.now = self.now.max(self.stream_free) + self.pick(500..30_000),
+                    Load::Mixed if self.pick(0..20) == 0 => self.now += self.pick(1..400_000),
+                    // A launch queue is finite: the host waits when it is far ahead.
+                    _ => self.now = self.now.max(self.stream_free - 2_000_000),
+                }
+                truth
+            })
+            .collect()
+    }
+
+    fn operation(&mut self, duration: i64, jitter: bool) -> Truth {
+        let begin = self.now;
+        let start_event = self.event(jitter);
+        self.now += LAUNCH + self.jitter(jitter, 2_000);
+        let submitted = self.now;
+        let start = submitted.max(self.stream_free);
+        self.stream_free = start + duration;
+        let end_event = self.event(jitter);
+        let (g_s, g_e) = (self.gpu(start_event), self.gpu(end_event));
+        let mut work = work(submitted as u64, (submitted - begin) as u64, (self.now - submitted) as u64);
+        work.call.begin = begin as u64;
+        let gpu = GpuTime {
+            chain: 1,
+            start: g_s,
+            duration: (g_e - g_s) as u64,
+            seen: (end_event.max(self.now) + 40_000) as u64,
+            duration_error: 1,
+            ..GpuTime::default()
+        };
+        let (s, e) = (self.gpu(start), self.gpu(start + duration));
+        Truth { work, gpu, start: s, duration: (e - s) as u64 }
+    }
+
+    /// Records an event; host time at which it fires.
+    fn event(&mut self, jitter: bool) -> i64 {
+        self.now += RECORD + self.jitter(jitter, 300);
+        self.stream_free = self.stream_free.max(self.now);
+        self.stream_free
+    }
+
+    fn jitter(&mut self, on: bool, most: i64) -> i64 {
+        if on && self.pick(0..10) == 0 { self.pick(0..most) } else { 0 }
+    }
+
+    fn gpu(&self, host: i64) -> i64 {
+        host + self.offset + host * self.drift_ppm / 1_000_000
+    }
+
+    /// xorshift64: any spread will do, and the same every time.
+    fn pick(&mut self, range: std::ops::Range<i64>) -> i64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        range.start + (self.random % (range.end - range.start) as u64) as i64
+    }
+}
+
+/// A kernel launch with the host times that matter, whose call begins with its start event's record.
+pub fn work(submitted: u64, lead: u64, tail: u64) -> Work {
+    Work {
+        call: Call {
+            begin: submitted.saturating_sub(lead),
+            end: submitted.saturating_add(tail),
+            context: 1,
+            ..Call::default()
+        },
+        submitted,
+        lead,
+        tail,
+        untimed: Untimed::Timed,
+        stream: 7,
+        gpu: None,
+        what: What::Kernel {
+            name: 1,
+            function: 0,
+            grid: [1; 3],
+            block: [1; 3],
+            shared_bytes: 0,
+            attributes: 0,
+            cluster: [0; 3],
+        },
+    }
+}

@@ -1,0 +1,182 @@
+//! What kind of transfer a copy was, and what host memory it touched.
+//!
+//! A direction that the app stated is taken at its word. An unstated one (`cudaMemcpyDefault`, `cuMemcpy`) follows from
+//! what is known of both addresses; managed memory counts as the device's there, and an address that CUDA never
+//! allocated is the host's.
+
+use super::memory::Blocks;
+use gpuspy_wire::record::{Direction, Memory};
+
+/// What a transfer is, as reports name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TransferKind {
+    /// Host to device.
+    HtoD,
+    /// Device to host.
+    DtoH,
+    /// Inside a device.
+    DtoD,
+    /// Host to host.
+    HtoH,
+    /// From one device to another.
+    PtoP,
+    /// A memory set.
+    Memset,
+}
+
+impl TransferKind {
+    /// The name users see.
+    pub fn name(self) -> &'static str {
+        match self {
+            TransferKind::HtoD => "HtoD",
+            TransferKind::DtoH => "DtoH",
+            TransferKind::DtoD => "DtoD",
+            TransferKind::HtoH => "HtoH",
+            TransferKind::PtoP => "PtoP",
+            TransferKind::Memset => "memset",
+        }
+    }
+}
+
+/// The host's side of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HostMemory {
+    /// Ordinary memory: the driver copies it through a buffer of its own.
+    Pageable,
+    /// Page-locked, by allocation or by registration.
+    Pinned,
+    /// Managed (unified) memory.
+    Managed,
+    /// No host memory takes part.
+    None,
+}
+
+impl HostMemory {
+    /// The name users see.
+    pub fn name(self) -> &'static str {
+        match self {
+            HostMemory::Pageable => "pageable",
+            HostMemory::Pinned => "pinned",
+            HostMemory::Managed => "managed",
+            HostMemory::None => "none",
+        }
+    }
+
+    fn of(kind: Option<Memory>) -> Self {
+        match kind {
+            None => HostMemory::Pageable,
+            Some(Memory::Pinned | Memory::Registered) => HostMemory::Pinned,
+            Some(Memory::Managed) => HostMemory::Managed,
+            Some(_) => HostMemory::None,
+        }
+    }
+}
+
+/// Resolves a copy from `src` to `dst`.
+pub fn resolve(
+    stated: Direction,
+    src: u64,
+    dst: u64,
+    peer: bool,
+    blocks: &Blocks,
+) -> (TransferKind, HostMemory) {
+    let (from, to) = (blocks.kind_of(src), blocks.kind_of(dst));
+    let kind = match stated {
+        Direction::HtoD => TransferKind::HtoD,
+        Direction::DtoH => TransferKind::DtoH,
+        Direction::DtoD => TransferKind::DtoD,
+        Direction::HtoH => TransferKind::HtoH,
+        Direction::PtoP => TransferKind::PtoP,
+        Direction::Default => match (is_host(from), is_host(to)) {
+            (true, false) => TransferKind::HtoD,
+            (false, true) => TransferKind::DtoH,
+            (true, true) => TransferKind::HtoH,
+            (false, false) if peer => TransferKind::PtoP,
+            (false, false) => TransferKind::DtoD,
+        },
+    };
+    let host = match kind {
+        TransferKind::HtoD => HostMemory::of(from),
+        TransferKind::DtoH => HostMemory::of(to),
+        // Both sides are the host's: the slower one decides.
+        TransferKind::HtoH => HostMemory::of(from).min(HostMemory::of(to)),
+        TransferKind::DtoD | TransferKind::PtoP | TransferKind::Memset => HostMemory::None,
+    };
+    (kind, host)
+}
+
+fn is_host(kind: Option<Memory>) -> bool {
+    matches!(kind, None | Some(Memory::Pinned | Memory::Registered))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::record::{Alloc, Call};
+
+    const DEVICE: u64 = 0x1000;
+    const PINNED: u64 = 0x2000;
+    const REGISTERED: u64 = 0x3000;
+    const MANAGED: u64 = 0x4000;
+    const POOL: u64 = 0x5000;
+    const PAGEABLE: u64 = 0x6000;
+
+    fn blocks() -> Blocks {
+        let mut blocks = Blocks::default();
+        for (memory, address) in [
+            (Memory::Device, DEVICE),
+            (Memory::Pinned, PINNED),
+            (Memory::Registered, REGISTERED),
+            (Memory::Managed, MANAGED),
+            (Memory::Pool, POOL),
+        ] {
+            blocks.allocated(&Alloc {
+                call: Call::default(),
+                memory,
+                address,
+                bytes: 0x1000,
+                stream: 0,
+                pool: 0,
+            });
+        }
+        blocks
+    }
+
+    #[test]
+    fn an_unstated_direction_follows_from_the_addresses() {
+        let blocks = blocks();
+        for (src, dst, kind, host) in [
+            (PAGEABLE, DEVICE, TransferKind::HtoD, HostMemory::Pageable),
+            (PINNED + 0xfff, DEVICE, TransferKind::HtoD, HostMemory::Pinned),
+            (DEVICE, REGISTERED, TransferKind::DtoH, HostMemory::Pinned),
+            (POOL, PAGEABLE, TransferKind::DtoH, HostMemory::Pageable),
+            (DEVICE, POOL, TransferKind::DtoD, HostMemory::None),
+            (PINNED, PAGEABLE, TransferKind::HtoH, HostMemory::Pageable),
+            (PINNED, REGISTERED, TransferKind::HtoH, HostMemory::Pinned),
+            (PAGEABLE, MANAGED, TransferKind::HtoD, HostMemory::Pageable),
+            (MANAGED, DEVICE, TransferKind::DtoD, HostMemory::None),
+        ] {
+            assert_eq!(
+                resolve(Direction::Default, src, dst, false, &blocks),
+                (kind, host),
+                "{src:x} → {dst:x}"
+            );
+        }
+        assert_eq!(resolve(Direction::Default, DEVICE, POOL, true, &blocks).0, TransferKind::PtoP);
+    }
+
+    #[test]
+    fn a_stated_direction_keeps_its_kind() {
+        let blocks = blocks();
+        for (stated, src, dst, kind, host) in [
+            (Direction::HtoD, PAGEABLE, DEVICE, TransferKind::HtoD, HostMemory::Pageable),
+            (Direction::HtoD, MANAGED, DEVICE, TransferKind::HtoD, HostMemory::Managed),
+            (Direction::HtoD, REGISTERED, 0x9999, TransferKind::HtoD, HostMemory::Pinned),
+            (Direction::DtoH, 0x9999, PINNED, TransferKind::DtoH, HostMemory::Pinned),
+            (Direction::DtoD, PAGEABLE, PAGEABLE, TransferKind::DtoD, HostMemory::None),
+            (Direction::PtoP, DEVICE, DEVICE, TransferKind::PtoP, HostMemory::None),
+        ] {
+            assert_eq!(resolve(stated, src, dst, false, &blocks), (kind, host), "{stated:?}");
+        }
+    }
+}

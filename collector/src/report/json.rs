@@ -1,0 +1,202 @@
+//! The report for programs. Its keys are a contract; `collector/schema/report.schema.json` states it.
+
+use super::names::demangle;
+use crate::analyze::calls::{ByApi, Calls};
+use crate::analyze::coverage::Coverage;
+use crate::analyze::gaps::LARGEST;
+use crate::analyze::identity::Class;
+use crate::analyze::kernels::Kernel;
+use crate::analyze::memory::{MemoryUse, Use};
+use crate::analyze::overhead::Overhead;
+use crate::analyze::summary::{DeviceReport, GapReport, GapRow, Side};
+use crate::analyze::transfers::{Transfer, Transfers};
+use crate::analyze::{ProcessReport, Tables};
+use crate::model::transfer::{HostMemory, TransferKind};
+use crate::trace::record::Ending;
+use serde_json::{Map, Value, json};
+
+/// The report of one process, or the sums of several; `processes` lists each.
+pub fn json(reports: &[ProcessReport]) -> Value {
+    let all = Tables::of_run(reports);
+    json!({
+        "coverage": coverage(&all.coverage),
+        "overhead": all.overhead.as_ref().map(overhead),
+        "clock": { "uncertainty_ns": all.clock.median() },
+        "devices": all.devices.iter().map(device).collect::<Vec<_>>(),
+        "gaps": gaps(&all.gaps),
+        "kernels": all.kernels.iter().map(kernel).collect::<Vec<_>>(),
+        "transfers": transfers(&all.transfers),
+        "memory": memory(&all.memory),
+        "apis": apis(&all.apis),
+        "syncs": syncs(&all.syncs),
+        "processes": reports.iter().map(process).collect::<Vec<_>>(),
+    })
+}
+
+fn coverage(coverage: &Coverage) -> Value {
+    json!({
+        "launches": coverage.launches,
+        "timed": coverage.timed,
+        "captured": coverage.captured,
+        "in_graphs": coverage.in_graphs,
+        "untimed": coverage.untimed,
+        "unattributed": coverage.unattributed,
+        "dropped": coverage.dropped(),
+        "dropped_by": coverage.dropped_by,
+        "pending": coverage.pending,
+        "driver_hooked": coverage.driver_hooked,
+    })
+}
+
+fn overhead(overhead: &Overhead) -> Value {
+    json!({
+        "agent_ns": overhead.agent_ns,
+        "poller_ns": overhead.poller_ns,
+        "wall_ns": overhead.wall_ns,
+        "calls": overhead.calls,
+        "published": overhead.published,
+        "collected": overhead.collected,
+    })
+}
+
+fn device(device: &DeviceReport) -> Value {
+    let identity = &device.identity;
+    let busy = |class: Class| identity.busy[class as usize].estimate();
+    json!({
+        "id": device.id,
+        "uuid": device.uuid,
+        "name": device.name,
+        "memory_bytes": device.memory_bytes,
+        "timelines": device.timelines,
+        "late_operations": device.late,
+        "span_ns": identity.span,
+        "compute_ns": busy(Class::Compute),
+        "exposed_comm_ns": busy(Class::Communication),
+        "exposed_copy_ns": busy(Class::Copy),
+        "graph_ns": busy(Class::Graph),
+        "idle_ns": identity.idle.estimate(),
+        "undecided_ns": identity.undecided.estimate(),
+    })
+}
+
+fn gaps(gaps: &GapReport) -> Value {
+    json!({
+        "count": gaps.count,
+        "total_ns": gaps.total.estimate(),
+        "largest": gaps.largest.iter().take(LARGEST).map(gap).collect::<Vec<_>>(),
+    })
+}
+
+fn gap(gap: &GapRow) -> Value {
+    json!({
+        "pid": gap.pid,
+        "device": gap.device,
+        "start_ns": gap.start,
+        "duration_ns": gap.duration,
+        "before": side(&gap.before),
+        "after": side(&gap.after),
+    })
+}
+
+fn side(side: &Side) -> Value {
+    json!({
+        "kind": side.kind,
+        "name": side.symbol.as_deref().map(demangle),
+        "bytes": side.bytes,
+        "correlation": side.correlation,
+        "library": side.caller.as_ref().map(|site| &site.path),
+        "library_offset": side.caller.as_ref().map(|site| site.offset),
+    })
+}
+
+fn kernel(kernel: &Kernel) -> Value {
+    let durations = &kernel.durations;
+    json!({
+        "name": demangle(&kernel.symbol),
+        "symbol": kernel.symbol,
+        "count": kernel.count,
+        "timed": durations.count(),
+        "in_graphs": kernel.in_graphs,
+        "total_ns": durations.total(),
+        "avg_ns": durations.mean(),
+        "median_ns": durations.median(),
+        "min_ns": durations.min(),
+        "max_ns": durations.max(),
+        "stddev_ns": durations.stddev(),
+    })
+}
+
+fn transfers(transfers: &Transfers) -> Value {
+    let row = |key: &(TransferKind, HostMemory), transfer: &Transfer| {
+        json!({
+            "kind": key.0.name(),
+            "host_memory": key.1.name(),
+            "count": transfer.count,
+            "timed": transfer.timed,
+            "bytes": transfer.bytes,
+            "total_ns": transfer.total(),
+            "gbps": transfer.gbps(),
+        })
+    };
+    transfers.iter().map(|(key, transfer)| row(key, transfer)).collect()
+}
+
+fn memory(memory: &MemoryUse) -> Value {
+    let mut out = uses(&memory.device);
+    let by_kind: Map<String, Value> =
+        memory.by_kind.iter().map(|(kind, part)| ((*kind).to_owned(), uses(part))).collect();
+    out["by_kind"] = Value::Object(by_kind);
+    out
+}
+
+fn uses(part: &Use) -> Value {
+    json!({
+        "peak_bytes": part.peak_bytes,
+        "peak_ns": (part.peak_bytes > 0).then_some(part.peak_at),
+        "live_bytes": part.live_bytes,
+        "allocations": part.allocations,
+        "frees": part.frees,
+    })
+}
+
+fn apis(apis: &ByApi) -> Value {
+    let row = |(name, calls): (&String, &Calls)| json!({ "name": name, "count": calls.count, "failed": calls.failed, "host_ns": calls.host_ns });
+    apis.iter().map(row).collect()
+}
+
+fn syncs(syncs: &ByApi) -> Value {
+    let row = |(name, calls): (&String, &Calls)| json!({ "api": name, "count": calls.count, "host_ns": calls.host_ns });
+    syncs.iter().map(row).collect()
+}
+
+fn process(report: &ProcessReport) -> Value {
+    let (process, coverage) = (&report.process, &report.tables.coverage);
+    json!({
+        "pid": process.pid,
+        "command": process.command,
+        "path": process.path,
+        "ending": process.ending.map(ending),
+        "wall_ns": process.wall_ns,
+        "launches": coverage.launches,
+        "timed": coverage.timed,
+        "dropped": coverage.dropped(),
+        "damage": {
+            "chunks_lost": process.damage.chunks_lost,
+            "records_lost": process.damage.records_lost,
+            "cut": process.damage.cut,
+        },
+        "clock_contradictions": process.clock_contradictions,
+        "notes": process.notes,
+    })
+}
+
+/// How a process ended, as the contract names it.
+fn ending(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Running => "running",
+        Ending::Exited => "exited",
+        Ending::Vanished => "vanished",
+        Ending::Replaced => "replaced",
+        Ending::Detached => "detached",
+    }
+}

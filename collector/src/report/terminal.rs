@@ -1,0 +1,420 @@
+//! One plain screen. What was seen comes first, and what was not; then where the time went.
+
+use super::names::{cut, demangle, plain, shorten};
+use super::table::{Align, Table};
+use super::units::{bytes, count, duration, percent};
+use crate::analyze::estimate::Sum;
+use crate::analyze::identity::{Class, Identity};
+use crate::analyze::kernels::UNKNOWN;
+use crate::analyze::summary::{DeviceReport, GapRow, Side};
+use crate::analyze::{ProcessReport, Tables};
+use crate::trace::record::Ending;
+use Align::{Left, Right};
+use gpuspy_wire::record::LossCause;
+
+/// How the screen is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Columns. Fewer than 80 are taken as 80.
+    pub width: usize,
+}
+
+/// Column at which the text of a section begins, behind its title.
+const INDENT: usize = 11;
+/// Rows of a table that a screen has room for; the rest is in the JSON.
+const ROWS: usize = 10;
+/// Gaps that a screen has room for.
+const GAPS: usize = 5;
+
+/// The report of one process, or of a run of several.
+pub fn terminal(reports: &[ProcessReport], style: &Style) -> String {
+    let mut screen = Screen { width: style.width.max(80), text: String::new() };
+    let all = Tables::of_run(reports);
+    warnings(&mut screen, reports, &all);
+    header(&mut screen, reports);
+    seen(&mut screen, reports, &all);
+    for device in all.devices.iter().filter(|device| device.timelines > 0) {
+        gpu(&mut screen, device);
+    }
+    gaps(&mut screen, &all, reports.len() > 1);
+    kernels(&mut screen, &all);
+    transfers(&mut screen, &all);
+    memory(&mut screen, &all);
+    calls(&mut screen, &all);
+    screen.text
+}
+
+/// Text that grows by sections.
+struct Screen {
+    width: usize,
+    text: String,
+}
+
+impl Screen {
+    /// Columns for a section's text.
+    fn room(&self) -> usize {
+        self.width - INDENT
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+
+    /// A section: its title beside its first line, an empty line before it.
+    fn section(&mut self, title: &str, lines: impl IntoIterator<Item = String>) {
+        self.text.push('\n');
+        let mut title = title;
+        for line in lines {
+            let line = cut(&line, self.room());
+            self.line(&format!("{title:<INDENT$}{line}"));
+            title = "";
+        }
+    }
+}
+
+/// Whatever makes everything below doubtful stands above everything.
+fn warnings(screen: &mut Screen, reports: &[ProcessReport], all: &Tables) {
+    if all.coverage.driver_hooked == Some(false) {
+        screen.line("driver not hooked: launches did not pass through the agent. What follows is what the runtime told;");
+        screen.line("GPU work of this program may be missing, and no GPU time is known. `gpuspy doctor` looks for why.");
+    }
+    for process in reports.iter().map(|report| &report.process) {
+        let damage = process.damage;
+        if damage.chunks_lost > 0 || damage.records_lost > 0 {
+            let (chunks, records) = (count(damage.chunks_lost), count(damage.records_lost));
+            screen.line(&format!(
+                "damaged trace: {chunks} chunks could not be read, {records} records in them are missing."
+            ));
+        }
+        if damage.cut {
+            screen.line("cut trace: the file ends in the middle of a chunk; the report goes up to there.");
+        }
+        for note in &process.notes {
+            screen.line(&plain(note));
+        }
+    }
+}
+
+fn header(screen: &mut Screen, reports: &[ProcessReport]) {
+    if let [only] = reports {
+        let process = &only.process;
+        let command = process.command.as_deref().map_or_else(|| "(command unknown)".to_owned(), plain);
+        screen.line(&format!("gpuspy  {}", cut(&command, screen.width - 8)));
+        let facts = [pid(process.pid), ending(process.ending).to_owned(), duration(process.wall_ns)];
+        let path = format!("trace {}", plain(&process.path));
+        let facts = facts.join(", ");
+        screen.line(&cut(&format!("        {facts}, {path}"), screen.width));
+        return;
+    }
+    screen.line(&format!("gpuspy  {} processes", reports.len()));
+    let mut table = Table::new(&[Left, Left, Right, Right, Right, Left]);
+    table.row(["pid", "ending", "wall", "launches", "timed", "command"]);
+    for report in reports {
+        let (process, coverage) = (&report.process, &report.tables.coverage);
+        table.row([
+            process.pid.map_or("?".to_owned(), |pid| pid.to_string()),
+            ending(process.ending).to_owned(),
+            duration(process.wall_ns),
+            count(coverage.launches),
+            percent(coverage.timed, coverage.launches),
+            process.command.as_deref().map_or_else(|| plain(&process.path), plain),
+        ]);
+    }
+    for line in table.lines() {
+        screen.line(&cut(&format!("        {line}"), screen.width));
+    }
+}
+
+fn pid(pid: Option<u32>) -> String {
+    pid.map_or("pid unknown".to_owned(), |pid| format!("pid {pid}"))
+}
+
+fn ending(ending: Option<Ending>) -> &'static str {
+    match ending {
+        Some(Ending::Running) => "still running",
+        Some(Ending::Exited) => "exited",
+        Some(Ending::Vanished) => "killed or crashed",
+        Some(Ending::Replaced) => "replaced by exec",
+        Some(Ending::Detached) => "still running when detached",
+        None => "ending unknown",
+    }
+}
+
+/// What was seen, what was not and why, and what looking cost.
+fn seen(screen: &mut Screen, reports: &[ProcessReport], all: &Tables) {
+    let coverage = &all.coverage;
+    let mut lines = vec![format!(
+        "{} launches: {} timed, {} unattributed; {} captured, {} ran in graphs",
+        count(coverage.launches),
+        percent(coverage.timed, coverage.launches),
+        count(coverage.unattributed),
+        count(coverage.captured),
+        count(coverage.in_graphs),
+    )];
+    let untimed: Vec<String> = coverage
+        .untimed
+        .iter()
+        .filter(|(_, n)| **n > 0)
+        .map(|(why, n)| format!("{} {why}", count(*n)))
+        .collect();
+    if !untimed.is_empty() {
+        let total = coverage.launches - coverage.timed;
+        lines.push(format!("{} launches have no GPU time: {}", count(total), untimed.join(", ")));
+    }
+    lines.push(lost(all));
+    if coverage.pending > 0 {
+        lines.push(format!(
+            "{} operations were still on the GPU at the end: no time known",
+            count(coverage.pending)
+        ));
+    }
+    lines.push(own_cost(all));
+    lines.push(clock(reports, all));
+    lines.push("not seen by design: launches from device code, OptiX, video engines, graphics".to_owned());
+    screen.section("Seen", lines);
+}
+
+fn lost(all: &Tables) -> String {
+    let times = LossCause::GpuTimePending.name();
+    let dropped = &all.coverage.dropped_by;
+    let records: Vec<String> = dropped
+        .iter()
+        .filter(|(cause, _)| **cause != times)
+        .map(|(cause, n)| format!("{} {cause}", count(*n)))
+        .collect();
+    let records = if records.is_empty() {
+        "no record lost".to_owned()
+    } else {
+        format!("LOST: {}", records.join(", "))
+    };
+    match dropped.get(times) {
+        Some(n) => format!("{records}; {} GPU times lost with their context or process", count(*n)),
+        None => records,
+    }
+}
+
+fn own_cost(all: &Tables) -> String {
+    let Some(overhead) = &all.overhead else {
+        return "own cost unknown: the trace ends before its first status".to_owned();
+    };
+    format!(
+        "own cost {} of host time ({} in hooks, poller {}, of {})",
+        percent(overhead.agent_ns, overhead.wall_ns),
+        duration(overhead.agent_ns),
+        duration(overhead.poller_ns),
+        duration(overhead.wall_ns),
+    )
+}
+
+fn clock(reports: &[ProcessReport], all: &Tables) -> String {
+    let contradictions: u64 = reports.iter().map(|report| report.process.clock_contradictions).sum();
+    let mut line = match all.clock.median() {
+        Some(half_width) => format!("host and GPU clock known to +/- {} (median)", duration(half_width)),
+        None => "host and GPU clock not related: nothing was timed".to_owned(),
+    };
+    if contradictions > 0 {
+        line.push_str(&format!("; they drifted more than assumed {} times", count(contradictions)));
+    }
+    line
+}
+
+/// Where a GPU's time went.
+fn gpu(screen: &mut Screen, device: &DeviceReport) {
+    let identity = &device.identity;
+    let title = device.id.map_or("GPU ?".to_owned(), |id| format!("GPU {id}"));
+    let name = device.name.as_deref().map_or_else(|| "name unknown".to_owned(), plain);
+    let mut lines = vec![format!("{name}: {} from the first operation to the last", duration(identity.span))];
+    if device.timelines > 1 {
+        lines.push(format!(
+            "{} contexts or clock chains do not compare: added side by side",
+            device.timelines
+        ));
+    }
+    if device.late > 0 {
+        lines.push(format!(
+            "{} operations came too late to be placed: the ranges allow for them",
+            count(device.late)
+        ));
+    }
+    let mut table = Table::new(&[Left, Right, Right, Left]);
+    for (part, sum) in parts(identity) {
+        let span = identity.span;
+        let range = format!("{} .. {}", percent(sum.lo, span), percent(sum.hi, span));
+        let range = if sum.lo == sum.hi { String::new() } else { format!("({range})") };
+        table.row([part.to_owned(), duration(sum.value), percent(sum.value, span), range]);
+    }
+    let total: u64 = parts(identity).map(|(_, sum)| sum.value).sum();
+    table.row(["sum".to_owned(), duration(total), percent(total, identity.span), format!("{total} ns")]);
+    lines.extend(table.lines());
+    screen.section(&title, lines);
+}
+
+fn parts(identity: &Identity) -> impl Iterator<Item = (&'static str, Sum)> {
+    let busy = |class: Class| identity.busy[class as usize];
+    [
+        ("compute", busy(Class::Compute)),
+        ("graphs", busy(Class::Graph)),
+        ("exposed communication", busy(Class::Communication)),
+        ("exposed copies and sets", busy(Class::Copy)),
+        ("undecided", identity.undecided),
+        ("idle", identity.idle),
+    ]
+    .into_iter()
+}
+
+fn gaps(screen: &mut Screen, all: &Tables, several: bool) {
+    let gaps = &all.gaps;
+    let span: u64 = all.devices.iter().map(|device| device.identity.span).sum();
+    if span == 0 {
+        return screen.section(
+            "GPU",
+            ["no operation has a GPU time: nothing can be said about busy and idle".to_owned()],
+        );
+    }
+    let Some(largest) = gaps.largest.first() else {
+        return screen.section("Gaps", ["none between two timed operations".to_owned()]);
+    };
+    let mut lines = vec![format!(
+        "{} gaps, {} in all ({} of the GPU's time), largest {}",
+        count(gaps.count),
+        duration(gaps.total.value),
+        percent(gaps.total.value, span),
+        duration(largest.duration.value),
+    )];
+    let mut table = Table::new(&[Right, Right, Left, Left, Left]);
+    table.row(["gap", "at", if several { "pid" } else { "" }, "after > before", ""]);
+    let room = screen.room() - 40;
+    for gap in gaps.largest.iter().take(GAPS) {
+        table.row(gap_row(gap, several, room));
+    }
+    lines.extend(table.lines());
+    screen.section("Gaps", lines);
+}
+
+fn gap_row(gap: &GapRow, several: bool, room: usize) -> [String; 5] {
+    let between = format!("{} > {}", operation(&gap.before, room / 2), operation(&gap.after, room / 2));
+    let library =
+        gap.after.caller.as_ref().map(|site| plain(site.path.rsplit('/').next().unwrap_or(&site.path)));
+    let pid = gap.pid.filter(|_| several).map_or(String::new(), |pid| pid.to_string());
+    [
+        duration(gap.duration.value),
+        duration(gap.start),
+        pid,
+        between,
+        library.map_or(String::new(), |l| format!("by {}", cut(&l, 20))),
+    ]
+}
+
+fn operation(side: &Side, width: usize) -> String {
+    match (side.kind, &side.symbol, side.bytes) {
+        (_, Some(symbol), _) => shorten(&demangle(symbol), width),
+        ("kernel", None, _) => UNKNOWN.to_owned(),
+        ("graph", ..) => "graph launch".to_owned(),
+        (kind, None, Some(size)) => format!("{kind} {}", bytes(size)),
+        (kind, None, None) => kind.to_owned(),
+    }
+}
+
+fn kernels(screen: &mut Screen, all: &Tables) {
+    if all.kernels.is_empty() {
+        return;
+    }
+    let whole: u64 = all.kernels.iter().filter_map(|kernel| kernel.durations.total()).map(|t| t.value).sum();
+    let mut table = Table::new(&[Right, Right, Right, Right, Right, Right, Right, Left]);
+    table.row(["total", "share", "count", "avg", "median", "min", "max", "name"]);
+    for kernel in all.kernels.iter().take(ROWS) {
+        let d = &kernel.durations;
+        let time = |ns: Option<u64>| ns.map_or("-".to_owned(), duration);
+        table.row([
+            time(d.total().map(|t| t.value)),
+            d.total().map_or("-".to_owned(), |t| percent(t.value, whole)),
+            count(kernel.count),
+            time(d.mean().map(|t| t.value.round() as u64)),
+            time(d.median().map(|t| t.value)),
+            time(d.min().map(|t| t.value)),
+            time(d.max().map(|t| t.value)),
+            kernel.symbol.clone(),
+        ]);
+    }
+    let room = screen.room().saturating_sub(table.width_before(7));
+    table.map_column(7, |symbol| shorten(&demangle(symbol), room));
+    let mut lines = table.lines();
+    if let Some(rest) = all.kernels.len().checked_sub(ROWS).filter(|rest| *rest > 0) {
+        lines.push(format!("and {} more kernels, in --json", count(rest as u64)));
+    }
+    screen.section("Kernels", lines);
+}
+
+fn transfers(screen: &mut Screen, all: &Tables) {
+    if all.transfers.is_empty() {
+        return;
+    }
+    let mut table = Table::new(&[Left, Left, Right, Right, Right, Right]);
+    table.row(["kind", "host memory", "count", "bytes", "time", "GB/s"]);
+    for ((kind, host_memory), transfer) in &all.transfers {
+        let speed = transfer.gbps().and_then(|gbps| gbps.value);
+        table.row([
+            kind.name().to_owned(),
+            host_memory.name().replace("none", "-"),
+            count(transfer.count),
+            bytes(transfer.bytes),
+            transfer.total().map_or("-".to_owned(), |total| duration(total.value)),
+            speed.map_or(
+                "-".to_owned(),
+                |gbps| if gbps < 0.1 { "<0.1".to_owned() } else { format!("{gbps:.1}") },
+            ),
+        ]);
+    }
+    screen.section("Transfers", table.lines());
+}
+
+fn memory(screen: &mut Screen, all: &Tables) {
+    let device = &all.memory.device;
+    if all.memory.by_kind.is_empty() {
+        return;
+    }
+    let mut lines = vec![format!(
+        "device: peak {} at {}, {} live at the end; {} allocations, {} frees",
+        bytes(device.peak_bytes),
+        duration(device.peak_at),
+        bytes(device.live_bytes),
+        count(device.allocations),
+        count(device.frees),
+    )];
+    let mut table = Table::new(&[Left, Right, Right, Right, Right]);
+    table.row(["kind", "peak", "live", "allocations", "frees"]);
+    for (kind, part) in &all.memory.by_kind {
+        let (peak, live) = (bytes(part.peak_bytes), bytes(part.live_bytes));
+        table.row([(*kind).to_owned(), peak, live, count(part.allocations), count(part.frees)]);
+    }
+    lines.extend(table.lines());
+    screen.section("Memory", lines);
+}
+
+fn calls(screen: &mut Screen, all: &Tables) {
+    for (title, calls) in [("Syncs", &all.syncs), ("Calls", &all.apis)] {
+        let mut rows: Vec<_> = calls.iter().collect();
+        rows.sort_by_key(|(name, calls)| (std::cmp::Reverse(calls.host_ns), name.as_str()));
+        let mut table = Table::new(&[Right, Right, Right, Left]);
+        table.row(["host time", "count", "avg", "name"]);
+        for (name, calls) in rows.iter().take(ROWS) {
+            let average = duration(calls.host_ns / calls.count.max(1));
+            let failed =
+                if calls.failed > 0 { format!("  ({} failed)", count(calls.failed)) } else { String::new() };
+            table.row([
+                duration(calls.host_ns),
+                count(calls.count),
+                average,
+                format!("{}{failed}", plain(name)),
+            ]);
+        }
+        if !rows.is_empty() {
+            let mut lines = table.lines();
+            if rows.len() > ROWS {
+                lines.push(format!("and {} more, in --json", rows.len() - ROWS));
+            }
+            screen.section(title, lines);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Numbers as people read them: three digits, a unit that fits.
+
+/// A duration in ns: `512 ns`, `3.40 µs`, `12.3 ms`, `62.4 s`, `12 min 05 s`, `3 h 07 min`.
+pub fn duration(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        ..999_500 => scaled(ns as f64 / 1e3, "µs"),
+        ..999_500_000 => scaled(ns as f64 / 1e6, "ms"),
+        ..600_000_000_000 => scaled(ns as f64 / 1e9, "s"),
+        ..36_000_000_000_000 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// A size in bytes: `4 B`, `12.0 KiB`, `38.9 GiB`.
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    scaled(value, UNITS[unit])
+}
+
+/// A count with its thousands apart: `1 204 331`.
+pub fn count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A share of a whole: `38.1 %`; what is more than nothing never reads as nothing, what lacks something never as all.
+pub fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    let percent = part as f64 / whole as f64 * 100.0;
+    match percent {
+        _ if part > 0 && percent < 0.05 => "<0.1 %".to_owned(),
+        _ if part < whole && percent >= 99.95 => ">99.9 %".to_owned(),
+        _ => format!("{percent:.1} %"),
+    }
+}
+
+/// Three significant digits and a unit.
+fn scaled(value: f64, unit: &str) -> String {
+    match value {
+        ..9.995 => format!("{value:.2} {unit}"),
+        ..99.95 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_scale() {
+        for (ns, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_000, "1.00 µs"),
+            (9_996, "10.0 µs"),
+            (999_499, "999 µs"),
+            (999_600, "1.00 ms"),
+            (12_340_000, "12.3 ms"),
+            (62_400_000_000, "62.4 s"),
+            (599_999_000_000, "600 s"),
+            (725_000_000_000, "12 min 05 s"),
+            (40_020_000_000_000, "11 h 07 min"),
+        ] {
+            assert_eq!(duration(ns), text, "{ns}");
+        }
+    }
+
+    #[test]
+    fn sizes_scale() {
+        for (size, text) in [(4, "4 B"), (1024, "1.00 KiB"), (41_764_000_000, "38.9 GiB")] {
+            assert_eq!(bytes(size), text, "{size}");
+        }
+        assert_eq!(bytes(u64::MAX), "16.0 EiB");
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_204_331), "1 204 331");
+    }
+
+    #[test]
+    fn shares_never_hide_a_remainder() {
+        assert_eq!(percent(0, 10), "0.0 %");
+        assert_eq!(percent(1, 1_000_000), "<0.1 %");
+        assert_eq!(percent(999_999, 1_000_000), ">99.9 %");
+        assert_eq!(percent(10, 10), "100.0 %");
+        assert_eq!(percent(0, 0), "-");
+    }
+}

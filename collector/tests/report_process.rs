@@ -1,0 +1,476 @@
+//! Reports of whole processes, from records with known answers.
+
+use gpuspy_collector::analyze::{Damage, Input, ProcessReport, process};
+use gpuspy_collector::report::{Style, json, terminal};
+use gpuspy_collector::trace::record::*;
+use gpuspy_wire::record::{Direction, Fact, LossCause, Memory, Namespace, SyncScope, Untimed, Via, flag};
+use serde_json::{Value, json as value};
+use std::collections::BTreeMap;
+
+const GEMM: u32 = 1;
+const ADD: u32 = 2;
+const NCCL: u32 = 3;
+
+const LAUNCH: u16 = 1;
+const COPY: u16 = 2;
+const SYNC: u16 = 3;
+const MALLOC: u16 = 4;
+const FREE: u16 = 5;
+const DRIVER_LAUNCH: u16 = 6;
+const HOST_ALLOC: u16 = 7;
+const GRAPH_LAUNCH: u16 = 8;
+
+/// Host ns at which the collection began.
+const BEGAN: u64 = 5_000_000_000_000;
+/// GPU ns − host ns.
+const OFFSET: i64 = -4_000_000_000_000;
+
+fn names() -> Names {
+    let mut names = BTreeMap::new();
+    let mut add = |space, id: u32, text: &str| names.insert((space, id), text.to_owned());
+    add(Namespace::Kernel, GEMM, "_Z19sm90_gemm_bf16_128xILi4EfEvPKT0_Pf");
+    add(Namespace::Kernel, ADD, "vector_add");
+    add(Namespace::Kernel, NCCL, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL");
+    for (id, name) in [
+        (LAUNCH, "cudaLaunchKernel"),
+        (COPY, "cudaMemcpyAsync_ptsz"),
+        (SYNC, "cudaStreamSynchronize"),
+        (MALLOC, "cudaMalloc"),
+        (FREE, "cudaFree"),
+        (DRIVER_LAUNCH, "cuLaunchKernel_ptsz"),
+        (HOST_ALLOC, "cudaMallocHost"),
+        (GRAPH_LAUNCH, "cudaGraphLaunch"),
+    ] {
+        add(Namespace::Api, id.into(), name);
+    }
+    add(Namespace::Path, 1, "/opt/torch/lib/libtorch_cuda.so");
+    add(Namespace::Device, 1, "NVIDIA H200");
+    add(Namespace::Fact, Fact::CommandLine as u32, "python\0train.py\0");
+    Names(names)
+}
+
+fn status() -> Status {
+    Status {
+        pid: 4242,
+        start_time: 1,
+        began: BEGAN,
+        began_realtime: 1,
+        ended: BEGAN + 2_000_000,
+        ending: Ending::Exited,
+        agent_ns: 30_000,
+        poller_ns: 12_000,
+        calls: 20,
+        published: 40,
+        collected: 40,
+        pending: 0,
+        lost: BTreeMap::new(),
+        lookups: 0,
+        lookups_hooked: 0,
+        driver_hooked: true,
+        threads: BTreeMap::new(),
+    }
+}
+
+/// Builds records on a host clock that moves on as calls are made.
+struct App {
+    now: u64,
+    correlation: u64,
+    records: Vec<Record>,
+}
+
+impl App {
+    fn new() -> Self {
+        let mut app = App { now: BEGAN + 10_000, correlation: 0, records: Vec::new() };
+        let (uuid, memory_bytes) = (*b"0123456789abcdef", 150_754_820_096);
+        let (multiprocessors, capability, warps_per_multiprocessor) = (132, 90, 64);
+        app.push(Body::Device(Device {
+            ordinal: 0,
+            uuid,
+            memory_bytes,
+            multiprocessors,
+            capability,
+            warps_per_multiprocessor,
+        }));
+        app.push(Body::Context(Context { context: 1, device: 0, handle: 0x10, destroyed: false }));
+        app.push(Body::Module(Module { start: 0x1000, end: 0x9000, bias: 0x1000, path: 1 }));
+        app
+    }
+
+    fn push(&mut self, body: Body) {
+        self.records.push(Record { thread: 1, at: self.now, body });
+    }
+
+    /// A call that takes `ns`, from entry to return.
+    fn call(&mut self, api: u16, ns: u64) -> Call {
+        let begin = self.now;
+        self.now += ns;
+        self.correlation += 1;
+        let (correlation, caller) = (self.correlation, 0x1234);
+        Call { correlation, api, via: Some(Via::Driver), flags: 0, begin, end: self.now, caller, context: 1 }
+    }
+
+    fn idle(&mut self, ns: u64) {
+        self.now += ns;
+    }
+
+    /// Work that is not timed.
+    fn work(&mut self, api: u16, what: What, untimed: Untimed) -> Work {
+        let call = self.call(api, 5_000);
+        let submitted = call.end - 1_000;
+        Work { call, submitted, lead: 0, tail: 0, untimed, stream: 7, gpu: None, what }
+    }
+
+    /// Work that begins `wait` ns after it was submitted and lasts `ns`: a wait of 0 on a drained stream.
+    fn timed(&mut self, api: u16, what: What, wait: i64, ns: i64) {
+        let mut work = self.work(api, what, Untimed::Timed);
+        (work.lead, work.tail) = (4_000, 1_000);
+        let submitted = work.submitted as i64 + OFFSET;
+        let start_event = if wait == 0 { submitted - 3_000 } else { submitted + wait };
+        let end = submitted + wait + ns;
+        work.gpu = Some(GpuTime {
+            chain: 1,
+            start: start_event,
+            duration: (end.max(submitted + 1_000) - start_event) as u64,
+            seen: (end - OFFSET) as u64 + 20_000,
+            ..GpuTime::default()
+        });
+        self.push(Body::Work(work));
+    }
+
+    fn untimed(&mut self, api: u16, what: What, untimed: Untimed, flags: u16) {
+        let mut work = self.work(api, what, untimed);
+        work.call.flags |= flags;
+        self.push(Body::Work(work));
+    }
+
+    fn alloc(&mut self, api: u16, memory: Memory, address: u64, bytes: u64) {
+        let call = self.call(api, 2_000);
+        self.push(Body::Alloc(Alloc { call, memory, address, bytes, stream: 0, pool: 0 }));
+    }
+
+    fn free(&mut self, address: u64, fails: bool) {
+        let mut call = self.call(FREE, 0);
+        self.push(Body::Free(Free { call, memory: Memory::Device, address, stream: 0 }));
+        self.now += 3_000;
+        call.end = self.now;
+        call.flags = if fails { flag::FAILED } else { 0 };
+        self.push(Body::Api(Api { call, result: i32::from(fails), subject: 0 }));
+    }
+
+    fn sync(&mut self, ns: u64) {
+        let call = self.call(SYNC, ns);
+        self.push(Body::Synchronize(Synchronize { call, scope: SyncScope::Stream, stream: 7, event: 0 }));
+    }
+
+    fn report(self, status: Option<&Status>, damage: Damage) -> ProcessReport {
+        let names = names();
+        let path = "gpuspy-python-4242.gspy".to_owned();
+        process(Input { path, names: &names, status, damage, records: self.records.into_iter() })
+    }
+}
+
+fn kernel(name: u32) -> What {
+    What::Kernel {
+        name,
+        function: 0,
+        grid: [1; 3],
+        block: [128, 1, 1],
+        shared_bytes: 0,
+        attributes: 0,
+        cluster: [0; 3],
+    }
+}
+
+fn copy(direction: Direction, dst: u64, src: u64, bytes: u64) -> What {
+    What::Memcpy { direction, asynchronous: true, bytes, dst, src, rows: 1, peer_context: 0 }
+}
+
+/// A small training run: allocations, a copy in, kernels, a gap, a copy out, a sync.
+fn training() -> App {
+    let mut app = App::new();
+    app.alloc(MALLOC, Memory::Device, 0x10_0000, 4 << 20);
+    app.alloc(MALLOC, Memory::Device, 0x80_0000, 1 << 20);
+    app.alloc(HOST_ALLOC, Memory::Pinned, 0x7000_0000, 2 << 20);
+    app.timed(COPY, copy(Direction::Default, 0x10_0000, 0x7000_0000, 1 << 20), 0, 40_000);
+    app.timed(LAUNCH, kernel(GEMM), 36_000, 100_000);
+    app.timed(LAUNCH, kernel(ADD), 131_000, 10_000);
+    app.sync(150_000);
+    app.idle(300_000);
+    app.timed(LAUNCH, kernel(GEMM), 0, 120_000);
+    app.timed(LAUNCH, kernel(NCCL), 116_000, 30_000);
+    app.timed(COPY, copy(Direction::DtoH, 0x5000, 0x10_0000, 4), 141_000, 2_000);
+    app.sync(200_000);
+    app.free(0x80_0000, false);
+    app
+}
+
+fn validator() -> jsonschema::Validator {
+    let schema: Value = serde_json::from_str(include_str!("../schema/report.schema.json")).unwrap();
+    jsonschema::meta::validate(&schema).unwrap();
+    jsonschema::draft202012::new(&schema).unwrap()
+}
+
+fn assert_valid(report: &Value) {
+    let errors: Vec<String> =
+        validator().iter_errors(report).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+}
+
+#[test]
+fn the_screen() {
+    let status = status();
+    let screen = terminal(&[training().report(Some(&status), Damage::default())], &Style { width: 100 });
+    assert!(screen.lines().all(|line| line.chars().count() <= 100 && !line.ends_with(' ')));
+    assert!(screen.chars().all(|c| c.is_ascii() || c == 'µ'));
+    insta::assert_snapshot!(screen);
+}
+
+#[test]
+fn every_screen_fits_its_width() {
+    let status = status();
+    for width in [0, 80, 93, 120, 200] {
+        let screen = terminal(&[training().report(Some(&status), Damage::default())], &Style { width });
+        assert!(screen.lines().all(|line| line.chars().count() <= width.max(80)), "{width}:\n{screen}");
+    }
+}
+
+#[test]
+fn counts_are_those_of_the_app() {
+    let status = status();
+    let report = json(&[training().report(Some(&status), Damage::default())]);
+    assert_valid(&report);
+    let coverage = &report["coverage"];
+    assert_eq!((&coverage["launches"], &coverage["timed"]), (&value!(4), &value!(4)));
+    assert_eq!((&coverage["dropped"], &coverage["unattributed"]), (&value!(0), &value!(0)));
+    let memory = &report["memory"];
+    assert_eq!(memory["peak_bytes"], value!(5 << 20));
+    assert_eq!(memory["peak_ns"], value!(14_000));
+    assert_eq!(memory["live_bytes"], value!(4 << 20));
+    assert_eq!((&memory["allocations"], &memory["frees"]), (&value!(2), &value!(1)));
+    assert_eq!(memory["by_kind"]["pinned"]["live_bytes"], value!(2 << 20));
+    let api = |name: &str| report["apis"].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap();
+    assert_eq!(api("cudaLaunchKernel")["count"], 4);
+    assert_eq!(api("cudaMemcpyAsync")["count"], 2);
+    assert_eq!(api("cudaFree"), &value!({ "name": "cudaFree", "count": 1, "failed": 0, "host_ns": 3_000 }));
+    let syncs = value!([{ "api": "cudaStreamSynchronize", "count": 2, "host_ns": 350_000 }]);
+    assert_eq!(report["syncs"], syncs);
+    assert_eq!(report["processes"][0]["pid"], 4242);
+    assert_eq!(report["processes"][0]["command"], "python train.py");
+    assert_eq!(report["processes"][0]["ending"], "exited");
+}
+
+#[test]
+fn transfers_are_what_they_were() {
+    let report = json(&[training().report(None, Damage::default())]);
+    let rows = report["transfers"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    assert_eq!((&rows[0]["kind"], &rows[0]["host_memory"]), (&value!("HtoD"), &value!("pinned")));
+    assert_eq!((&rows[1]["kind"], &rows[1]["host_memory"]), (&value!("DtoH"), &value!("pageable")));
+    let time = &rows[0]["total_ns"];
+    assert!(time["lo"].as_u64() <= Some(40_000) && Some(40_000) <= time["hi"].as_u64(), "{time}");
+    let gbps = rows[0]["gbps"]["value"].as_f64().unwrap();
+    assert!((gbps - (1 << 20) as f64 / 40_000.0).abs() < 1.0, "{gbps}");
+}
+
+#[test]
+fn the_parts_sum_to_the_span_and_hold_the_truth() {
+    let report = json(&[training().report(None, Damage::default())]);
+    let device = &report["devices"][0];
+    let parts = ["compute_ns", "exposed_comm_ns", "exposed_copy_ns", "graph_ns", "idle_ns", "undecided_ns"];
+    let sum: u64 = parts.iter().map(|part| device[part]["value"].as_u64().unwrap()).sum();
+    assert_eq!(Some(sum), device["span_ns"].as_u64());
+    for (part, truth) in [("compute_ns", 230_000), ("exposed_comm_ns", 30_000), ("exposed_copy_ns", 42_000)] {
+        let (lo, hi) = (device[part]["lo"].as_u64().unwrap(), device[part]["hi"].as_u64().unwrap());
+        assert!(lo <= truth && truth <= hi, "{part}: {truth} not in [{lo}, {hi}]");
+        assert!(device[part]["value"].as_u64().unwrap().abs_diff(truth) <= 2_000, "{part}: {}", device[part]);
+    }
+    assert_eq!((&device["name"], &device["id"]), (&value!("NVIDIA H200"), &value!(0)));
+    assert_eq!(device["uuid"], "GPU-30313233-3435-3637-3839-616263646566");
+    assert!(report["clock"]["uncertainty_ns"].as_u64().is_some_and(|ns| ns < 30_000));
+}
+
+#[test]
+fn the_largest_gap_knows_its_neighbours_and_who_came_late() {
+    let report = json(&[training().report(None, Damage::default())]);
+    let gap = &report["gaps"]["largest"][0];
+    assert_eq!((&gap["before"]["kind"], &gap["before"]["name"]), (&value!("kernel"), &value!("vector_add")));
+    assert_eq!(gap["after"]["name"], "void sm90_gemm_bf16_128x<4, float>(float const*, float*)");
+    assert_eq!(gap["after"]["library"], "/opt/torch/lib/libtorch_cuda.so");
+    assert_eq!(gap["after"]["library_offset"], 0x234);
+    // The add ends 145 µs after its own launch; sync, pause and the next launch come to 455 µs.
+    let (lo, hi) = (gap["duration_ns"]["lo"].as_u64().unwrap(), gap["duration_ns"]["hi"].as_u64().unwrap());
+    let truth = 1_000 + 150_000 + 300_000 + 4_000 - 141_000;
+    assert!(lo <= truth && truth <= hi, "{truth} not in {gap}");
+}
+
+#[test]
+fn kernels_carry_their_statistics() {
+    let report = json(&[training().report(None, Damage::default())]);
+    let gemm = &report["kernels"][0];
+    assert_eq!((&gemm["count"], &gemm["timed"], &gemm["in_graphs"]), (&value!(2), &value!(2), &value!(0)));
+    let total = &gemm["total_ns"];
+    assert!(total["lo"].as_u64() <= Some(220_000) && total["hi"].as_u64() >= Some(220_000), "{total}");
+    assert!(total["value"].as_u64().unwrap().abs_diff(220_000) <= 1_000, "{total}");
+    assert_eq!(gemm["min_ns"]["value"], 100_000);
+}
+
+#[test]
+fn captures_graphs_failures_and_untimed_launches_are_told_apart() {
+    let mut app = App::new();
+    app.timed(LAUNCH, kernel(ADD), 0, 9_000);
+    app.untimed(LAUNCH, kernel(ADD), Untimed::DeepQueue, 0);
+    app.untimed(DRIVER_LAUNCH, kernel(99), Untimed::Contended, 0);
+    app.untimed(LAUNCH, kernel(ADD), Untimed::Captured, flag::CAPTURED);
+    app.untimed(COPY, copy(Direction::HtoD, 1, 2, 8), Untimed::Captured, flag::CAPTURED);
+    let graph = What::Graph { graph: 1, handle: 5, kernels: 6, copies: 0, memsets: 0 };
+    app.untimed(GRAPH_LAUNCH, graph, Untimed::Off, 0);
+    app.untimed(GRAPH_LAUNCH, graph, Untimed::Off, flag::MORE);
+    let lost = app.work(LAUNCH, kernel(ADD), Untimed::Timed);
+    app.push(Body::Work(lost));
+    let call = Call { flags: flag::FAILED, ..app.call(LAUNCH, 1_000) };
+    app.push(Body::Api(Api { call, result: 700, subject: 0 }));
+    app.push(Body::Loss { cause: LossCause::RingFull, count: 3 });
+    let mut status = status();
+    status.lost = BTreeMap::from([(LossCause::RingFull, 2), (LossCause::GpuTimePending, 1)]);
+    let report = json(&[app.report(Some(&status), Damage { chunks_lost: 1, records_lost: 50, cut: true })]);
+    assert_valid(&report);
+    let coverage = &report["coverage"];
+    assert_eq!((&coverage["launches"], &coverage["timed"]), (&value!(4), &value!(1)));
+    assert_eq!((&coverage["captured"], &coverage["in_graphs"]), (&value!(1), &value!(12)));
+    assert_eq!(coverage["unattributed"], 1, "kernel 99 has no name");
+    let untimed = coverage["untimed"].as_object().unwrap();
+    assert_eq!(untimed.values().filter_map(Value::as_u64).sum::<u64>(), 3);
+    for reason in ["deep_queue", "contended", "gpu_time_pending"] {
+        assert_eq!(untimed[reason], 1, "{reason}");
+    }
+    assert_eq!(untimed["budget"], 0, "every reason is listed");
+    assert_eq!(
+        coverage["dropped_by"],
+        value!({ "ring_full": 3, "gpu_time_pending": 1, "damaged_trace": 50 })
+    );
+    assert_eq!(coverage["dropped"], 54);
+    let api = |name: &str| report["apis"].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap();
+    assert_eq!(api("cudaGraphLaunch")["count"], 1, "one of the two records is not its call's last");
+    assert_eq!(api("cuLaunchKernel")["count"], 1);
+    assert_eq!(
+        (&api("cudaLaunchKernel")["count"], &api("cudaLaunchKernel")["failed"]),
+        (&value!(5), &value!(1))
+    );
+    assert_eq!(report["transfers"], value!([]), "a captured copy did not happen");
+    assert_eq!(report["kernels"][0]["in_graphs"], Value::Null, "which kernels the graphs hold is not known");
+}
+
+#[test]
+fn a_failed_free_leaves_the_memory_live() {
+    let mut app = App::new();
+    app.alloc(MALLOC, Memory::Managed, 0x10_0000, 4096);
+    app.free(0x10_0000, true);
+    let memory = &json(&[app.report(None, Damage::default())])["memory"];
+    assert_eq!((&memory["live_bytes"], &memory["frees"]), (&value!(4096), &value!(0)));
+    assert_eq!(memory["by_kind"]["managed"]["allocations"], 1);
+}
+
+#[test]
+fn nothing_seen_is_said_and_not_made_up() {
+    let empty = App { now: 0, correlation: 0, records: Vec::new() };
+    let reports = [empty.report(None, Damage::default())];
+    let report = json(&reports);
+    assert_valid(&report);
+    assert_eq!(report["clock"]["uncertainty_ns"], Value::Null);
+    assert_eq!((&report["overhead"], &report["devices"]), (&Value::Null, &value!([])));
+    let screen = terminal(&reports, &Style { width: 80 });
+    for said in ["0 launches", "own cost unknown", "nothing was timed", "no operation has a GPU time"] {
+        assert!(screen.contains(said), "{said} missing:\n{screen}");
+    }
+}
+
+#[test]
+fn doubt_stands_above_everything() {
+    let mut status = status();
+    status.driver_hooked = false;
+    let damage = Damage { chunks_lost: 2, records_lost: 70, cut: true };
+    let screen = terminal(&[training().report(Some(&status), damage)], &Style { width: 100 });
+    assert!(screen.starts_with("driver not hooked"), "{screen}");
+    let header = screen.find("gpuspy  python").unwrap();
+    assert!(screen.find("damaged trace: 2 chunks").is_some_and(|at| at < header));
+    assert!(screen.find("cut trace").is_some_and(|at| at < header));
+}
+
+#[test]
+fn nothing_that_a_trace_says_can_move_the_cursor() {
+    let mut names = names();
+    for text in names.0.values_mut() {
+        *text = format!("\u{1b}[2J{text}\u{7}");
+    }
+    let records = training().records;
+    let status = status();
+    let (path, damage) = ("x\u{1b}[Ay.gspy".to_owned(), Damage::default());
+    let report =
+        process(Input { path, names: &names, status: Some(&status), damage, records: records.into_iter() });
+    let screen = terminal(&[report], &Style { width: 100 });
+    assert!(screen.chars().all(|c| c == '\n' || !c.is_control()));
+}
+
+#[test]
+fn several_processes_add_up() {
+    let first = status();
+    let second = Status { pid: 4243, agent_ns: 10_000, ..status() };
+    let reports = [
+        training().report(Some(&first), Damage::default()),
+        training().report(Some(&second), Damage::default()),
+    ];
+    let report = json(&reports);
+    assert_valid(&report);
+    assert_eq!(report["coverage"]["launches"], 8);
+    assert_eq!(report["overhead"]["agent_ns"], 40_000);
+    assert_eq!(report["memory"]["peak_bytes"], 5 << 20, "the peaks were not at one time");
+    assert_eq!(report["memory"]["live_bytes"], 8 << 20);
+    assert_eq!(report["devices"].as_array().unwrap().len(), 1, "one GPU");
+    assert_eq!(report["devices"][0]["timelines"], 2);
+    assert_eq!(report["kernels"][0]["count"], 4);
+    let pids: Vec<&Value> = report["processes"].as_array().unwrap().iter().map(|p| &p["pid"]).collect();
+    assert_eq!(pids, [4242, 4243]);
+    let screen = terminal(&reports, &Style { width: 100 });
+    assert!(screen.contains("2 processes") && screen.contains("4243"), "{screen}");
+}
+
+#[test]
+fn the_schema_names_the_contract_and_refuses_others() {
+    let status = status();
+    let report = json(&[training().report(Some(&status), Damage::default())]);
+    let validator = validator();
+    assert_valid(&report);
+    let mut unknown = report.clone();
+    unknown["surprise"] = value!(1);
+    assert!(!validator.is_valid(&unknown));
+    let contract = [
+        ("coverage", "launches timed captured in_graphs untimed unattributed dropped dropped_by"),
+        ("overhead", "agent_ns poller_ns"),
+        ("clock", "uncertainty_ns"),
+        (
+            "devices",
+            "id uuid name span_ns compute_ns exposed_comm_ns exposed_copy_ns graph_ns idle_ns undecided_ns",
+        ),
+        ("gaps", "count total_ns largest"),
+        ("kernels", "name count timed in_graphs total_ns avg_ns median_ns min_ns max_ns stddev_ns"),
+        ("transfers", "kind host_memory count bytes total_ns gbps"),
+        ("memory", "peak_bytes peak_ns live_bytes allocations frees by_kind"),
+        ("apis", "name count host_ns"),
+        ("syncs", "api count host_ns"),
+        ("processes", "pid command path ending"),
+    ];
+    for (table, keys) in contract {
+        for key in keys.split(' ') {
+            let mut lacking = report.clone();
+            let row = match &mut lacking[table] {
+                Value::Array(rows) => rows.first_mut().unwrap(),
+                object => object,
+            };
+            assert!(row.as_object_mut().unwrap().remove(key).is_some(), "{table}.{key} is not in the report");
+            assert!(!validator.is_valid(&lacking), "the schema does without {table}.{key}");
+        }
+        let mut lacking = report.clone();
+        lacking.as_object_mut().unwrap().remove(table);
+        assert!(!validator.is_valid(&lacking), "the schema does without {table}");
+    }
+}
