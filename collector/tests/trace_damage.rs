@@ -1,0 +1,373 @@
+//! A cut, damaged or forged trace: what is whole is read, what is not is told, and nothing goes wrong.
+
+mod trace_common;
+
+use gpuspy_collector::trace::format::{ChunkKind, FLAG_ZSTD, HEADER_BYTES, Header, MAX_ENTRIES, VERSION};
+use gpuspy_collector::trace::generator::{Generator, Options, Random};
+use gpuspy_collector::trace::record::*;
+use gpuspy_collector::trace::{TraceError, TraceReader, TraceWriter, read_bytes};
+use gpuspy_wire::record::{Namespace, Untimed};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use trace_common::{Numbers, read, status, written};
+
+/// A small trace with a chunk of every kind, three of records, one of late times; and its records.
+fn sample() -> (Vec<u8>, Vec<Record>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
+    let mut generator = Generator::new(11, Options { threads: 2, other_calls: true, ..Options::default() });
+    let mut random = Random(3);
+    let mut records: Vec<Record> = generator.by_ref().take(45).collect();
+    let others = (0..16).map(|i| {
+        let at = records[20].at;
+        Record { at, ..Numbers(std::iter::repeat_with(|| random.word())).record(i) }
+    });
+    let others: Vec<Record> = others.collect();
+    records.splice(21..21, others);
+    for (namespace, id, text) in generator.names() {
+        writer.name(namespace, id, &text).unwrap();
+    }
+    let mut late = Vec::new();
+    for (i, record) in records.iter().enumerate() {
+        let mut record = record.clone();
+        if let Body::Work(work) = &mut record.body
+            && i % 3 == 0
+            && work.untimed == Untimed::Timed
+        {
+            late.extend(work.gpu.take().map(|gpu| (work.call.correlation, gpu)));
+        }
+        writer.push(record).unwrap();
+        if i == 25 || i == 40 {
+            writer.flush().unwrap();
+        }
+    }
+    for (correlation, time) in late {
+        writer.gpu_time(correlation, time).unwrap();
+    }
+    writer.finish(&status(Ending::Exited)).unwrap();
+    (std::fs::read(&path).unwrap(), records)
+}
+
+/// The chunks of an undamaged file: where each begins, and its header.
+fn chunks(bytes: &[u8]) -> Vec<(usize, Header)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let header = Header::from_bytes(bytes[at..].first_chunk().unwrap()).unwrap();
+        found.push((at, header));
+        at += HEADER_BYTES + header.payload_bytes as usize;
+    }
+    found
+}
+
+/// The record as it is without its GPU time.
+fn untimed(record: &Record) -> Record {
+    let mut record = record.clone();
+    if let Body::Work(work) = &mut record.body {
+        work.gpu = None;
+    }
+    record
+}
+
+/// Reads what is left of the sample and checks that it is nothing but the truth: a part of the records, in order, each
+/// as it was or without its time; and that no more is said to be lost than is missing. Returns read and said lost.
+fn check(bytes: &[u8], truth: &[Record]) -> Option<(u64, u64)> {
+    let mut reader = match TraceReader::new(Cursor::new(bytes)) {
+        Ok(reader) => reader,
+        Err(error) => {
+            assert!(error.to_string().len() > 10);
+            return None;
+        }
+    };
+    let read: Vec<Record> = reader.records().collect();
+    let mut rest = truth.iter();
+    for record in &read {
+        assert!(
+            rest.any(|true_one| record == true_one || *record == untimed(true_one)),
+            "not true, or not in order: {record:?}"
+        );
+    }
+    let damage = reader.damage();
+    let lost = damage.records_lost_at_least;
+    assert!(read.len() as u64 + lost <= truth.len() as u64, "{damage:?}");
+    assert!(damage.bytes_skipped <= bytes.len() as u64);
+    assert!(read.len() == truth.len() || !damage.is_none() || !reader.complete(), "silent loss");
+    Some((read.len() as u64, lost))
+}
+
+#[test]
+fn the_sample_has_everything() {
+    let (bytes, records) = sample();
+    assert_eq!(read(&bytes), records);
+    let kinds: Vec<u8> = chunks(&bytes).iter().map(|(_, header)| header.kind).collect();
+    for kind in 1..=6 {
+        assert!(kinds.contains(&kind), "{kind} in {kinds:?}");
+    }
+    assert_eq!(kinds.iter().filter(|kind| **kind == ChunkKind::Records as u8).count(), 3);
+}
+
+#[test]
+fn cut_at_every_byte() {
+    let (bytes, truth) = sample();
+    let chunks = chunks(&bytes);
+    let mut readable = 0;
+    for end in 0..bytes.len() {
+        let whole =
+            |(at, header): &&(usize, Header)| at + HEADER_BYTES + header.payload_bytes as usize <= end;
+        let records = chunks.iter().filter(whole).filter(|(_, h)| h.kind == ChunkKind::Records as u8);
+        let expected: u64 = records.map(|(_, header)| u64::from(header.entries)).sum();
+        match check(&bytes[..end], &truth) {
+            Some((read, _)) => {
+                readable += 1;
+                assert_eq!(read, expected, "read to the last whole chunk, cut at {end}");
+            }
+            None => assert!(end < chunks[1].0 + HEADER_BYTES + chunks[1].1.payload_bytes as usize),
+        }
+        let cut = TraceReader::new(Cursor::new(&bytes[..end]));
+        if let Ok(cut) = cut {
+            assert!(!cut.complete());
+            let at_boundary = chunks.iter().any(|(at, _)| *at == end);
+            assert_eq!(cut.damage().cut, !at_boundary, "cut at {end}");
+        }
+    }
+    assert!(readable > bytes.len() - 500);
+}
+
+#[test]
+fn every_byte_flipped() {
+    let (bytes, truth) = sample();
+    let whole = truth.len() as u64;
+    for (at, header) in chunks(&bytes) {
+        let payload = at + HEADER_BYTES;
+        for place in at..payload + header.payload_bytes as usize {
+            for pattern in [0xff, 1 << (place % 8)] {
+                let mut flipped = bytes.clone();
+                flipped[place] ^= pattern;
+                let (read, lost) = check(&flipped, &truth).expect("one byte does not take all");
+                if header.kind == ChunkKind::Records as u8 {
+                    let entries = u64::from(header.entries);
+                    assert_eq!((read, lost), (whole - entries, entries), "flipped at {place}");
+                } else {
+                    assert_eq!((read, lost), (whole, 0), "flipped at {place}");
+                }
+            }
+        }
+    }
+}
+
+/// A chunk that is what it says, whatever that is.
+fn chunk(kind: u8, version: u8, flags: u16, payload: &[u8], plain: u32, entries: u32) -> Vec<u8> {
+    let header = Header {
+        kind,
+        version,
+        flags,
+        payload_bytes: payload.len() as u32,
+        plain_bytes: plain,
+        entries,
+        payload_checksum: crc32fast::hash(payload),
+        sequence: 0,
+        records_before: 0,
+        first: 0,
+        last: u64::MAX,
+    };
+    [&header.to_bytes()[..], payload].concat()
+}
+
+/// Takes a payload that was changed into its chunk again, checksums right.
+fn forge(bytes: &[u8], (at, header): (usize, Header), change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let end = at + HEADER_BYTES + header.payload_bytes as usize;
+    let payload = bytes[at + HEADER_BYTES..end].to_vec();
+    let mut plain = if header.flags == FLAG_ZSTD {
+        zstd::bulk::decompress(&payload, header.plain_bytes as usize).unwrap()
+    } else {
+        payload
+    };
+    change(&mut plain);
+    let forged = Header {
+        flags: 0,
+        payload_bytes: plain.len() as u32,
+        plain_bytes: plain.len() as u32,
+        payload_checksum: crc32fast::hash(&plain),
+        ..header
+    };
+    [&bytes[..at], &forged.to_bytes(), &plain, &bytes[end..]].concat()
+}
+
+#[test]
+fn every_byte_of_the_payloads_forged_behind_right_checksums() {
+    let (bytes, truth) = sample();
+    for (at, header) in chunks(&bytes) {
+        for place in 0..header.plain_bytes as usize {
+            let pattern = 1 << (place % 8);
+            let forged = forge(&bytes, (at, header), |plain| plain[place] ^= pattern);
+            let mut reader = TraceReader::new(Cursor::new(&forged)).unwrap();
+            // Not the truth any more, but never more than there was, and in order.
+            let read: Vec<u64> = reader.records().map(|record| record.at).collect();
+            assert!(read.len() <= truth.len() && read.is_sorted());
+            assert!(read.len() as u64 + reader.damage().records_lost_at_least <= truth.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn unknown_chunks_versions_and_columns_are_skipped() {
+    let (bytes, truth) = sample();
+    let all = chunks(&bytes);
+    let middle = all[all.len() / 2];
+    let unknown_kind = chunk(77, VERSION, 0, b"from the future", 15, 1);
+    let newer_records = chunk(ChunkKind::Records as u8, VERSION + 1, 9, b"who knows", 1_000, 5);
+    for strange in [unknown_kind, newer_records] {
+        let with = [&bytes[..middle.0], &strange, &bytes[middle.0..]].concat();
+        assert_eq!(read(&with), truth);
+        let mut reader = TraceReader::new(Cursor::new(&with)).unwrap();
+        assert!(reader.records().count() == truth.len() && reader.complete());
+    }
+    // A column that nobody knows, first in the table, its data first behind the table.
+    let records = *all.iter().find(|(_, h)| h.kind == ChunkKind::Records as u8).unwrap();
+    let with_column = forge(&bytes, records, |plain| {
+        let count = u32::from_le_bytes(*plain.first_chunk().unwrap());
+        plain[..4].copy_from_slice(&(count + 1).to_le_bytes());
+        let table_end = 4 + 24 * count as usize;
+        plain.splice(table_end..table_end, [1, 2, 3]);
+        let mut entry = vec![1, 60, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0];
+        entry.extend([0; 8]);
+        plain.splice(4..4, entry);
+    });
+    assert_eq!(read(&with_column), truth);
+    assert!(TraceReader::new(Cursor::new(&with_column)).unwrap().damage().is_none());
+}
+
+#[test]
+fn garbage_between_chunks_is_skipped_and_counted() {
+    let (bytes, truth) = sample();
+    for (at, _) in chunks(&bytes) {
+        let garbage: Vec<u8> = b"GSPY".iter().copied().cycle().take(70_001).collect();
+        let with = [&bytes[..at], &garbage, &bytes[at..]].concat();
+        let mut reader = TraceReader::new(Cursor::new(&with)).unwrap();
+        assert!(reader.records().eq(truth.iter().cloned()));
+        assert_eq!(reader.damage().bytes_skipped, 70_001);
+    }
+}
+
+#[test]
+fn what_is_no_trace_says_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        TraceReader::open(&path).unwrap_err()
+    };
+    assert!(matches!(TraceReader::open(&folder.path().join("none")).unwrap_err(), TraceError::NotFound));
+    assert!(matches!(TraceReader::open(folder.path()).unwrap_err(), TraceError::IsDirectory));
+    assert!(matches!(file("empty", b""), TraceError::Empty));
+    assert!(matches!(file("text", &b"hello world\n".repeat(100)), TraceError::NotATrace));
+    assert!(matches!(file("start", b"GSPY and then something else"), TraceError::NothingReadable));
+    let newer = chunk(ChunkKind::File as u8, VERSION + 1, 0, b"", 0, 0);
+    assert!(matches!(file("newer", &newer), TraceError::Newer(v) if v == VERSION + 1));
+    let head = chunk(ChunkKind::File as u8, VERSION, 0, b"", 0, 0);
+    assert!(matches!(file("head", &head), TraceError::NothingReadable));
+}
+
+#[test]
+fn chunks_that_make_much_of_little_stay_bounded() {
+    // Each of these 2000 chunks claims the most records there can be, all of them the same, at the same moments: a
+    // reader that opened them all would take gigabytes.
+    let payload = {
+        let mut plain = 1u32.to_le_bytes().to_vec();
+        plain.extend([0, 0, 0, 0, 0, 0, 0, 0]);
+        plain.extend(MAX_ENTRIES.to_le_bytes());
+        plain.extend(MAX_ENTRIES.to_le_bytes());
+        plain.extend(14u64.to_le_bytes()); // kind: loss
+        plain
+    };
+    let one = chunk(ChunkKind::Records as u8, VERSION, 0, &payload, payload.len() as u32, MAX_ENTRIES);
+    let bytes = one.repeat(2_000);
+    let mut reader = TraceReader::new(Cursor::new(&bytes)).unwrap();
+    // A loss of cause 0 is none: each chunk is found to be invalid at its first record.
+    assert_eq!(reader.records().count(), 0);
+    assert_eq!(reader.damage().records_lost_at_least, 2_000 * u64::from(MAX_ENTRIES));
+
+    // A frame that makes 16 MiB of a few bytes where its header allows 100.
+    let bomb = zstd::bulk::compress(&vec![0; 16 << 20], 1).unwrap();
+    let records = chunk(ChunkKind::Records as u8, VERSION, FLAG_ZSTD, &bomb, 100, 1);
+    let mut reader = TraceReader::new(Cursor::new(&records)).unwrap();
+    assert_eq!((reader.records().count(), reader.damage().chunks_lost), (0, 1));
+}
+
+#[test]
+fn too_much_overlap_loses_chunks_and_says_so() {
+    // Valid records, and more chunks over the same time than a reader may hold open at once.
+    let loss = Record {
+        thread: 0,
+        at: 5,
+        body: Body::Loss { cause: gpuspy_wire::record::LossCause::RingFull, count: 1 },
+    };
+    let bytes = written(&[loss.clone(), loss]);
+    let (at, header) = *chunks(&bytes).iter().find(|(_, h)| h.kind == ChunkKind::Records as u8).unwrap();
+    let one = &bytes[at..at + HEADER_BYTES + header.payload_bytes as usize];
+    let many = one.repeat(1_000);
+    let mut reader = TraceReader::new(Cursor::new(&many)).unwrap();
+    let read = reader.records().count() as u64;
+    let lost = reader.damage().records_lost_at_least;
+    assert!(read > 100 && lost > 100, "{read} {lost}");
+    assert_eq!(read + lost, 2_000);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn random_corruption(hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..30)) {
+        let (mut bytes, truth) = sample();
+        for (index, byte) in hits {
+            *index.get_mut(&mut bytes) = byte;
+        }
+        let _readable = check(&bytes, &truth);
+    }
+
+    #[test]
+    fn chunks_moved_lost_and_doubled(order in prop::collection::vec(any::<prop::sample::Index>(), 0..12)) {
+        let (bytes, _) = sample();
+        let all = chunks(&bytes);
+        let piece = |(at, header): &(usize, Header)| bytes[*at..at + HEADER_BYTES + header.payload_bytes as usize].to_vec();
+        let shuffled = order.iter().flat_map(|index| piece(index.get(&all))).collect::<Vec<u8>>();
+        if let Ok(mut reader) = TraceReader::new(Cursor::new(&shuffled)) {
+            let moments: Vec<u64> = reader.records().map(|record| record.at).collect();
+            prop_assert!(moments.is_sorted());
+        }
+    }
+
+    #[test]
+    fn any_bytes_in_a_records_chunk(payload in prop::collection::vec(any::<u8>(), 0..200), entries in 0u32..100, kind in 0u8..8) {
+        read_bytes(&chunk(kind, VERSION, 0, &payload, payload.len() as u32, entries));
+    }
+
+    #[test]
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        read_bytes(&bytes);
+        read_bytes(&[b"GSPY", &bytes[..]].concat());
+    }
+}
+
+#[test]
+fn names_survive_in_other_chunks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
+    for id in 1..=3 {
+        writer.name(Namespace::Kernel, id, &format!("kernel{id}")).unwrap();
+        writer.flush().unwrap();
+    }
+    writer.finish(&status(Ending::Exited)).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let names: Vec<_> =
+        chunks(&bytes).into_iter().filter(|(_, h)| h.kind == ChunkKind::Names as u8).collect();
+    assert_eq!(names.len(), 3);
+    bytes[names[1].0 + HEADER_BYTES] ^= 1;
+    let reader = TraceReader::new(Cursor::new(&bytes)).unwrap();
+    let left: BTreeMap<_, _> = reader.names().0.clone();
+    assert_eq!(left.keys().map(|(_, id)| *id).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!(reader.damage().chunks_lost, 1);
+}

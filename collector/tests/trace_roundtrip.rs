@@ -1,0 +1,292 @@
+//! What is written comes back: all fields, all kinds, in order, whenever the GPU times come.
+
+mod trace_common;
+
+use gpuspy_collector::trace::generator::{Generator, Options, Random};
+use gpuspy_collector::trace::record::*;
+use gpuspy_collector::trace::{FLUSH_INTERVAL, TraceReader, TraceWriter, wait_until_complete};
+use gpuspy_wire::record::{Namespace, Untimed};
+use proptest::prelude::*;
+use std::io::Cursor;
+use std::time::{Duration, Instant};
+use trace_common::{Numbers, read, read_whole, status, written};
+
+fn sorted(mut records: Vec<Record>) -> Vec<Record> {
+    records.sort_by_key(|record| record.at);
+    records
+}
+
+/// A number as they come, or an odd one.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        any::<u64>(),
+        0u64..4,
+        Just(u64::MAX),
+        Just(u64::from(u32::MAX)),
+        Just(1 << 63),
+        1_000_000u64..1_010_000
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn any_records_come_back(
+        records in prop::collection::vec((0u64..16, prop::collection::vec(number(), 0..32)), 0..40),
+    ) {
+        let records: Vec<Record> =
+            records.into_iter().map(|(kind, numbers)| Numbers(numbers.into_iter()).record(kind)).collect();
+        prop_assert_eq!(read(&written(&records)), sorted(records));
+    }
+}
+
+#[test]
+fn many_random_records_of_every_kind_come_back() {
+    let mut random = Random(1);
+    let record = |i| Numbers(std::iter::repeat_with(|| random.word() >> random.below(64))).record(i);
+    let records: Vec<Record> = (0..5_000).map(record).collect();
+    assert_eq!(read(&written(&records)), sorted(records));
+}
+
+#[test]
+fn saturated_and_negative_times_come_back() {
+    let mut generator = Generator::new(3, Options::default());
+    let mut records: Vec<Record> = generator.by_ref().take(50).collect();
+    for (i, record) in records.iter_mut().enumerate() {
+        if let Body::Work(Work { lead, tail, gpu: Some(gpu), call, .. }) = &mut record.body {
+            match i % 5 {
+                0 => *lead = u64::MAX,
+                1 => *tail = u64::MAX,
+                2 => gpu.start = i64::MIN,
+                3 => (gpu.start, gpu.duration) = (i64::MAX, u64::MAX),
+                _ => call.begin = u64::MAX,
+            }
+        }
+    }
+    assert_eq!(read(&written(&records)), records);
+}
+
+#[test]
+fn names_and_status_come_back_and_the_last_status_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
+    let long = "x".repeat(300_000);
+    let names = [
+        (Namespace::Kernel, 1, "_Z6kernelPf"),
+        (Namespace::Kernel, u32::MAX, ""),
+        (Namespace::Fact, 1, "python\0train.py"),
+        (Namespace::Path, 3, "/tmp/ä/лib.so"),
+        (Namespace::Thread, 4, &long),
+        (Namespace::Device, 5, &long),
+    ];
+    for (namespace, id, text) in names {
+        writer.name(namespace, id, text).unwrap();
+    }
+    let last = Status { calls: 1_000, ..status(Ending::Vanished) };
+    writer.finish(&last).unwrap();
+    let reader = TraceReader::open(&path).unwrap();
+    assert_eq!(reader.names().0.len(), names.len());
+    for (namespace, id, text) in names {
+        assert_eq!(reader.names().get(namespace, id), Some(text));
+    }
+    assert_eq!(reader.status(), Some(&last));
+    assert!(reader.complete());
+}
+
+#[test]
+fn a_trace_without_an_end_is_readable_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
+    let records: Vec<Record> = Generator::new(1, Options::default()).take(1_000).collect();
+    for record in &records {
+        writer.push(record.clone()).unwrap();
+    }
+    writer.flush().unwrap();
+    drop(writer); // as if killed
+    let mut reader = TraceReader::open(&path).unwrap();
+    assert!(reader.records().eq(records));
+    assert!(!reader.complete() && reader.damage().is_none());
+    assert_eq!(reader.status(), Some(&status(Ending::Running)));
+}
+
+/// Takes the GPU time of a record away.
+fn split(record: &Record) -> (Record, Option<(u64, GpuTime)>) {
+    let mut record = record.clone();
+    let time = match &mut record.body {
+        Body::Work(work) => work.gpu.take().map(|gpu| (work.call.correlation, gpu)),
+        _ => None,
+    };
+    (record, time)
+}
+
+#[test]
+fn times_are_joined_whenever_they_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let options = Options { threads: 4, other_calls: true, ..Options::default() };
+    let expected: Vec<Record> = Generator::new(5, options).take(20_000).collect();
+    let mut random = Random(8);
+    let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
+    // Times come up to 3000 records before or after their launches; the file is flushed every 1000 or so.
+    let mut events: Vec<(u64, usize, Option<(u64, GpuTime)>)> = Vec::new();
+    for (i, record) in expected.iter().enumerate() {
+        events.push((3_000 + i as u64, i, None));
+        if let (_, Some(time)) = split(record) {
+            events.push((i as u64 + random.below(6_000), i, Some(time)));
+        }
+    }
+    events.sort_by_key(|(when, i, time)| (*when, *i, time.is_some()));
+    for (_, i, time) in events {
+        match time {
+            Some((correlation, time)) => writer.gpu_time(correlation, time).unwrap(),
+            None => writer.push(split(&expected[i]).0).unwrap(),
+        }
+        if random.below(1_000) == 0 {
+            writer.flush().unwrap();
+        }
+    }
+    let summary = writer.finish(&status(Ending::Exited)).unwrap();
+    assert!(summary.timed_joined > 1_000 && summary.timed_late > 1_000, "{summary:?}");
+    assert_eq!(summary.timed_orphaned, 0);
+    assert_eq!(read_whole(&path), expected);
+}
+
+#[test]
+fn a_time_whose_launch_never_comes_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
+    let record = Generator::new(5, Options::default()).next().unwrap();
+    let (record, Some((correlation, time))) = split(&record) else { panic!("the first one is a launch") };
+    writer.gpu_time(correlation + 1, time).unwrap();
+    writer.push(record.clone()).unwrap();
+    let summary = writer.finish(&status(Ending::Exited)).unwrap();
+    assert_eq!((summary.timed_orphaned, summary.timed_joined, summary.timed_late), (1, 0, 0));
+    assert_eq!(read_whole(&path), [record], "timed, and its time is lost");
+}
+
+#[test]
+fn an_untimed_operation_takes_no_late_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
+    let (mut record, time) = split(&Generator::new(5, Options::default()).next().unwrap());
+    if let Body::Work(work) = &mut record.body {
+        work.untimed = Untimed::Contended;
+    }
+    writer.push(record.clone()).unwrap();
+    writer.gpu_time(time.unwrap().0, time.unwrap().1).unwrap();
+    writer.finish(&status(Ending::Exited)).unwrap();
+    assert_eq!(read_whole(&path), [record]);
+}
+
+#[test]
+fn records_that_are_drained_late_come_in_order() {
+    // Four threads, drained one after the other, 500 records each: chunks overlap.
+    let options = Options { threads: 4, ..Options::default() };
+    let expected: Vec<Record> = Generator::new(9, options).take(20_000).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
+    for part in expected.chunks(2_000) {
+        for thread in 0..4 {
+            for record in part.iter().filter(|record| record.thread == thread) {
+                writer.push(record.clone()).unwrap();
+            }
+            writer.flush().unwrap();
+        }
+    }
+    writer.finish(&status(Ending::Exited)).unwrap();
+    assert_eq!(read_whole(&path), expected);
+}
+
+#[test]
+fn a_burst_is_written_without_a_flush_and_memory_stays_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
+    let expected: Vec<Record> = Generator::new(9, Options::default()).take(150_000).collect();
+    for record in &expected {
+        writer.push(record.clone()).unwrap();
+    }
+    let mut reader = TraceReader::open(&path).unwrap();
+    assert!(reader.records().count() >= 150_000 - 65_536, "no more than 65536 are held back");
+    writer.finish(&status(Ending::Exited)).unwrap();
+    assert_eq!(read_whole(&path), expected);
+}
+
+#[test]
+fn what_was_pushed_is_in_the_file_an_interval_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
+    let step = Duration::from_millis(10);
+    let mut now = Instant::now();
+    let mut came = Vec::new();
+    for record in Generator::new(9, Options::default()).take(200) {
+        writer.push(split(&record).0).unwrap();
+        came.push(now);
+        writer.flush_if_due(now).unwrap();
+        let due = came.iter().filter(|came| now.duration_since(**came) >= FLUSH_INTERVAL).count();
+        let in_file = TraceReader::open(&path).unwrap().records().count();
+        assert!(in_file >= due, "{in_file} of {due}");
+        now += step;
+    }
+    assert!(TraceReader::open(&path).unwrap().records().count() > 150);
+}
+
+#[test]
+fn a_long_trace_is_read_again_from_the_beginning() {
+    let records: Vec<Record> = Generator::new(2, Options::default()).take(3_000).collect();
+    let bytes = written(&records);
+    let mut reader = TraceReader::new(Cursor::new(&bytes)).unwrap();
+    assert_eq!(reader.records().take(10).count(), 10);
+    assert!(reader.records().eq(records));
+}
+
+#[test]
+fn waiting_ends_when_the_writer_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
+    assert!(!wait_until_complete(&path, Duration::from_millis(30)).unwrap(), "still being written");
+    let again = TraceWriter::create(&path, &status(Ending::Running)).unwrap_err();
+    assert_eq!(again.kind(), std::io::ErrorKind::WouldBlock, "and not by two");
+    let ends = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        writer.finish(&status(Ending::Exited)).unwrap()
+    });
+    assert!(wait_until_complete(&path, Duration::from_secs(60)).unwrap());
+    assert!(TraceReader::open(&path).unwrap().complete());
+    ends.join().unwrap();
+}
+
+#[test]
+fn the_generator_tells_the_truth() {
+    let mut generator = Generator::new(4, Options { threads: 3, other_calls: true, ..Options::default() });
+    let records: Vec<Record> = generator.by_ref().take(30_000).collect();
+    assert!(records.windows(2).all(|pair| pair[0].at <= pair[1].at));
+    let truth = generator.truth();
+    let count = |wanted: fn(&Body) -> bool| records.iter().filter(|r| wanted(&r.body)).count() as u64;
+    assert_eq!(truth.records, 30_000);
+    assert_eq!(
+        truth.launches,
+        count(|body| matches!(body, Body::Work(Work { what: What::Kernel { .. }, .. })))
+    );
+    assert_eq!(truth.launches, truth.kernels.values().map(|(count, _)| count).sum());
+    assert_eq!(
+        truth.copies.0,
+        count(|body| matches!(body, Body::Work(Work { what: What::Memcpy { .. }, .. })))
+    );
+    assert_eq!(truth.allocations, count(|body| matches!(body, Body::Alloc(_))));
+    assert_eq!(truth.frees, count(|body| matches!(body, Body::Free(_))));
+    assert_eq!(truth.waits.0, count(|body| matches!(body, Body::Synchronize(_))));
+    assert!(truth.gaps_ns > 0 && truth.copies.0 > 100 && truth.frees > 100 && truth.waits.0 > 100);
+    let again: Vec<Record> =
+        Generator::new(4, Options { threads: 3, other_calls: true, ..Options::default() })
+            .take(30_000)
+            .collect();
+    assert_eq!(records, again);
+}
