@@ -74,6 +74,11 @@ impl Sweep {
         self.add(time, false, layer, class, neighbour);
     }
 
+    /// Edges that are not passed yet: those of operations that run at the moment.
+    pub fn pending(&self) -> usize {
+        self.edges.len()
+    }
+
     /// Passes over all that is left.
     pub fn finish(mut self) -> (Identity, Gaps, u64) {
         while let Some(Reverse(edge)) = self.edges.peek() {

@@ -15,6 +15,7 @@ use super::sweep::Sweep;
 use crate::model::occupancy::{Basis, Occupancy};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::{Action, Drained, Event, Operation, Reason, When};
+use crate::trace::record::Body;
 use gpuspy_wire::record::Untimed;
 use std::collections::{BTreeMap, HashMap};
 
@@ -31,9 +32,16 @@ pub struct DeviceTime {
     pub gaps: Gaps,
 }
 
-/// All timelines of a process.
+/// How many chains of a context are open at once. A new chain follows the last one, and only what other threads issued
+/// at that moment still belongs to the old.
+const OPEN_CHAINS: usize = 2;
+
+/// All timelines of a process: those that may still grow, and the sums of the others.
 #[derive(Debug, Default)]
-pub struct Timelines(BTreeMap<(u32, u32), Timeline>);
+pub struct Timelines {
+    open: BTreeMap<(u32, u32), Timeline>,
+    done: BTreeMap<Option<u32>, DeviceTime>,
+}
 
 impl Analysis for Timelines {
     /// By device; `None` where a context's device was never told.
@@ -54,25 +62,53 @@ impl Analysis for Timelines {
         if let Some(drained) = &event.drained {
             self.of(drained.context, drained.chain).drained(drained);
         }
+        match &event.record.body {
+            Body::Context(context) if context.destroyed => {
+                for chain in self.chains(context.context) {
+                    self.close(context.context, chain);
+                }
+            }
+            Body::Stream(stream) if stream.destroyed => {
+                let range = (stream.context, 0)..=(stream.context, u32::MAX);
+                self.open.range_mut(range).for_each(|(_, timeline)| timeline.forget(stream.stream));
+            }
+            _ => {}
+        }
     }
 
-    fn finish(self) -> Self::Table {
-        let mut devices: Self::Table = BTreeMap::new();
-        for timeline in self.0.into_values() {
-            let device = devices.entry(timeline.device).or_default();
-            let (identity, gaps, late) = timeline.finish();
-            device.identity.add(&identity);
-            device.gaps.merge(gaps);
-            device.timelines += 1;
-            device.late += late;
+    fn finish(mut self) -> Self::Table {
+        while let Some((context, chain)) = self.open.keys().next().copied() {
+            self.close(context, chain);
         }
-        devices
+        self.done
     }
 }
 
 impl Timelines {
     fn of(&mut self, context: u32, chain: u32) -> &mut Timeline {
-        self.0.entry((context, chain)).or_default()
+        if !self.open.contains_key(&(context, chain)) {
+            let open = self.chains(context);
+            if open.len() >= OPEN_CHAINS {
+                self.close(context, open[0]);
+            }
+        }
+        self.open.entry((context, chain)).or_default()
+    }
+
+    /// The open chains of a context, the oldest first.
+    fn chains(&self, context: u32) -> Vec<u32> {
+        self.open.range((context, 0)..=(context, u32::MAX)).map(|((_, chain), _)| *chain).collect()
+    }
+
+    /// Ends a timeline and adds it to its device's.
+    fn close(&mut self, context: u32, chain: u32) {
+        let Some(timeline) = self.open.remove(&(context, chain)) else { return };
+        let device = self.done.entry(timeline.device).or_default();
+        let (identity, gaps, late) = timeline.finish();
+        device.identity.add(&identity);
+        device.gaps.merge(gaps);
+        device.timelines += 1;
+        device.late += late;
     }
 }
 
@@ -157,17 +193,24 @@ impl Timeline {
     }
 
     fn drained(&mut self, drained: &Drained) {
-        let mut done: [Option<Untracked>; CLASSES];
-        for id in self.streams.keys().copied().collect::<Vec<_>>() {
-            let Some(stream) = self.streams.get_mut(&id).filter(|_| drained.stream.is_none_or(|s| s == id))
-            else {
-                continue;
-            };
-            done = [None; CLASSES];
-            for (open, done) in stream.untimed.iter_mut().zip(&mut done) {
-                *done = open.take_if(|open| open.issued <= drained.issued_before);
-            }
-            self.close(done, drained.by);
+        let mut done = Vec::new();
+        let is_drained = |id: &u64| drained.stream.is_none_or(|stream| stream == *id);
+        for (_, stream) in self.streams.iter_mut().filter(|(id, _)| is_drained(id)) {
+            done.push(
+                stream
+                    .untimed
+                    .each_mut()
+                    .map(|open| open.take_if(|open| open.issued <= drained.issued_before)),
+            );
+        }
+        done.into_iter().for_each(|done| self.close(done, drained.by));
+    }
+
+    /// A stream is gone. If untimed work of it is open, it stays until a synchronise or the end.
+    fn forget(&mut self, stream: u64) {
+        let is_idle = |stream: &Stream| stream.untimed.iter().all(Option::is_none);
+        if self.streams.get(&stream).is_some_and(is_idle) {
+            self.streams.remove(&stream);
         }
     }
 
@@ -246,8 +289,11 @@ fn sweep(sweep: &mut Sweep, time: i64, item: Item) {
 mod tests {
     use super::super::estimate::Sum;
     use super::*;
+    use crate::model::clock::ClockBounds;
+    use crate::model::occupancy::derive;
+    use crate::model::simulation::{Load, Simulation};
     use crate::model::transfer::{HostMemory, TransferKind};
-    use crate::trace::record::{Body, Record};
+    use crate::trace::record::Record;
     use gpuspy_wire::record::LossCause;
     use proptest::prelude::*;
 
@@ -428,6 +474,48 @@ mod tests {
     }
 
     #[test]
+    fn a_new_chain_or_the_end_of_the_context_ends_the_old_timelines() {
+        let record = record();
+        let event = Event { record: &record, call: None, operation: None, memory: Vec::new(), drained: None };
+        let mut timelines = Timelines::default();
+        for chain in 0..100 {
+            let o = Occupancy { chain, ..exactly(0, 10) };
+            let operation = operation(u64::from(chain), 7, KERNEL, When::Timed(o));
+            timelines.observe(&Event { operation: Some(operation), ..event.clone() });
+            assert!(timelines.open.len() <= OPEN_CHAINS);
+        }
+        let gone = crate::trace::record::Context { context: 1, device: 0, handle: 0, destroyed: true };
+        let gone = Record { body: Body::Context(gone), ..record.clone() };
+        timelines.observe(&Event { record: &gone, ..event.clone() });
+        assert!(timelines.open.is_empty());
+        let device = &timelines.finish()[&Some(0)];
+        assert_eq!((device.timelines, device.identity.span), (100, 1_000));
+    }
+
+    /// Launch-bound: the host cannot keep the GPU busy, and raw event pairs say the opposite.
+    #[test]
+    fn idle_time_between_launches_is_seen_where_raw_pairs_hide_it() {
+        let truths = Simulation::new(-1_000_000_000_000, 50).run(Load::Drained, 2_000, 2_000..6_000);
+        let mut clock = ClockBounds::default();
+        let operations: Vec<Operation> = truths
+            .iter()
+            .zip(1..)
+            .map(|(truth, n)| {
+                let occupancy = derive(&truth.work, &truth.gpu, false, &mut clock);
+                operation(n, 7, KERNEL, When::Timed(occupancy))
+            })
+            .collect();
+        let identity = sweep_all(&operations, None).identity;
+        let busy: u64 = truths.iter().map(|truth| truth.duration).sum();
+        let compute = identity.busy[Class::Compute as usize];
+        assert!(compute.lo <= busy && busy <= compute.hi, "{busy} not in {compute:?}");
+        assert!(compute.value.abs_diff(busy) * 50 <= busy, "{busy}: {compute:?} is off by more than 2 %");
+        assert!(compute.hi > busy + busy / 2, "raw pairs would do");
+        let idle = identity.span - busy;
+        assert!(identity.idle.lo <= idle && idle <= identity.idle.hi, "{idle} not in {:?}", identity.idle);
+    }
+
+    #[test]
     fn what_comes_too_late_is_counted_and_inside_the_intervals() {
         let mut timeline = Timeline { order: Reorder::new(1), ..Timeline::default() };
         let op = |n, o| operation(n, n, KERNEL, When::Timed(o));
@@ -442,6 +530,20 @@ mod tests {
         assert!(identity.idle.lo <= 220 && 220 <= identity.idle.hi, "{:?}", identity.idle);
         let values: u64 = identity.busy.iter().map(|part| part.value).sum();
         assert_eq!(values + identity.idle.value + identity.undecided.value, identity.span);
+    }
+
+    #[test]
+    fn what_is_kept_does_not_grow_with_the_trace() {
+        let mut timeline = Timeline { order: Reorder::new(64), ..Timeline::default() };
+        let mut most = 0;
+        for n in 0..50_000 {
+            let o = exactly(n * 10, n * 10 + 7);
+            timeline.timed(&operation(n as u64, n as u64 % 4, KERNEL, When::Timed(o)), &o);
+            most = most.max(timeline.sweep.pending());
+        }
+        assert!(most <= 8, "{most} edges at once for operations that do not overlap");
+        assert_eq!(timeline.streams.len(), 4);
+        assert_eq!(timeline.finish().0.busy[Class::Compute as usize], exact(350_000));
     }
 
     /// A random operation with nested stretches; every third has nothing certain, every seventh only bounds.

@@ -117,7 +117,7 @@ impl Blocks {
 
     /// The end of a call, which may be that of a free.
     pub fn call_ended(&mut self, thread: u32, api: &Api) -> Vec<MemoryChange> {
-        if !self.pending.get(&thread).is_some_and(|p| p.correlation == api.call.correlation) {
+        if self.pending.get(&thread).is_none_or(|p| p.correlation != api.call.correlation) {
             return Vec::new();
         }
         let Some(pending) = self.pending.remove(&thread) else { return Vec::new() };

@@ -15,7 +15,7 @@ pub mod modules;
 pub mod occupancy;
 pub mod order;
 #[cfg(test)]
-mod simulation;
+pub(crate) mod simulation;
 pub mod transfer;
 
 use crate::trace::record::{Body, Call, Device, GpuTime, Names, Record, Synchronize, What, Work};

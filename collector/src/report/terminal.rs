@@ -25,6 +25,12 @@ const INDENT: usize = 11;
 const ROWS: usize = 10;
 /// Gaps that a screen has room for.
 const GAPS: usize = 5;
+/// The part that nobody can tell.
+const UNDECIDED: &str = "undecided";
+/// Columns for the name of a library that called.
+const CALLER: usize = 22;
+/// Heads the column of the libraries that asked for what ended a gap.
+const ASKED: &str = "asked for by";
 
 /// The report of one process, or of a run of several.
 pub fn terminal(reports: &[ProcessReport], style: &Style) -> String {
@@ -238,14 +244,24 @@ fn gpu(screen: &mut Screen, device: &DeviceReport) {
         ));
     }
     let mut table = Table::new(&[Left, Right, Right, Left]);
+    table.row(["", "time", "of span", ""]);
     for (part, sum) in parts(identity) {
         let span = identity.span;
-        let range = format!("{} .. {}", percent(sum.lo, span), percent(sum.hi, span));
-        let range = if sum.lo == sum.hi { String::new() } else { format!("({range})") };
+        let (lo, hi) = (percent(sum.lo, span), percent(sum.hi, span));
+        let range = match part {
+            _ if sum.lo == sum.hi => String::new(),
+            UNDECIDED => format!("{hi} is not certain"),
+            _ => format!("truth in {lo} .. {hi}"),
+        };
         table.row([part.to_owned(), duration(sum.value), percent(sum.value, span), range]);
     }
     let total: u64 = parts(identity).map(|(_, sum)| sum.value).sum();
-    table.row(["sum".to_owned(), duration(total), percent(total, identity.span), format!("{total} ns")]);
+    table.row([
+        "sum".to_owned(),
+        duration(total),
+        percent(total, identity.span),
+        format!("= {} ns", count(total)),
+    ]);
     lines.extend(table.lines());
     screen.section(&title, lines);
 }
@@ -257,7 +273,7 @@ fn parts(identity: &Identity) -> impl Iterator<Item = (&'static str, Sum)> {
         ("graphs", busy(Class::Graph)),
         ("exposed communication", busy(Class::Communication)),
         ("exposed copies and sets", busy(Class::Copy)),
-        ("undecided", identity.undecided),
+        (UNDECIDED, identity.undecided),
         ("idle", identity.idle),
     ]
     .into_iter()
@@ -276,34 +292,35 @@ fn gaps(screen: &mut Screen, all: &Tables, several: bool) {
         return screen.section("Gaps", ["none between two timed operations".to_owned()]);
     };
     let mut lines = vec![format!(
-        "{} gaps, {} in all ({} of the GPU's time), largest {}",
+        "{} gaps, {} in all ({} of the GPU's span), largest {}",
         count(gaps.count),
         duration(gaps.total.value),
         percent(gaps.total.value, span),
         duration(largest.duration.value),
     )];
+    let kept = || gaps.largest.iter().take(GAPS);
+    let callers: Vec<String> = kept().map(|gap| caller(gap, several)).collect();
+    // Both operations share what the other columns leave of a line: two of ten, the callers', and what is between.
+    let widest = callers.iter().map(|caller| caller.chars().count()).max().unwrap_or(0).max(ASKED.len());
+    let room = screen.room().saturating_sub(2 * 10 + widest + 4 * 2) / 2;
     let mut table = Table::new(&[Right, Right, Left, Left, Left]);
-    table.row(["gap", "at", if several { "pid" } else { "" }, "after > before", ""]);
-    let room = screen.room() - 40;
-    for gap in gaps.largest.iter().take(GAPS) {
-        table.row(gap_row(gap, several, room));
+    table.row(["gap", "at", "before it", "after it", ASKED]);
+    for (gap, caller) in kept().zip(callers) {
+        let (before, after) = (operation(&gap.before, room), operation(&gap.after, room));
+        table.row([duration(gap.duration.value), duration(gap.start), before, after, caller]);
     }
     lines.extend(table.lines());
     screen.section("Gaps", lines);
 }
 
-fn gap_row(gap: &GapRow, several: bool, room: usize) -> [String; 5] {
-    let between = format!("{} > {}", operation(&gap.before, room / 2), operation(&gap.after, room / 2));
-    let library =
-        gap.after.caller.as_ref().map(|site| plain(site.path.rsplit('/').next().unwrap_or(&site.path)));
-    let pid = gap.pid.filter(|_| several).map_or(String::new(), |pid| pid.to_string());
-    [
-        duration(gap.duration.value),
-        duration(gap.start),
-        pid,
-        between,
-        library.map_or(String::new(), |l| format!("by {}", cut(&l, 20))),
-    ]
+/// Which library (and, of several, which process) asked for what ended a gap.
+fn caller(gap: &GapRow, several: bool) -> String {
+    let library = gap.after.caller.as_ref().and_then(|site| site.path.rsplit('/').next());
+    let library = library.map_or_else(|| "?".to_owned(), plain);
+    match gap.pid {
+        Some(pid) if several => cut(&format!("{pid} {library}"), CALLER),
+        _ => cut(&library, CALLER),
+    }
 }
 
 fn operation(side: &Side, width: usize) -> String {
@@ -320,15 +337,15 @@ fn kernels(screen: &mut Screen, all: &Tables) {
     if all.kernels.is_empty() {
         return;
     }
-    let whole: u64 = all.kernels.iter().filter_map(|kernel| kernel.durations.total()).map(|t| t.value).sum();
+    let span: u64 = all.devices.iter().map(|device| device.identity.span).sum();
     let mut table = Table::new(&[Right, Right, Right, Right, Right, Right, Right, Left]);
-    table.row(["total", "share", "count", "avg", "median", "min", "max", "name"]);
+    table.row(["total", "of span", "count", "avg", "median", "min", "max", "name"]);
     for kernel in all.kernels.iter().take(ROWS) {
         let d = &kernel.durations;
         let time = |ns: Option<u64>| ns.map_or("-".to_owned(), duration);
         table.row([
             time(d.total().map(|t| t.value)),
-            d.total().map_or("-".to_owned(), |t| percent(t.value, whole)),
+            d.total().map_or("-".to_owned(), |t| percent(t.value, span)),
             count(kernel.count),
             time(d.mean().map(|t| t.value.round() as u64)),
             time(d.median().map(|t| t.value)),

@@ -5,10 +5,10 @@ pub fn duration(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     match ns {
         0..1_000 => format!("{ns} ns"),
-        ..999_500 => scaled(ns as f64 / 1e3, "µs"),
-        ..999_500_000 => scaled(ns as f64 / 1e6, "ms"),
-        ..600_000_000_000 => scaled(ns as f64 / 1e9, "s"),
-        ..36_000_000_000_000 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        1_000..999_500 => scaled(ns as f64 / 1e3, "µs"),
+        999_500..999_500_000 => scaled(ns as f64 / 1e6, "ms"),
+        999_500_000..600_000_000_000 => scaled(ns as f64 / 1e9, "s"),
+        600_000_000_000..36_000_000_000_000 => format!("{} min {:02} s", seconds / 60, seconds % 60),
         _ => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
     }
 }
