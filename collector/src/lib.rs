@@ -5,6 +5,8 @@
 #![deny(missing_docs)]
 
 pub mod analyze;
+pub mod cli;
+pub mod collect;
 pub mod model;
 pub mod report;
 pub mod trace;

@@ -1,0 +1,144 @@
+//! `gpuspy collect`.
+
+use super::{Failure, say};
+use crate::collect::sys::{self, Signals};
+use crate::collect::{self, Collector, Session, Target, Traces};
+use crate::trace::record::Ending;
+use clap::{ArgGroup, Args};
+use std::fs::{self, DirBuilder};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[derive(Args, Debug)]
+#[command(override_usage = "gpuspy collect <--dir <DIR>|--pid <PID> [--output <PATH>]>")]
+#[command(group(ArgGroup::new("source").required(true)))]
+pub(super) struct Options {
+    /// Listen on DIR/gpuspy.sock and write a trace into DIR for every process that connects, until SIGINT or SIGTERM
+    #[arg(long, value_name = "DIR", group = "source")]
+    dir: Option<PathBuf>,
+    /// Collect from a running preloaded process that nobody collects from, until it ends, or SIGINT or SIGTERM
+    #[arg(long, value_name = "PID", group = "source")]
+    pid: Option<u32>,
+    /// A connected socket that the agent left open for us
+    #[arg(long, value_name = "N", hide = true, group = "source", requires = "output")]
+    inherit_fd: Option<i32>,
+    /// The trace [default: gpuspy-<program>-<pid>.gspy]
+    #[arg(short, long, value_name = "PATH", conflicts_with = "dir")]
+    output: Option<PathBuf>,
+}
+
+pub(super) fn collect(options: &Options) -> Result<ExitCode, Failure> {
+    match (&options.dir, options.pid, options.inherit_fd, &options.output) {
+        (Some(dir), ..) => listen_in(dir),
+        (_, Some(pid), _, output) => attach(pid, output.as_deref()),
+        (.., Some(number), Some(output)) => serve_agent(number, output),
+        _ => Err(Failure::usage("collect needs --dir or --pid")),
+    }
+}
+
+fn listen_in(directory: &Path) -> Result<ExitCode, Failure> {
+    let directory = prepare(directory)?;
+    let socket = directory.join("gpuspy.sock");
+    let signals = stopping_signals()?;
+    let listener = bind_anew(&socket)?;
+    let (collector, stopper) = Collector::new(Target::Directory(directory))?;
+    say(format_args!(
+        "listening; start programs with GPUSPY_SOCKET={} LD_PRELOAD=libgpuspy.so",
+        socket.display()
+    ));
+    std::thread::scope(|threads| {
+        threads.spawn(|| collector.listen(listener, tell));
+        // An error means that no signal can come: then the processes' ends are all there is to wait for.
+        let _ = signals.next();
+        drop(stopper);
+    });
+    let _ = fs::remove_file(&socket);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn attach(pid: u32, output: Option<&Path>) -> Result<ExitCode, Failure> {
+    let target = output.map_or_else(Target::default_place, Target::from_option)?;
+    let signals = stopping_signals()?;
+    let (collector, stopper) = Collector::new(target)?;
+    let (done, is_done) = sys::stop().map_err(|e| Failure::usage(format_args!("cannot make a pipe: {e}")))?;
+    let session = std::thread::scope(|threads| {
+        let collecting = threads.spawn(|| {
+            let session = collector.attach(pid);
+            drop(done);
+            session
+        });
+        let either = || sys::wait([Some(signals.as_fd()), Some(is_done.as_fd())], Duration::from_secs(3600));
+        while matches!(either(), Ok([false, false])) {}
+        drop(stopper);
+        collecting.join()
+    });
+    let session = session.map_err(|_| Failure::usage("collecting failed"))??;
+    tell(&Ok(session), &collector.traces());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// For an agent that found no collector and started one. Nobody reads what we would say.
+fn serve_agent(number: i32, output: &Path) -> Result<ExitCode, Failure> {
+    let output = std::path::absolute(output).map_err(Failure::usage)?;
+    let socket = UnixStream::from(collect::leave_all_but(number)?);
+    let (collector, _stopper) = Collector::new(Target::File(output))?;
+    collector.receive(socket)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn stopping_signals() -> Result<Signals, Failure> {
+    Signals::block(&[libc::SIGINT, libc::SIGTERM])
+        .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {e}")))
+}
+
+/// Makes the directory, or sees that nobody else can put a socket of their own into it.
+fn prepare(directory: &Path) -> Result<PathBuf, Failure> {
+    let shown = directory.display();
+    let failed = |e| Failure::usage(format_args!("cannot use {shown}: {e}"));
+    if let Err(e) = DirBuilder::new().mode(0o700).recursive(true).create(directory) {
+        return Err(failed(e));
+    }
+    let absolute = std::path::absolute(directory).map_err(failed)?;
+    if fs::metadata(&absolute).map_err(failed)?.mode() & 0o022 != 0 {
+        return Err(Failure::usage(format_args!(
+            "others can write into {shown}; chmod 700 it, or name another"
+        )));
+    }
+    Ok(absolute)
+}
+
+/// Listens at a path, also where a collector that was killed has left its socket.
+fn bind_anew(socket: &Path) -> Result<UnixListener, Failure> {
+    if UnixStream::connect(socket).is_ok() {
+        let shown = socket.display();
+        return Err(Failure::usage(format_args!(
+            "another collector listens on {shown}; end it, or name another --dir"
+        )));
+    }
+    let _ = fs::remove_file(socket);
+    Ok(collect::bind(socket)?)
+}
+
+/// Says how a session ended.
+fn tell(session: &collect::Result<Session>, traces: &Traces) {
+    match session {
+        Err(error) => say(error),
+        Ok(Session { program, pid, trace, ending, failure, .. }) => {
+            let path = traces.path(*trace).display();
+            let how = match ending {
+                Ending::Exited => "has exited",
+                Ending::Vanished => "ended without its exit handlers",
+                Ending::Replaced => "became another program",
+                Ending::Detached | Ending::Running => "runs on, and was left",
+            };
+            say(format_args!("{program} ({pid}) {how}; its trace is {path}"));
+            if let Some(failure) = failure {
+                say(format_args!("{path} is not whole: {failure}"));
+            }
+        }
+    }
+}

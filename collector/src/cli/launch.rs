@@ -1,0 +1,224 @@
+//! What has to be true before a program can be started under the agent.
+
+use super::Failure;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// The agent's file name.
+const AGENT: &str = "libgpuspy.so";
+
+/// A directory that only we can enter, removed with all it holds when dropped.
+#[derive(Debug)]
+pub(super) struct PrivateDir(PathBuf);
+
+impl PrivateDir {
+    /// Makes one where a Unix socket's path can be as short as `sun_path` wants it, and a loader's as plain.
+    pub(super) fn new() -> Result<PrivateDir, Failure> {
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let places = [runtime, Some(std::env::temp_dir()), Some(PathBuf::from("/tmp"))];
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for place in places.into_iter().flatten().filter(|p| p.is_absolute()) {
+            for n in 0..1000 {
+                let path = place.join(format!("gpuspy-{}-{n}", std::process::id()));
+                // unix(7): sun_path has 108 bytes, the end's NUL included.
+                if path.as_os_str().len() + "/socket".len() >= 108 || !is_plain(&path) {
+                    break;
+                }
+                match DirBuilder::new().mode(0o700).create(&path) {
+                    Ok(()) => return Ok(PrivateDir(path)),
+                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                    Err(e) => {
+                        last = e;
+                        break;
+                    }
+                }
+            }
+        }
+        Err(Failure::usage(format_args!(
+            "no directory for the socket can be made ({last}); set TMPDIR to a place for one"
+        )))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for PrivateDir {
+    fn drop(&mut self) {
+        // What remains is an empty socket's name in a temporary directory.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Whether the loader takes a path in LD_PRELOAD for one path, and literally (ld.so(8): separators, and tokens like
+/// `$ORIGIN`).
+fn is_plain(path: &Path) -> bool {
+    !path.as_os_str().as_bytes().iter().any(|b| b" :$\t\n".contains(b))
+}
+
+/// Finds the agent: `$GPUSPY_AGENT`, or beside this program.
+pub(super) fn find_agent() -> Result<PathBuf, Failure> {
+    let named = std::env::var_os("GPUSPY_AGENT").filter(|v| !v.is_empty()).map(PathBuf::from);
+    let beside = || std::env::current_exe().ok()?.parent().map(|directory| directory.join(AGENT));
+    let path = named.or_else(beside).unwrap_or_else(|| PathBuf::from(AGENT));
+    let absolute = std::path::absolute(&path).unwrap_or(path);
+    match File::open(&absolute) {
+        Ok(_) => Ok(absolute),
+        Err(e) => Err(Failure::usage(format_args!(
+            "cannot open the agent {}: {e}; {AGENT} belongs beside gpuspy, or GPUSPY_AGENT must name it",
+            absolute.display()
+        ))),
+    }
+}
+
+/// The value of LD_PRELOAD that puts the agent before what is there already.
+pub(super) fn preload(
+    agent: &Path,
+    private: &PrivateDir,
+    existing: Option<OsString>,
+) -> Result<OsString, Failure> {
+    let agent = if is_plain(agent) {
+        agent.to_owned()
+    } else {
+        let link = private.path().join(AGENT);
+        symlink(agent, &link)
+            .map_err(|e| Failure::usage(format_args!("cannot make the link {}: {e}", link.display())))?;
+        link
+    };
+    let mut value = OsString::from(&agent);
+    let existing = existing.unwrap_or_default();
+    let others = existing.as_bytes().split(|b| b" :".contains(b));
+    for other in others.filter(|other| !other.is_empty() && *other != agent.as_os_str().as_bytes()) {
+        value.push(":");
+        value.push(OsStr::from_bytes(other));
+    }
+    Ok(value)
+}
+
+/// Why the agent cannot see into a program, if it is of a kind that ignores LD_PRELOAD.
+pub(super) fn blind_spot(program: &OsStr) -> Option<String> {
+    let mut path = resolve(program)?;
+    let mut begin = read_begin(&path)?;
+    if let Some(line) = begin.strip_prefix(b"#!") {
+        let line = line.split(|&b| b == b'\n').next()?;
+        let interpreter = line.trim_ascii().split(|b| b" \t".contains(b)).next()?;
+        path = PathBuf::from(OsStr::from_bytes(interpreter));
+        begin = read_begin(&path)?;
+    }
+    let metadata = fs::metadata(&path).ok()?;
+    let mode = metadata.permissions().mode();
+    let shown = path.display();
+    // A program of the user's own gains no rights by its setuid bit, and the loader treats it like any other.
+    let changes_user = mode & 0o4000 != 0 && metadata.uid() != effective_uid()?;
+    if changes_user || mode & 0o2010 == 0o2010 {
+        return Some(format!(
+            "{shown} is setuid or setgid, and the loader keeps the agent out of such a program"
+        ));
+    }
+    (begin.starts_with(b"\x7fELF") && !has_interpreter(&path)?)
+        .then(|| format!("{shown} is statically linked, and the agent cannot see into it"))
+}
+
+fn effective_uid() -> Option<u32> {
+    // /proc/self belongs to the effective user.
+    fs::metadata("/proc/self").ok().map(|m| m.uid())
+}
+
+/// Finds a program as execvp does.
+fn resolve(program: &OsStr) -> Option<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(program));
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .find(|candidate| candidate.is_file())
+}
+
+fn read_begin(path: &Path) -> Option<Vec<u8>> {
+    let mut begin = Vec::new();
+    File::open(path).ok()?.take(256).read_to_end(&mut begin).ok()?;
+    Some(begin)
+}
+
+/// Whether a 64-bit ELF file names a loader (PT_INTERP). `None` when it is none, or cut.
+fn has_interpreter(path: &Path) -> Option<bool> {
+    /// elf(5): size of the header, and where it says that the program headers lie, how long and how many they are.
+    const HEADER: usize = 64;
+    const PT_INTERP: u32 = 3;
+    let mut file = File::open(path).ok()?;
+    let mut header = [0; HEADER];
+    file.read_exact(&mut header).ok()?;
+    if header[4] != 2 {
+        return None;
+    }
+    let at = u64::from_ne_bytes(header[32..40].try_into().ok()?);
+    let each = u16::from_ne_bytes([header[54], header[55]]);
+    let count = u16::from_ne_bytes([header[56], header[57]]);
+    for n in 0..u64::from(count) {
+        file.seek(SeekFrom::Start(at.checked_add(n * u64::from(each))?)).ok()?;
+        let mut kind = [0; 4];
+        file.read_exact(&mut kind).ok()?;
+        if u32::from_ne_bytes(kind) == PT_INTERP {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_directory_is_private_and_goes() {
+        let private = PrivateDir::new().unwrap();
+        let path = private.path().to_owned();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        drop(private);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn an_existing_preload_is_kept() {
+        let private = PrivateDir::new().unwrap();
+        let value =
+            preload(Path::new("/a/libgpuspy.so"), &private, Some("/x.so /y.so:/a/libgpuspy.so".into()));
+        assert_eq!(value.unwrap(), "/a/libgpuspy.so:/x.so:/y.so");
+        assert_eq!(preload(Path::new("/a/libgpuspy.so"), &private, None).unwrap(), "/a/libgpuspy.so");
+    }
+
+    #[test]
+    fn an_awkward_path_is_linked_to_a_plain_one() {
+        let place = tempfile::tempdir().unwrap();
+        let agent = place.path().join("a b:c.so");
+        fs::write(&agent, "agent").unwrap();
+        let private = PrivateDir::new().unwrap();
+        let value = preload(&agent, &private, None).unwrap();
+        assert!(is_plain(Path::new(&value)), "{value:?}");
+        assert_eq!(fs::read(&value).unwrap(), b"agent");
+    }
+
+    #[test]
+    fn programs_that_keep_the_agent_out_are_known() {
+        assert_eq!(blind_spot(OsStr::new("sh")), None);
+        assert_eq!(blind_spot(OsStr::new("/no/such/program")), None);
+        let place = tempfile::tempdir().unwrap();
+        // A static program's header: ELF, 64 bits, no program header at all.
+        let program = place.path().join("static");
+        let mut bytes = vec![0u8; 64];
+        bytes[..5].copy_from_slice(b"\x7fELF\x02");
+        fs::write(&program, &bytes).unwrap();
+        assert!(blind_spot(program.as_os_str()).unwrap().contains("statically linked"));
+        let script = place.path().join("script");
+        fs::write(&script, format!("#! {} -x\n", program.display())).unwrap();
+        assert!(blind_spot(script.as_os_str()).unwrap().contains("static is statically"));
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o2755)).unwrap();
+        assert!(blind_spot(program.as_os_str()).unwrap().contains("setgid"));
+    }
+}

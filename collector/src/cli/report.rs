@@ -1,0 +1,158 @@
+//! `gpuspy report`, and the report that `gpuspy run` ends with.
+
+use super::{Failure, UNREADABLE, say};
+use crate::analyze::{self, Input, ProcessReport};
+use crate::collect::sys;
+use crate::report::{self, Style};
+use crate::trace::{Damage, TraceError, TraceReader, wait_until_complete};
+use clap::Args;
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// A trace, or the directory of one run's traces
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long a report waits for a trace that is still being written: a collector needs a moment after its program ends.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Columns where nobody says how many there are.
+const WIDTH: usize = 100;
+
+pub(super) fn report(options: &Options) -> Result<ExitCode, Failure> {
+    let reports = read(&options.trace, PATIENCE)?;
+    let mut stdout = io::stdout().lock();
+    let text = if options.json { json(&reports) } else { screen(&reports, stdout.as_fd()) };
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // `gpuspy report … | head` has seen what it wanted.
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::usage(format_args!("cannot write the report: {e}")))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// The report of traces that were just written: on stderr, and as JSON beside them.
+pub(super) fn after_run(trace: &Path, print: bool, write_json: bool) -> Result<(), Failure> {
+    if !print && !write_json {
+        return Ok(());
+    }
+    let reports = read(trace, Duration::ZERO)?;
+    if print {
+        let stderr = io::stderr();
+        // That nobody reads it is no error.
+        let _ = stderr.lock().write_all(screen(&reports, stderr.as_fd()).as_bytes());
+    }
+    if write_json {
+        let path = beside(trace);
+        fs::write(&path, json(&reports))
+            .map_err(|e| Failure::usage(format_args!("cannot write {}: {e}", path.display())))?;
+    }
+    Ok(())
+}
+
+/// Where a trace's JSON goes: `x.gspy` → `x.json`, any other name with `.json` behind it.
+fn beside(trace: &Path) -> PathBuf {
+    if trace.extension().is_some_and(|e| e == "gspy") {
+        return trace.with_extension("json");
+    }
+    let mut name = trace.as_os_str().to_owned();
+    name.push(".json");
+    name.into()
+}
+
+fn screen(reports: &[ProcessReport], stream: impl AsFd) -> String {
+    let width = sys::terminal_width(stream.as_fd()).unwrap_or(WIDTH);
+    report::terminal(reports, &Style { width })
+}
+
+fn json(reports: &[ProcessReport]) -> String {
+    format!("{:#}\n", report::json(reports))
+}
+
+/// Reads a trace, or all traces of a directory.
+fn read(path: &Path, patience: Duration) -> Result<Vec<ProcessReport>, Failure> {
+    let deadline = Instant::now() + patience;
+    if !path.is_dir() {
+        return Ok(vec![read_one(path, deadline).map_err(|e| unreadable(path, &e))?]);
+    }
+    let mut reports = Vec::new();
+    let mut failures = Vec::new();
+    for trace in traces_in(path)? {
+        match read_one(&trace, deadline) {
+            Ok(report) => reports.push(report),
+            Err(error) => failures.push(unreadable(&trace, &error)),
+        }
+    }
+    match (reports.is_empty(), failures.pop()) {
+        (true, Some(failure)) => Err(failure),
+        (true, None) => {
+            let sentence = format!("there is no trace in {}", path.display());
+            Err(Failure { code: UNREADABLE, sentence })
+        }
+        (false, last) => {
+            failures.into_iter().chain(last).for_each(|failure| say(&failure.sentence));
+            Ok(reports)
+        }
+    }
+}
+
+fn unreadable(path: &Path, error: &TraceError) -> Failure {
+    Failure { code: UNREADABLE, sentence: format!("cannot read {}: {error}", path.display()) }
+}
+
+/// In the order of their names.
+fn traces_in(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = fs::read_dir(directory).map_err(|e| unreadable(directory, &e.into()))?;
+    let mut traces: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|e| e == "gspy") && path.is_file())
+        .collect();
+    traces.sort();
+    Ok(traces)
+}
+
+fn read_one(path: &Path, deadline: Instant) -> Result<ProcessReport, TraceError> {
+    if !wait_until_complete(path, deadline.saturating_duration_since(Instant::now()))? {
+        say(format_args!("{} is still being written: this is what it holds so far", path.display()));
+    }
+    let mut reader = TraceReader::open(path)?;
+    let known = reader.damage();
+    let report = analyze(path, &mut reader, known);
+    let found = reader.damage();
+    // Damage inside a chunk shows only when it is read. The report begins with what was lost, so it is made again.
+    Ok(if found == known { report } else { analyze(path, &mut reader, found) })
+}
+
+fn analyze(path: &Path, reader: &mut TraceReader, damage: Damage) -> ProcessReport {
+    let (names, status) = (reader.names().clone(), reader.status().cloned());
+    let Damage { chunks_lost, records_lost_at_least: records_lost, cut, .. } = damage;
+    analyze::process(Input {
+        path: path.display().to_string(),
+        names: &names,
+        status: status.as_ref(),
+        damage: analyze::Damage { chunks_lost, records_lost, cut },
+        records: reader.records(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_lies_beside_its_trace() {
+        assert_eq!(beside(Path::new("a/run.gspy")), Path::new("a/run.json"));
+        assert_eq!(beside(Path::new("run.1")), Path::new("run.1.json"));
+    }
+}

@@ -1,0 +1,182 @@
+//! `gpuspy run`.
+
+use super::launch::{self, PrivateDir};
+use super::{Failure, report, say};
+use crate::collect::sys::{self, Signals};
+use crate::collect::{self, Collector, Session, Stopper, Target};
+use crate::trace::record::Ending;
+use clap::builder::FalseyValueParser;
+use clap::{ArgAction, Args, ValueEnum};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// The trace: a file, or with several processes a directory of that name
+    /// [default: gpuspy-<program>-<pid>.gspy]
+    #[arg(short, long, value_name = "PATH", env = "GPUSPY_OUTPUT")]
+    output: Option<PathBuf>,
+    /// Which operations get GPU times
+    #[arg(long, value_enum, default_value_t = Timing::Exact, env = "GPUSPY_TIMING")]
+    timing: Timing,
+    /// Do not print the report
+    #[arg(long, env = "GPUSPY_NO_REPORT", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
+    no_report: bool,
+    /// Write the report as JSON beside the trace
+    #[arg(long, env = "GPUSPY_JSON", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
+    json: bool,
+    /// Print nothing unless something fails
+    #[arg(short, long, env = "GPUSPY_QUIET", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
+    quiet: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Timing {
+    /// All of them
+    Exact,
+    /// None: every call is recorded, no event is
+    Off,
+}
+
+/// A process that ends with the command may take so long to be seen to.
+const GRACE: Duration = Duration::from_millis(100);
+
+pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let target = match &options.output {
+        Some(path) => Target::from_option(path)?,
+        None => Target::default_place()?,
+    };
+    let private = PrivateDir::new()?;
+    let socket = private.path().join("socket");
+    let mut command = command(options, &private, &socket)?;
+    // First: threads that start later must not take the signals.
+    let forwarded = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+    let ignored = [libc::SIGINT, libc::SIGQUIT];
+    let signals = Signals::block(&[&forwarded[..], &ignored, &[libc::SIGCHLD]].concat())
+        .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {e}")))?;
+    let listener = collect::bind(&socket)?;
+    let (collector, stopper) = Collector::new(target)?;
+    let sessions = Mutex::new(Vec::new());
+    let status = std::thread::scope(|threads| {
+        threads.spawn(|| {
+            collector.listen(listener, |session, _| {
+                sessions.lock().unwrap_or_else(|e| e.into_inner()).push(session.clone());
+            });
+        });
+        let status = signals.restore_in(&mut command).spawn().and_then(|child| attend(child, &signals));
+        wait_for_the_last(&stopper);
+        drop(stopper);
+        status
+    });
+    // The command is over: from here a ctrl-C means us.
+    drop(signals);
+    let sessions = sessions.into_inner().unwrap_or_else(|e| e.into_inner());
+    match status {
+        Ok(status) => {
+            conclude(options, &collector, &sessions);
+            Ok(exit_code(status))
+        }
+        Err(error) => Err(Failure {
+            code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
+            sentence: format!("cannot run {}: {error}", options.command[0].display()),
+        }),
+    }
+}
+
+/// The command as it will be started.
+fn command(options: &Options, private: &PrivateDir, socket: &std::path::Path) -> Result<Command, Failure> {
+    let agent = launch::find_agent()?;
+    let mut command = Command::new(&options.command[0]);
+    command
+        .args(&options.command[1..])
+        .env("LD_PRELOAD", launch::preload(&agent, private, std::env::var_os("LD_PRELOAD"))?)
+        .env("GPUSPY_SOCKET", socket)
+        .env(
+            "GPUSPY_TIMING",
+            options.timing.to_possible_value().map_or("exact".into(), |v| v.get_name().to_owned()),
+        );
+    if options.quiet {
+        command.env("GPUSPY_QUIET", "1");
+    }
+    Ok(command)
+}
+
+/// Waits for the command and passes signals on to it.
+fn attend(mut child: Child, signals: &Signals) -> io::Result<ExitStatus> {
+    loop {
+        // Before the first signal too: a child that is gone already has sent its own.
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        let arrived = signals.next()?;
+        // What the terminal sends, the child has got as well: it is in the same foreground group.
+        if arrived.number != libc::SIGCHLD && !arrived.from_terminal {
+            sys::send_signal(child.id(), arrived.number);
+        }
+    }
+}
+
+/// Lets processes that end together with the command be seen to end.
+fn wait_for_the_last(stopper: &Stopper) {
+    let deadline = Instant::now() + GRACE;
+    while stopper.running() > 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    ExitCode::from(code.unwrap_or(1) as u8)
+}
+
+/// Says what came of it.
+fn conclude(options: &Options, collector: &Collector, sessions: &[collect::Result<Session>]) {
+    let traces = collector.traces();
+    for session in sessions {
+        match session {
+            Err(error) => say(error),
+            Ok(session) => {
+                let path = traces.path(session.trace).display();
+                if let Some(failure) = &session.failure {
+                    say(format_args!("{path} is not whole: {failure}"));
+                }
+                if session.ending == Ending::Detached && !options.quiet {
+                    let Session { program, pid, .. } = session;
+                    say(format_args!("{program} ({pid}) still runs; its trace ends here"));
+                }
+            }
+        }
+    }
+    let Some(whole) = traces.whole() else {
+        if !options.quiet && sessions.is_empty() {
+            say(nothing_seen(&options.command[0]));
+        }
+        return;
+    };
+    let reported = report::after_run(whole, !options.quiet && !options.no_report, options.json);
+    if let Err(failure) = reported {
+        say(&failure.sentence);
+    }
+    if !options.quiet {
+        let shown = whole.display();
+        say(format_args!("the trace is {shown}; read it again with: gpuspy report {shown}"));
+    }
+}
+
+fn nothing_seen(program: &std::ffi::OsStr) -> String {
+    if std::env::var_os("GPUSPY").is_some_and(|value| value == "0") {
+        return "nothing was collected: GPUSPY=0 turns the agent off".to_owned();
+    }
+    match launch::blind_spot(program) {
+        Some(reason) => format!("nothing was collected: {reason}"),
+        None => "nothing was collected: no CUDA call was made".to_owned(),
+    }
+}

@@ -1,0 +1,361 @@
+//! The wire's records → the trace's. Pure: words and a clock in, a value out.
+//!
+//! The words are a private copy of what a hostile process may have written: a record's length was checked by the ring's
+//! reader, everything else is checked here.
+
+use super::clock::Clock;
+use crate::trace::record as trace;
+use crate::trace::record::{Body, Call, Record, What};
+use gpuspy_wire::record as wire;
+use gpuspy_wire::record::Record as _;
+use gpuspy_wire::record::{Direction, Head, Kind, LossCause, Memory, Namespace, SyncScope, Untimed, Via};
+use std::borrow::Cow;
+
+/// What a record turned out to be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item<'w> {
+    /// For the trace.
+    Record(Record),
+    /// A text for an id.
+    Name(Namespace, u32, Cow<'w, str>),
+    /// When the operation of this correlation ran.
+    GpuTime(u64, trace::GpuTime),
+    /// The agent has read its clocks.
+    Anchor(wire::Anchor),
+    /// Of a kind that this version does not know.
+    Unknown,
+    /// Of a known kind, but no record that an agent writes.
+    Invalid,
+}
+
+/// Converts one record of thread `thread`. `before` is the [`Record::at`] of the thread's last one: the place of records
+/// that carry no time.
+pub fn convert<'w>(words: &'w [u64], thread: u32, before: u64, clock: &Clock) -> Item<'w> {
+    let Some(kind) = Head::of(words).map(|head| Kind::from_wire(head.kind)) else { return Item::Invalid };
+    let Some(kind) = kind else { return Item::Unknown };
+    match kind {
+        Kind::Intern => name(words),
+        Kind::GpuTime => gpu_time(words, clock),
+        Kind::Anchor => wire::Anchor::from_words(words).map(Item::Anchor),
+        _ => record(kind, words, before, clock).map(|(at, body)| Item::Record(Record { thread, at, body })),
+    }
+    .unwrap_or(Item::Invalid)
+}
+
+fn name(words: &[u64]) -> Option<Item<'_>> {
+    let (intern, text) = wire::Intern::text(words)?;
+    let namespace = Namespace::from_wire(intern.namespace)?;
+    (intern.id != 0).then(|| Item::Name(namespace, intern.id, String::from_utf8_lossy(text)))
+}
+
+fn gpu_time<'w>(words: &[u64], clock: &Clock) -> Option<Item<'w>> {
+    let w = wire::GpuTime::from_words(words)?;
+    let time = trace::GpuTime {
+        chain: w.chain,
+        start: w.start,
+        duration: w.duration,
+        start_error: w.start_error,
+        duration_error: w.duration_error,
+        seen: clock.ns(w.seen),
+        flags: w.head.flags,
+    };
+    Some(Item::GpuTime(w.correlation, time))
+}
+
+/// A record's place in the order and its body.
+fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64, Body)> {
+    Some(match kind {
+        Kind::Launch | Kind::Memcpy | Kind::Memset | Kind::GraphLaunch => {
+            let (work, what) = what(kind, words)?;
+            let work = operation(&work, what, clock)?;
+            (work.call.end, Body::Work(work))
+        }
+        Kind::Alloc => {
+            let w = wire::Alloc::from_words(words)?;
+            let call = call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock);
+            let memory = Memory::from_wire(w.memory)?;
+            let (address, bytes, stream, pool) = (w.address, w.bytes, w.stream, w.pool);
+            (call.end, Body::Alloc(trace::Alloc { call, memory, address, bytes, stream, pool }))
+        }
+        Kind::Free => {
+            let w = wire::Free::from_words(words)?;
+            let call = call(w.head, w.correlation, (w.begin, w.begin), w.caller, w.context, clock);
+            let memory = Memory::from_wire(w.memory)?;
+            (call.begin, Body::Free(trace::Free { call, memory, address: w.address, stream: w.stream }))
+        }
+        Kind::Synchronize => {
+            let w = wire::Synchronize::from_words(words)?;
+            let call = call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock);
+            let scope = SyncScope::from_wire(w.scope)?;
+            let (stream, event) = (w.stream, w.event);
+            (call.end, Body::Synchronize(trace::Synchronize { call, scope, stream, event }))
+        }
+        Kind::EventRecord | Kind::EventWait => {
+            let w = wire::EventOp::of(words)?;
+            let call = call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock);
+            let (stream, event, event_flags) = (w.stream, w.event, w.event_flags);
+            let op = trace::EventOp { call, stream, event, event_flags };
+            (call.end, if kind == Kind::EventWait { Body::EventWait(op) } else { Body::EventRecord(op) })
+        }
+        Kind::Api => {
+            let w = wire::Api::from_words(words)?;
+            let call = call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock);
+            (call.end, Body::Api(trace::Api { call, result: w.result, subject: w.subject }))
+        }
+        Kind::Loss => {
+            let w = wire::Loss::from_words(words)?;
+            let cause = LossCause::from_wire(w.cause)?;
+            (clock.ns(w.at), Body::Loss { cause, count: w.count })
+        }
+        _ => inventory(kind, words, before, clock)?,
+    })
+}
+
+/// The records about things rather than calls.
+fn inventory(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64, Body)> {
+    Some(match kind {
+        Kind::Context => {
+            let w = wire::Context::from_words(words)?;
+            let destroyed = is_destroyed(w.change)?;
+            let (context, device, handle) = (w.context, w.device, w.handle);
+            (clock.ns(w.at), Body::Context(trace::Context { context, device, handle, destroyed }))
+        }
+        Kind::Stream => {
+            let w = wire::Stream::from_words(words)?;
+            let destroyed = is_destroyed(w.change)?;
+            let (stream, handle, context, flags, priority) =
+                (w.stream, w.handle, w.context, w.flags, w.priority);
+            let stream = trace::Stream { stream, handle, context, flags, priority, destroyed };
+            (clock.ns(w.at), Body::Stream(stream))
+        }
+        Kind::Graph => {
+            let w = wire::Graph::from_words(words)?;
+            let (kernels, copies, memsets, others) = (w.kernels, w.copies, w.memsets, w.others);
+            let graph = trace::Graph { graph: w.graph, handle: w.handle, kernels, copies, memsets, others };
+            (clock.ns(w.at), Body::Graph(graph))
+        }
+        Kind::Module => {
+            let w = wire::Module::from_words(words)?;
+            let module = trace::Module { start: w.start, end: w.end, bias: w.bias, path: w.path };
+            (clock.ns(w.at), Body::Module(module))
+        }
+        Kind::Device => {
+            let w = wire::Device::from_words(words)?;
+            let device = trace::Device {
+                ordinal: w.ordinal,
+                uuid: w.uuid,
+                memory_bytes: w.memory_bytes,
+                multiprocessors: w.multiprocessors,
+                capability: w.capability,
+                warps_per_multiprocessor: w.warps_per_multiprocessor,
+            };
+            (before, Body::Device(device))
+        }
+        // The others are not asked here.
+        _ => return None,
+    })
+}
+
+/// `change` of contexts and streams: 1 = there, 2 = gone.
+fn is_destroyed(change: u8) -> Option<bool> {
+    match change {
+        1 => Some(false),
+        2 => Some(true),
+        _ => None,
+    }
+}
+
+/// The common part and the special part of an operation.
+fn what(kind: Kind, words: &[u64]) -> Option<(wire::Work, What)> {
+    Some(match kind {
+        Kind::Launch => {
+            let w = wire::Launch::from_words(words)?;
+            let (grid, block, cluster) = (w.grid, w.block, w.cluster);
+            let (name, function, shared_bytes, attributes) =
+                (w.kernel, w.function, w.shared_bytes, w.attributes);
+            (w.work, What::Kernel { name, function, grid, block, shared_bytes, attributes, cluster })
+        }
+        Kind::Memcpy => {
+            let w = wire::Memcpy::from_words(words)?;
+            let direction = Direction::from_wire(w.direction)?;
+            let asynchronous = w.asynchronous != 0;
+            let (bytes, dst, src, rows, peer_context) = (w.bytes, w.dst, w.src, w.rows, w.peer_context);
+            (w.work, What::Memcpy { direction, asynchronous, bytes, dst, src, rows, peer_context })
+        }
+        Kind::Memset => {
+            let w = wire::Memset::from_words(words)?;
+            let asynchronous = w.asynchronous != 0;
+            let (bytes, dst, value, element, rows) = (w.bytes, w.dst, w.value, w.element, w.rows);
+            (w.work, What::Memset { asynchronous, bytes, dst, value, element, rows })
+        }
+        Kind::GraphLaunch => {
+            let w = wire::GraphLaunch::from_words(words)?;
+            let (kernels, copies, memsets) = (w.kernels, w.copies, w.memsets);
+            (w.work, What::Graph { graph: w.graph, handle: w.handle, kernels, copies, memsets })
+        }
+        _ => return None,
+    })
+}
+
+fn operation(w: &wire::Work, what: What, clock: &Clock) -> Option<trace::Work> {
+    // Both are bounds of what a raw GPU time holds too much, so they are rounded up.
+    let span = |from: u64, ticks: u32| match ticks {
+        0 => 0,
+        u32::MAX => u64::MAX,
+        ticks => clock.ns(from.saturating_add(u64::from(ticks))).saturating_sub(clock.ns(from)) + 1,
+    };
+    Some(trace::Work {
+        call: call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock),
+        submitted: clock.ns(w.submitted),
+        lead: span(w.submitted.saturating_sub(u64::from(w.lead)), w.lead),
+        tail: span(w.submitted, w.tail),
+        untimed: Untimed::from_wire(w.untimed)?,
+        stream: w.stream,
+        gpu: None,
+        what,
+    })
+}
+
+fn call(
+    head: Head,
+    correlation: u64,
+    (begin, end): (u64, u64),
+    caller: u64,
+    context: u32,
+    clock: &Clock,
+) -> Call {
+    let (begin, end) = (clock.ns(begin), clock.ns(end));
+    // An unknown road is told as no road: the call is worth keeping.
+    let via = Via::from_wire(head.via);
+    Call { correlation, api: head.api, via, flags: head.flags, begin, end, caller, context }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clock::{Pair, Slope};
+    use super::*;
+    use gpuspy_wire::record::flag;
+    use proptest::prelude::*;
+
+    /// Two ns to a tick, and tick 100 at 1000 ns.
+    fn clock() -> Clock {
+        let origin = Pair { ticks: 100, ns: 1000, uncertainty: 0 };
+        Clock::new(origin, Slope { ns_per_tick: 2.0, error: 0.0 })
+    }
+
+    fn launch() -> wire::Launch {
+        wire::Launch {
+            work: wire::Work {
+                head: Head {
+                    api: 5,
+                    via: Via::RuntimeDriver as u8,
+                    flags: flag::MORE,
+                    ..Head::new::<wire::Launch>()
+                },
+                correlation: 77,
+                begin: 100,
+                end: 150,
+                submitted: 130,
+                lead: 20,
+                tail: u32::MAX,
+                caller: 0xabc,
+                context: 3,
+                stream: 9,
+                ..wire::Work::default()
+            },
+            kernel: 4,
+            grid: [1, 2, 3],
+            block: [32, 1, 1],
+            ..wire::Launch::default()
+        }
+    }
+
+    #[test]
+    fn a_launch_is_told_in_nanoseconds() {
+        let Item::Record(record) = convert(launch().as_words(), 8, 0, &clock()) else { panic!("no record") };
+        assert_eq!((record.thread, record.at), (8, 1100));
+        let Body::Work(work) = record.body else { panic!("no work") };
+        assert_eq!((work.call.begin, work.submitted, work.call.end), (1000, 1060, 1100));
+        assert_eq!((work.lead, work.tail), (41, u64::MAX), "rounded up; unbounded stays unbounded");
+        assert_eq!(
+            (work.call.via, work.call.flags, work.call.api),
+            (Some(Via::RuntimeDriver), flag::MORE, 5)
+        );
+        assert_eq!((work.untimed, work.stream, work.gpu), (Untimed::Timed, 9, None));
+        let What::Kernel { name, grid, .. } = work.what else { panic!("no kernel") };
+        assert_eq!((name, grid), (4, [1, 2, 3]));
+    }
+
+    #[test]
+    fn a_free_stands_where_it_begins() {
+        let free = wire::Free {
+            head: Head::new::<wire::Free>(),
+            begin: 110,
+            address: 0x1000,
+            memory: Memory::Pool as u8,
+            ..wire::Free::default()
+        };
+        let Item::Record(Record { at, body: Body::Free(free), .. }) =
+            convert(free.as_words(), 0, 0, &clock())
+        else {
+            panic!("no free")
+        };
+        assert_eq!((at, free.call.begin, free.call.end, free.memory), (1020, 1020, 1020, Memory::Pool));
+    }
+
+    #[test]
+    fn both_event_kinds_are_told_apart() {
+        let mut op =
+            wire::EventOp { head: Head::new::<wire::EventOp>(), event: 6, ..wire::EventOp::default() };
+        let body = |op: &wire::EventOp| match convert(op.as_words(), 0, 0, &clock()) {
+            Item::Record(record) => record.body,
+            other => panic!("{other:?}"),
+        };
+        assert!(matches!(body(&op), Body::EventRecord(trace::EventOp { event: 6, .. })));
+        op.head.kind = Kind::EventWait as u8;
+        assert!(matches!(body(&op), Body::EventWait(trace::EventOp { event: 6, .. })));
+    }
+
+    #[test]
+    fn a_record_without_a_time_keeps_its_place() {
+        let device = wire::Device { head: Head::new::<wire::Device>(), ..wire::Device::default() };
+        let item = convert(device.as_words(), 1, 4321, &clock());
+        assert!(matches!(item, Item::Record(Record { at: 4321, body: Body::Device(_), .. })), "{item:?}");
+    }
+
+    #[test]
+    fn texts_are_decoded_lossily() {
+        let mut words = [0u64; 8];
+        words[0] = u64::from_ne_bytes([Kind::Intern as u8, 1, 1, 0, 0, 0, 0, 0]);
+        words[1] = 12 | 3 << 32 | (Namespace::Kernel as u64) << 48;
+        words[2] = u64::from_le_bytes([b'a', 0xff, b'b', 0, 0, 0, 0, 0]);
+        let expected = Item::Name(Namespace::Kernel, 12, "a\u{fffd}b".into());
+        assert_eq!(convert(&words, 0, 0, &clock()), expected);
+        words[1] = 3 << 32 | (Namespace::Kernel as u64) << 48;
+        assert_eq!(convert(&words, 0, 0, &clock()), Item::Invalid, "id 0 names nothing");
+    }
+
+    #[test]
+    fn unknown_kinds_and_values_are_told_apart() {
+        let mut words = launch().as_words().to_vec();
+        words[0] = (words[0] & !0xff) | 200;
+        assert_eq!(convert(&words, 0, 0, &clock()), Item::Unknown);
+        let mut bad = launch();
+        bad.work.untimed = 99;
+        assert_eq!(convert(bad.as_words(), 0, 0, &clock()), Item::Invalid);
+        assert_eq!(convert(&launch().as_words()[..8], 0, 0, &clock()), Item::Invalid, "half a launch");
+        assert_eq!(convert(&[], 0, 0, &clock()), Item::Invalid);
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_are_converted_without_panic(
+            kind in 0u8..24,
+            mut words in prop::collection::vec(any::<u64>(), 1..40),
+        ) {
+            words[0] = (words[0] & !0xff) | u64::from(kind);
+            let item = convert(&words, 1, 0, &clock());
+            prop_assert_eq!(matches!(item, Item::Unknown), Kind::from_wire(kind).is_none());
+        }
+    }
+}

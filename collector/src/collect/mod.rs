@@ -1,0 +1,53 @@
+//! How records come out of a process: receive its segment, drain its rings, write its trace.
+//!
+//! A process is a *session*, with two threads: one empties the rings and does nothing else, so that no writer in the
+//! process ever finds its ring full because we were compressing; the other converts and writes. Between them is a
+//! bounded queue. When it is full the drain waits, and the rings buffer.
+
+mod clock;
+mod collector;
+mod convert;
+mod drain;
+mod output;
+mod process;
+mod receive;
+mod session;
+pub(crate) mod sys;
+
+pub use clock::{Clock, Pair, Slope};
+pub use collector::{Collector, Inherited, Stopper, bind, leave_all_but};
+pub use convert::{Item, convert};
+pub use drain::{Batch, Drain, Gone, Round};
+pub use output::{Target, Traces};
+pub use session::Session;
+
+/// Why something could not be collected: one sentence, without the full stop.
+#[derive(Clone, Debug)]
+pub struct Error(String);
+
+/// With an [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn new(sentence: impl Into<String>) -> Error {
+        Error(sentence.into())
+    }
+
+    /// `doing`, and what the system said to it.
+    pub(crate) fn io(doing: impl std::fmt::Display, error: std::io::Error) -> Error {
+        Error(format!("{doing}: {error}"))
+    }
+
+    /// Says whose fault it is.
+    fn about(self, pid: u32) -> Error {
+        Error(format!("process {pid}: {}", self.0))
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}

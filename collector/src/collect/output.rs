@@ -1,0 +1,251 @@
+//! Where traces go: their names, and how one file becomes a directory when a second process appears.
+
+use super::sys;
+use super::{Error, Result};
+use crate::trace::format::MAGIC;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// The extension of a trace.
+const EXTENSION: &str = "gspy";
+
+/// Where a user wants the traces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// `DIR/gpuspy-<program>-<pid>.gspy` (an empty `DIR` is the working directory); a directory of that name when there are several processes.
+    Named(PathBuf),
+    /// This file; a directory of its name when there are several processes.
+    File(PathBuf),
+    /// `DIR/<program>-<pid>.gspy` for each process.
+    Directory(PathBuf),
+}
+
+impl Target {
+    /// Understands an `--output PATH`: a directory when it is one or ends like one.
+    ///
+    /// # Errors
+    /// Nothing can be written there, or what is there is not ours to replace.
+    pub fn from_option(path: &Path) -> Result<Target> {
+        let ends_like_one = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+        if path.is_dir() {
+            let mut entries = fs::read_dir(path)
+                .map_err(|e| Error::io(format!("cannot read the directory {}", path.display()), e))?;
+            if entries.next().is_some() {
+                let shown = path.display();
+                return Err(Error::new(format!(
+                    "{shown} holds something already: name another path, or remove it"
+                )));
+            }
+            writable(path)?;
+            return Ok(Target::Directory(path.to_owned()));
+        }
+        if ends_like_one {
+            fs::create_dir_all(path).map_err(|e| Error::io(format!("cannot make {}", path.display()), e))?;
+            return Ok(Target::Directory(path.to_owned()));
+        }
+        if path.exists() && !is_ours(path) {
+            let shown = path.display();
+            return Err(Error::new(format!(
+                "{shown} exists and is no trace: name another path, or remove it"
+            )));
+        }
+        writable(parent(path))?;
+        Ok(Target::File(path.to_owned()))
+    }
+
+    /// The default: the working directory, or where it cannot be written `$GPUSPY_DIR`, or the temporary directory.
+    ///
+    /// # Errors
+    /// None of them can be written.
+    pub fn default_place() -> Result<Target> {
+        if sys::is_writable(Path::new(".")).is_ok() {
+            return Ok(Target::Named(PathBuf::new()));
+        }
+        let named = std::env::var_os("GPUSPY_DIR").map(PathBuf::from);
+        let mut places = [named, Some(std::env::temp_dir())].into_iter().flatten();
+        let place = places.find(|place| sys::is_writable(place).is_ok());
+        place
+            .map(Target::Named)
+            .ok_or_else(|| Error::new("no trace can be written here: name a place with --output"))
+    }
+}
+
+/// Whether a file is a trace, or empty, or no ordinary file and so not replaced by writing into it.
+fn is_ours(path: &Path) -> bool {
+    let begin = || {
+        let mut begin = Vec::new();
+        OpenOptions::new().read(true).open(path)?.take(MAGIC.len() as u64).read_to_end(&mut begin)?;
+        Ok::<_, io::Error>(begin)
+    };
+    !path.is_file() || begin().is_ok_and(|begin| begin.is_empty() || begin == MAGIC)
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn writable(directory: &Path) -> Result<()> {
+    let doing = || format!("cannot write into {}; name another --output", directory.display());
+    sys::is_writable(directory).map_err(|e| Error::io(doing(), e))
+}
+
+/// The traces of one run, as they come.
+#[derive(Debug)]
+pub struct Traces {
+    target: Target,
+    traces: Vec<Trace>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Trace {
+    path: PathBuf,
+    /// Its name among others: `<program>-<pid>`.
+    stem: String,
+}
+
+impl Traces {
+    /// None yet.
+    pub fn new(target: Target) -> Traces {
+        Traces { target, traces: Vec::new() }
+    }
+
+    /// Finds the place of the next process's trace and makes the file. Returns its number.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn place(&mut self, program: &str, pid: u32) -> Result<usize> {
+        let stem = format!("{program}-{pid}");
+        let cannot = |path: &Path| format!("cannot write {}", path.display());
+        let path = match (&self.target, self.traces.len()) {
+            (Target::Named(place), 0) => reserve(place, &format!("gpuspy-{stem}"))?,
+            (Target::File(path), 0) => {
+                // Not emptied here: another collector could be writing it, and the writer looks.
+                let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+                opened.map_err(|e| Error::io(cannot(path), e))?;
+                path.clone()
+            }
+            (Target::Named(_) | Target::File(_), _) => {
+                let directory = self.become_directory()?;
+                reserve(&directory, &stem)?
+            }
+            (Target::Directory(directory), _) => reserve(directory, &stem)?,
+        };
+        self.traces.push(Trace { path, stem });
+        Ok(self.traces.len() - 1)
+    }
+
+    /// Turns the one file there is into a directory of its name, with the file in it. An open writer goes on writing.
+    fn become_directory(&mut self) -> Result<PathBuf> {
+        let Trace { path, stem } = &mut self.traces[0];
+        let directory = path.clone();
+        let failed = |e| Error::io(format!("cannot make {} a directory of traces", directory.display()), e);
+        let aside = directory.with_extension(format!("{EXTENSION}.first"));
+        fs::rename(&directory, &aside).map_err(failed)?;
+        *path = aside;
+        fs::create_dir(&directory).map_err(failed)?;
+        let inside = directory.join(format!("{stem}.{EXTENSION}"));
+        fs::rename(&*path, &inside).map_err(failed)?;
+        *path = inside;
+        self.target = Target::Directory(directory.clone());
+        Ok(directory)
+    }
+
+    /// Where a trace lies now.
+    pub fn path(&self, number: usize) -> &Path {
+        &self.traces[number].path
+    }
+
+    /// What a person calls the whole run: the one file, or the directory of several. `None` when there is no trace.
+    pub fn whole(&self) -> Option<&Path> {
+        match (&self.traces[..], &self.target) {
+            ([], _) => None,
+            ([one], _) => Some(&one.path),
+            (_, Target::Named(path) | Target::File(path) | Target::Directory(path)) => Some(path),
+        }
+    }
+
+    /// Every trace.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.traces.iter().map(|t| t.path.as_path())
+    }
+}
+
+/// Makes `DIR/STEM.gspy`, or with `-2`, `-3`, … when that exists.
+fn reserve(directory: &Path, stem: &str) -> Result<PathBuf> {
+    for n in 1.. {
+        let path = match n {
+            1 => directory.join(format!("{stem}.{EXTENSION}")),
+            n => directory.join(format!("{stem}-{n}.{EXTENSION}")),
+        };
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(_) => return Ok(path),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && n < 10_000 => {}
+            Err(e) => return Err(Error::io(format!("cannot write {}", path.display()), e)),
+        }
+    }
+    unreachable!("the last number returns")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_second_process_makes_the_file_a_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("run.gspy");
+        let mut traces = Traces::new(Target::File(path.clone()));
+        assert_eq!(traces.whole(), None);
+        let first = traces.place("python", 7).unwrap();
+        assert_eq!(traces.whole(), Some(&*path));
+        fs::write(traces.path(first), "first").unwrap();
+        let second = traces.place("python", 8).unwrap();
+        let again = traces.place("python", 8).unwrap();
+        assert_eq!(names(&path), ["python-7.gspy", "python-8-2.gspy", "python-8.gspy"]);
+        assert_eq!(fs::read(traces.path(first)).unwrap(), b"first", "the file was moved, not made again");
+        assert_eq!(traces.path(second), path.join("python-8.gspy"));
+        assert_eq!(traces.path(again), path.join("python-8-2.gspy"));
+        assert_eq!(traces.whole(), Some(&*path));
+        assert_eq!(names(place.path()), ["run.gspy"], "nothing is left beside it");
+    }
+
+    #[test]
+    fn default_names_never_replace() {
+        let place = tempfile::tempdir().unwrap();
+        for expected in ["gpuspy-a-1.gspy", "gpuspy-a-1-2.gspy", "gpuspy-a-1-3.gspy"] {
+            let mut traces = Traces::new(Target::Named(place.path().to_owned()));
+            let n = traces.place("a", 1).unwrap();
+            assert_eq!(traces.path(n), place.path().join(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_no_trace_is_not_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let script = place.path().join("train.py");
+        fs::write(&script, "import torch").unwrap();
+        let error = Target::from_option(&script).unwrap_err().to_string();
+        assert!(error.contains("train.py exists and is no trace"), "{error}");
+        let error = Target::from_option(place.path()).unwrap_err().to_string();
+        assert!(error.contains("holds something already"), "{error}");
+        let error = Target::from_option(&place.path().join("no/such/run.gspy")).unwrap_err().to_string();
+        assert!(error.contains("cannot write into"), "{error}");
+    }
+
+    #[test]
+    fn a_path_that_ends_like_a_directory_is_one() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("runs/");
+        assert_eq!(Target::from_option(&path).unwrap(), Target::Directory(path.clone()));
+        assert_eq!(Target::from_option(&path).unwrap(), Target::Directory(path), "empty: still free");
+    }
+}

@@ -1,0 +1,125 @@
+//! A traced process as the system shows it: its identity, its name, and whether it still runs.
+
+use super::sys;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A process. A pid alone can be reused; with the start time it cannot.
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// In our namespace.
+    pub(crate) pid: u32,
+    /// Field 22 of `/proc/PID/stat`; `None` when it was gone before we looked.
+    start_time: Option<u64>,
+    /// Readable at its end. `None` where the system call is refused (an old kernel, a strict seccomp filter): then
+    /// `/proc` is asked.
+    pidfd: Option<OwnedFd>,
+}
+
+impl Process {
+    /// The process that has this pid now.
+    pub(crate) fn of(pid: u32) -> Process {
+        Process { pid, start_time: stat(pid).map(|s| s.start_time), pidfd: sys::pidfd_open(pid).ok() }
+    }
+
+    /// Readable when the process ends, where the system has such a thing.
+    pub(crate) fn end(&self) -> Option<BorrowedFd<'_>> {
+        self.pidfd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether it has ended, as far as there is no descriptor to tell. One that we cannot see (in another namespace, or
+    /// gone before we looked) has not: its connection's end is all there is to go by.
+    pub(crate) fn is_known_to_be_over(&self) -> bool {
+        self.pidfd.is_none() && self.start_time.is_some() && !self.is_running()
+    }
+
+    /// Whether it runs: it is there, it is the same one, and it is no zombie.
+    pub(crate) fn is_running(&self) -> bool {
+        self.start_time.is_some()
+            && stat(self.pid)
+                .is_some_and(|s| Some(s.start_time) == self.start_time && !matches!(s.state, b'Z' | b'X'))
+    }
+
+    /// Field 22 of its `/proc/PID/stat`.
+    pub(crate) fn start_time(&self) -> Option<u64> {
+        self.start_time
+    }
+
+    /// What people call it: the last part of its first argument, else of its `comm`. Safe in a file name.
+    pub(crate) fn program(&self) -> String {
+        let arguments = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        let first = arguments.split(|&b| b == 0).next().unwrap_or_default();
+        let comm = || fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        let name =
+            Path::new(OsStr::from_bytes(first)).file_name().map_or_else(comm, |n| n.as_bytes().to_vec());
+        let name: String = String::from_utf8_lossy(&name).trim().chars().take(64).map(in_file_name).collect();
+        let name = name.trim_start_matches(['.', '-']);
+        if name.is_empty() { "process".to_owned() } else { name.to_owned() }
+    }
+}
+
+/// The character, or `_` when a file name is better off without it.
+fn in_file_name(c: char) -> char {
+    if c.is_alphanumeric() || "._-+".contains(c) { c } else { '_' }
+}
+
+#[derive(Debug, PartialEq)]
+struct Stat {
+    state: u8,
+    start_time: u64,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    parse_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// proc_pid_stat(5): `pid (comm) state …`, where comm may hold anything, parentheses and newlines too.
+fn parse_stat(line: &[u8]) -> Option<Stat> {
+    let behind_comm = line.iter().rposition(|&b| b == b')')? + 1;
+    let mut fields = std::str::from_utf8(&line[behind_comm..]).ok()?.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    // Field 3 is taken; 22 is the nineteenth from there.
+    let start_time = fields.nth(22 - 4)?.parse().ok()?;
+    Some(Stat { state, start_time })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_is_read_behind_any_name() {
+        let line = b"12 (a) R 1 (b\n) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 999 20";
+        assert_eq!(parse_stat(line), Some(Stat { state: b'S', start_time: 999 }));
+        assert_eq!(parse_stat(b"12 (a) S 1 2"), None);
+        assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn we_run_and_have_a_name() {
+        let me = Process::of(std::process::id());
+        assert!(me.is_running());
+        assert!(me.program().starts_with("gpuspy"), "{}", me.program());
+    }
+
+    #[test]
+    fn a_zombie_does_not_run() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let process = Process::of(child.id());
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while process.is_running() && std::time::Instant::now() < deadline {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(!process.is_running());
+        child.wait().unwrap();
+        assert!(!process.is_running());
+    }
+
+    #[test]
+    fn file_names_are_tame() {
+        assert_eq!("a b/c:ü".chars().map(in_file_name).collect::<String>(), "a_b_c_ü");
+    }
+}

@@ -1,0 +1,370 @@
+//! One process's collection, from its first record to its trace's last chunk.
+
+use super::clock::{Clock, Pair, Slope};
+use super::convert::{Item, convert};
+use super::drain::{Batch, Drain, Gone, Pace, Round};
+use super::output::Traces;
+use super::receive::Peer;
+use super::sys::{self, Stopped};
+use super::{Error, Result};
+use crate::trace::record::{Ending, Status};
+use crate::trace::{FLUSH_INTERVAL, TraceWriter};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use gpuspy_wire::record::{CELL_WORDS, Head, LossCause};
+use gpuspy_wire::segment::{HostClock, Segment};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Batches between the draining and the writing thread: 16 MiB at the most.
+const QUEUE: usize = 256;
+/// How often the writer is asked to flush: it wants to be asked twice in its interval.
+const FLUSH: Duration = Duration::from_millis(FLUSH_INTERVAL.as_millis() as u64 / 2);
+/// How long after its connection a process may end and still count as ended, not as replaced.
+const DYING: Duration = Duration::from_millis(200);
+
+/// A session that has ended.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// The process.
+    pub pid: u32,
+    /// What people call it.
+    pub program: String,
+    /// Its trace's number among the [`Traces`].
+    pub trace: usize,
+    /// How it ended.
+    pub ending: Ending,
+    /// Records of kinds that this version does not know: skipped.
+    pub unknown: u64,
+    /// Why the trace is not whole: what could be written is.
+    pub failure: Option<String>,
+}
+
+impl Session {
+    /// Collects from a process until it ends or `stopped` tells.
+    pub(crate) fn run(
+        peer: &Peer,
+        stopped: &Stopped,
+        traces: &Mutex<Traces>,
+        first: &Pair,
+    ) -> Result<Session> {
+        let pid = peer.process.pid;
+        let refused = |e: &dyn std::fmt::Display| Error::new(format!("process {pid}: {e}"));
+        let segment = peer.mapping.segment().map_err(|e| refused(&e))?;
+        let program = peer.process.program();
+        let (sender, receiver) = crossbeam_channel::bounded(QUEUE);
+        let recorded = std::thread::scope(|threads| {
+            let draining = threads.spawn(|| drain(peer, segment, stopped, sender));
+            // Owns the receiver: when there is no recorder, the drain is told by its absence.
+            let recorder = Recorder::new(segment, pid, first, traces, &program).map(|mut recorder| {
+                recorder.record(&receiver);
+                recorder
+            });
+            drop(receiver);
+            let ending = draining.join().map_err(|_| refused(&"its drain failed"))?;
+            recorder.map(|recorder| (recorder, ending))
+        });
+        // Relaxed: the word stands alone (see `Live`).
+        segment.header().live.0.attached.store(0, Ordering::Relaxed);
+        let (recorder, ending) = recorded?;
+        let (trace, unknown, failure) = recorder.finish(ending);
+        Ok(Session { pid, program, trace, ending, unknown, failure: failure.map(|e| e.to_string()) })
+    }
+}
+
+/// The draining thread: empties the rings until the process has ended or we are told to stop, and says how it was.
+fn drain(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, sender: Sender<Batch>) -> Ending {
+    let mut drain = Drain::new(segment);
+    let mut round = || drain.round(|batch| sender.send(batch).map_err(|_| Gone));
+    let mut pace = Pace::new();
+    let told_to_stop = loop {
+        let Ok(found) = round() else { return Ending::Detached };
+        let watched = [peer.connection(), peer.process.end(), Some(stopped.as_fd())];
+        // Nothing is ever sent over the connection: readable means that it ended, or that its peer broke the contract.
+        let Ok([connection, end, stop]) = sys::wait(watched, pace.after(found)) else { break false };
+        if connection || end || peer.is_over() {
+            break false;
+        }
+        if stop {
+            break true;
+        }
+    };
+    let ending = ending(peer, segment, told_to_stop);
+    // What a ring can hold; a process that runs on could otherwise keep us for ever.
+    let words = segment.layout().level_cells.iter().sum::<u64>() as usize * CELL_WORDS;
+    for _ in 0..words.div_ceil(super::drain::BATCH_WORDS) + 1 {
+        if round().is_ok_and(|found| found == Round::default()) {
+            break;
+        }
+    }
+    ending
+}
+
+fn ending(peer: &Peer, segment: Segment<'_>, told_to_stop: bool) -> Ending {
+    let deadline = Instant::now() + DYING;
+    // A process closes its descriptors a moment before it is gone.
+    while !told_to_stop && peer.process.is_running() && Instant::now() < deadline {
+        // An error here only makes the loop turn faster.
+        let _ = sys::wait([peer.process.end()], Duration::from_millis(10));
+    }
+    // Relaxed: the word stands alone (see `Live`).
+    let exiting = segment.header().live.0.exiting.load(Ordering::Relaxed) == 1;
+    match (exiting, peer.process.is_running()) {
+        (_, true) if told_to_stop => Ending::Detached,
+        (true, _) => Ending::Exited,
+        (false, true) => Ending::Replaced,
+        (false, false) => Ending::Vanished,
+    }
+}
+
+/// The writing half: converts batches and keeps the trace.
+struct Recorder<'s> {
+    segment: Segment<'s>,
+    pid: u32,
+    clock: HostTime,
+    writer: TraceWriter,
+    trace: usize,
+    /// Claim number → tid and the place of the thread's last record.
+    threads: BTreeMap<u32, (u32, u64)>,
+    collected: u64,
+    corrupt: u64,
+    unknown: u64,
+    /// Place of the first record of a thread that carries no time.
+    began: u64,
+    /// Why the trace is not whole. The writer tries again, so this is told at the end.
+    failure: Option<io::Error>,
+}
+
+impl<'s> Recorder<'s> {
+    fn new(
+        segment: Segment<'s>,
+        pid: u32,
+        first: &Pair,
+        traces: &Mutex<Traces>,
+        program: &str,
+    ) -> Result<Recorder<'s>> {
+        let clock = HostTime::new(segment, first)?;
+        let began = status(segment, pid, &clock, Ending::Running);
+        let mut traces = traces.lock().unwrap_or_else(|e| e.into_inner());
+        let trace = traces.place(program, pid)?;
+        let path = traces.path(trace);
+        let writer = TraceWriter::create(path, &began)
+            .map_err(|e| Error::io(format!("cannot write {}", path.display()), e))?;
+        Ok(Recorder {
+            segment,
+            pid,
+            clock,
+            writer,
+            trace,
+            threads: BTreeMap::new(),
+            collected: 0,
+            corrupt: 0,
+            unknown: 0,
+            began: began.began,
+            failure: None,
+        })
+    }
+
+    /// Records until the drain has ended.
+    fn record(&mut self, batches: &Receiver<Batch>) {
+        let mut due = Instant::now() + FLUSH;
+        loop {
+            match batches.recv_deadline(due) {
+                Ok(batch) => self.take(&batch),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let now = Instant::now();
+            if now >= due {
+                due = now + FLUSH;
+                self.clock.refine();
+                self.writer.status(&self.status(Ending::Running));
+                let flushed = self.writer.flush_if_due(now);
+                self.note(flushed);
+            }
+        }
+    }
+
+    fn take(&mut self, batch: &Batch) {
+        self.corrupt += batch.corrupt;
+        let (_, mut at) = *self.threads.entry(batch.thread).or_insert((batch.tid, self.began));
+        let mut rest = &batch.words[..];
+        while let Some(head) = Head::of(rest) {
+            let length = (usize::from(head.cells) * CELL_WORDS).clamp(CELL_WORDS, rest.len());
+            let (words, others) = rest.split_at(length);
+            rest = others;
+            at = self.take_one(words, batch.thread, at);
+        }
+        self.threads.insert(batch.thread, (batch.tid, at));
+    }
+
+    /// Takes a record of a thread whose last one stands at `before`, and returns where this one does.
+    fn take_one(&mut self, words: &[u64], thread: u32, before: u64) -> u64 {
+        let mut at = before;
+        let written = match convert(words, thread, before, self.clock.clock()) {
+            Item::Record(record) => {
+                at = record.at;
+                self.writer.push(record)
+            }
+            Item::Name(namespace, id, text) => self.writer.name(namespace, id, &text),
+            Item::GpuTime(correlation, time) => self.writer.gpu_time(correlation, time),
+            Item::Anchor(anchor) => {
+                self.clock.anchor(&anchor);
+                Ok(())
+            }
+            Item::Unknown => {
+                self.unknown += 1;
+                return at;
+            }
+            Item::Invalid => {
+                self.corrupt += 1;
+                return at;
+            }
+        };
+        self.collected += 1;
+        self.note(written);
+        at
+    }
+
+    /// Keeps the first error.
+    fn note(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// What is known now.
+    fn status(&self, ending: Ending) -> Status {
+        let mut status = status(self.segment, self.pid, &self.clock, ending);
+        status.collected = self.collected;
+        status.threads = self.threads.iter().map(|(&claim, &(tid, _))| (claim, tid)).collect();
+        if self.corrupt != 0 {
+            *status.lost.entry(LossCause::Corrupt).or_default() += self.corrupt;
+        }
+        status
+    }
+
+    fn finish(mut self, ending: Ending) -> (usize, u64, Option<io::Error>) {
+        let status = self.status(ending);
+        let finished = self.writer.finish(&status).map(drop);
+        let failure = self.failure.take().or(finished.err());
+        (self.trace, self.unknown, failure)
+    }
+}
+
+/// The status as far as the segment tells it.
+fn status(segment: Segment<'_>, pid: u32, clock: &HostTime, ending: Ending) -> Status {
+    // Relaxed, all of them: counters that stand alone, exact once their writers have ended.
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let header = segment.header();
+    let live = &header.live.0;
+    let mut status = Status {
+        pid,
+        start_time: header.start_time,
+        began: clock.clock().ns(header.anchor_ticks),
+        began_realtime: header.anchor_realtime,
+        ended: clock.now(),
+        ending,
+        agent_ns: 0,
+        poller_ns: clock.clock().length(read(&live.poller_ticks)),
+        calls: 0,
+        published: 0,
+        collected: 0,
+        pending: read(&live.pending),
+        lost: BTreeMap::new(),
+        lookups: read(&live.lookups),
+        lookups_hooked: read(&live.lookups_hooked),
+        driver_hooked: read(&live.driver_hooked) == 1,
+        threads: BTreeMap::new(),
+    };
+    let mut lose = |counters: &[AtomicU64]| {
+        for &cause in LossCause::ALL {
+            match read(&counters[cause as usize]) {
+                0 => {}
+                count => add(status.lost.entry(cause).or_default(), count),
+            }
+        }
+    };
+    lose(&live.lost);
+    let mut agent_ticks = 0;
+    for slot in (0..segment.layout().slots as usize).filter_map(|n| segment.slot(n)) {
+        let counters = &slot.counters.0;
+        lose(&counters.lost);
+        add(&mut agent_ticks, read(&counters.agent_ticks));
+        add(&mut status.calls, read(&counters.calls));
+        add(&mut status.published, read(&counters.records));
+    }
+    status.agent_ns = clock.clock().length(agent_ticks);
+    status
+}
+
+/// A peer can write any number into a counter.
+fn add(sum: &mut u64, count: u64) {
+    *sum = sum.saturating_add(count);
+}
+
+/// The process's clock, and what refines it.
+struct HostTime {
+    kind: HostClock,
+    clock: Clock,
+    /// Our own first reading: the baseline for later ones.
+    ours: Pair,
+    /// The agent's first anchor record, likewise.
+    theirs: Option<Pair>,
+}
+
+impl HostTime {
+    fn new(segment: Segment<'_>, first: &Pair) -> Result<HostTime> {
+        let header = segment.header();
+        let origin = Pair { ticks: header.anchor_ticks, ns: header.anchor_monotonic_raw, uncertainty: 0 };
+        let kinds = [HostClock::MonotonicRaw, HostClock::Counter];
+        let kind = kinds.into_iter().find(|&kind| kind as u32 == header.host_clock);
+        let (kind, clock) = match kind {
+            Some(HostClock::MonotonicRaw) => {
+                let origin = Pair { ns: origin.ticks, ..origin };
+                (HostClock::MonotonicRaw, Clock::new(origin, Slope::NANOSECONDS))
+            }
+            Some(HostClock::Counter) => (HostClock::Counter, Clock::new(origin, Slope::measure(first))),
+            None => return Err(Error::new("its segment names a clock that this version does not know")),
+        };
+        Ok(HostTime { kind, clock, ours: *first, theirs: None })
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Host ns now.
+    fn now(&self) -> u64 {
+        match self.kind {
+            HostClock::MonotonicRaw => sys::monotonic_raw(),
+            HostClock::Counter => self.clock.ns(sys::counter()),
+        }
+    }
+
+    /// Reads the clocks again: the baseline has grown.
+    fn refine(&mut self) {
+        if self.kind == HostClock::Counter {
+            self.improve(self.ours.slope_to(&Pair::now()));
+        }
+    }
+
+    /// The agent has read the clocks.
+    fn anchor(&mut self, anchor: &gpuspy_wire::record::Anchor) {
+        let pair = Pair { ticks: anchor.ticks, ns: anchor.monotonic_raw, uncertainty: anchor.uncertainty };
+        let theirs = *self.theirs.get_or_insert(pair);
+        if self.kind == HostClock::Counter {
+            self.improve(theirs.slope_to(&pair));
+        }
+    }
+
+    fn improve(&mut self, slope: Option<Slope>) {
+        if let Some(slope) = slope {
+            // No record carries a tick later than the present: what is converted stays as it is.
+            self.clock.refine(slope, sys::counter());
+        }
+    }
+}

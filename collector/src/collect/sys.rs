@@ -1,0 +1,393 @@
+//! The system calls that the standard library lacks, each behind a safe function. All unsafe code of collecting is here.
+
+use gpuspy_wire::segment::{LayoutError, Segment};
+use std::ffi::{CString, c_int, c_void};
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::ptr;
+use std::time::Duration;
+
+/// The result of a system call that returns −1 on error.
+fn checked(result: c_int) -> io::Result<c_int> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn owned(result: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: a descriptor that the kernel has just made for us; nobody else knows it.
+    checked(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Descriptors that one message may bring before the kernel discards the rest.
+const MOST_DESCRIPTORS: usize = 4;
+
+/// One `recvmsg`: fills `buffer` from its start and takes the descriptors that came along.
+pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    /// Room for a control message, aligned as one.
+    #[repr(C)]
+    union Control {
+        header: libc::cmsghdr,
+        room: [u8; 64],
+    }
+    // SAFETY: a computation on a number.
+    let space = unsafe { libc::CMSG_SPACE((MOST_DESCRIPTORS * size_of::<c_int>()) as u32) } as usize;
+    assert!(space <= size_of::<Control>());
+    let mut control = Control { room: [0; 64] };
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: a plain struct for which zeros are a value.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = space as _;
+    // SAFETY: `message` points at a buffer and a control area that outlive the call and are as long as it says.
+    let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+    if count < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut descriptors = Vec::new();
+    // SAFETY: the kernel has filled the control area with `msg_controllen` bytes of well-formed control messages, which
+    // is what the CMSG macros walk; a SCM_RIGHTS message holds descriptors that are now ours.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
+                let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                let data = libc::CMSG_DATA(header).cast::<RawFd>();
+                for n in 0..bytes / size_of::<RawFd>() {
+                    descriptors.push(OwnedFd::from_raw_fd(data.add(n).read_unaligned()));
+                }
+            }
+            header = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+    }
+    Ok((count as usize, descriptors))
+}
+
+/// The process at the other end of a Unix socket, by `SO_PEERCRED`: its pid in our namespace, 0 when it has none there.
+pub(crate) fn peer_pid(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `peer` is as long as `length` says.
+    checked(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(peer.pid.max(0) as u32)
+}
+
+/// A descriptor that becomes readable when the process ends.
+pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: takes two numbers; the descriptor it returns has close-on-exec set.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) } as c_int)
+}
+
+/// Checks that an object's pages can neither vanish under a mapping nor fail to appear: a memfd of ordinary pages,
+/// sealed against shrinking and growing. The error is the rest of a sentence that begins with "the object".
+pub(crate) fn check_sealed(fd: BorrowedFd<'_>) -> Result<(), &'static str> {
+    // linux/fcntl.h (F_SEAL_SHRINK, F_SEAL_GROW): without both, ftruncate by the other side is a SIGBUS here.
+    let needed = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+    // SAFETY: asks about a descriptor.
+    let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
+    if seals == -1 {
+        return Err("is no memfd");
+    }
+    if seals & needed != needed {
+        return Err("is not sealed against changes of its size");
+    }
+    // SAFETY: a plain struct for which zeros are a value.
+    let mut kind: libc::statfs = unsafe { zeroed() };
+    // SAFETY: fills the struct.
+    let result = unsafe { libc::fstatfs(fd.as_raw_fd(), &raw mut kind) };
+    // A memfd of huge pages can run out of them, which is a SIGBUS too.
+    if result == -1 || kind.f_type != libc::TMPFS_MAGIC {
+        return Err("is not made of ordinary pages");
+    }
+    Ok(())
+}
+
+/// A whole shared object in our memory.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: *mut c_void,
+    bytes: usize,
+}
+
+// SAFETY: the mapping is plain memory, and all access to it goes through `Segment`, which is Sync.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `bytes` of an object that [`check_sealed`] accepts. No page is touched, none reserved.
+    pub(crate) fn new(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<Mapping> {
+        let bytes = usize::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Mapping { base, bytes }) }
+    }
+
+    /// The segment in it, checked.
+    pub(crate) fn segment(&self) -> Result<Segment<'_>, LayoutError> {
+        // SAFETY: `bytes` bytes from the page-aligned `base` stay mapped while `self` lives, which the result borrows;
+        // the object is sealed, so every page exists; nothing on this side makes a `&mut` into it.
+        unsafe { Segment::attach(self.base.cast(), self.bytes as u64) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, which nothing borrows any more.
+        unsafe { libc::munmap(self.base, self.bytes) };
+    }
+}
+
+/// Waits until one of the descriptors is readable or closed by its other end, or the time is over; says which are.
+/// A signal counts as the time being over.
+pub(crate) fn wait<const N: usize>(
+    descriptors: [Option<BorrowedFd<'_>>; N],
+    timeout: Duration,
+) -> io::Result<[bool; N]> {
+    // The kernel ignores negative descriptors.
+    let mut polled = descriptors.map(|fd| libc::pollfd {
+        fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
+        events: libc::POLLIN,
+        revents: 0,
+    });
+    let milliseconds = timeout.as_millis().min(c_int::MAX as u128) as c_int;
+    // SAFETY: the array is as long as the call is told.
+    let result = unsafe { libc::poll(polled.as_mut_ptr(), N as libc::nfds_t, milliseconds) };
+    match checked(result) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        Err(_) => Ok([false; N]),
+        Ok(_) => Ok(polled.map(|p| p.revents != 0)),
+    }
+}
+
+/// `CLOCK_MONOTONIC_RAW`, ns.
+pub(crate) fn monotonic_raw() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: fills the struct. The clock exists on every Linux that runs CUDA, so there is no error to see.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The counter that [`gpuspy_wire::segment::HostClock::Counter`] names, read after everything before it.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn counter() -> u64 {
+    // SAFETY: both instructions exist on every x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_lfence();
+        std::arch::x86_64::_rdtsc()
+    }
+}
+
+/// The counter that [`gpuspy_wire::segment::HostClock::Counter`] names, read after everything before it.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn counter() -> u64 {
+    let ticks: u64;
+    // SAFETY: Linux lets user space read CNTVCT_EL0.
+    unsafe { std::arch::asm!("isb", "mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
+    ticks
+}
+
+/// Signals that are delivered through a descriptor instead of a handler.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    fd: OwnedFd,
+    numbers: Vec<c_int>,
+    before: libc::sigset_t,
+}
+
+/// A signal that came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) number: c_int,
+    /// The kernel sent it: from the terminal it went to the whole foreground group.
+    pub(crate) from_terminal: bool,
+}
+
+impl Signals {
+    /// Blocks the signals in the calling thread and those it starts later. To be called before any other thread exists.
+    pub(crate) fn block(numbers: &[c_int]) -> io::Result<Signals> {
+        // SAFETY: signal sets are plain; each call gets a valid one.
+        unsafe {
+            let mut set: libc::sigset_t = zeroed();
+            let mut before: libc::sigset_t = zeroed();
+            libc::sigemptyset(&raw mut set);
+            for &number in numbers {
+                libc::sigaddset(&raw mut set, number);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
+            if numbers.contains(&libc::SIGCHLD) {
+                // Inherited as ignored, it would never come, and children would leave no status.
+                libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+            }
+            let fd = owned(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC))?;
+            Ok(Signals { fd, numbers: numbers.to_vec(), before })
+        }
+    }
+
+    /// Waits for the next one.
+    pub(crate) fn next(&self) -> io::Result<Arrived> {
+        // SAFETY: a plain struct for which zeros are a value.
+        let mut info: libc::signalfd_siginfo = unsafe { zeroed() };
+        let length = size_of::<libc::signalfd_siginfo>();
+        loop {
+            // SAFETY: the struct is as long as the call is told.
+            let count = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), length) };
+            if count == length as isize {
+                // sigaction(2): SI_KERNEL for what the terminal driver sends, 0 or less for what a process sends.
+                return Ok(Arrived { number: info.ssi_signo as c_int, from_terminal: info.ssi_code > 0 });
+            }
+            let error = io::Error::last_os_error();
+            if count >= 0 || error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Lets `command` start with the signal mask that was there before.
+    pub(crate) fn restore_in<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        let before = self.before;
+        let restore = move || {
+            // SAFETY: `before` is a signal set; the call is async-signal-safe.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
+            Ok(())
+        };
+        // SAFETY: the closure makes one async-signal-safe call and neither allocates nor locks.
+        unsafe { command.pre_exec(restore) }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Signals {
+    /// Forgets those that came and were not looked at, and lets later ones do what they do by default.
+    fn drop(&mut self) {
+        for &number in &self.numbers {
+            // SAFETY: no handler is installed; ignoring a pending signal discards it.
+            unsafe {
+                libc::signal(number, libc::SIG_IGN);
+                libc::signal(number, libc::SIG_DFL);
+            }
+        }
+        // SAFETY: `before` is a signal set.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut()) };
+    }
+}
+
+/// Sends a signal. That the process may be gone is no error.
+pub(crate) fn send_signal(pid: u32, number: c_int) {
+    // SAFETY: takes two numbers.
+    unsafe { libc::kill(pid as libc::pid_t, number) };
+}
+
+/// Ignores signals for the rest of the process's life.
+pub(crate) fn ignore_signals(numbers: &[c_int]) {
+    for &number in numbers {
+        // SAFETY: SIG_IGN runs no code of ours.
+        unsafe { libc::signal(number, libc::SIG_IGN) };
+    }
+}
+
+/// Whether this process may write into a directory.
+pub(crate) fn is_writable(directory: &Path) -> io::Result<()> {
+    let path = CString::new(directory.as_os_str().as_bytes())?;
+    // SAFETY: a string that ends with NUL. AT_EACCESS: as the effective user, the one who will write.
+    checked(unsafe {
+        libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK | libc::X_OK, libc::AT_EACCESS)
+    })
+    .map(drop)
+}
+
+/// Columns of the terminal that a stream is, if it is one.
+pub(crate) fn terminal_width(stream: BorrowedFd<'_>) -> Option<usize> {
+    // SAFETY: a plain struct for which zeros are a value.
+    let mut size: libc::winsize = unsafe { zeroed() };
+    // SAFETY: fills the struct.
+    let result = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    (result == 0 && size.ws_col > 0).then_some(size.ws_col.into())
+}
+
+/// Takes an inherited descriptor by its number and keeps it from children. `None` when there is none.
+///
+/// To be called once per number, before anything opens descriptors.
+pub(crate) fn inherited(number: RawFd) -> Option<OwnedFd> {
+    // SAFETY: asks about, and changes a flag of, a descriptor.
+    let known = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    // SAFETY: it is open, and as the caller says nobody in this process has taken it yet.
+    (number > 2 && known == 0).then(|| unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Leaves everything behind that a starting process gave us and that could keep it, or its pipes, alive: descriptors
+/// but `keep`, standard streams, terminal, working directory. To be called before anything else opens descriptors.
+pub(crate) fn leave_everything_but(keep: &OwnedFd) {
+    let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let open: Vec<RawFd> = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|&fd| fd > 2 && fd != keep.as_raw_fd()) {
+        // SAFETY: as the caller promises, nothing in this process owns it. (The directory's own is closed by now.)
+        unsafe { libc::close(fd) };
+    }
+    // SAFETY: replaces the standard streams, which nobody uses any more, by descriptors that stay open.
+    unsafe {
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        for stream in 0..3 {
+            libc::dup2(null, stream);
+        }
+        if null > 2 {
+            libc::close(null);
+        }
+        // Fails when we lead a group already, which is as good.
+        libc::setsid();
+        libc::chdir(c"/".as_ptr());
+    }
+}
+
+/// Gives other processes the right of way, a little.
+pub(crate) fn lower_priority() {
+    // SAFETY: takes numbers. A refusal changes nothing that matters.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS as _, 0, 5) };
+}
+
+/// A pipe that nobody writes to: its reading end is readable once [`Stop`] is dropped, in any number of waiters.
+pub(crate) fn stop() -> io::Result<(Stop, Stopped)> {
+    let (reader, writer) = io::pipe()?;
+    Ok((Stop(writer.into()), Stopped(reader.into())))
+}
+
+/// Dropping it tells all who wait on its [`Stopped`].
+#[derive(Debug)]
+pub(crate) struct Stop(#[expect(dead_code, reason = "held for its drop")] OwnedFd);
+
+/// Readable once its [`Stop`] is dropped.
+#[derive(Debug)]
+pub(crate) struct Stopped(OwnedFd);
+
+impl AsFd for Stopped {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,283 @@
+//! `gpuspy run` and `collect` as commands: exit codes, streams, environment, names.
+
+#[allow(dead_code, reason = "shared with tests that use the rest of it")]
+mod collect_support;
+
+use collect_support::FakeAgent;
+use collect_support::place::{Place, names, run_script, stand_in, stderr};
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_collector::trace::record::Ending;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[test]
+fn the_exit_code_is_the_commands() {
+    let place = Place::new();
+    let code = |command: &[&str]| place.run(command).status.code().unwrap();
+    assert_eq!(code(&["true"]), 0);
+    assert_eq!(code(&["false"]), 1);
+    assert_eq!(code(&["sh", "-c", "exit 42"]), 42);
+    assert_eq!(code(&["sh", "-c", "kill -9 $$"]), 128 + 9);
+    assert_eq!(code(&["sh", "-c", "kill -SEGV $$"]), 128 + 11);
+    assert_eq!(code(&["no-such-program-anywhere"]), 127);
+    assert_eq!(code(&["./no/such/program"]), 127);
+    place.script("plain", 0o644, "#!/bin/sh\n");
+    assert_eq!(code(&["./plain"]), 126);
+    assert_eq!(code(&["."]), 126, "a directory");
+    assert!(place.traces().is_empty(), "no CUDA, no trace");
+}
+
+#[test]
+fn the_programs_streams_are_its_own() {
+    let place = Place::new();
+    let output = place.run(&["sh", "-c", "printf out; printf err >&2"]);
+    assert_eq!(output.stdout, b"out");
+    assert_eq!(stderr(&output), "errgpuspy: nothing was collected: no CUDA call was made\n");
+    let quiet = place.gpuspy(&["run", "--quiet", "--", "sh", "-c", "printf err >&2"]).output().unwrap();
+    assert_eq!(stderr(&quiet), "err");
+    let quiet = place.gpuspy(&["run", "true"]).env("GPUSPY_QUIET", "1").output().unwrap();
+    assert_eq!(stderr(&quiet), "");
+}
+
+#[test]
+fn the_program_finds_what_it_needs_in_its_environment() {
+    let place = Place::new();
+    place.library("other.so", "");
+    let other = place.path("other.so");
+    let show =
+        "echo $LD_PRELOAD; echo $GPUSPY_TIMING; stat -c %a $(dirname $GPUSPY_SOCKET); dirname $GPUSPY_SOCKET";
+    let output = place
+        .gpuspy(&["run", "--timing", "off", "--", "sh", "-c", show])
+        .env("LD_PRELOAD", &other)
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert_eq!(lines[0], format!("{}:{}", place.path("agent.so").display(), other.display()));
+    assert_eq!(&lines[1..3], ["off", "700"]);
+    assert!(!Path::new(lines[3]).exists(), "the private directory goes when the run is over");
+}
+
+#[test]
+fn an_agent_with_an_awkward_path_is_loaded_all_the_same() {
+    let place = Place::new();
+    fs::create_dir(place.path("a b:c")).unwrap();
+    place.library(
+        "a b:c/agent.so",
+        "#include <unistd.h>\n__attribute__((constructor)) void f(void) { write(1, \"here \", 5); }",
+    );
+    let output = place
+        .gpuspy(&["run", "--", "/bin/echo", "x"])
+        .env("GPUSPY_AGENT", place.path("a b:c/agent.so"))
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "here x\n", "{}", stderr(&output));
+}
+
+#[test]
+fn what_cannot_work_is_said_before_the_program_starts() {
+    let place = Place::new();
+    let failed = |command: &mut Command, what: &str| {
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(output.stdout.is_empty(), "the program must not have run");
+        assert!(stderr(&output).contains(what), "{}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "one sentence: {}", stderr(&output));
+    };
+    let echo = ["--", "echo", "ran"];
+    failed(
+        place.gpuspy(&[&["run"][..], &echo].concat()).env("GPUSPY_AGENT", "/no/agent.so"),
+        "cannot open the agent",
+    );
+    failed(
+        &mut place.gpuspy(&[&["run", "-o", "no/where/x.gspy"][..], &echo].concat()),
+        "cannot write into no/where",
+    );
+    failed(&mut place.gpuspy(&[&["run", "-o", "agent.so"][..], &echo].concat()), "exists and is no trace");
+    failed(&mut place.gpuspy(&["collect", "--pid", "999999999"]), "there is no process 999999999");
+    let usage = place.gpuspy(&["run", "--timing", "sometimes", "--", "echo"]).output().unwrap();
+    assert_eq!(usage.status.code(), Some(2));
+    assert_eq!(place.gpuspy(&["collect"]).output().unwrap().status.code(), Some(2));
+    assert_eq!(place.gpuspy(&["run"]).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn a_program_that_keeps_the_agent_out_is_run_and_named() {
+    let place = Place::new();
+    fs::write(place.path("main.c"), "int main(void) { return 5; }").unwrap();
+    let gcc = Command::new("gcc")
+        .args(["-static", "-o"])
+        .args([place.path("static"), place.path("main.c")])
+        .status();
+    assert!(gcc.unwrap().success());
+    let output = place.run(&["./static"]);
+    assert_eq!(output.status.code(), Some(5));
+    assert!(stderr(&output).contains("./static is statically linked"), "{}", stderr(&output));
+}
+
+#[test]
+fn signals_reach_the_program() {
+    let place = Place::new();
+    let script =
+        "trap 'echo term; exit 7' TERM; trap 'echo usr1' USR1; echo ready; while :; do sleep 0.02; done";
+    let mut run = place.gpuspy(&["run", "--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut expect = |line: &str| assert_eq!(lines.next().as_deref(), Some(line));
+    let send = |signal| {
+        // SAFETY: takes numbers; the child has not been waited for, so the pid is its own.
+        assert_eq!(unsafe { libc::kill(run.id() as i32, signal) }, 0);
+    };
+    expect("ready");
+    send(libc::SIGUSR1);
+    expect("usr1");
+    send(libc::SIGTERM);
+    expect("term");
+    assert_eq!(run.wait().unwrap().code(), Some(7));
+}
+
+#[test]
+fn a_terminals_interrupt_ends_the_program_and_not_the_run() {
+    let place = Place::new();
+    // What a terminal does, as near as a test without one can: the signal goes to the whole group. The program gets it
+    // once from there and once passed on, which its default disposition cannot tell apart.
+    let mut command = place.gpuspy(&["run", "--", "sh", "-c", "echo ready; exec sleep 60"]);
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    run.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    // SAFETY: takes numbers; the group is the child's.
+    assert_eq!(unsafe { libc::kill(-(run.id() as i32), libc::SIGINT) }, 0);
+    let output = run.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.status.signal()), (Some(128 + libc::SIGINT), None));
+    assert!(stderr(&output).contains("no CUDA call was made"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_stand_in_launches() {
+    collect_support::launch_for_whoever_listens();
+}
+
+fn launches(path: &Path) -> usize {
+    let mut reader = TraceReader::open(path).unwrap();
+    assert!(reader.complete());
+    assert_eq!(reader.status().unwrap().ending, Ending::Exited);
+    reader.records().count()
+}
+
+#[test]
+fn one_process_makes_one_file() {
+    let place = Place::new();
+    let output = run_script(&place, &["--no-report"], "exec $AGENT >/dev/null");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let traces = place.traces();
+    let [trace] = &traces[..] else { panic!("{traces:?}") };
+    assert!(trace.starts_with("gpuspy-collect_run-"), "{trace}");
+    assert_eq!(launches(&place.path(trace)), 10);
+    let told = stderr(&output);
+    assert_eq!(told, format!("gpuspy: the trace is {trace}; read it again with: gpuspy report {trace}\n"));
+    // A second run of the same leaves the first one's trace alone, and -o replaces its own.
+    for _ in 0..2 {
+        let output = run_script(&place, &["--no-report", "-o", "mine.gspy"], "exec $AGENT >/dev/null");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    assert_eq!(place.traces(), [trace.as_str(), "mine.gspy"]);
+    assert_eq!(launches(&place.path("mine.gspy")), 10);
+}
+
+#[test]
+fn several_processes_make_a_directory() {
+    let place = Place::new();
+    let output =
+        run_script(&place, &["--no-report", "-o", "run.gspy"], "$AGENT >/dev/null & $AGENT >/dev/null; wait");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(place.traces(), ["run.gspy"]);
+    let traces = names(&place.path("run.gspy"));
+    assert_eq!(traces.len(), 2);
+    for trace in &traces {
+        assert!(trace.starts_with("collect_run-"), "{trace}");
+        assert_eq!(launches(&place.path("run.gspy").join(trace)), 10);
+    }
+    assert!(stderr(&output).contains("the trace is run.gspy;"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_process_that_outlives_the_command_is_left_alone_and_named() {
+    let place = Place::new();
+    let script =
+        "FAKE_LINGERS=1 $AGENT >out 2>&1 & echo $! >pid; until grep -qs lingering out; do sleep 0.02; done";
+    let output = run_script(&place, &["--no-report"], script);
+    let pid: i32 = fs::read_to_string(place.path("pid")).unwrap().trim().parse().unwrap();
+    // SAFETY: takes numbers; the process is there, as is checked, and is a descendant of ours.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0, "it must still run");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stderr(&output).contains(&format!("({pid}) still runs")), "{}", stderr(&output));
+}
+
+#[test]
+fn a_listening_collector_serves_until_it_is_told_to_end() {
+    let place = Place::new();
+    let mut collect = place.gpuspy(&["collect", "--dir", "traces"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(collect.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.next().unwrap().contains("traces/gpuspy.sock"));
+    let socket = place.path("traces/gpuspy.sock");
+    for _ in 0..2 {
+        let agent = stand_in().env("GPUSPY_SOCKET", &socket).output();
+        assert!(agent.unwrap().status.success());
+        assert!(lines.next().unwrap().contains("has exited; its trace is"));
+    }
+    let second = place.gpuspy(&["collect", "--dir", "traces"]).output().unwrap();
+    assert_eq!(second.status.code(), Some(2));
+    assert!(stderr(&second).contains("another collector listens"), "{}", stderr(&second));
+    // SAFETY: takes numbers; the child has not been waited for.
+    assert_eq!(unsafe { libc::kill(collect.id() as i32, libc::SIGTERM) }, 0);
+    assert_eq!(collect.wait().unwrap().code(), Some(0));
+    let traces = names(&place.path("traces"));
+    assert_eq!(traces.len(), 2, "the socket is gone: {traces:?}");
+    for trace in traces {
+        assert_eq!(launches(&place.path("traces").join(trace)), 10);
+    }
+}
+
+#[test]
+fn a_collector_started_by_an_agent_says_nothing_and_ends_with_it() {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::process::CommandExt;
+    let place = Place::new();
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (number, kept) = (theirs.as_raw_fd(), ours.as_raw_fd());
+    let mut command = place.gpuspy(&["collect", "--inherit-fd", "207", "--output", "own.gspy"]);
+    let inherit = move || {
+        // SAFETY: async-signal-safe calls on numbers. `kept` is duplicated without close-on-exec: a leak to be closed.
+        unsafe {
+            libc::dup2(number, 207);
+            libc::dup2(kept, 209);
+        }
+        Ok(())
+    };
+    // SAFETY: the closure is async-signal-safe.
+    unsafe { command.pre_exec(inherit) };
+    let collector = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(theirs);
+    let agent = FakeAgent::new(gpuspy_wire::segment::Layout::OURS);
+    agent.greet(&ours);
+    agent.wait_attached();
+    let mut thread = agent.thread();
+    for _ in 0..10 {
+        thread.launch(1);
+    }
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: takes numbers; the child has not been waited for.
+        unsafe { libc::kill(collector.id() as i32, signal) };
+    }
+    thread.launch(1);
+    agent.exiting();
+    // The session's end: if the collector had kept its own copy of our end (209), it would wait for ever.
+    drop(ours);
+    let output = collector.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout.is_empty() && output.stderr.is_empty());
+    assert_eq!(launches(&place.path("own.gspy")), 11);
+}

@@ -1,0 +1,408 @@
+//! Whole sessions with a stand-in agent in a process of its own: many threads, a kill, an exec, a detach, strangers.
+
+#[allow(dead_code, reason = "shared with tests that use the rest of it")]
+mod collect_support;
+
+use collect_support::{FakeAgent, SEALS, memfd, send};
+use gpuspy_collector::collect::{self, Collector, Session, Stopper, Target};
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_collector::trace::record::{Body, Ending, Record, Status, What};
+use gpuspy_wire::handshake::Hello;
+use gpuspy_wire::record::{LossCause, Namespace};
+use gpuspy_wire::segment::{HEADER_BYTES, Layout};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Generous: the machine may be busy with other things.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A collector that listens in a directory of its own.
+struct Collecting {
+    directory: tempfile::TempDir,
+    collector: Arc<Collector>,
+    stopper: Option<Stopper>,
+    sessions: Arc<Mutex<Vec<collect::Result<Session>>>>,
+    listening: Option<JoinHandle<()>>,
+}
+
+impl Collecting {
+    fn new() -> Collecting {
+        let directory = tempfile::tempdir().unwrap();
+        let (collector, stopper) = Collector::new(Target::Directory(directory.path().to_owned())).unwrap();
+        let collector = Arc::new(collector);
+        let sessions = Arc::new(Mutex::new(Vec::new()));
+        let listener = collect::bind(&directory.path().join("socket")).unwrap();
+        let listening = std::thread::spawn({
+            let (collector, sessions) = (Arc::clone(&collector), Arc::clone(&sessions));
+            move || collector.listen(listener, |session, _| sessions.lock().unwrap().push(session.clone()))
+        });
+        Collecting { directory, collector, stopper: Some(stopper), sessions, listening: Some(listening) }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join("socket")
+    }
+
+    /// Starts the stand-in in a process of its own.
+    fn agent(&self, what: &str) -> Child {
+        agent_command(what).env("FAKE_SOCKET", self.socket()).spawn().unwrap()
+    }
+
+    fn wait_for_sessions(&self, count: usize) -> Vec<collect::Result<Session>> {
+        let deadline = Instant::now() + PATIENCE;
+        while self.sessions.lock().unwrap().len() < count {
+            assert!(Instant::now() < deadline, "{:?}", self.sessions.lock().unwrap());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.sessions.lock().unwrap().clone()
+    }
+
+    fn read(&self, session: &Session) -> Trace {
+        Trace::read(self.collector.traces().path(session.trace))
+    }
+
+    /// Tells the collector to stop, and waits until it has.
+    fn stop(&mut self) {
+        self.stopper = None;
+        if let Some(listening) = self.listening.take() {
+            listening.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Collecting {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct Trace {
+    status: Status,
+    records: Vec<Record>,
+    names: BTreeMap<(Namespace, u32), String>,
+}
+
+impl Trace {
+    fn read(path: &Path) -> Trace {
+        let mut reader = TraceReader::open(path).unwrap();
+        assert!(reader.complete(), "the writer came to its end");
+        let status = reader.status().unwrap().clone();
+        let names = reader.names().0.clone();
+        let records = reader.records().collect();
+        Trace { status, records, names }
+    }
+
+    /// Which launches of which thread are there: the counts, which the stand-in writes into the grid.
+    fn launches(&self) -> BTreeMap<u32, Vec<u32>> {
+        let mut threads = BTreeMap::<u32, Vec<u32>>::new();
+        for record in &self.records {
+            if let Body::Work(work) = &record.body
+                && let What::Kernel { grid, .. } = work.what
+            {
+                threads.entry(record.thread).or_default().push(grid[0]);
+            }
+        }
+        threads
+    }
+}
+
+fn agent_command(what: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "the_stand_in_does_as_told", "--nocapture"]).env("FAKE_AGENT", what);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+/// What child processes run: see [`agent_command`].
+#[test]
+fn the_stand_in_does_as_told() {
+    let Ok(what) = std::env::var("FAKE_AGENT") else {
+        let output = agent_command("nonsense").stderr(Stdio::piped()).output().unwrap();
+        assert!(!output.status.success(), "it must not take an order that it does not know for done");
+        return;
+    };
+    let socket = std::env::var_os("FAKE_SOCKET").map(PathBuf::from);
+    let connect = || FakeAgent::connect(socket.as_deref().unwrap());
+    match what.as_str() {
+        "threads" => threads(&connect()),
+        "killed" => killed(&connect()),
+        "exec" => replaced(&connect()),
+        "running" => running(&connect()),
+        "hostile" => hostile(&connect()),
+        "unattended" => unattended(),
+        other => panic!("no stand-in does {other}"),
+    }
+}
+
+fn wait_for_stdin_to_close() {
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+const WAVES: u64 = 3;
+const THREADS: u64 = 4;
+const EACH: u32 = 5000;
+
+fn threads(agent: &FakeAgent) {
+    for _ in 0..WAVES {
+        std::thread::scope(|threads| {
+            for _ in 0..THREADS {
+                threads.spawn(|| {
+                    let mut thread = agent.thread();
+                    let kernel = thread.claim as u32;
+                    thread.name(Namespace::Kernel, kernel, &format!("kernel_{kernel}{}", "x".repeat(3000)));
+                    for _ in 0..EACH {
+                        thread.launch(kernel);
+                    }
+                    thread.close();
+                });
+            }
+        });
+    }
+    agent.exiting();
+}
+
+#[test]
+fn every_record_of_every_thread_arrives_once_and_in_order() {
+    let collecting = Collecting::new();
+    let status = collecting.agent("threads").wait().unwrap();
+    assert!(status.success());
+    let session = collecting.wait_for_sessions(1).remove(0).unwrap();
+    assert_eq!(session.ending, Ending::Exited);
+    let trace = collecting.read(&session);
+    let launches = trace.launches();
+    let claims: Vec<u32> = (1..=(WAVES * THREADS) as u32).collect();
+    assert_eq!(launches.keys().copied().collect::<Vec<_>>(), claims);
+    for (thread, counts) in &launches {
+        assert!(counts.iter().copied().eq(1..=EACH), "thread {thread}: {} launches", counts.len());
+        assert!(trace.names[&(Namespace::Kernel, *thread)].starts_with(&format!("kernel_{thread}x")));
+        assert_eq!(trace.status.threads[thread], 1000 + thread);
+    }
+    let total = WAVES * THREADS * u64::from(EACH);
+    assert_eq!(trace.status.published, total + WAVES * THREADS, "launches and names");
+    assert_eq!((trace.status.collected, trace.status.calls), (trace.status.published, total));
+    assert!(trace.status.lost.is_empty() && trace.status.ended > trace.status.began);
+    assert_eq!(trace.status.ending, Ending::Exited);
+}
+
+fn killed(agent: &FakeAgent) {
+    let mut thread = agent.thread();
+    for _ in 0..1000 {
+        thread.launch(1);
+    }
+    thread.lose(LossCause::RingFull, 3);
+    agent.segment.header().live.0.pending.store(7, Ordering::Relaxed);
+    agent.segment.header().live.0.lost[LossCause::NoSlot as usize].store(2, Ordering::Relaxed);
+    // SAFETY: takes numbers.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+}
+
+#[test]
+fn what_a_killed_process_had_published_is_in_its_trace() {
+    let collecting = Collecting::new();
+    let status = collecting.agent("killed").wait().unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGKILL));
+    let session = collecting.wait_for_sessions(1).remove(0).unwrap();
+    assert_eq!(session.ending, Ending::Vanished);
+    let trace = collecting.read(&session);
+    assert!(trace.launches()[&1].iter().copied().eq(1..=1000));
+    assert_eq!(trace.status.pending, 7);
+    assert_eq!(trace.status.lost, BTreeMap::from([(LossCause::RingFull, 3), (LossCause::NoSlot, 2)]));
+}
+
+fn replaced(agent: &FakeAgent) {
+    let mut thread = agent.thread();
+    for _ in 0..10 {
+        thread.launch(1);
+    }
+    panic!("exec failed: {}", Command::new("cat").exec());
+}
+
+#[test]
+fn an_exec_ends_the_session() {
+    let collecting = Collecting::new();
+    let mut child = collecting.agent("exec");
+    let session = collecting.wait_for_sessions(1).remove(0).unwrap();
+    assert_eq!((session.ending, session.pid), (Ending::Replaced, child.id()));
+    assert_eq!(child.try_wait().unwrap(), None, "the process runs on");
+    assert_eq!(collecting.read(&session).launches()[&1].len(), 10);
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
+fn running(agent: &FakeAgent) {
+    let mut thread = agent.thread();
+    for _ in 0..10 {
+        thread.launch(1);
+    }
+    println!("ready");
+    wait_for_stdin_to_close();
+    assert_eq!(agent.segment.header().live.0.attached.load(Ordering::Relaxed), 0, "nobody drains us");
+}
+
+/// Waits until a stand-in has said that it is ready.
+fn wait_ready(child: &mut Child) {
+    // By reference: the stand-in must not find its pipe closed.
+    let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.ends_with("ready")));
+}
+
+#[test]
+fn a_stop_detaches_and_completes_the_trace() {
+    let mut collecting = Collecting::new();
+    let mut child = collecting.agent("running");
+    wait_ready(&mut child);
+    collecting.stop();
+    let session = collecting.wait_for_sessions(1).remove(0).unwrap();
+    assert_eq!(session.ending, Ending::Detached);
+    assert_eq!(collecting.read(&session).launches()[&1].len(), 10);
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success(), "the process must have run on, and know that nobody drains it");
+}
+
+fn hostile(agent: &FakeAgent) {
+    let mut state = 88_172_645_463_325_252u64;
+    let mut random = || {
+        // xorshift64, Marsaglia 2003.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut good = agent.thread();
+    let layout = agent.segment.layout();
+    for round in 0..200 {
+        good.launch(1);
+        for n in 2..20 {
+            let slot = agent.segment.slot(n).unwrap();
+            slot.state.0.store(random(), Ordering::Relaxed);
+            for word in [&slot.cursors.moved[0], &slot.cursors.moved[1], &slot.counters.0.agent_ticks] {
+                word.store(random() >> (random() % 64), Ordering::Relaxed);
+            }
+            for _ in 0..100 {
+                let (at, bytes) = layout.buffer_at(n, 0);
+                // SAFETY: inside the mapping, aligned; the reader uses atomics, and expects anything.
+                unsafe {
+                    agent.base.add((at + random() % (bytes / 8) * 8) as usize).cast::<u64>().write(random())
+                };
+            }
+            slot.cursors.tail.0.store(random() >> (round % 64), Ordering::Release);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // What lies beyond the header may be anything; the header's own words as well, once it was handed over.
+    // SAFETY: as above.
+    unsafe { agent.base.cast::<u64>().write(random()) };
+    for at in (16..HEADER_BYTES).step_by(8) {
+        // SAFETY: as above. The word that says `exiting` among them.
+        unsafe { agent.base.add(at).cast::<u64>().write(random()) };
+    }
+}
+
+#[test]
+fn a_hostile_process_harms_only_its_own_trace() {
+    let collecting = Collecting::new();
+    let mut bad = collecting.agent("hostile");
+    let good = collecting.agent("threads").wait().unwrap();
+    assert!(good.success() && bad.wait().unwrap().success());
+    let sessions: Vec<Session> = collecting.wait_for_sessions(2).into_iter().map(Result::unwrap).collect();
+    let (bad, good): (Vec<_>, Vec<_>) = sessions.iter().partition(|s| s.pid == bad.id());
+    let trace = collecting.read(bad[0]);
+    assert!(trace.status.lost[&LossCause::Corrupt] > 0);
+    assert!(trace.launches()[&1].iter().copied().eq(1..=200), "the slot that kept the rules is read");
+    let trace = collecting.read(good[0]);
+    assert_eq!(
+        trace.launches().values().map(Vec::len).sum::<usize>() as u64,
+        WAVES * THREADS * u64::from(EACH)
+    );
+    assert!(trace.status.lost.is_empty());
+}
+
+fn unattended() {
+    let agent = FakeAgent::new(Layout::OURS);
+    let mut thread = agent.thread();
+    for _ in 0..100 {
+        thread.launch(1);
+    }
+    println!("ready");
+    agent.wait_attached();
+    for _ in 0..50 {
+        thread.launch(1);
+    }
+    wait_for_stdin_to_close();
+    agent.exiting();
+}
+
+#[test]
+fn a_running_process_can_be_attached_to_once_at_a_time() {
+    let place = tempfile::tempdir().unwrap();
+    let (collector, stopper) = Collector::new(Target::Named(place.path().to_owned())).unwrap();
+    let mut child = agent_command("unattended").spawn().unwrap();
+    let pid = child.id();
+    wait_ready(&mut child);
+    let session = std::thread::scope(|threads| {
+        let attached = threads.spawn(|| collector.attach(pid));
+        while collector.traces().whole().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let second = collector.attach(pid).unwrap_err().to_string();
+        assert!(second.contains("another collector drains it already"), "{second}");
+        drop(child.stdin.take());
+        attached.join().unwrap().unwrap()
+    });
+    assert!(child.wait().unwrap().success());
+    assert_eq!(session.ending, Ending::Exited);
+    let trace = Trace::read(collector.traces().path(session.trace));
+    assert!(trace.launches()[&1].iter().copied().eq(1..=150), "what lay there, and what came");
+    let gone = collector.attach(pid).unwrap_err().to_string();
+    assert!(gone.contains("there is no process"), "{gone}");
+    let without = collector.attach(1).unwrap_err().to_string();
+    assert!(without.contains("has no gpuspy segment") || without.contains("cannot look into"), "{without}");
+    drop(stopper);
+}
+
+#[test]
+fn strangers_are_refused_with_a_reason() {
+    let collecting = Collecting::new();
+    let size = Layout::OURS.segment_bytes;
+    let hello = Hello::new(std::process::id(), 1, size).to_bytes();
+    let (sealed, unsealed) = (memfd(size, SEALS), memfd(size, libc::F_SEAL_SHRINK));
+    let (short, file) = (memfd(100, SEALS), tempfile::tempfile().unwrap());
+    let fd = |fd: &dyn AsRawFd| fd.as_raw_fd();
+    let cases: [(&[u8], Vec<i32>, &str); 8] = [
+        (b"", vec![], "closed the connection"),
+        (&hello[..7], vec![fd(&sealed)], "closed the connection"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n", vec![fd(&sealed)], "not of this version"),
+        (&hello, vec![], "sent 0 descriptors"),
+        (&hello, vec![fd(&sealed), fd(&sealed)], "sent 2 descriptors"),
+        (&hello, vec![fd(&file)], "is no memfd"),
+        (&hello, vec![fd(&unsealed)], "not sealed"),
+        (&hello, vec![fd(&short)], "has 100 bytes"),
+    ];
+    for (n, (bytes, descriptors, reason)) in cases.into_iter().enumerate() {
+        let stream = UnixStream::connect(collecting.socket()).unwrap();
+        if !bytes.is_empty() {
+            send(&stream, bytes, &descriptors);
+        }
+        drop(stream);
+        let error = collecting.wait_for_sessions(n + 1)[n].as_ref().unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+    // A segment of zeros, of the right size and sealed, is no segment.
+    let stream = UnixStream::connect(collecting.socket()).unwrap();
+    send(&stream, &hello, &[fd(&sealed)]);
+    let error = collecting.wait_for_sessions(9)[8].as_ref().unwrap_err().to_string();
+    assert!(error.contains("it is no gpuspy segment"), "{error}");
+    assert_eq!(collecting.collector.traces().whole(), None, "no file is made for strangers");
+    // And the next one is served.
+    assert!(collecting.agent("threads").wait().unwrap().success());
+    assert_eq!(collecting.wait_for_sessions(10)[9].as_ref().unwrap().ending, Ending::Exited);
+}

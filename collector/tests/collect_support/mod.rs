@@ -1,0 +1,283 @@
+//! A stand-in for the agent: a real sealed memfd, the wire's own writers, a real socket.
+
+pub mod place;
+
+use gpuspy_wire::handshake::Hello;
+use gpuspy_wire::record::{Head, Intern, Launch, Namespace, Record as _, Work};
+use gpuspy_wire::ring::{LEVELS, Writer};
+use gpuspy_wire::segment::{ENDIANNESS, Header, HostClock, Layout, MAGIC, Segment, Slot, VERSION};
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A process's segment, as its agent sees it.
+pub struct FakeAgent {
+    pub memfd: OwnedFd,
+    pub base: *mut u8,
+    pub segment: Segment<'static>,
+    socket: Option<UnixStream>,
+}
+
+// SAFETY: `base` is only used for plain writes by tests that own the segment alone.
+unsafe impl Sync for FakeAgent {}
+
+/// The body of the test `the_stand_in_launches`, which is what [`place::run_script`]'s `$AGENT` and
+/// [`place::stand_in`] run: ten launches, told to whoever listens.
+pub fn launch_for_whoever_listens() {
+    let Some(socket) = std::env::var_os("GPUSPY_SOCKET") else {
+        // Not started to launch: then one that has nobody to tell must not take it for done.
+        let mut alone = place::stand_in();
+        assert!(!alone.env("GPUSPY_SOCKET", "/no/socket").output().unwrap().status.success());
+        return;
+    };
+    let agent = FakeAgent::connect(Path::new(&socket));
+    agent.wait_attached();
+    let mut thread = agent.thread();
+    thread.name(Namespace::Kernel, 1, "saxpy");
+    for _ in 0..10 {
+        thread.launch(1);
+    }
+    agent.exiting();
+    if std::env::var_os("FAKE_LINGERS").is_some() {
+        println!("lingering");
+        std::thread::sleep(Duration::from_secs(600));
+    }
+}
+
+/// CLOCK_MONOTONIC_RAW and CLOCK_REALTIME, ns.
+fn clock(id: libc::clockid_t) -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: fills the struct.
+    unsafe { libc::clock_gettime(id, &raw mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Now, in the ticks of a segment whose clock is `MonotonicRaw`.
+pub fn now() -> u64 {
+    clock(libc::CLOCK_MONOTONIC_RAW)
+}
+
+fn start_time() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap().parse().unwrap()
+}
+
+/// A memfd of `bytes` bytes with these seals.
+pub fn memfd(bytes: u64, seals: i32) -> OwnedFd {
+    // SAFETY: makes a descriptor that is ours.
+    let fd = unsafe {
+        let fd = libc::memfd_create(c"gpuspy".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+        assert!(fd >= 0);
+        OwnedFd::from_raw_fd(fd)
+    };
+    File::from(fd.try_clone().unwrap()).set_len(bytes).unwrap();
+    // SAFETY: takes numbers.
+    assert_eq!(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) }, 0);
+    fd
+}
+
+pub const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+
+/// A header of this process for a layout.
+pub fn header(layout: Layout) -> Header {
+    Header {
+        magic: MAGIC,
+        version: VERSION,
+        endianness: ENDIANNESS,
+        segment_bytes: layout.segment_bytes,
+        slots_at: layout.slots_at,
+        slot_bytes: layout.slot_bytes,
+        slots: layout.slots,
+        rings_at: layout.rings_at,
+        region_bytes: layout.region_bytes,
+        level_cells: layout.level_cells,
+        pid: std::process::id(),
+        host_clock: HostClock::MonotonicRaw as u32,
+        start_time: start_time(),
+        anchor_ticks: now(),
+        anchor_monotonic_raw: now(),
+        anchor_realtime: clock(libc::CLOCK_REALTIME),
+        ..Header::default()
+    }
+}
+
+impl FakeAgent {
+    /// Makes the segment; nobody is told.
+    pub fn new(layout: Layout) -> FakeAgent {
+        let memfd = memfd(layout.segment_bytes, SEALS);
+        // SAFETY: a new shared mapping of the whole object, never unmapped.
+        let base = unsafe {
+            let base = libc::mmap(
+                std::ptr::null_mut(),
+                layout.segment_bytes as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                memfd.as_raw_fd(),
+                0,
+            );
+            assert_ne!(base, libc::MAP_FAILED);
+            base.cast::<Header>().write(header(layout));
+            base.cast::<u8>()
+        };
+        // SAFETY: mapped for ever, page-aligned; nobody has a `&mut`.
+        let segment = unsafe { Segment::attach(base, layout.segment_bytes) }.unwrap();
+        FakeAgent { memfd, base, segment, socket: None }
+    }
+
+    /// Makes the segment and hands it over.
+    pub fn connect(socket: &Path) -> FakeAgent {
+        let mut agent = FakeAgent::new(Layout::OURS);
+        let stream = UnixStream::connect(socket).unwrap();
+        agent.greet(&stream);
+        agent.socket = Some(stream);
+        agent
+    }
+
+    /// Sends the Hello and the segment.
+    pub fn greet(&self, stream: &UnixStream) {
+        let hello = Hello::new(std::process::id(), start_time(), Layout::OURS.segment_bytes);
+        send(stream, &hello.to_bytes(), &[self.memfd.as_raw_fd()]);
+    }
+
+    /// Waits until a collector drains it.
+    pub fn wait_attached(&self) {
+        while self.segment.header().live.0.attached.load(Ordering::Relaxed) != 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Claims a slot for a thread.
+    pub fn thread(&self) -> FakeThread {
+        let live = &self.segment.header().live.0;
+        let claim = live.claims.fetch_add(1, Ordering::Relaxed) + 1;
+        loop {
+            for n in 1..self.segment.layout().slots as usize {
+                let slot = self.segment.slot(n).unwrap();
+                let Some(generation) = slot.state.claim() else { continue };
+                let buffers = self.segment.buffers(n).unwrap();
+                let writer = Writer::claim(&slot.cursors, buffers[0]).unwrap();
+                slot.tid.store(1000 + claim, Ordering::Relaxed);
+                slot.claim.store(claim, Ordering::Relaxed);
+                slot.state.open(generation);
+                return FakeThread { slot, number: n, generation, writer, buffers, claim, count: 0 };
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// What an exit handler does last.
+    pub fn exiting(&self) {
+        self.segment.header().live.0.exiting.store(1, Ordering::Relaxed);
+    }
+}
+
+/// A thread's writing end.
+pub struct FakeThread {
+    slot: &'static Slot,
+    pub number: usize,
+    generation: u64,
+    writer: Writer<'static, AtomicU64>,
+    buffers: [&'static [AtomicU64]; LEVELS],
+    pub claim: u64,
+    count: u64,
+}
+
+impl FakeThread {
+    /// Writes a record, waiting for room (which a real agent never does), and grows like one.
+    pub fn push(&mut self, words: &[u64]) {
+        while self.writer.push(words).is_err() {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let counters = &self.slot.counters.0;
+        counters.records.fetch_add(1, Ordering::Relaxed);
+        if self.writer.is_half_full() {
+            self.grow();
+        }
+    }
+
+    /// Moves to the next buffer, if there is one.
+    pub fn grow(&mut self) {
+        if let Some(buffer) = self.buffers.get(self.writer.level() + 1) {
+            self.writer.grow(buffer);
+        }
+    }
+
+    /// A launch of kernel `kernel`; its correlation is the thread's next.
+    pub fn launch(&mut self, kernel: u32) {
+        self.count += 1;
+        let begin = now();
+        let mut launch =
+            Launch { kernel, grid: [self.count as u32, 1, 1], block: [32, 1, 1], ..Launch::default() };
+        launch.work = Work {
+            head: Head { api: 1, via: 1, ..Head::new::<Launch>() },
+            correlation: self.claim << 40 | self.count,
+            begin,
+            submitted: begin + 1,
+            end: begin + 2,
+            untimed: 6,
+            ..Work::default()
+        };
+        self.slot.counters.0.calls.fetch_add(1, Ordering::Relaxed);
+        self.push(launch.as_words());
+    }
+
+    /// Gives an id a text.
+    pub fn name(&mut self, namespace: Namespace, id: u32, text: &str) {
+        let cells = Intern::cells(text.len());
+        let mut bytes = vec![0u8; cells * 64];
+        bytes[0] = 12;
+        bytes[1] = cells as u8;
+        bytes[2] = 1;
+        bytes[8..12].copy_from_slice(&id.to_ne_bytes());
+        bytes[12..14].copy_from_slice(&(text.len() as u16).to_ne_bytes());
+        bytes[14] = namespace as u8;
+        bytes[16..16 + text.len()].copy_from_slice(text.as_bytes());
+        let words: Vec<u64> =
+            bytes.chunks_exact(8).map(|b| u64::from_ne_bytes(b.try_into().unwrap())).collect();
+        self.push(&words);
+    }
+
+    /// Counts a loss, as an agent does beside its ring.
+    pub fn lose(&self, cause: gpuspy_wire::record::LossCause, count: u64) {
+        self.slot.counters.0.lost[cause as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// The thread ends.
+    pub fn close(self) {
+        self.slot.state.close(self.generation);
+    }
+}
+
+/// Sends bytes and descriptors.
+pub fn send(stream: &UnixStream, bytes: &[u8], descriptors: &[RawFd]) {
+    /// Room for the descriptors that tests send, aligned as a control message.
+    #[repr(C, align(8))]
+    struct Control([u8; 64]);
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let payload = size_of_val(descriptors) as u32;
+    // SAFETY: the message points at live memory, the control area is large enough (asserted), and CMSG_* walk it.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        if !descriptors.is_empty() {
+            assert!(libc::CMSG_SPACE(payload) as usize <= 64);
+            message.msg_control = control.0.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(payload) as _;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(payload) as _;
+            std::ptr::copy_nonoverlapping(
+                descriptors.as_ptr().cast::<u8>(),
+                libc::CMSG_DATA(header),
+                payload as usize,
+            );
+        }
+        assert_eq!(libc::sendmsg(stream.as_raw_fd(), &raw const message, 0), bytes.len() as isize);
+    }
+}
