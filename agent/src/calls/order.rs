@@ -1,5 +1,7 @@
 //! Waiting, and the events that order streams.
 
+use core::cell::Cell;
+use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{self, Head, Kind, SyncScope};
 
 use crate::calls::{Plain, current_context, stream_of};
@@ -12,12 +14,14 @@ pub struct Sync {
     scope: SyncScope,
     stream: Option<CUstream>,
     event: CUevent,
+    /// Entries of the stream before the call: complete when it has returned.
+    submitted: Cell<u64>,
 }
 
 impl Sync {
     /// A wait for everything.
     pub fn of(scope: SyncScope) -> Sync {
-        Sync { scope, stream: None, event: core::ptr::null_mut() }
+        Sync { scope, stream: None, event: core::ptr::null_mut(), submitted: Cell::new(0) }
     }
 
     /// For a stream.
@@ -34,8 +38,17 @@ impl Sync {
 impl Plain for Sync {
     const KIND: Kind = Kind::Synchronize;
 
+    fn before(&self, call: &Call) {
+        if let Some(stream) = self.stream.and_then(|s| stream_of(call, s)) {
+            self.submitted.set(stream.submitted.load(Ordering::Relaxed));
+        }
+    }
+
     fn after(&self, call: &Call, end: u64) -> bool {
         let stream = self.stream.and_then(|s| stream_of(call, s));
+        if let Some(stream) = stream {
+            stream.seen(self.submitted.get());
+        }
         let mut record = record::Synchronize {
             head: call.head::<record::Synchronize>(record::flag::BLOCKING | stream.map_or(0, Stream::flags)),
             correlation: call.correlation,
@@ -90,7 +103,7 @@ impl Plain for EventOp {
         let stream = stream_of(call, self.stream);
         if let Some(stream) = stream {
             // An entry of the stream's queue like any other. Relaxed: a bound.
-            stream.submitted.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+            stream.submitted.fetch_add(1, Ordering::Relaxed);
         }
         let head = call.head::<record::EventOp>(stream.map_or(0, Stream::flags));
         call.record(&record::EventOp {

@@ -194,8 +194,9 @@ impl Poller {
         loop {
             let began = ticks();
             let mut driver_ticks = 0;
-            let (read, pending) = self.poll(&mut driver_ticks);
+            // Before the look: what was recorded before the asking is seen by it.
             let asked = shared.drain_asked.load(Ordering::Acquire);
+            let (read, pending) = self.poll(&mut driver_ticks);
             if pending == 0 || self.deinitialized {
                 shared.drain_done.store(asked, Ordering::Release);
             }

@@ -14,8 +14,8 @@ use crate::thread::Call;
 /// Distinct stream handles (and default streams) of a process's life. Handles are reused by the driver, so this bounds
 /// streams alive at the same time, nearly.
 const PLACES: usize = 4096;
-/// Operations of a stream that can wait to be read: more than the depth limit lets in.
-const QUEUE: usize = 512;
+/// Operations of a stream that can wait to be read: what a late poller leaves unread of a stream that drains.
+const QUEUE: usize = 2048;
 /// Entries (launches and our own records) of a stream that may be unseen before we stop adding ours. The driver's queue
 /// holds about 1024 and then blocks the app (facts: OneFlow PR#890).
 pub const MAX_DEPTH: u64 = 256;
@@ -138,16 +138,25 @@ impl Stream {
         true
     }
 
-    /// The oldest operation not yet read. Exact for the poller; for a hook a hint that may be stale.
+    /// The oldest operation not yet read.
     pub fn oldest(&self) -> Option<Pending> {
-        let head = self.head.load(Ordering::Relaxed);
+        let (head, tail) = self.unread();
+        if head < tail { self.at(head) } else { None }
+    }
+
+    /// The operations not yet read, from the oldest to behind the newest. Exact for the poller; for a hook a hint.
+    pub fn unread(&self) -> (u64, u64) {
         // Acquire, with `push`'s release.
-        if head >= self.tail.load(Ordering::Acquire) {
-            return None;
-        }
-        // SAFETY: in [head, tail): written before the release we acquired. A hook's stale head can meet a place being
-        // rewritten: all fields are plain integers, and what it does with them (one event query) is harmless.
-        self.queue.get(head as usize % QUEUE).map(|cell| unsafe { cell.get().read_volatile() })
+        let tail = self.tail.load(Ordering::Acquire);
+        (self.head.load(Ordering::Relaxed).min(tail), tail)
+    }
+
+    /// One of them.
+    pub fn at(&self, position: u64) -> Option<Pending> {
+        // SAFETY: in [head, tail): written before the release that `unread` acquired. A hook's stale position can meet a
+        // place that is being rewritten: all fields are plain integers, and what it does with them (an event query) is
+        // harmless.
+        self.queue.get(position as usize % QUEUE).map(|cell| unsafe { cell.get().read_volatile() })
     }
 
     /// Poller: the oldest operation has been read.
@@ -343,21 +352,17 @@ impl Streams {
         stream.state.store(DEAD, Ordering::Release);
     }
 
-    /// A context is gone: its streams' events are, too. Returns how many operations' times are lost.
-    pub fn abandon(&self, context: &Context) -> u64 {
-        let mut lost = 0;
+    /// A context is gone, and its streams with it; the poller drops what it had not read.
+    pub fn abandon(&self, context: &Context) {
+        let of_context = |s: &Stream| s.context().is_some_and(|c| core::ptr::eq(c, context));
         for place in self.places.values() {
             // SAFETY: null or a stream, which is never freed.
-            let Some(stream) = (unsafe { place.load(Ordering::Acquire).as_ref() }) else { continue };
-            if stream.context().is_some_and(|c| core::ptr::eq(c, context)) {
+            let stream = unsafe { place.load(Ordering::Acquire).as_ref() };
+            if let Some(stream) = stream.filter(|s| of_context(s)) {
                 place.store(core::ptr::null_mut(), Ordering::Release);
                 stream.state.store(DEAD, Ordering::Release);
             }
         }
-        for stream in self.iter().filter(|s| s.context().is_some_and(|c| core::ptr::eq(c, context))) {
-            lost += (stream.tail.load(Ordering::Relaxed)).saturating_sub(stream.head.load(Ordering::Relaxed));
-        }
-        lost
     }
 
     /// Poller: drops what can no longer be read of streams whose context is gone.

@@ -94,10 +94,17 @@ fn is_shallow_after_asking(driver: &Driver, stream: &Stream, context: &Context) 
     if !stream.unasked.fetch_add(1, Ordering::Relaxed).is_multiple_of(ASK_EVERY) {
         return false;
     }
-    if let (Some(query), Some(oldest)) = (driver.event_query, stream.oldest()) {
+    // Operations of a stream complete in order: halving finds the newest that is complete.
+    let (mut complete, mut unknown) = stream.unread();
+    while let (Some(query), true) = (driver.event_query, complete < unknown) {
+        let middle = complete + (unknown - complete) / 2;
+        let Some(op) = stream.at(middle) else { break };
         // SAFETY: an event of this context; it may have been read and reused meanwhile, then it is simply not ready.
-        if unsafe { query(context.pool.event(oldest.end)) } == CUDA_SUCCESS {
-            stream.seen(oldest.position);
+        if unsafe { query(context.pool.event(op.end)) } == CUDA_SUCCESS {
+            stream.seen(op.position);
+            complete = middle + 1;
+        } else {
+            unknown = middle;
         }
     }
     stream.depth() <= MAX_DEPTH

@@ -10,6 +10,7 @@ pub mod getproc;
 pub mod libraries;
 
 use crate::hook::{ABSENT, Hook, Layer, Road};
+use crate::session;
 use crate::sys::Caller;
 use core::sync::atomic::Ordering;
 
@@ -36,6 +37,7 @@ fn next_by_symbol(hook: &'static Hook, caller: Caller) -> Option<Next> {
         Layer::Driver => {
             let address = dlsym::next_definition(hook.symbol).or_else(|| real_export(hook))?;
             hook.lead(Road::Symbol, address);
+            session::road_found(hook);
             Some(Next { address, labelled: true })
         }
         // Never kept in the hook: several runtimes can be loaded, and each caller has its own.

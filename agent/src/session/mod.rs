@@ -17,7 +17,7 @@ use crate::gpu::context::Contexts;
 use crate::gpu::poller;
 use crate::gpu::stream::Streams;
 use crate::graphs::Graphs;
-use crate::hook::Hook;
+use crate::hook::{Hook, Layer};
 use crate::names::Names;
 use crate::{sys, thread};
 use segment::Segment;
@@ -252,19 +252,28 @@ impl Session {
 
 /// A lookup of a table name was answered, with a hook or with the real function.
 pub fn looked_up(hook: &Hook, hooked: bool) {
-    let launch = hooked && hook.base == c"cuLaunchKernel";
     // Relaxed throughout: counters for the report.
-    match existing() {
+    let (lookups, lookups_hooked) = match existing() {
         Some(session) => {
             let live = &session.segment.header().live.0;
-            live.lookups.fetch_add(1, Ordering::Relaxed);
-            live.lookups_hooked.fetch_add(u64::from(hooked), Ordering::Relaxed);
-            live.driver_hooked.fetch_or(u64::from(launch), Ordering::Relaxed);
+            (&live.lookups, &live.lookups_hooked)
         }
-        None => {
-            LOOKUPS.fetch_add(1, Ordering::Relaxed);
-            LOOKUPS_HOOKED.fetch_add(u64::from(hooked), Ordering::Relaxed);
-            DRIVER_HOOKED.fetch_or(launch, Ordering::Relaxed);
+        None => (&LOOKUPS, &LOOKUPS_HOOKED),
+    };
+    lookups.fetch_add(1, Ordering::Relaxed);
+    if hooked {
+        lookups_hooked.fetch_add(1, Ordering::Relaxed);
+        road_found(hook);
+    }
+}
+
+/// Calls of this function will come through us. Without a launch function among them the report opens with a warning.
+pub fn road_found(hook: &Hook) {
+    if hook.layer == Layer::Driver && hook.base == c"cuLaunchKernel" {
+        // Relaxed: a flag for the report.
+        DRIVER_HOOKED.store(true, Ordering::Relaxed);
+        if let Some(session) = existing() {
+            session.segment.header().live.0.driver_hooked.store(1, Ordering::Relaxed);
         }
     }
 }
