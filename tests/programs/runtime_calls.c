@@ -8,6 +8,7 @@
 #include "common.h"
 
 #include <dlfcn.h>
+#include <semaphore.h>
 
 void **__cudaRegisterFatBinary(void *binary);
 void __cudaRegisterFatBinaryEnd(void **handle);
@@ -117,6 +118,12 @@ static void check_copies(void)
     free(back);
 }
 
+static void hold(void *gate)
+{
+    while (sem_wait(gate) != 0 && errno == EINTR) {
+    }
+}
+
 static void add_one(void *number)
 {
     atomic_fetch_add((atomic_int *)number, 1);
@@ -136,17 +143,21 @@ static void check_streams_and_events(void)
     float ms = 0;
     int least, greatest, priority;
     atomic_int number = 0;
+    sem_t gate;
+    CHECK(sem_init(&gate, 0, 0));
     CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest));
     CHECK(cudaStreamGetPriority(stream, &priority));
     REQUIRE(priority == greatest);
     CHECK(cudaEventCreate(&start));
     CHECK(cudaEventCreateWithFlags(&end, cudaEventDefault));
+    CHECK(cudaLaunchHostFunc(stream, hold, &gate));
     CHECK(cudaEventRecord(start, stream));
     launch_counted(stream);
     CHECK(cudaEventRecordWithFlags(end, stream, cudaEventRecordDefault));
     REQUIRE(cudaEventQuery(end) == cudaErrorNotReady && cudaStreamQuery(stream) == cudaErrorNotReady);
     REQUIRE(cudaGetLastError() == cudaErrorNotReady);
+    CHECK(sem_post(&gate));
     CHECK(cudaLaunchHostFunc(stream, add_one, &number));
     CHECK(cudaStreamAddCallback(stream, add_two, &number, 0));
     CHECK(cudaEventSynchronize(end));
