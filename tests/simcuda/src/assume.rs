@@ -90,12 +90,6 @@ pub const ALL: &[Assumption] = &[
         "staged",
         "an asynchronous copy of pageable memory blocks the caller",
     ),
-    word(
-        "pdl_overlap",
-        &["no", "yes"],
-        "no",
-        "a programmatic-serialisation launch may start before its predecessor ends",
-    ),
     number("staging_bytes", "65536", "pageable copies to the device up to this return once staged"),
     number("launch_queue", "1024", "entries a stream holds before a call blocks (OneFlow PR#890: about)"),
     number("pinned_mbps", "25000", "MB/s of a copy engine, page-locked host memory"),

@@ -16,7 +16,7 @@ use crate::handle::Handle;
 use crate::state::{Recorded, State, StreamKind};
 use crate::work::Work;
 use crate::{thread, truth};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// `CU_STREAM_CAPTURE_MODE_GLOBAL`.
 pub const GLOBAL: u32 = 0;
@@ -40,8 +40,8 @@ pub struct Capture {
     pub invalid: bool,
     /// Its streams, and the nodes that the next one on each will depend on.
     pub tips: HashMap<Handle, Vec<Handle>>,
-    /// Nodes that the graph had before.
-    pub given: usize,
+    /// The dependency sets that the application was shown, kept as long as cuda.h, cuStreamGetCaptureInfo, asks.
+    pub shown: HashMap<Handle, Box<[Handle]>>,
 }
 
 impl State {
@@ -241,16 +241,16 @@ impl State {
         Some(capture)
     }
 
-    /// Whether every node of the capture leads to its origin's tip (cuda.h, CUDA_ERROR_STREAM_CAPTURE_UNJOINED).
+    /// Whether what the capture's other streams did leads to its origin's tip (cuda.h, CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    /// cuStreamUpdateCaptureDependencies: nodes taken out of a dependency set do not count).
     pub fn joined(&self, capture: &Capture) -> bool {
-        let Some(graph) = self.graphs.get(capture.graph) else { return false };
-        let nodes = &graph.nodes[capture.given.min(graph.nodes.len())..];
-        let depended: std::collections::HashSet<Handle> = nodes
-            .iter()
-            .filter_map(|&node| self.nodes.get(node))
-            .flat_map(|node| node.before.clone())
-            .collect();
-        let tips = capture.tips.get(&capture.origin);
-        nodes.iter().all(|node| depended.contains(node) || tips.is_some_and(|tips| tips.contains(node)))
+        let mut reached = HashSet::new();
+        let mut next = capture.tips.get(&capture.origin).cloned().unwrap_or_default();
+        while let Some(node) = next.pop() {
+            if reached.insert(node) {
+                next.extend(self.nodes.get(node).into_iter().flat_map(|node| node.before.iter()));
+            }
+        }
+        capture.tips.values().flatten().all(|node| reached.contains(node))
     }
 }

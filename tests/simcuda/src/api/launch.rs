@@ -9,7 +9,7 @@ use crate::export::exports;
 use crate::graph::{Arguments, KernelNode};
 use crate::handle::Handle;
 use crate::image::Duration;
-use crate::state::{Guard, State};
+use crate::state::{Guard, Recorded, State};
 use crate::work::{Launch, Work, issue};
 use crate::worker::HostCall;
 use std::sync::Arc;
@@ -48,6 +48,11 @@ pub struct LaunchAttribute {
     pad: u32,
     value: [u64; 8],
 }
+
+/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT`.
+const PROGRAMMATIC_EVENT: u32 = 7;
+/// `CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT`.
+const COMPLETION_EVENT: u32 = 12;
 
 /// Threads of a block, bytes of shared memory, blocks in each dimension (device attributes, see `device.rs`).
 fn check_dimensions([gx, gy, gz, bx, by, bz]: [u32; 6], shared_bytes: u32) -> Outcome {
@@ -139,7 +144,8 @@ unsafe fn first_argument(arguments: *const *const u8, extra: *const u64) -> Opti
     None
 }
 
-unsafe fn launch(call: &mut Call, request: Request, stream: Handle) -> Outcome {
+/// Launches on a stream; `events` are recorded by the launch itself, here when the kernel ends.
+unsafe fn launch(call: &mut Call, request: Request, stream: Handle, events: &[Handle]) -> Outcome {
     let mut state: Guard = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     let context = state.checked(stream).context;
@@ -152,7 +158,16 @@ unsafe fn launch(call: &mut Call, request: Request, stream: Handle) -> Outcome {
     let (launch, cost) = unsafe { state.launch(&request, context, keep) }?;
     call.costs(cost);
     state.now += cost;
-    issue(call, state, stream, &Work::Kernel(launch)).map(|_| ())
+    if events.iter().any(|&event| state.events.get(event).is_none()) {
+        return Err(INVALID_HANDLE);
+    }
+    let (mut state, done) = issue(call, state, stream, &Work::Kernel(launch))?;
+    for event in events {
+        if let Some((event, done)) = state.events.get_mut(*event).zip(done.clone()) {
+            event.recorded = Recorded::Stream(done);
+        }
+    }
+    Ok(())
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -172,7 +187,7 @@ unsafe fn launch_kernel(
 ) -> Outcome {
     let dimensions = [gx, gy, gz, bx, by, bz];
     // SAFETY: cuda.h's promise.
-    unsafe { launch(call, Request { function, dimensions, shared_bytes, arguments, extra }, stream) }
+    unsafe { launch(call, Request { function, dimensions, shared_bytes, arguments, extra }, stream, &[]) }
 }
 
 unsafe fn launch_kernel_ex(
@@ -185,10 +200,17 @@ unsafe fn launch_kernel_ex(
     if config.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: cuda.h's promise.
+    // SAFETY: cuda.h's promise: `count` attributes.
     unsafe {
-        let LaunchConfig { dimensions, shared_bytes, stream, .. } = *config;
-        launch(call, Request { function, dimensions, shared_bytes, arguments, extra }, stream)
+        let LaunchConfig { dimensions, shared_bytes, stream, attributes, count } = *config;
+        let attributes =
+            if count == 0 { &[] } else { std::slice::from_raw_parts(attributes, count as usize) };
+        let events = attributes
+            .iter()
+            .filter(|attribute| matches!(attribute.id, PROGRAMMATIC_EVENT | COMPLETION_EVENT));
+        let events: Vec<Handle> = events.map(|attribute| attribute.value[0]).collect();
+        let request = Request { function, dimensions, shared_bytes, arguments, extra };
+        launch(call, request, stream, &events)
     }
 }
 
@@ -215,7 +237,7 @@ unsafe fn launch_cooperative(
     let dimensions = [gx, gy, gz, bx, by, bz];
     let request = Request { function, dimensions, shared_bytes, arguments, extra: std::ptr::null() };
     // SAFETY: cuda.h's promise.
-    unsafe { launch(call, request, stream) }
+    unsafe { launch(call, request, stream, &[]) }
 }
 
 fn host(call: &mut Call, stream: Handle, host: HostCall) -> Outcome {

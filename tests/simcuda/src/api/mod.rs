@@ -1,10 +1,13 @@
 //! The driver's functions, by the sections of NVIDIA's CUDA driver API reference. A file begins with its table of
 //! exports; build.rs reads the names from it.
 
+pub mod capture;
 pub mod context;
 pub mod copy;
 pub mod device;
 pub mod event;
+pub mod graph;
+pub mod graph_exec;
 pub mod init;
 pub mod launch;
 pub mod memory;

@@ -1,0 +1,348 @@
+//! Executable graphs: instantiation, update, launch.
+
+use super::copy::Memcpy3D;
+use super::graph::{HostParameters, KernelParameters, NodeParameters, SetParameters, copy_work, event_work};
+use super::{offer, put};
+use crate::call::Call;
+use crate::engine::Done;
+use crate::error::{GRAPH_EXEC_UPDATE_FAILURE, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
+use crate::export::exports;
+use crate::graph::{Exec, Graph, NodeWork, Step};
+use crate::handle::Handle;
+use crate::state::{Guard, State};
+use crate::truth;
+use crate::work::{Work, make_room};
+use std::ffi::c_char;
+
+exports! {
+    cuGraphInstantiate | cuGraphInstantiate_v2 => instantiate_v2(exec: *mut Handle, graph: Handle, error: *mut Handle, log: *mut c_char, room: usize);
+    cuGraphInstantiateWithFlags => instantiate(exec: *mut Handle, graph: Handle, flags: u64);
+    cuGraphInstantiateWithParams | cuGraphInstantiateWithParams_ptsz => instantiate_with(exec: *mut Handle, graph: Handle, parameters: *mut InstantiateParameters);
+    cuGraphExecDestroy => destroy(exec: Handle);
+    cuGraphExecGetFlags => get_flags(exec: Handle, flags: *mut u64);
+    cuGraphUpload | cuGraphUpload_ptsz => upload(exec: Handle, stream: Handle);
+    cuGraphLaunch | cuGraphLaunch_ptsz => launch(exec: Handle, stream: Handle);
+    cuGraphExecUpdate => update_v1(exec: Handle, graph: Handle, node: *mut Handle, result: *mut u32);
+    cuGraphExecUpdate_v2 => update(exec: Handle, graph: Handle, info: *mut UpdateInfo);
+    cuGraphExecKernelNodeSetParams => set_kernel_v1(exec: Handle, node: Handle, parameters: *const KernelParameters);
+    cuGraphExecKernelNodeSetParams_v2 => set_kernel(exec: Handle, node: Handle, parameters: *const KernelParameters);
+    cuGraphExecMemcpyNodeSetParams => set_copy(exec: Handle, node: Handle, copy: *const Memcpy3D, context: Handle);
+    cuGraphExecMemsetNodeSetParams => set_set(exec: Handle, node: Handle, set: *const SetParameters, context: Handle);
+    cuGraphExecHostNodeSetParams => set_host(exec: Handle, node: Handle, host: *const HostParameters);
+    cuGraphExecChildGraphNodeSetParams => set_child(exec: Handle, node: Handle, child: Handle);
+    cuGraphExecEventRecordNodeSetEvent | cuGraphExecEventWaitNodeSetEvent => set_event(exec: Handle, node: Handle, event: Handle);
+    cuGraphExecNodeSetParams => set_node(exec: Handle, node: Handle, parameters: *const NodeParameters);
+    cuGraphNodeSetEnabled => set_enabled(exec: Handle, node: Handle, enabled: u32);
+    cuGraphNodeGetEnabled => get_enabled(exec: Handle, node: Handle, enabled: *mut u32);
+}
+
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS` of cuda.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct InstantiateParameters {
+    flags: u64,
+    stream: Handle,
+    error_node: Handle,
+    result: u32,
+}
+
+/// `CUgraphExecUpdateResultInfo` of cuda.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UpdateInfo {
+    result: u32,
+    node: Handle,
+    from: Handle,
+}
+
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`.
+const DEVICE_LAUNCH: u64 = 4;
+
+fn make(call: &Call, exec: *mut Handle, graph: Handle, flags: u64) -> Outcome {
+    if exec.is_null() || flags > 15 {
+        return Err(INVALID_VALUE);
+    }
+    if flags & DEVICE_LAUNCH != 0 {
+        return Err(NOT_SUPPORTED);
+    }
+    let mut state = call.lock();
+    let context = state.current()?;
+    let mut steps = Vec::new();
+    state.flatten(graph, &[], &mut steps)?;
+    let count = |kind| steps.iter().filter(|step| step.kind == kind).count();
+    let [kernels, copies, sets] = [0, 1, 2].map(count);
+    let others = steps.len() - kernels - copies - sets;
+    let handle = state.execs.insert(Exec { steps, last: Done::At(0), flags, context });
+    truth::line(format_args!(
+        "\"kind\":\"graph_instantiate\",\"handle\":{handle},\"graph\":{graph},\"kernels\":{kernels},\"copies\":{copies},\
+         \"memsets\":{sets},\"others\":{others}"
+    ));
+    // SAFETY: cuda.h's promise; not NULL.
+    unsafe { put(exec, handle) }
+}
+
+unsafe fn instantiate_v2(
+    call: &mut Call,
+    exec: *mut Handle,
+    graph: Handle,
+    error: *mut Handle,
+    log: *mut c_char,
+    room: usize,
+) -> Outcome {
+    // SAFETY: cuda.h's promise; either place may be NULL.
+    unsafe {
+        offer(error, 0);
+        if room > 0 {
+            offer(log, 0);
+        }
+    }
+    make(call, exec, graph, 0)
+}
+
+unsafe fn instantiate(call: &mut Call, exec: *mut Handle, graph: Handle, flags: u64) -> Outcome {
+    make(call, exec, graph, flags)
+}
+
+unsafe fn instantiate_with(
+    call: &mut Call,
+    exec: *mut Handle,
+    graph: Handle,
+    parameters: *mut InstantiateParameters,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    let parameters = unsafe { parameters.as_mut() }.ok_or(INVALID_VALUE)?;
+    let made = make(call, exec, graph, parameters.flags);
+    parameters.error_node = 0;
+    // CUDA_GRAPH_INSTANTIATE_SUCCESS, CUDA_GRAPH_INSTANTIATE_ERROR.
+    parameters.result = u32::from(made.is_err());
+    made
+}
+
+unsafe fn destroy(call: &mut Call, exec: Handle) -> Outcome {
+    // cuda.h: a launch in progress runs to its end.
+    call.lock().execs.remove(exec).map(|_| ()).ok_or(INVALID_HANDLE)
+}
+
+unsafe fn get_flags(call: &mut Call, exec: Handle, flags: *mut u64) -> Outcome {
+    let known = call.lock().execs.get(exec).ok_or(INVALID_HANDLE)?.flags;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(flags, known) }
+}
+
+unsafe fn upload(call: &mut Call, exec: Handle, stream: Handle) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    state.execs.get(exec).ok_or(INVALID_HANDLE)?;
+    crate::work::issue(call, state, stream, &Work::Empty).map(|_| ())
+}
+
+unsafe fn launch(call: &mut Call, exec: Handle, stream: Handle) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    state.execs.get(exec).ok_or(INVALID_HANDLE)?;
+    state.check_legacy(stream)?;
+    if state.checked(stream).capture.is_some() {
+        // CUDA programming guide, "Creating a Graph Using Stream Capture": the launch becomes a child graph.
+        let child = state.as_graph(exec)?;
+        return state.capture_node(stream, NodeWork::Child(child)).map(|_| ());
+    }
+    let mut state = make_room(call, state, stream)?;
+    state.launch_graph(call, stream, exec).map(|_| ())
+}
+
+impl State {
+    /// A graph of an executable graph's steps.
+    fn as_graph(&mut self, exec: Handle) -> Outcome<Handle> {
+        let steps = self.execs.get(exec).ok_or(INVALID_HANDLE)?.steps.clone();
+        let graph = self.graphs.insert(Graph { owned: true, ..Graph::default() });
+        let mut nodes: Vec<Handle> = Vec::with_capacity(steps.len());
+        for step in steps {
+            let before = step.before.iter().map(|&index| nodes[index]).collect();
+            let work = if step.enabled { step.work } else { Work::Empty };
+            nodes.push(self.add_node(graph, NodeWork::One(work), before)?);
+        }
+        Ok(graph)
+    }
+
+    /// Replaces the work of the steps that a node became.
+    fn replace_step(&mut self, exec: Handle, node: Handle, work: Work) -> Outcome {
+        let kind = NodeWork::One(work.clone()).kind();
+        let exec = self.execs.get_mut(exec).ok_or(INVALID_HANDLE)?;
+        let step = exec.steps.iter_mut().find(|step| step.node == node).ok_or(INVALID_VALUE)?;
+        if step.kind != kind {
+            return Err(INVALID_VALUE);
+        }
+        step.work = work;
+        Ok(())
+    }
+}
+
+/// What keeps `new` from taking the place of `old`: a CUgraphExecUpdateResult and the node.
+fn difference(old: &[Step], new: &[Step]) -> Option<(u32, Handle)> {
+    const TOPOLOGY_CHANGED: u32 = 2;
+    const NODE_TYPE_CHANGED: u32 = 3;
+    if old.len() != new.len() {
+        return Some((TOPOLOGY_CHANGED, 0));
+    }
+    old.iter().zip(new).find_map(|(old, new)| {
+        if old.kind != new.kind {
+            Some((NODE_TYPE_CHANGED, new.node))
+        } else {
+            (old.before != new.before).then_some((TOPOLOGY_CHANGED, new.node))
+        }
+    })
+}
+
+fn replace_all(call: &Call, exec: Handle, graph: Handle) -> Outcome<Option<(u32, Handle)>> {
+    let mut state = call.lock();
+    state.execs.get(exec).ok_or(INVALID_HANDLE)?;
+    let mut new = Vec::new();
+    state.flatten(graph, &[], &mut new)?;
+    let steps = &mut state.execs.get_mut(exec).ok_or(INVALID_HANDLE)?.steps;
+    let different = difference(steps, &new);
+    if different.is_none() {
+        steps.iter_mut().zip(new).for_each(|(old, new)| old.work = new.work);
+    }
+    Ok(different)
+}
+
+unsafe fn update_v1(
+    call: &mut Call,
+    exec: Handle,
+    graph: Handle,
+    node: *mut Handle,
+    result: *mut u32,
+) -> Outcome {
+    let different = replace_all(call, exec, graph)?;
+    let (found, at) = different.unwrap_or_default();
+    // SAFETY: cuda.h's promise.
+    unsafe {
+        offer(node, at);
+        put(result, found)?;
+    }
+    if different.is_some() { Err(GRAPH_EXEC_UPDATE_FAILURE) } else { Ok(()) }
+}
+
+unsafe fn update(call: &mut Call, exec: Handle, graph: Handle, info: *mut UpdateInfo) -> Outcome {
+    let different = replace_all(call, exec, graph)?;
+    let (result, node) = different.unwrap_or_default();
+    // SAFETY: cuda.h's promise.
+    unsafe { put(info, UpdateInfo { result, node, from: 0 }) }?;
+    if different.is_some() { Err(GRAPH_EXEC_UPDATE_FAILURE) } else { Ok(()) }
+}
+
+fn replace(
+    call: &Call,
+    exec: Handle,
+    node: Handle,
+    work: impl FnOnce(&mut Guard) -> Outcome<Work>,
+) -> Outcome {
+    let mut state = call.lock();
+    let work = work(&mut state)?;
+    state.replace_step(exec, node, work)
+}
+
+unsafe fn set_kernel_v1(
+    call: &mut Call,
+    exec: Handle,
+    node: Handle,
+    parameters: *const KernelParameters,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    let parameters = unsafe { KernelParameters::of_v1(parameters) }?;
+    // SAFETY: as above.
+    replace(call, exec, node, |state| unsafe { parameters.work(state) })
+}
+
+unsafe fn set_kernel(
+    call: &mut Call,
+    exec: Handle,
+    node: Handle,
+    parameters: *const KernelParameters,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    let parameters = *unsafe { parameters.as_ref() }.ok_or(INVALID_VALUE)?;
+    // SAFETY: as above.
+    replace(call, exec, node, |state| unsafe { parameters.work(state) })
+}
+
+unsafe fn set_copy(call: &mut Call, exec: Handle, node: Handle, copy: *const Memcpy3D, _: Handle) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    let copy = unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?;
+    replace(call, exec, node, |state| copy_work(state, copy))
+}
+
+unsafe fn set_set(
+    call: &mut Call,
+    exec: Handle,
+    node: Handle,
+    set: *const SetParameters,
+    _: Handle,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    let set = unsafe { set.as_ref() }.ok_or(INVALID_VALUE)?;
+    replace(call, exec, node, |state| set.work(state))
+}
+
+unsafe fn set_host(call: &mut Call, exec: Handle, node: Handle, host: *const HostParameters) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    let host = unsafe { host.as_ref() }.ok_or(INVALID_VALUE)?;
+    replace(call, exec, node, |_| host.work())
+}
+
+unsafe fn set_event(call: &mut Call, exec: Handle, node: Handle, event: Handle) -> Outcome {
+    let record = call.api.name == "cuGraphExecEventRecordNodeSetEvent";
+    replace(call, exec, node, |state| event_work(state, event, record))
+}
+
+unsafe fn set_child(call: &mut Call, exec: Handle, node: Handle, child: Handle) -> Outcome {
+    let mut state = call.lock();
+    let mut new = Vec::new();
+    state.flatten(child, &[], &mut new)?;
+    let steps = &mut state.execs.get_mut(exec).ok_or(INVALID_HANDLE)?.steps;
+    // The child's steps stand between the two empty ones that the node became.
+    let begin = steps.iter().position(|step| step.node == node).ok_or(INVALID_VALUE)?;
+    let end = steps.iter().rposition(|step| step.node == node).ok_or(INVALID_VALUE)?;
+    let kinds = |steps: &[Step]| steps.iter().map(|step| step.kind).collect::<Vec<_>>();
+    let inner = steps.get_mut(begin + 1..end).ok_or(INVALID_VALUE)?;
+    if kinds(inner) != kinds(&new) {
+        return Err(GRAPH_EXEC_UPDATE_FAILURE);
+    }
+    inner.iter_mut().zip(new).for_each(|(old, new)| old.work = new.work);
+    Ok(())
+}
+
+unsafe fn set_node(
+    call: &mut Call,
+    exec: Handle,
+    node: Handle,
+    parameters: *const NodeParameters,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    let parameters = *unsafe { parameters.as_ref() }.ok_or(INVALID_VALUE)?;
+    // SAFETY: as above.
+    replace(call, exec, node, |state| match unsafe { parameters.work(state) }? {
+        NodeWork::One(work) => Ok(work),
+        NodeWork::Child(_) => Err(NOT_SUPPORTED),
+    })
+}
+
+unsafe fn set_enabled(call: &mut Call, exec: Handle, node: Handle, enabled: u32) -> Outcome {
+    let mut state = call.lock();
+    let exec = state.execs.get_mut(exec).ok_or(INVALID_HANDLE)?;
+    let step = exec.steps.iter_mut().find(|step| step.node == node).ok_or(INVALID_VALUE)?;
+    // cuda.h: only kernel, memset and memcpy nodes.
+    if step.kind > 2 {
+        return Err(INVALID_VALUE);
+    }
+    step.enabled = enabled != 0;
+    Ok(())
+}
+
+unsafe fn get_enabled(call: &mut Call, exec: Handle, node: Handle, enabled: *mut u32) -> Outcome {
+    let state = call.lock();
+    let exec = state.execs.get(exec).ok_or(INVALID_HANDLE)?;
+    let step = exec.steps.iter().find(|step| step.node == node).ok_or(INVALID_VALUE)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(enabled, u32::from(step.enabled)) }
+}
