@@ -188,6 +188,14 @@ fn one_process_makes_one_file() {
 }
 
 #[test]
+fn a_trace_that_cannot_be_written_is_said_and_the_program_runs() {
+    let place = Place::new();
+    let output = run_script(&place, &["-o", "/dev/full"], "$AGENT >/dev/null; exit 4");
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(stderr(&output), "gpuspy: cannot write /dev/full: No space left on device (os error 28)\n");
+}
+
+#[test]
 fn several_processes_make_a_directory() {
     let place = Place::new();
     let output =

@@ -4,11 +4,11 @@
 mod collect_support;
 
 use collect_support::{FakeAgent, SEALS, memfd, send};
-use gpuspy_collector::collect::{self, Collector, Session, Stopper, Target};
+use gpuspy_collector::collect::{self, Collector, Pair, Session, Stopper, Target};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, Ending, Record, Status, What};
 use gpuspy_wire::handshake::Hello;
-use gpuspy_wire::record::{LossCause, Namespace};
+use gpuspy_wire::record::{Anchor, Head, LossCause, Namespace, Record as _};
 use gpuspy_wire::segment::{HEADER_BYTES, Layout};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -198,6 +198,8 @@ fn killed(agent: &FakeAgent) {
     for _ in 0..1000 {
         thread.launch(1);
     }
+    // A kind of a later version: published, and skipped.
+    thread.push(&[u64::from_ne_bytes([200, 1, 9, 0, 0, 0, 0, 0]), 1, 2, 3, 4, 5, 6, 7]);
     thread.lose(LossCause::RingFull, 3);
     agent.segment.header().live.0.pending.store(7, Ordering::Relaxed);
     agent.segment.header().live.0.lost[LossCause::NoSlot as usize].store(2, Ordering::Relaxed);
@@ -211,9 +213,10 @@ fn what_a_killed_process_had_published_is_in_its_trace() {
     let status = collecting.agent("killed").wait().unwrap();
     assert_eq!(status.signal(), Some(libc::SIGKILL));
     let session = collecting.wait_for_sessions(1).remove(0).unwrap();
-    assert_eq!(session.ending, Ending::Vanished);
+    assert_eq!((session.ending, session.unknown), (Ending::Vanished, 1));
     let trace = collecting.read(&session);
     assert!(trace.launches()[&1].iter().copied().eq(1..=1000));
+    assert_eq!((trace.status.published, trace.status.collected), (1001, 1000));
     assert_eq!(trace.status.pending, 7);
     assert_eq!(trace.status.lost, BTreeMap::from([(LossCause::RingFull, 3), (LossCause::NoSlot, 2)]));
 }
@@ -324,6 +327,40 @@ fn a_hostile_process_harms_only_its_own_trace() {
         WAVES * THREADS * u64::from(EACH)
     );
     assert!(trace.status.lost.is_empty());
+}
+
+#[test]
+fn a_counters_ticks_become_nanoseconds() {
+    let collecting = Collecting::new();
+    let agent = FakeAgent::on_counter(&Pair::now());
+    let stream = UnixStream::connect(collecting.socket()).unwrap();
+    agent.greet(&stream);
+    let mut thread = agent.thread();
+    let mut truth = Vec::new();
+    for _ in 0..30 {
+        let pair = Pair::now();
+        thread.launch_at(1, pair.ticks);
+        truth.push(pair.ns);
+        let (ticks, monotonic_raw, uncertainty) = (pair.ticks, pair.ns, pair.uncertainty);
+        let head = Head::new::<Anchor>();
+        thread.push(Anchor { head, ticks, monotonic_raw, uncertainty, ..Anchor::default() }.as_words());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // The connection ends and the process, this one, runs on.
+    drop(stream);
+    let session = collecting.wait_for_sessions(1).remove(0).unwrap();
+    assert_eq!(session.ending, Ending::Replaced);
+    let trace = collecting.read(&session);
+    let begins = trace.records.iter().filter_map(|record| match &record.body {
+        Body::Work(work) => Some(work.call.begin),
+        _ => None,
+    });
+    let begins: Vec<u64> = begins.collect();
+    assert_eq!(begins.len(), truth.len());
+    for (begin, truth) in begins.iter().zip(&truth) {
+        assert!(begin.abs_diff(*truth) < 20_000, "{} ns off", begin.abs_diff(*truth));
+    }
+    assert_eq!(trace.status.collected, 60, "anchors are taken, not written");
 }
 
 fn unattended() {

@@ -1,6 +1,6 @@
 //! `gpuspy collect`.
 
-use super::{Failure, say};
+use super::{Failure, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals};
 use crate::collect::{self, Collector, Session, Target, Traces};
 use crate::trace::record::Ending;
@@ -127,18 +127,17 @@ fn bind_anew(socket: &Path) -> Result<UnixListener, Failure> {
 fn tell(session: &collect::Result<Session>, traces: &Traces) {
     match session {
         Err(error) => say(error),
-        Ok(Session { program, pid, trace, ending, failure, .. }) => {
-            let path = traces.path(*trace).display();
+        Ok(session) => {
+            let Session { program, pid, trace, ending, .. } = session;
+            let path = traces.path(*trace);
             let how = match ending {
                 Ending::Exited => "has exited",
                 Ending::Vanished => "ended without its exit handlers",
                 Ending::Replaced => "became another program",
                 Ending::Detached | Ending::Running => "runs on, and was left",
             };
-            say(format_args!("{program} ({pid}) {how}; its trace is {path}"));
-            if let Some(failure) = failure {
-                say(format_args!("{path} is not whole: {failure}"));
-            }
+            say(format_args!("{program} ({pid}) {how}; its trace is {}", path.display()));
+            say_what_is_missing(session, path);
         }
     }
 }

@@ -5,9 +5,11 @@ mod launch;
 mod report;
 mod run;
 
+use crate::collect::Session;
 use clap::{Parser, Subcommand};
 use std::fmt;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Why is the GPU idle? Traces any CUDA program: no root, no CUPTI, no change to the program.
@@ -63,6 +65,20 @@ pub fn main() -> ExitCode {
         say(&failure.sentence);
         ExitCode::from(failure.code)
     })
+}
+
+/// Says what a trace lacks that no report can know of.
+fn say_what_is_missing(session: &Session, path: &Path) {
+    let path = path.display();
+    if let Some(failure) = &session.failure {
+        say(format_args!("{path} is not whole: {failure}"));
+    }
+    if session.unknown > 0 {
+        let unknown = session.unknown;
+        say(format_args!(
+            "{path} lacks {unknown} records of kinds unknown to this gpuspy: its agent is a newer one"
+        ));
+    }
 }
 
 /// Tells the user something, on stderr: stdout is the app's, or the report's. That nobody listens is no error.

@@ -1,7 +1,7 @@
 //! `gpuspy run`.
 
 use super::launch::{self, PrivateDir};
-use super::{Failure, report, say};
+use super::{Failure, report, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals};
 use crate::collect::{self, Collector, Session, Stopper, Target};
 use crate::trace::record::Ending;
@@ -144,10 +144,7 @@ fn conclude(options: &Options, collector: &Collector, sessions: &[collect::Resul
         match session {
             Err(error) => say(error),
             Ok(session) => {
-                let path = traces.path(session.trace).display();
-                if let Some(failure) = &session.failure {
-                    say(format_args!("{path} is not whole: {failure}"));
-                }
+                say_what_is_missing(session, traces.path(session.trace));
                 if session.ending == Ending::Detached && !options.quiet {
                     let Session { program, pid, .. } = session;
                     say(format_args!("{program} ({pid}) still runs; its trace ends here"));

@@ -2,7 +2,9 @@
 
 use super::sys;
 use super::{Error, Result};
+use crate::trace::TraceWriter;
 use crate::trace::format::MAGIC;
+use crate::trace::record::Status;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -111,11 +113,26 @@ impl Traces {
         Traces { target, traces: Vec::new() }
     }
 
-    /// Finds the place of the next process's trace and makes the file. Returns its number.
+    /// Begins the next process's trace and returns its number.
     ///
     /// # Errors
-    /// It cannot be made.
-    pub fn place(&mut self, program: &str, pid: u32) -> Result<usize> {
+    /// It cannot be written. Then there is none.
+    pub fn create(&mut self, program: &str, status: &Status) -> Result<(usize, TraceWriter)> {
+        let number = self.place(program, status.pid)?;
+        let path = self.path(number).to_owned();
+        TraceWriter::create(&path, status).map(|writer| (number, writer)).map_err(|e| {
+            let error = Error::io(format!("cannot write {}", path.display()), e);
+            // Nothing came into the file that was made for it.
+            if fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() == 0) {
+                let _ = fs::remove_file(&path);
+            }
+            self.traces.pop();
+            error
+        })
+    }
+
+    /// Finds the place of the next process's trace and makes the file. Returns its number.
+    fn place(&mut self, program: &str, pid: u32) -> Result<usize> {
         let stem = format!("{program}-{pid}");
         let cannot = |path: &Path| format!("cannot write {}", path.display());
         let path = match (&self.target, self.traces.len()) {

@@ -149,10 +149,7 @@ impl<'s> Recorder<'s> {
         let clock = HostTime::new(segment, first)?;
         let began = status(segment, pid, &clock, Ending::Running);
         let mut traces = traces.lock().unwrap_or_else(|e| e.into_inner());
-        let trace = traces.place(program, pid)?;
-        let path = traces.path(trace);
-        let writer = TraceWriter::create(path, &began)
-            .map_err(|e| Error::io(format!("cannot write {}", path.display()), e))?;
+        let (trace, writer) = traces.create(program, &began)?;
         Ok(Recorder {
             segment,
             pid,

@@ -127,6 +127,17 @@ impl FakeAgent {
         FakeAgent { memfd, base, segment, socket: None }
     }
 
+    /// Makes a segment whose ticks are the counter's, with `anchor` as its first moment.
+    pub fn on_counter(anchor: &gpuspy_collector::collect::Pair) -> FakeAgent {
+        let agent = FakeAgent::new(Layout::OURS);
+        let mut header = header(Layout::OURS);
+        header.host_clock = HostClock::Counter as u32;
+        (header.anchor_ticks, header.anchor_monotonic_raw) = (anchor.ticks, anchor.ns);
+        // SAFETY: the segment's first page, that nobody else knows yet.
+        unsafe { agent.base.cast::<Header>().write(header) };
+        agent
+    }
+
     /// Makes the segment and hands it over.
     pub fn connect(socket: &Path) -> FakeAgent {
         let mut agent = FakeAgent::new(Layout::OURS);
@@ -207,8 +218,12 @@ impl FakeThread {
 
     /// A launch of kernel `kernel`; its correlation is the thread's next.
     pub fn launch(&mut self, kernel: u32) {
+        self.launch_at(kernel, now());
+    }
+
+    /// The same, with the ticks at which it begins.
+    pub fn launch_at(&mut self, kernel: u32, begin: u64) {
         self.count += 1;
-        let begin = now();
         let mut launch =
             Launch { kernel, grid: [self.count as u32, 1, 1], block: [32, 1, 1], ..Launch::default() };
         launch.work = Work {
