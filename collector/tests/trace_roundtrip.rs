@@ -130,7 +130,7 @@ fn times_are_joined_whenever_they_come() {
     let mut random = Random(8);
     let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
     // Times come up to 3000 records before or after their launches; the file is flushed every 1000 or so.
-    let mut events: Vec<(u64, usize, Option<(u64, GpuTime)>)> = Vec::new();
+    let mut events = Vec::new();
     for (i, record) in expected.iter().enumerate() {
         events.push((3_000 + i as u64, i, None));
         if let (_, Some(time)) = split(record) {

@@ -1,34 +1,15 @@
 //! What a launch costs on disk. `cargo test -p gpuspy bytes_per_launch -- --nocapture` prints it.
 
+mod trace_common;
+
 use gpuspy_collector::trace::generator::{Generator, Options};
-use gpuspy_collector::trace::record::{Body, Ending, GpuTime, Record, Status};
+use gpuspy_collector::trace::record::{Body, Ending, GpuTime, Record};
 use gpuspy_collector::trace::{TraceReader, TraceWriter};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+use trace_common::status;
 
 const LAUNCHES: u64 = 240_000;
-
-fn status() -> Status {
-    Status {
-        pid: 1,
-        start_time: 2,
-        began: 3,
-        began_realtime: 4,
-        ended: 5,
-        ending: Ending::Exited,
-        agent_ns: 0,
-        poller_ns: 0,
-        calls: 0,
-        published: 0,
-        collected: 0,
-        pending: 0,
-        lost: BTreeMap::new(),
-        lookups: 0,
-        lookups_hooked: 0,
-        driver_hooked: true,
-        threads: BTreeMap::from([(0, 1)]),
-    }
-}
 
 /// Takes the GPU time of a record away, as it comes from the agent.
 fn split(mut record: Record) -> (Record, Option<(u64, GpuTime)>) {
@@ -45,7 +26,7 @@ fn write_and_check(options: Options) -> (f64, f64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.gspy");
     let mut generator = Generator::new(7, options);
-    let mut writer = TraceWriter::create(&path, &status()).unwrap();
+    let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
     for (namespace, id, text) in generator.names() {
         writer.name(namespace, id, &text).unwrap();
     }
@@ -72,7 +53,7 @@ fn write_and_check(options: Options) -> (f64, f64) {
     for (correlation, time) in times {
         writer.gpu_time(correlation, time).unwrap();
     }
-    let summary = writer.finish(&status()).unwrap();
+    let summary = writer.finish(&status(Ending::Exited)).unwrap();
     let mut reader = TraceReader::open(&path).unwrap();
     assert!(reader.complete() && reader.records().eq(expected.iter().cloned()));
     assert!(reader.damage().is_none());

@@ -591,3 +591,55 @@ impl Decoder {
         Ok((correlation, time))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoder(encoder: Encoder, entries: u32) -> Decoder {
+        let (payload, _, plain_bytes) = encoder.pack().unwrap();
+        let plain = zstd::bulk::decompress(&payload, plain_bytes as usize).unwrap();
+        Decoder::new(ColumnReader::new(plain, entries).unwrap())
+    }
+
+    fn loss(at: u64) -> Record {
+        Record { thread: 3, at, body: Body::Loss { cause: LossCause::NoSlot, count: 2 } }
+    }
+
+    #[test]
+    fn records_of_unknown_kinds_are_skipped() {
+        let mut encoder = Encoder::default();
+        encoder.record(&loss(10));
+        for kind in [31, 200, Kind::Anchor as u64] {
+            encoder.0.columns.push(0, 0, kind);
+            encoder.0.columns.push(0, 1, 3);
+            encoder.0.columns.push(31, 0, 12345);
+        }
+        encoder.record(&loss(20));
+        let mut decoder = decoder(encoder, 5);
+        let read: Vec<_> = (0..5).map(|_| decoder.record().unwrap()).collect();
+        assert_eq!(read, [Some(loss(10)), None, None, None, Some(loss(20))]);
+        assert_eq!(decoder.record(), Err(Invalid), "no more than there are");
+    }
+
+    #[test]
+    fn a_value_that_its_field_cannot_have_is_invalid() {
+        for (column, value) in [(24, 77), (24, u64::MAX)] {
+            let mut encoder = Encoder::default();
+            encoder.0.columns.push(0, 0, Kind::Loss as u64);
+            encoder.0.columns.push(Kind::Loss as u8, column, value);
+            assert_eq!(decoder(encoder, 1).record(), Err(Invalid));
+        }
+    }
+
+    #[test]
+    fn every_kind_has_its_blank() {
+        for kind in Kind::ALL {
+            let no_record = matches!(kind, Kind::GpuTime | Kind::Intern | Kind::Anchor);
+            match blank(*kind) {
+                Some(body) => assert_eq!(kind_of(&body), *kind),
+                None => assert!(no_record, "{kind:?}"),
+            }
+        }
+    }
+}

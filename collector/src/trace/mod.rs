@@ -1,7 +1,7 @@
 //! The trace file: what was collected, on disk.
 //!
 //! [`TraceWriter`] appends self-contained chunks, [`TraceReader`] streams them back in order of time. How the bytes lie
-//! is told in [`format`], how a record becomes a few of them in [`coding`], and [`columns`] packs those. A file that
+//! is told in [`mod@format`], how a record becomes a few of them in [`coding`], and [`columns`] packs those. A file that
 //! was cut or damaged is read as far as its whole chunks go, and [`Damage`] says what is missing.
 //!
 //! [`generator`] makes records of a training-like program whose truth is known, for tests and benchmarks.

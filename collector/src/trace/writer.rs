@@ -158,7 +158,7 @@ impl TraceWriter {
         self.status.clone_from(status);
     }
 
-    /// To be called every few milliseconds. Marks what has come so far, and writes what is marked [`JOIN_TIME`] later: so
+    /// To be called every few milliseconds. Marks what has come so far, and writes what is marked 50 ms later: so
     /// every record has that long, at least, to meet its GPU time, and is in the file a [`FLUSH_INTERVAL`] after it came.
     ///
     /// # Errors
@@ -193,7 +193,9 @@ impl TraceWriter {
     pub fn finish(mut self, status: &Status) -> io::Result<Summary> {
         self.status(status);
         self.flush()?;
-        self.write_status()?;
+        if self.status_written.as_ref() != Some(status) {
+            self.write_status()?;
+        }
         let mut summary = Summary {
             bytes: self.bytes,
             records: self.records - self.given_up,
