@@ -47,7 +47,7 @@ pub struct Coverage {
 impl Coverage {
     /// Everything that was lost.
     pub fn dropped(&self) -> u64 {
-        self.dropped_by.values().sum()
+        self.dropped_by.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// Adds another process's.
@@ -57,7 +57,7 @@ impl Coverage {
         self.captured += other.captured;
         self.in_graphs += other.in_graphs;
         self.unattributed += other.unattributed;
-        self.pending += other.pending;
+        self.pending = self.pending.saturating_add(other.pending);
         self.driver_hooked = match (self.driver_hooked, other.driver_hooked) {
             (Some(mine), Some(theirs)) => Some(mine && theirs),
             (mine, theirs) => mine.or(theirs),
@@ -66,7 +66,8 @@ impl Coverage {
             *self.untimed.entry(reason).or_default() += count;
         }
         for (cause, count) in &other.dropped_by {
-            *self.dropped_by.entry(cause).or_default() += count;
+            let sum = self.dropped_by.entry(cause).or_default();
+            *sum = sum.saturating_add(*count);
         }
     }
 }

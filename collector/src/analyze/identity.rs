@@ -137,13 +137,13 @@ impl Identity {
     pub fn came_late(&mut self, class: Class, ns: u64) {
         for (other, part) in self.busy.iter_mut().enumerate() {
             if other == class as usize {
-                part.hi += ns;
+                part.hi = part.hi.saturating_add(ns);
             } else {
                 part.lo = part.lo.saturating_sub(ns);
             }
         }
         self.idle.lo = self.idle.lo.saturating_sub(ns);
-        self.undecided.hi += ns;
+        self.undecided.hi = self.undecided.hi.saturating_add(ns);
     }
 
     /// Adds another span's parts.

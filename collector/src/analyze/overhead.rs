@@ -39,11 +39,11 @@ impl Overhead {
 
     /// Adds another process's.
     pub fn merge(&mut self, other: &Overhead) {
-        self.agent_ns += other.agent_ns;
-        self.poller_ns += other.poller_ns;
-        self.wall_ns += other.wall_ns;
-        self.calls += other.calls;
-        self.published += other.published;
-        self.collected += other.collected;
+        self.agent_ns = self.agent_ns.saturating_add(other.agent_ns);
+        self.poller_ns = self.poller_ns.saturating_add(other.poller_ns);
+        self.wall_ns = self.wall_ns.saturating_add(other.wall_ns);
+        self.calls = self.calls.saturating_add(other.calls);
+        self.published = self.published.saturating_add(other.published);
+        self.collected = self.collected.saturating_add(other.collected);
     }
 }

@@ -1,0 +1,353 @@
+//! The sweep against its definition, and against a simulated GPU.
+
+use super::super::estimate::Sum;
+use super::*;
+use crate::model::clock::ClockBounds;
+use crate::model::occupancy::derive;
+use crate::model::simulation::{Load, Simulation};
+use crate::model::transfer::{HostMemory, TransferKind};
+use crate::trace::record::Record;
+use gpuspy_wire::record::LossCause;
+use proptest::prelude::*;
+
+const KERNEL: Action = Action::Kernel { name: 1, communication: false };
+const NCCL: Action = Action::Kernel { name: 2, communication: true };
+const GRAPH: Action = Action::Graph { kernels: 3 };
+const COPY: Action = Action::Transfer { kind: TransferKind::HtoD, host_memory: HostMemory::Pinned, bytes: 4 };
+
+fn at(earliest: [i64; 2], best: [i64; 2], latest: [i64; 2], basis: Basis) -> Occupancy {
+    Occupancy {
+        chain: 1,
+        earliest_start: earliest[0],
+        earliest_end: earliest[1],
+        start: best[0],
+        end: best[1],
+        latest_start: latest[0],
+        latest_end: latest[1],
+        basis,
+        raw: (latest[1] - earliest[0]) as u64,
+        clock_half_width: None,
+    }
+}
+
+fn exactly(start: i64, end: i64) -> Occupancy {
+    at([start, end], [start, end], [start, end], Basis::Proven)
+}
+
+fn operation(correlation: u64, stream: u64, what: Action, when: When) -> Operation {
+    Operation {
+        correlation,
+        context: 1,
+        device: Some(0),
+        stream,
+        caller: 0,
+        returned: correlation,
+        what,
+        when,
+    }
+}
+
+fn untimed(after: i64) -> When {
+    When::Untimed { reason: Reason::Untimed(Untimed::DeepQueue), after: Some((1, after)) }
+}
+
+fn record() -> Record {
+    Record { thread: 1, at: 0, body: Body::Loss { cause: LossCause::RingFull, count: 0 } }
+}
+
+fn sweep_all(operations: &[Operation], drained: Option<Drained>) -> DeviceTime {
+    let record = record();
+    let mut timelines = Timelines::default();
+    let event = Event { record: &record, call: None, operation: None, memory: Vec::new(), drained: None };
+    for operation in operations {
+        timelines.observe(&Event { operation: Some(*operation), ..event.clone() });
+    }
+    timelines.observe(&Event { drained, ..event });
+    timelines.finish().remove(&Some(0)).unwrap_or_default()
+}
+
+fn timed(operations: &[(Action, Occupancy)]) -> DeviceTime {
+    let numbered = operations.iter().zip(1..);
+    let all: Vec<Operation> =
+        numbered.map(|((what, o), n)| operation(n, n, *what, When::Timed(*o))).collect();
+    sweep_all(&all, None)
+}
+
+fn exact(ns: u64) -> Sum {
+    Sum { value: ns, lo: ns, hi: ns }
+}
+
+#[test]
+fn what_is_hidden_is_not_counted_twice() {
+    let device = timed(&[
+        (COPY, exactly(0, 100)),
+        (KERNEL, exactly(20, 50)),
+        (NCCL, exactly(40, 70)),
+        (GRAPH, exactly(60, 65)),
+        (KERNEL, exactly(150, 160)),
+    ]);
+    let identity = device.identity;
+    assert_eq!(identity.span, 160);
+    assert_eq!(identity.busy[Class::Compute as usize], exact(40));
+    assert_eq!(identity.busy[Class::Graph as usize], exact(5));
+    assert_eq!(identity.busy[Class::Communication as usize], exact(15));
+    assert_eq!(identity.busy[Class::Copy as usize], exact(50));
+    assert_eq!(identity.idle, exact(50));
+    assert_eq!(identity.undecided, exact(0));
+}
+
+#[test]
+fn a_gap_has_both_neighbours_and_an_interval() {
+    let device = timed(&[
+        (KERNEL, at([0, 90], [10, 95], [20, 100], Basis::Corrected)),
+        (COPY, at([400, 700], [430, 700], [450, 700], Basis::Corrected)),
+        (KERNEL, exactly(700, 800)),
+    ]);
+    let (count, total, largest) = device.gaps.finish(device.identity.idle.hi);
+    assert_eq!((count, total.value, total.lo), (1, 335, 300));
+    let gap = largest[0];
+    assert_eq!((gap.start, gap.duration.value, gap.duration.lo, gap.duration.hi), (95, 335, 300, 360));
+    assert_eq!((gap.before.correlation, gap.after.correlation), (1, 2));
+    assert_eq!(gap.after.what, COPY);
+}
+
+#[test]
+fn touching_operations_leave_no_gap() {
+    let device = timed(&[(KERNEL, exactly(0, 10)), (KERNEL, exactly(10, 20)), (COPY, exactly(20, 21))]);
+    assert_eq!(device.gaps.finish(0).0, 0);
+}
+
+#[test]
+fn only_the_largest_gaps_are_kept() {
+    let starts = (0..100).map(|i| i * 1_000 + i * i);
+    let device = timed(&starts.map(|s| (KERNEL, exactly(s, s + 100))).collect::<Vec<_>>());
+    let (count, _, largest) = device.gaps.finish(0);
+    assert_eq!((count, largest.len()), (99, super::super::gaps::LARGEST));
+    let lengths: Vec<u64> = largest.iter().map(|gap| gap.duration.value).collect();
+    assert_eq!(lengths, (89..99).rev().map(|i| 900 + 2 * i + 1).collect::<Vec<u64>>());
+}
+
+#[test]
+fn untimed_work_makes_its_stretch_undecided() {
+    let first = operation(1, 7, KERNEL, When::Timed(exactly(0, 10)));
+    let other = operation(3, 8, COPY, When::Timed(exactly(40, 50)));
+    let last = operation(4, 7, KERNEL, When::Timed(exactly(90, 100)));
+    let device = sweep_all(&[first, operation(2, 7, KERNEL, untimed(5)), other, last], None);
+    let identity = device.identity;
+    assert_eq!(identity.undecided, Sum { value: 70, lo: 70, hi: 80 });
+    assert_eq!(identity.idle, Sum { value: 0, lo: 0, hi: 70 });
+    assert_eq!(identity.busy[Class::Compute as usize], Sum { value: 20, lo: 20, hi: 100 });
+    assert_eq!(identity.busy[Class::Copy as usize], Sum { value: 10, lo: 0, hi: 10 });
+    assert_eq!(device.gaps.finish(70).0, 0);
+}
+
+#[test]
+fn a_synchronise_ends_what_is_undecided() {
+    let before = operation(1, 7, KERNEL, When::Timed(exactly(0, 10)));
+    let hidden = operation(2, 7, KERNEL, untimed(5));
+    let after = operation(9, 7, KERNEL, When::Timed(exactly(90, 100)));
+    let drained = |issued_before| Drained { context: 1, stream: Some(7), issued_before, chain: 1, by: 30 };
+    let record = record();
+    for (issued_before, undecided) in [(2, 20), (1, 80)] {
+        let mut timelines = Timelines::default();
+        let event = Event { record: &record, call: None, operation: None, memory: Vec::new(), drained: None };
+        for operation in [before, hidden] {
+            timelines.observe(&Event { operation: Some(operation), ..event.clone() });
+        }
+        timelines.observe(&Event { drained: Some(drained(issued_before)), ..event.clone() });
+        timelines.observe(&Event { operation: Some(after), ..event });
+        let identity = timelines.finish()[&Some(0)].identity;
+        assert_eq!((identity.span, identity.undecided.value), (100, undecided));
+    }
+}
+
+#[test]
+fn a_shared_interval_is_undecided_and_possible() {
+    let device = timed(&[
+        (KERNEL, exactly(0, 10)),
+        (COPY, at([20, 20], [25, 40], [40, 40], Basis::BoundsOnly)),
+        (KERNEL, exactly(60, 70)),
+    ]);
+    let identity = device.identity;
+    assert_eq!(identity.undecided, Sum { value: 20, lo: 20, hi: 20 });
+    assert_eq!(identity.busy[Class::Copy as usize], Sum { value: 0, lo: 0, hi: 20 });
+    assert_eq!(identity.idle, Sum { value: 30, lo: 30, hi: 50 });
+}
+
+#[test]
+fn contexts_are_added_side_by_side() {
+    let one = operation(1, 7, KERNEL, When::Timed(exactly(0, 10)));
+    let two = Operation { context: 2, ..operation(2, 7, KERNEL, When::Timed(exactly(5, 25))) };
+    let device = sweep_all(&[one, two], None);
+    assert_eq!((device.timelines, device.identity.span), (2, 30));
+    assert_eq!(device.identity.busy[Class::Compute as usize], exact(30));
+}
+
+#[test]
+fn a_new_chain_or_the_end_of_the_context_ends_the_old_timelines() {
+    let record = record();
+    let event = Event { record: &record, call: None, operation: None, memory: Vec::new(), drained: None };
+    let mut timelines = Timelines::default();
+    for chain in 0..100 {
+        let o = Occupancy { chain, ..exactly(0, 10) };
+        let operation = operation(u64::from(chain), 7, KERNEL, When::Timed(o));
+        timelines.observe(&Event { operation: Some(operation), ..event.clone() });
+        assert!(timelines.open.len() <= OPEN_CHAINS);
+    }
+    let gone = crate::trace::record::Context { context: 1, device: 0, handle: 0, destroyed: true };
+    let gone = Record { body: Body::Context(gone), ..record.clone() };
+    timelines.observe(&Event { record: &gone, ..event.clone() });
+    assert!(timelines.open.is_empty());
+    let device = &timelines.finish()[&Some(0)];
+    assert_eq!((device.timelines, device.identity.span), (100, 1_000));
+}
+
+/// Launch-bound: the host cannot keep the GPU busy, and raw event pairs say the opposite.
+#[test]
+fn idle_time_between_launches_is_seen_where_raw_pairs_hide_it() {
+    let truths = Simulation::new(-1_000_000_000_000, 50).run(Load::Drained, 2_000, 2_000..6_000);
+    let mut clock = ClockBounds::default();
+    let operations: Vec<Operation> = truths
+        .iter()
+        .zip(1..)
+        .map(|(truth, n)| {
+            let occupancy = derive(&truth.work, &truth.gpu, false, &mut clock);
+            operation(n, 7, KERNEL, When::Timed(occupancy))
+        })
+        .collect();
+    let identity = sweep_all(&operations, None).identity;
+    let busy: u64 = truths.iter().map(|truth| truth.duration).sum();
+    let compute = identity.busy[Class::Compute as usize];
+    assert!(compute.lo <= busy && busy <= compute.hi, "{busy} not in {compute:?}");
+    assert!(compute.value.abs_diff(busy) * 50 <= busy, "{busy}: {compute:?} is off by more than 2 %");
+    assert!(compute.hi > busy + busy / 2, "raw pairs would do");
+    let idle = identity.span - busy;
+    assert!(identity.idle.lo <= idle && idle <= identity.idle.hi, "{idle} not in {:?}", identity.idle);
+}
+
+#[test]
+fn what_comes_too_late_is_counted_and_inside_the_intervals() {
+    let mut timeline = Timeline { order: Reorder::new(1), ..Timeline::default() };
+    let op = |n, o| operation(n, n, KERNEL, When::Timed(o));
+    for (n, start) in [(1, 0), (2, 100), (3, 200), (4, 300), (5, 40)] {
+        let o = exactly(start, start + 20);
+        timeline.timed(&op(n, o), &o);
+    }
+    let (identity, _, late) = timeline.finish();
+    assert_eq!((late, identity.span), (1, 320));
+    let compute = identity.busy[Class::Compute as usize];
+    assert!(compute.lo <= 100 && 100 <= compute.hi, "{compute:?}");
+    assert!(identity.idle.lo <= 220 && 220 <= identity.idle.hi, "{:?}", identity.idle);
+    let values: u64 = identity.busy.iter().map(|part| part.value).sum();
+    assert_eq!(values + identity.idle.value + identity.undecided.value, identity.span);
+}
+
+#[test]
+fn what_is_kept_does_not_grow_with_the_trace() {
+    let mut timeline = Timeline { order: Reorder::new(64), ..Timeline::default() };
+    let mut most = 0;
+    for n in 0..50_000 {
+        let o = exactly(n * 10, n * 10 + 7);
+        timeline.timed(&operation(n as u64, n as u64 % 4, KERNEL, When::Timed(o)), &o);
+        most = most.max(timeline.sweep.pending());
+    }
+    assert!(most <= 8, "{most} edges at once for operations that do not overlap");
+    assert_eq!(timeline.streams.len(), 4);
+    assert_eq!(timeline.finish().0.busy[Class::Compute as usize], exact(350_000));
+}
+
+/// A random operation with nested stretches; every third has nothing certain, every seventh only bounds.
+fn any_operation() -> impl Strategy<Value = (Action, Occupancy)> {
+    let what = prop_oneof![Just(KERNEL), Just(COPY), Just(NCCL), Just(GRAPH)];
+    (what, -60i64..60, proptest::array::uniform5(0i64..12), 0..21u32).prop_map(|(what, t, d, kind)| {
+        let start = t + d[0];
+        let latest_start = start + d[1];
+        let certain_end = latest_start + d[2];
+        let end = certain_end + d[3];
+        let latest_end = end + d[4];
+        let earliest_end = if kind % 3 == 0 || kind % 7 == 0 { t } else { certain_end };
+        let basis = if kind % 7 == 0 { Basis::BoundsOnly } else { Basis::Corrected };
+        (what, at([t, earliest_end], [start, end], [latest_start, latest_end], basis))
+    })
+}
+
+/// The definition, nanosecond by nanosecond.
+fn by_the_book(operations: &[(Action, Occupancy)]) -> Identity {
+    let begin = operations.iter().map(|(_, o)| o.earliest_start).min().unwrap();
+    let end = operations.iter().map(|(_, o)| o.latest_end).max().unwrap();
+    let mut identity = Identity { span: (end - begin) as u64, ..Identity::default() };
+    for t in begin..end {
+        let first = |covers: &dyn Fn(&Occupancy) -> bool| {
+            operations.iter().filter(|(_, o)| covers(o)).map(|(what, _)| class(*what)).min()
+        };
+        let all = |covers: &dyn Fn(&Occupancy) -> bool| -> Vec<Class> {
+            operations.iter().filter(|(_, o)| covers(o)).map(|(what, _)| class(*what)).collect()
+        };
+        let only_bounds = |o: &Occupancy| o.basis == Basis::BoundsOnly;
+        let certain = |o: &Occupancy| !only_bounds(o) && o.latest_start <= t && t < o.earliest_end;
+        let estimated = |o: &Occupancy| !only_bounds(o) && o.start <= t && t < o.end;
+        let possible = |o: &Occupancy| o.earliest_start <= t && t < o.latest_end;
+        let doubtful = operations.iter().any(|(_, o)| only_bounds(o) && possible(o));
+        match first(&estimated) {
+            Some(class) => identity.busy[class as usize].value += 1,
+            None if doubtful => {
+                identity.undecided.value += 1;
+                identity.undecided.lo += 1;
+            }
+            None => identity.idle.value += 1,
+        }
+        let (surely, maybe) = (all(&certain), all(&possible));
+        let mut decided = maybe.is_empty();
+        for class in ALL {
+            let here = |classes: &[Class]| classes.contains(&class);
+            let above = |classes: &[Class]| classes.iter().any(|other| *other < class);
+            if here(&surely) && !above(&maybe) {
+                identity.busy[class as usize].lo += 1;
+                decided = true;
+            }
+            if here(&maybe) && !above(&surely) {
+                identity.busy[class as usize].hi += 1;
+            }
+        }
+        identity.idle.lo += u64::from(maybe.is_empty());
+        identity.idle.hi += u64::from(surely.is_empty());
+        identity.undecided.hi += u64::from(!decided);
+    }
+    identity
+}
+
+proptest! {
+    #[test]
+    fn the_sweep_is_the_definition(operations in proptest::collection::vec(any_operation(), 1..14)) {
+        let device = timed(&operations);
+        let identity = device.identity;
+        // A span of zero length has no parts.
+        let expected = by_the_book(&operations);
+        prop_assert_eq!(identity, expected);
+        let values: u64 = identity.busy.iter().map(|part| part.value).sum();
+        prop_assert_eq!(values + identity.idle.value + identity.undecided.value, identity.span);
+        for part in identity.busy.iter().chain([&identity.idle, &identity.undecided]) {
+            prop_assert!(part.lo <= part.value && part.value <= part.hi);
+        }
+    }
+
+    /// Gaps are the idle runs that have work on both sides.
+    #[test]
+    fn gaps_are_the_idle_runs_between(operations in proptest::collection::vec(any_operation(), 1..14)) {
+        let device = timed(&operations);
+        let covers = |t: i64| operations.iter().any(|(_, o)| match o.basis {
+            Basis::BoundsOnly => o.earliest_start <= t && t < o.latest_end,
+            _ => o.start <= t && t < o.end,
+        });
+        let busy: Vec<i64> = (-61..150).filter(|t| covers(*t)).collect();
+        let runs: Vec<i64> = busy.windows(2).map(|pair| pair[1] - pair[0] - 1).filter(|run| *run > 0).collect();
+        let (count, total, largest) = device.gaps.finish(device.identity.idle.hi);
+        prop_assert_eq!(count, runs.len() as u64);
+        prop_assert_eq!(total.value as i64, runs.iter().sum::<i64>());
+        prop_assert!(total.lo <= total.value && total.value <= total.hi);
+        prop_assert_eq!(largest.first().map(|gap| gap.duration.value as i64), runs.iter().max().copied());
+        for gap in largest {
+            prop_assert!(gap.duration.lo <= gap.duration.value && gap.duration.value <= gap.duration.hi);
+        }
+    }
+}
