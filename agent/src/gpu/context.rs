@@ -233,7 +233,8 @@ impl Pool {
         }
     }
 
-    /// Whether the poller should replenish.
+    /// Whether the poller should come, to give events back and make more.
+    #[inline]
     pub fn is_low(&self) -> bool {
         self.free_count.load(Ordering::Relaxed) < LOW
             && (self.made.load(Ordering::Relaxed) as usize) < MAX_EVENTS

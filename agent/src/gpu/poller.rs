@@ -35,9 +35,14 @@ const HOP_NS: i64 = 4_000_000;
 /// Up to here the driver's float milliseconds are exact to the ns (facts: 9.2 ms if it multiplies by 1e-6f).
 const EXACT_NS: f64 = 9_000_000.0;
 
+/// The poller works / sleeps shortly, with operations pending / sleeps long, with nothing to do.
+const AWAKE: u32 = 0;
+const DOZING: u32 = 1;
+const ASLEEP: u32 = 2;
+
 /// What hooks and poller share. Valid when zero.
 pub struct Shared {
-    /// 1 while the poller is in its long sleep; the futex it sleeps on. A hook that finds 1 sets 0 and wakes.
+    /// [`AWAKE`], [`DOZING`] or [`ASLEEP`]; the futex that the poller sleeps on. Whoever wakes it sets `AWAKE`.
     /// Relaxed: a hook that misses it costs a reading [`IDLE_NS`] of delay, and spares every other a fence.
     sleeping: AtomicU32,
     /// Drains asked for / done. Release by the one side, acquire by the other.
@@ -49,15 +54,15 @@ impl Shared {
     /// A hook has given the poller something to read.
     #[inline]
     pub fn work_added(&self) {
-        if self.sleeping.load(Ordering::Relaxed) == 1 {
+        if self.sleeping.load(Ordering::Relaxed) == ASLEEP {
             self.wake();
         }
     }
 
-    /// Ends the poller's long sleep, if it is in it.
+    /// Ends the poller's sleep, if it is in one: something cannot wait.
     #[cold]
     pub fn wake(&self) {
-        if self.sleeping.swap(0, Ordering::Relaxed) == 1 {
+        if self.sleeping.swap(AWAKE, Ordering::Relaxed) != AWAKE {
             let errno = sys::Errno::save();
             sys::futex_wake(&self.sleeping);
             errno.restore();
@@ -216,13 +221,10 @@ impl Poller {
             let own = ticks().wrapping_sub(began).saturating_sub(driver_ticks);
             live.poller_ticks.fetch_add(own, Ordering::Relaxed); // a figure for the report
             idle = if read != 0 || pending != 0 { 0 } else { idle.saturating_add(1) };
-            if idle < PATIENCE {
-                sys::sleep_ns(BUSY_NS);
-            } else {
-                shared.sleeping.store(1, Ordering::Relaxed);
-                sys::futex_wait(&shared.sleeping, 1, IDLE_NS);
-                shared.sleeping.store(0, Ordering::Relaxed);
-            }
+            let (sleep, ns) = if idle < PATIENCE { (DOZING, BUSY_NS) } else { (ASLEEP, IDLE_NS) };
+            shared.sleeping.store(sleep, Ordering::Relaxed);
+            sys::futex_wait(&shared.sleeping, sleep, ns);
+            shared.sleeping.store(AWAKE, Ordering::Relaxed);
         }
     }
 

@@ -54,7 +54,7 @@ pub fn open(session: &Session, driver: &Driver, stream: &'static Stream) -> Resu
         let _ = stream.claim.compare_exchange(1, 2, Ordering::AcqRel, Ordering::Relaxed);
         return Err(Untimed::Contended);
     }
-    match pair(driver, stream, context) {
+    match pair(session, driver, stream, context) {
         Ok(pair) => Ok(pair),
         Err(why) => {
             let_go(stream);
@@ -64,7 +64,12 @@ pub fn open(session: &Session, driver: &Driver, stream: &'static Stream) -> Resu
 }
 
 /// As the claim's holder.
-fn pair(driver: &Driver, stream: &'static Stream, context: &'static Context) -> Result<Pair, Untimed> {
+fn pair(
+    session: &Session,
+    driver: &Driver,
+    stream: &'static Stream,
+    context: &'static Context,
+) -> Result<Pair, Untimed> {
     if context.gone.load(Ordering::Relaxed) {
         return Err(Untimed::Teardown);
     }
@@ -72,6 +77,9 @@ fn pair(driver: &Driver, stream: &'static Stream, context: &'static Context) -> 
         return Err(Untimed::DeepQueue);
     }
     let record = driver.event_record.ok_or(Untimed::EventFailed)?;
+    if context.pool.is_low() {
+        session.poller.wake(); // it is late: events that it could give back are complete
+    }
     let start = context.pool.take().ok_or(Untimed::NoEvent)?;
     let Some(end) = context.pool.take() else {
         context.pool.give(start);
