@@ -15,12 +15,12 @@ use crate::thread::Call;
 /// Contexts of a process that are alive at the same time: one a GPU, and a few more.
 const PLACES: usize = 64;
 /// Events of a context at most: two for each operation that is timed and not read yet.
-pub const MAX_EVENTS: usize = 8192;
+pub const MAX_EVENTS: usize = 1 << 14;
 /// Events made when a context is first seen, and by the poller when fewer than [`LOW`] are free. The poller can be 4 ms
-/// late on a busy machine: 800 launches, two events each.
-const FIRST: usize = 2048;
-const MORE: usize = 1024;
-const LOW: u32 = 1024;
+/// late on a busy machine: 800 launches a thread, two events each.
+const FIRST: usize = 4096;
+const MORE: usize = 2048;
+const LOW: u32 = 2048;
 
 /// The contexts of a session. Valid when zero.
 pub struct Contexts {
