@@ -130,7 +130,8 @@ impl Run {
 
     /// The same with more options.
     pub fn observed_with(self, options: &[&str]) -> Done {
-        let mut command: Vec<OsString> = vec![gpuspy().into(), "run".into(), "-o".into(), "trace.gspy".into()];
+        let mut command: Vec<OsString> =
+            vec![gpuspy().into(), "run".into(), "-o".into(), "trace.gspy".into()];
         command.extend(options.iter().map(OsString::from));
         command.push("--".into());
         command.extend(self.command.iter().cloned());

@@ -23,6 +23,8 @@ pub struct Operation {
     pub name: String,
     /// When it was submitted and at the head of its stream, and when it ended: its stream occupancy.
     pub occupancy: (u64, u64),
+    /// Entries ahead of it in its stream when it was submitted.
+    pub queue: u64,
 }
 
 impl Truth {
@@ -63,6 +65,7 @@ impl Truth {
                 stream: number(l, "stream"),
                 name: l["name"].as_str().unwrap_or_default().to_owned(),
                 occupancy: (number(l, "head"), number(l, "end")),
+                queue: number(l, "queue"),
             })
             .collect();
         list.sort_by_key(|op| op.call);

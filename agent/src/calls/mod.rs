@@ -92,6 +92,7 @@ fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -
     let capturing = session.captures.load(Ordering::Relaxed) != 0;
     let handle = stream.map_or(what.stream(), Stream::handle);
     let captured = capturing && driver.is_some_and(|d| d.is_capturing(handle));
+    let passage = stream.map(timing::Passage::begin);
     let pair = match (driver, stream) {
         _ if captured => Err(Untimed::Captured),
         _ if !what.is_work() => Err(Untimed::NoStream),
@@ -101,7 +102,7 @@ fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -
     };
     let (result, before, submitted) = call.real(real);
     let succeeded = result == CUDA_SUCCESS;
-    let mut closed = timing::Closed { untimed: Untimed::NoStream, lead: 0, tail: 0, shared: false };
+    let mut closed = timing::Closed { untimed: Untimed::NoStream, lead: 0, tail: 0 };
     match (pair, driver, stream) {
         (Ok(pair), Some(driver), Some(stream)) => {
             closed = timing::close(session, driver, stream, pair, call.correlation, submitted, succeeded);
@@ -115,10 +116,11 @@ fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -
         (Err(why), _, _) => closed.untimed = why,
         (Ok(_), _, _) => {}
     }
+    let shared = passage.is_some_and(timing::Passage::end) && closed.untimed == Untimed::Timed;
     if succeeded && what.is_work() {
         let mut work = common::<W>(call, &what, submitted, stream, closed.untimed);
         work.head.flags |= if captured { flag::CAPTURED } else { 0 };
-        work.head.flags |= if closed.shared { flag::SHARED_INTERVAL } else { 0 };
+        work.head.flags |= if shared { flag::SHARED_INTERVAL } else { 0 };
         work.lead = closed.lead;
         work.tail = closed.tail;
         let record = what.record(call, work);

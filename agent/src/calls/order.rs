@@ -7,6 +7,7 @@ use gpuspy_wire::record::{self, Head, Kind, SyncScope};
 use crate::calls::{Plain, current_context, stream_of};
 use crate::cuda::*;
 use crate::gpu::stream::Stream;
+use crate::gpu::timing::Passage;
 use crate::thread::Call;
 
 /// The host waits.
@@ -76,17 +77,31 @@ pub struct EventOp {
     event: CUevent,
     flags: u32,
     stream: CUstream,
+    /// From before the call to after it.
+    passage: Cell<Option<Passage>>,
 }
 
 impl EventOp {
     /// A record.
     pub fn record(event: CUevent, flags: u32) -> EventOp {
-        EventOp { kind: Kind::EventRecord, event, flags, stream: core::ptr::null_mut() }
+        EventOp {
+            kind: Kind::EventRecord,
+            event,
+            flags,
+            stream: core::ptr::null_mut(),
+            passage: Cell::new(None),
+        }
     }
 
     /// A wait.
     pub fn wait(event: CUevent, flags: u32) -> EventOp {
-        EventOp { kind: Kind::EventWait, event, flags, stream: core::ptr::null_mut() }
+        EventOp {
+            kind: Kind::EventWait,
+            event,
+            flags,
+            stream: core::ptr::null_mut(),
+            passage: Cell::new(None),
+        }
     }
 
     /// On a stream.
@@ -99,7 +114,18 @@ impl Plain for EventOp {
     // Records and waits come one in an API call, so that either kind tells that the driver layer has it.
     const KIND: Kind = Kind::EventRecord;
 
+    fn before(&self, call: &Call) {
+        if let Some(stream) = stream_of(call, self.stream) {
+            self.passage.set(Some(Passage::begin(stream)));
+        }
+    }
+
+    fn failed(&self, _: &Call) {
+        self.passage.take().map(Passage::end);
+    }
+
     fn after(&self, call: &Call, end: u64) -> bool {
+        self.passage.take().map(Passage::end);
         let stream = stream_of(call, self.stream);
         if let Some(stream) = stream {
             // An entry of the stream's queue like any other. Relaxed: a bound.

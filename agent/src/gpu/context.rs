@@ -37,8 +37,19 @@ pub struct Context {
     pub handle: u64,
     pub device: u32,
     pub pool: Pool,
+    /// Calls on the legacy default stream, and on the streams that it orders itself with.
+    pub legacy: Passages,
+    pub blocking: Passages,
     /// Destroyed or reset: its events are gone. Release by the hook, acquire by the poller.
     pub gone: AtomicBool,
+}
+
+/// Calls that enqueue something, as they pass. Relaxed: the driver's own lock orders the calls in question, and each
+/// thread counts before and reads after its own.
+#[derive(Default)]
+pub struct Passages {
+    pub begun: AtomicU64,
+    pub done: AtomicU64,
 }
 
 impl Contexts {
@@ -82,6 +93,8 @@ impl Contexts {
             handle: handle as u64,
             device: device as u32,
             pool,
+            legacy: Passages::default(),
+            blocking: Passages::default(),
             gone: AtomicBool::new(false),
         }));
         // Two threads can meet a new context at once: the first one's stands; the other's events stay unused.

@@ -6,7 +6,7 @@ use gpuspy_wire::record::{self, Head, LossCause, flag};
 
 use crate::cuda::*;
 use crate::driver::Driver;
-use crate::gpu::context::Context;
+use crate::gpu::context::{Context, Passages};
 use crate::keyed::Keyed;
 use crate::sys::{self, ticks};
 use crate::thread::Call;
@@ -47,9 +47,13 @@ pub struct Stream {
     id: AtomicU64,
     handle: AtomicU64,
     flags: AtomicU32,
+    /// 1 = created with CU_STREAM_NON_BLOCKING: the legacy default stream does not wait for it, nor it for that one.
+    non_blocking: AtomicU32,
     context: AtomicPtr<Context>,
-    /// The pair being made on it: 0 none, 1 one, 2 one, and another thread came meanwhile.
+    /// 1 while a thread makes a pair on it.
     pub claim: AtomicU32,
+    /// Calls that enqueue something on it, as they pass.
+    pub passages: Passages,
     /// Entries enqueued so far / seen complete. Relaxed: a bound, not a hand-over.
     pub submitted: AtomicU64,
     pub completed: AtomicU64,
@@ -87,8 +91,10 @@ impl Stream {
             id: AtomicU64::new(0),
             handle: AtomicU64::new(0),
             flags: AtomicU32::new(0),
+            non_blocking: AtomicU32::new(0),
             context: AtomicPtr::new(core::ptr::null_mut()),
             claim: AtomicU32::new(0),
+            passages: Passages::default(),
             submitted: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             tail: AtomicU64::new(0),
@@ -111,6 +117,17 @@ impl Stream {
     /// Bits of [`flag`] that tell which default stream it is.
     pub fn flags(&self) -> u16 {
         self.flags.load(Ordering::Relaxed) as u16
+    }
+
+    /// The calls on streams of its kind, and those that it is ordered with across streams: the legacy default stream with
+    /// every blocking one (CUDA Programming Guide, "Default stream").
+    pub fn passages_across(&self) -> Option<(&'static Passages, &'static Passages)> {
+        let context = self.context()?;
+        if self.flags() & flag::LEGACY_STREAM != 0 {
+            Some((&context.legacy, &context.blocking))
+        } else {
+            (self.non_blocking.load(Ordering::Relaxed) == 0).then_some((&context.blocking, &context.legacy))
+        }
     }
 
     /// Its context.
@@ -275,13 +292,17 @@ impl Streams {
         stream.id.store(id, Ordering::Relaxed);
         stream.handle.store(recorded_on, Ordering::Relaxed);
         stream.flags.store(u32::from(name.flags()), Ordering::Relaxed);
+        let mut flags = 0;
+        // SAFETY: a stream that the app is about to use; writes a place of ours.
+        driver.stream_flags.map(|ask| unsafe { ask(recorded_on as CUstream, &mut flags) });
+        stream.non_blocking.store(flags & STREAM_NON_BLOCKING, Ordering::Relaxed);
         stream.context.store(core::ptr::from_ref(context).cast_mut(), Ordering::Relaxed);
         stream.state.store(LIVE, Ordering::Release);
         // Two threads can meet a new stream at once: the first one's stands; ours goes back.
         let new = core::ptr::from_ref(stream).cast_mut();
         match place.compare_exchange(core::ptr::null_mut(), new, Ordering::Release, Ordering::Acquire) {
             Ok(_) => {
-                call.publish(&describe(driver, stream, context, recorded_on));
+                call.publish(&describe(driver, stream, context, recorded_on, flags));
                 Some(stream)
             }
             Err(other) => {
@@ -384,14 +405,10 @@ fn context_of(driver: &Driver, stream: CUstream) -> CUcontext {
     driver.current_context()
 }
 
-fn describe(driver: &Driver, stream: &Stream, context: &Context, handle: u64) -> record::Stream {
-    let mut flags = 0;
+fn describe(driver: &Driver, stream: &Stream, context: &Context, handle: u64, flags: u32) -> record::Stream {
     let mut priority = 0;
-    // SAFETY: a stream that the app is about to use; each writes a place of ours.
-    unsafe {
-        driver.stream_flags.map(|ask| ask(handle as CUstream, &mut flags));
-        driver.stream_priority.map(|ask| ask(handle as CUstream, &mut priority));
-    }
+    // SAFETY: a stream that the app is about to use; writes a place of ours.
+    driver.stream_priority.map(|ask| unsafe { ask(handle as CUstream, &mut priority) });
     record::Stream {
         head: Head { flags: stream.flags(), ..Head::new::<record::Stream>() },
         at: ticks(),

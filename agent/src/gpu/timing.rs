@@ -9,7 +9,7 @@ use gpuspy_wire::record::Untimed;
 
 use crate::cuda::{CUDA_ERROR_DEINITIALIZED, CUDA_SUCCESS};
 use crate::driver::Driver;
-use crate::gpu::context::Context;
+use crate::gpu::context::{Context, Passages};
 use crate::gpu::stream::{MAX_DEPTH, Pending, Stream};
 use crate::session::Session;
 use crate::sys::ticks;
@@ -33,8 +33,50 @@ pub struct Closed {
     pub lead: u32,
     /// Ticks from the launch's return to the return of the end event's record.
     pub tail: u32,
-    /// Another thread's operation may lie between the events.
-    pub shared: bool,
+}
+
+/// A call's passage through its stream: whether something of another thread's came by meanwhile that the driver may have
+/// put between our events. That is a call on the same stream, and, between the legacy default stream and every blocking
+/// one, a call on a stream of the other kind: an end event on the one waits for what the others have queued.
+pub struct Passage {
+    stream: &'static Passages,
+    /// Calls on the stream that were over when this one began.
+    over: u64,
+    across: Option<Across>,
+}
+
+/// The same between streams.
+struct Across {
+    own: &'static Passages,
+    other: &'static Passages,
+    over: u64,
+}
+
+impl Passage {
+    /// Before the real call, and before anything of ours.
+    #[inline]
+    pub fn begin(stream: &'static Stream) -> Passage {
+        let over = stream.passages.done.load(Ordering::Relaxed);
+        stream.passages.begun.fetch_add(1, Ordering::Relaxed);
+        let across = stream.passages_across().map(|(own, other)| {
+            let over = other.done.load(Ordering::Relaxed);
+            own.begun.fetch_add(1, Ordering::Relaxed);
+            Across { own, other, over }
+        });
+        Passage { stream: &stream.passages, over, across }
+    }
+
+    /// After it: whether another call may lie between.
+    #[inline]
+    pub fn end(self) -> bool {
+        let across = self.across.is_some_and(|a| {
+            a.own.done.fetch_add(1, Ordering::Relaxed);
+            a.other.begun.load(Ordering::Relaxed) != a.over
+        });
+        self.stream.done.fetch_add(1, Ordering::Relaxed);
+        // Itself has begun, too.
+        across || self.stream.begun.load(Ordering::Relaxed) != self.over + 1
+    }
 }
 
 fn saturated(ticks: u64) -> u32 {
@@ -50,8 +92,6 @@ pub fn open(session: &Session, driver: &Driver, stream: &'static Stream) -> Resu
     let context = stream.context().ok_or(Untimed::NoStream)?;
     // Acquire, with the release in `let_go`: the last holder's queue entry.
     if stream.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        // Tell the holder that our operation may lie inside its pair. AcqRel: before the operation itself is enqueued.
-        let _ = stream.claim.compare_exchange(1, 2, Ordering::AcqRel, Ordering::Relaxed);
         return Err(Untimed::Contended);
     }
     match pair(session, driver, stream, context) {
@@ -137,7 +177,6 @@ pub fn close(
         .map_or(CUDA_ERROR_DEINITIALIZED, |record| unsafe { record(pool.event(pair.end), stream.handle()) });
     let ended = ticks();
     let position = stream.submitted.fetch_add(1, Ordering::Relaxed) + 1;
-    let shared = stream.claim.load(Ordering::Acquire) == 2;
     let recorded = result == CUDA_SUCCESS;
     let pending = Pending {
         correlation,
@@ -161,7 +200,6 @@ pub fn close(
         untimed: if queued { Untimed::Timed } else { Untimed::EventFailed },
         lead: saturated(submitted.wrapping_sub(pair.begun)),
         tail: saturated(ended.wrapping_sub(submitted)),
-        shared,
     }
 }
 
