@@ -288,9 +288,11 @@ fn nonsense_at_any_moment() {
                 break;
             }
             if n % 64 == 0 {
+                // Both begin again: a cursor that was driven to the end of all numbers never comes back by itself.
                 slot.cursors.tail.0.store(n * 8, Relaxed);
+                slot.cursors.head.0.store(n * 8, Relaxed);
+                reader = Reader::new(&slot.cursors, slot.buffers()).unwrap();
                 writer = Writer::claim(&slot.cursors, slot.buffers()[0]);
-                reader.reopened();
             }
             let Some(writer) = &mut writer else { continue };
             if writer.is_half_full() && writer.level() + 1 < LEVELS {
