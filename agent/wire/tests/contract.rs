@@ -31,6 +31,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => (1u8..=4).prop_map(Step::Push),
         2 => (1u8..=255).prop_map(Step::Push),
+        1 => Just(Step::Push(255)),
         8 => Just(Step::Pop),
         4 => Just(Step::Release),
         1 => Just(Step::Grow),
@@ -41,7 +42,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Exponents of the levels' cells: small, so that everything wraps; now and then large enough for the longest record.
 fn levels() -> impl Strategy<Value = [u32; LEVELS]> {
-    (0u32..=4, 1u32..=3, 1u32..=3).prop_map(|(a, b, c)| [a, a + b, a + b + c])
+    (0u32..=4, 1u32..=4, 1u32..=4).prop_map(|(a, b, c)| [a, a + b, a + b + c])
 }
 
 /// How often a run came to the places that matter: a generator that never gets there tests nothing.

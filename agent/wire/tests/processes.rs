@@ -67,25 +67,48 @@ fn attach(fd: &OwnedFd) -> Segment<'static> {
     unsafe { Segment::attach(map(fd), Layout::OURS.segment_bytes) }.expect("our own header")
 }
 
-/// Runs `child` in another process, which never returns from here. Its exit status is 0 when it did not panic.
-fn fork(child: impl FnOnce()) -> libc::pid_t {
-    // SAFETY: the child uses only this thread and ones that it starts itself; glibc keeps its allocator usable in a
-    // forked child.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "{}", std::io::Error::last_os_error());
-    if pid == 0 {
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-        // SAFETY: ends the process at once; the test harness's own exit is the parent's.
-        unsafe { libc::_exit(if outcome.is_ok() { 0 } else { 1 }) };
-    }
-    pid
+/// Another process, which is gone when this is.
+struct Child {
+    pid: libc::pid_t,
+    ended: bool,
 }
 
-/// The child's wait status, once it has ended.
-fn ended(pid: libc::pid_t, options: libc::c_int) -> Option<libc::c_int> {
-    let mut status = 0;
-    // SAFETY: waits for our own child.
-    (unsafe { libc::waitpid(pid, &mut status, options) } == pid).then_some(status)
+impl Child {
+    /// Runs `body` in another process, which never returns from here. Its exit status is 0 when it did not panic.
+    fn fork(body: impl FnOnce()) -> Child {
+        // SAFETY: the child uses only this thread and ones that it starts itself; glibc keeps its allocator usable in
+        // a forked child.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0, "{}", std::io::Error::last_os_error());
+        if pid == 0 {
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+            // SAFETY: ends the process at once; the test harness's own exit is the parent's.
+            unsafe { libc::_exit(if outcome.is_ok() { 0 } else { 1 }) };
+        }
+        Child { pid, ended: false }
+    }
+
+    /// The wait status, if it has ended, or with no options once it has.
+    fn wait(&mut self, options: libc::c_int) -> Option<libc::c_int> {
+        let mut status = 0;
+        // SAFETY: waits for our own child.
+        self.ended = unsafe { libc::waitpid(self.pid, &mut status, options) } == self.pid;
+        self.ended.then_some(status)
+    }
+
+    fn kill(&self) {
+        // SAFETY: our own child, which has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.pid, libc::SIGKILL) }, 0);
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.kill();
+            self.wait(0);
+        }
+    }
 }
 
 /// Record number `sequence` of a thread: one to four cells; the last word seals the others.
@@ -166,9 +189,11 @@ struct Collector {
     segment: Segment<'static>,
     readers: Vec<Reader<'static, AtomicU64>>,
     generations: [u64; SLOTS],
-    /// Per thread: the least sequence number that may come next, and how many have come.
-    next: [u64; THREADS as usize],
-    got: [u64; THREADS as usize],
+    /// Per slot: the record that came last from its present owner. Between slots there is no order: a thread's next slot
+    /// may be read before the rest of its last one.
+    last: [Option<(usize, u64)>; SLOTS],
+    /// Per thread: which records have come, a bit each.
+    came: [Vec<u64>; THREADS as usize],
     got_of_slot: [u64; SLOTS],
     reopened: u64,
 }
@@ -181,8 +206,8 @@ impl Collector {
             segment,
             readers: (0..SLOTS).map(reader).collect(),
             generations: [0; SLOTS],
-            next: [0; THREADS as usize],
-            got: [0; THREADS as usize],
+            last: [None; SLOTS],
+            came: Default::default(),
             got_of_slot: [0; SLOTS],
             reopened: 0,
         }
@@ -203,6 +228,7 @@ impl Collector {
             assert_eq!(generation, self.generations[index] + 1, "no owner of a slot is missed");
             self.generations[index] = generation;
             self.readers[index].reopened();
+            self.last[index] = None;
             self.reopened += 1;
         }
         let taken = self.drain(index);
@@ -219,9 +245,13 @@ impl Collector {
             let (thread, sequence) = ((words[1] >> 48) as usize, words[1] & 0xffff_ffff_ffff);
             let (expected, length) = record(thread as u64, sequence);
             assert_eq!(words, &expected[..length], "a record arrives whole");
-            assert!(sequence >= self.next[thread], "in order, and none twice");
-            self.next[thread] = sequence + 1;
-            self.got[thread] += 1;
+            let last = self.last[index].replace((thread, sequence));
+            assert!(last.is_none_or(|(owner, before)| owner == thread && before < sequence), "in order");
+            let (word, bit) = (sequence as usize / 64, 1 << (sequence % 64));
+            let came = &mut self.came[thread];
+            came.resize(came.len().max(word + 1), 0);
+            assert_eq!(came[word] & bit, 0, "none twice");
+            came[word] |= bit;
             taken += 1;
             if taken % 512 == 0 {
                 self.readers[index].release();
@@ -233,11 +263,11 @@ impl Collector {
     }
 
     /// Waits until every writing thread has met a full ring.
-    fn wait_until_all_are_full(&self, pid: libc::pid_t) {
+    fn wait_until_all_are_full(&self, child: &mut Child) {
         let deadline = Instant::now() + Duration::from_secs(120);
         while self.segment.header().live.0.pending.load(Relaxed) < THREADS {
             assert!(
-                ended(pid, libc::WNOHANG).is_none() && Instant::now() < deadline,
+                child.wait(libc::WNOHANG).is_none() && Instant::now() < deadline,
                 "the writers do not come on"
             );
             std::thread::sleep(Duration::from_millis(1));
@@ -249,12 +279,12 @@ impl Collector {
 fn every_record_of_four_threads_arrives_once_and_the_lost_are_counted() {
     const RECORDS: u64 = 1_000_000;
     let fd = create();
-    let pid = fork(|| write_all(&fd, RECORDS));
+    let mut child = Child::fork(|| write_all(&fd, RECORDS));
     let mut collector = Collector::new(&fd);
-    collector.wait_until_all_are_full(pid);
+    collector.wait_until_all_are_full(&mut child);
     let status = loop {
         let taken = collector.round();
-        if let Some(status) = ended(pid, libc::WNOHANG) {
+        if let Some(status) = child.wait(libc::WNOHANG) {
             break status;
         }
         if taken == 0 {
@@ -273,7 +303,7 @@ fn every_record_of_four_threads_arrives_once_and_the_lost_are_counted() {
         published += slot.counters.0.records.load(Relaxed);
         lost += slot.counters.0.lost[LossCause::RingFull as usize].load(Relaxed);
     }
-    let got: u64 = collector.got.iter().sum();
+    let got: u64 = collector.came.iter().flatten().map(|word| u64::from(word.count_ones())).sum();
     assert_eq!(got, published);
     assert_eq!(got + lost, THREADS * RECORDS, "what did not arrive was counted");
     assert!(lost >= THREADS && got > lost.min(100_000), "{got} read, {lost} lost");
@@ -285,17 +315,16 @@ fn what_a_killed_process_had_published_is_readable() {
     let mut noise = std::process::id() as u64;
     for _ in 0..6 {
         let fd = create();
-        let pid = fork(|| write_all(&fd, u64::MAX >> 16));
+        let mut child = Child::fork(|| write_all(&fd, u64::MAX >> 16));
         let mut collector = Collector::new(&fd);
-        collector.wait_until_all_are_full(pid);
+        collector.wait_until_all_are_full(&mut child);
         noise = mark(noise, 0);
         let kill_at = Instant::now() + Duration::from_micros(noise % 60_000);
         while Instant::now() < kill_at {
             collector.round();
         }
-        // SAFETY: our own child, which has not been waited for.
-        assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
-        let status = ended(pid, 0).unwrap();
+        child.kill();
+        let status = child.wait(0).unwrap();
         assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL, "{status:#x}");
 
         collector.round();
@@ -309,6 +338,6 @@ fn what_a_killed_process_had_published_is_readable() {
             let got = collector.got_of_slot[index];
             assert!(got == counted || got == counted + 1, "{got} read, {counted} counted");
         }
-        assert!(collector.got.iter().all(|n| *n > 0));
+        assert!(collector.came.iter().all(|came| !came.is_empty()), "something of every thread");
     }
 }

@@ -22,15 +22,19 @@ impl Noise {
 fn any_bytes_as_a_segment() {
     let mut noise = Noise(2);
     let (mut records, mut decoded, mut corrupt, mut bounds, mut magic) = (0, 0, 0, 0, 0);
-    for n in 0..if cfg!(miri) { 40 } else { 6_000 } {
-        let mut input: Vec<u8> = (0..noise.next() % 600).flat_map(|_| noise.next().to_ne_bytes()).collect();
-        if n % 2 == 0 {
-            // Bytes as records have them: kinds and lengths that exist.
-            input.chunks_mut(64).for_each(|cell| (cell[0], cell[cell.len() / 8]) = (cell[0] % 20, 0));
-            input.chunks_mut(64).filter(|cell| cell.len() > 1).for_each(|cell| cell[1] %= 4);
-        }
-        if let Some(help) = input.first_mut() {
-            *help = n as u8;
+    for n in 0..if cfg!(miri) { 64 } else { 6_000 } {
+        // What `segment_bytes` takes from the front, then the slots and rings.
+        let help = n as u8;
+        let front = if help & 2 != 0 { 14 } else { 5 };
+        let mut input: Vec<u8> = (0..front).map(|_| noise.next() as u8).collect();
+        input[0] = help;
+        for word in 0..noise.next() % 600 {
+            let mut bytes = noise.next().to_ne_bytes();
+            if help & 8 != 0 && word % 8 == 0 {
+                // A record's first word: a kind and a length that exist.
+                bytes = [bytes[0] % 20, 1 + bytes[1] % 3, 0, 0, 0, 0, 0, 0];
+            }
+            input.extend(bytes);
         }
         let outcome = read(&input);
         records += outcome.records;
