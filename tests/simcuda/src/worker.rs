@@ -56,21 +56,31 @@ pub struct Value {
 }
 
 impl Value {
-    /// Looks at or writes the value; whether the stream may go on.
-    fn passes(&self) -> bool {
-        let mask = if self.wide { u64::MAX } else { u64::from(u32::MAX) };
+    /// Writes the value.
+    fn write(&self) {
         // SAFETY: the address was checked to be device-visible memory of the right size, aligned, when it was given, and
         // cuda.h obliges the application to keep it while the operation is pending.
+        unsafe {
+            if self.wide {
+                (self.address as *mut u64).write_volatile(self.value);
+            } else {
+                (self.address as *mut u32).write_volatile(self.value as u32);
+            }
+        }
+    }
+
+    /// Whether the value that is there lets the stream go on (cuda.h, CUstreamWaitValue_flags).
+    fn passes(&self, flags: u32) -> bool {
+        // SAFETY: as for `write`.
         let seen = unsafe {
-            match (self.wait, self.wide) {
-                (None, true) => return (self.address as *mut u64).write_volatile(self.value) == (),
-                (None, false) => return (self.address as *mut u32).write_volatile(self.value as u32) == (),
-                (Some(_), true) => (self.address as *const u64).read_volatile(),
-                (Some(_), false) => u64::from((self.address as *const u32).read_volatile()),
+            if self.wide {
+                (self.address as *const u64).read_volatile()
+            } else {
+                u64::from((self.address as *const u32).read_volatile())
             }
         };
-        // cuda.h, CUstreamWaitValue_flags.
-        match self.wait.unwrap_or(0) & 3 {
+        let mask = if self.wide { u64::MAX } else { u64::from(u32::MAX) };
+        match flags & 3 {
             0 if self.wide => (seen as i64).wrapping_sub(self.value as i64) >= 0,
             0 => (seen as i32).wrapping_sub(self.value as i32) >= 0,
             1 => seen == self.value,
@@ -116,12 +126,22 @@ impl State {
     pub fn look_at_values(&mut self) {
         let mut at = 0;
         while let Some(gate) = self.worker.waits.get(at) {
-            if matches!(&gate.job.action, Action::Value(value) if !value.passes()) {
+            if matches!(&gate.job.action, Action::Value(value) if value.wait.is_some_and(|flags| !value.passes(flags)))
+            {
                 at += 1;
                 continue;
             }
             let gate = self.worker.waits.swap_remove(at);
             self.pass(gate);
+        }
+    }
+
+    /// Tells, at exit, of work whose turn has not come.
+    pub fn tell_pending(&mut self) {
+        let gates = std::mem::take(&mut self.worker.due).into_values().chain(self.worker.waits.drain(..));
+        let jobs = gates.map(|gate| gate.job).chain(self.engine.abandon());
+        for operation in jobs.filter_map(|job| job.truth) {
+            truth::operation(operation, None);
         }
     }
 
@@ -162,7 +182,7 @@ fn work() {
                 drop(state);
                 effects::drain();
                 state = state::lock(0);
-                value.passes();
+                value.write();
                 state.pass(Gate { job, head, node });
             }
             _ => {

@@ -327,7 +327,7 @@ fn a_failure_can_be_ordered() {
 
 extern "C" fn late() {
     assert_eq!(cu!(cuCtxSynchronize()), 4);
-    // The test harness never sees an assertion that fails in here: leave by another code.
+    // SAFETY: leaves at once: the harness never sees what happens in here, only the code.
     unsafe { libc::_exit(0) };
 }
 
@@ -360,4 +360,56 @@ fn exit_handlers_run_in_reverse() {
     println!("READY");
     // SAFETY: runs the exit handlers, which is the point.
     unsafe { libc::exit(8) };
+}
+
+#[test]
+fn a_forked_child_has_no_driver_and_writes_no_truth_twice() {
+    with_truth(
+        "a_forked_child_has_no_driver_and_writes_no_truth_twice",
+        &[],
+        || {
+            begin();
+            launch(kernel("k_1us"), 0, 0);
+            // SAFETY: the child calls nothing but the driver's refusal and exit.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let refused = cu!(cuCtxSynchronize()) == NOT_INITIALIZED;
+                // SAFETY: runs the exit handlers, the driver's among them.
+                unsafe { libc::exit(if refused { 0 } else { 1 }) };
+            }
+            let mut status = -1;
+            // SAFETY: our own child.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert_eq!(status, 0);
+        },
+        |truth| assert_eq!(of_kind(&truth, "kernel").len(), 1),
+    );
+}
+
+#[test]
+fn assumptions_are_listed() {
+    alone("assumptions_are_listed", &[], || {
+        // SAFETY: the export's own signature.
+        let list: extern "C" fn() -> *const i8 =
+            unsafe { std::mem::transmute(common::symbol("simcudaAssumptions")) };
+        // SAFETY: a C string of the library's.
+        let text = unsafe { std::ffi::CStr::from_ptr(list()) }.to_str().unwrap();
+        assert!(text.lines().count() > 15 && text.contains("submit=end  (end|begin)"), "{text}");
+    });
+}
+
+#[test]
+fn the_other_side_of_assumptions_holds_too() {
+    let assume = [("SIMCUDA_ASSUME", "free=returns,event_needs_context=yes,null_sync=own,submit=begin")];
+    alone("the_other_side_of_assumptions_holds_too", &assume, || {
+        begin();
+        let (stream, mark, memory) = (stream(0), event(0), device(64));
+        let gate = Gate::close(&[stream]);
+        ok!(cuMemFree_v2(memory => u64));
+        ok!(cuStreamSynchronize(0 => u64));
+        gate.open();
+        synchronize(stream);
+        ok!(cuCtxSetCurrent(0 => u64));
+        assert_eq!(cu!(cuEventQuery(mark => u64)), INVALID_CONTEXT);
+    });
 }

@@ -374,3 +374,63 @@ fn calls_cost_what_they_are_set_to() {
         assert!(!symbol("simcudaTruthFlush").is_null());
     });
 }
+
+#[test]
+fn threads_share_streams_without_losing_work_or_order() {
+    with_truth(
+        "threads_share_streams_without_losing_work_or_order",
+        &[("SIMCUDA_HOST_COST", "off")],
+        || {
+            let context = begin();
+            let streams = [stream(0), stream(1), 0];
+            let work = kernel("k_100ns");
+            let run = move || {
+                ok!(cuCtxSetCurrent(context => u64));
+                let mark = event(0);
+                for round in 0..1500 {
+                    let stream = streams[round % 3];
+                    launch(work, stream, 0);
+                    record(mark, stream);
+                    if round % 100 == 0 {
+                        ok!(cuEventSynchronize(mark => u64));
+                    }
+                }
+            };
+            let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(run)).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            ok!(cuCtxSynchronize());
+        },
+        |truth| {
+            let mut kernels = named(&truth, "k_100ns");
+            assert_eq!(kernels.len(), 6000);
+            kernels.sort_by_key(|line| (number(line, "stream"), number(line, "start")));
+            for pair in kernels.windows(2).filter(|pair| pair[0]["stream"] == pair[1]["stream"]) {
+                assert!(number(pair[1], "start") >= number(pair[0], "end"), "one at a time on a stream");
+            }
+            let mut seqs: Vec<_> = kernels.iter().map(|line| number(line, "seq")).collect();
+            seqs.sort_unstable();
+            seqs.dedup();
+            assert_eq!(seqs.len(), 6000);
+        },
+    );
+}
+
+#[test]
+fn what_never_ran_is_told_without_times() {
+    with_truth(
+        "what_never_ran_is_told_without_times",
+        &[],
+        || {
+            begin();
+            let stream = stream(1);
+            let work = kernel("k_1us");
+            let _closed = Gate::close(&[stream]);
+            launch(work, stream, 0);
+        },
+        |truth| {
+            assert_eq!(of_kind(&truth, "value").len(), 1);
+            let kernels = named(&truth, "k_1us");
+            assert!(kernels.len() == 1 && kernels[0]["start"].is_null() && kernels[0]["captured"] == false);
+        },
+    );
+}

@@ -87,10 +87,10 @@ macro_rules! cu {
     ($name:ident($($argument:expr => $type:ty),* $(,)?)) => {{
         let address = $crate::common::symbol(stringify!($name));
         assert!(!address.is_null(), stringify!($name));
-        // SAFETY: the test writes the types that cuda.h has for the function.
-        let function: unsafe extern "C" fn($($type),*) -> i32 = unsafe { std::mem::transmute(address) };
-        // SAFETY: the test keeps cuda.h's rules, or breaks one that the driver has to notice.
-        unsafe { function($($argument),*) }
+        // SAFETY: the test writes the types that cuda.h has for the function, and keeps cuda.h's rules or breaks one that
+        // the driver has to notice.
+        let function: extern "C" fn($($type),*) -> i32 = unsafe { std::mem::transmute(address) };
+        function($($argument),*)
     }};
 }
 
