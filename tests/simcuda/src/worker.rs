@@ -97,13 +97,23 @@ struct Gate {
     node: Arc<Node>,
 }
 
+impl Gate {
+    /// Whether nothing but its turn keeps it closed.
+    fn passes(&self) -> bool {
+        match &self.job.action {
+            Action::Value(value) => value.wait.is_none_or(|flags| value.passes(flags)),
+            _ => true,
+        }
+    }
+}
+
 /// Gates whose turn comes at a known time.
 #[derive(Debug, Default)]
 pub struct Worker {
-    /// By time, then order of arrival.
+    /// Host functions and writes, by time, then order of arrival.
     due: BTreeMap<(Ns, u64), Gate>,
     next: u64,
-    /// Waits whose turn has come and whose value has not.
+    /// Waits for values.
     waits: Vec<Gate>,
 }
 
@@ -116,22 +126,26 @@ impl Worker {
         static START: Once = Once::new();
         START.call_once(|| spawn("simcuda-host", work));
         self.next += 1;
-        self.due.insert((head, self.next), Gate { job, head, node });
+        let gate = Gate { job, head, node };
+        if matches!(&gate.job.action, Action::Value(Value { wait: Some(_), .. })) {
+            self.waits.push(gate);
+        } else {
+            self.due.insert((head, self.next), gate);
+        }
         GIVEN.notify_one();
     }
 }
 
 impl State {
-    /// Opens the waits whose value has come.
+    /// Opens the waits whose turn and value have come.
     pub fn look_at_values(&mut self) {
         let mut at = 0;
         while let Some(gate) = self.worker.waits.get(at) {
-            if matches!(&gate.job.action, Action::Value(value) if value.wait.is_some_and(|flags| !value.passes(flags)))
-            {
+            if gate.head > self.now || !gate.passes() {
                 at += 1;
                 continue;
             }
-            let gate = self.worker.waits.swap_remove(at);
+            let gate = self.worker.waits.remove(at);
             self.pass(gate);
         }
     }
@@ -177,18 +191,14 @@ fn work() {
                 state.open(&node);
                 tell(job.truth.take(), head, start, state.now);
             }
-            // A write is seen by who waits for it on the next round.
-            Action::Value(value) if value.wait.is_none() => {
+            Action::Value(value) => {
                 drop(state);
                 effects::drain();
                 state = state::lock(0);
                 value.write();
                 state.pass(Gate { job, head, node });
             }
-            _ => {
-                state.worker.waits.push(Gate { job, head, node });
-                state.look_at_values();
-            }
+            _ => state.pass(Gate { job, head, node }),
         }
     }
 }
