@@ -13,6 +13,9 @@ fn main() {
     // names would win: cuGetProcAddress must hand out our own.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
 
+    // It has threads and an exit handler: it stays.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+
     let names = fs::read_to_string("names.txt").expect("names.txt");
     let simulated = simulated(Path::new("src/api"));
     let mut known = BTreeSet::new();

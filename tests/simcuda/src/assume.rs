@@ -101,6 +101,16 @@ pub const ALL: &[Assumption] = &[
     number("poll_ns", "20000", "ns between looks at a value that a stream waits for"),
 ];
 
+/// The list as a person reads it.
+pub fn text() -> String {
+    let line = |assumption: &Assumption| {
+        let Assumption { name, default, values, meaning } = assumption;
+        let values = if values.is_empty() { "a number".to_owned() } else { values.join("|") };
+        format!("{name}={default}  ({values})  {meaning}\n")
+    };
+    ALL.iter().map(line).collect()
+}
+
 /// The settings in force.
 #[derive(Clone, Debug)]
 pub struct Assume {

@@ -68,6 +68,8 @@ pub enum Life {
     Initialised,
     /// The exit handler has run.
     Over,
+    /// A fork's child of a process that had called `cuInit`.
+    Forked,
 }
 
 /// A [`Life`]. Read and written without order: who races with `cuInit` or `exit` may see either side.
@@ -83,7 +85,8 @@ pub fn life() -> Life {
     match LIFE.load(Ordering::Relaxed) {
         0 => Life::New,
         1 => Life::Initialised,
-        _ => Life::Over,
+        2 => Life::Over,
+        _ => Life::Forked,
     }
 }
 
@@ -111,10 +114,14 @@ impl Call {
         self.ready += ns;
     }
 
+    /// Host ns at which the call acts: its work is submitted then.
+    pub fn acts(&self) -> Ns {
+        if config().assume.is("submit", "end") { self.ready } else { self.begin }
+    }
+
     /// Enters the simulated state at the time that the call acts at.
     pub fn lock(&self) -> Guard {
-        let at_end = config().assume.is("submit", "end");
-        state::lock(if at_end { self.ready } else { self.begin })
+        state::lock(self.acts())
     }
 
     fn admit(&self) -> Outcome {
@@ -127,6 +134,8 @@ impl Call {
         }
         match life() {
             Life::Over => Err(DEINITIALIZED),
+            // What CUDA is known to do: error 3 in the child of a process that had initialised it.
+            Life::Forked => Err(NOT_INITIALIZED),
             Life::New if self.api.class != Class::Free => Err(NOT_INITIALIZED),
             _ => injected(self.api.name),
         }

@@ -162,6 +162,12 @@ impl<P> Engine<P> {
         }
     }
 
+    /// Takes out what stands behind closed gates: it will never run.
+    pub fn abandon(&mut self) -> Vec<P> {
+        self.behind.clear();
+        self.waiting.drain().map(|(_, waiting)| waiting.task.payload).collect()
+    }
+
     /// Tasks that stand behind a closed gate.
     pub fn blocked(&self) -> usize {
         self.waiting.len()

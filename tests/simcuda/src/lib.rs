@@ -1,4 +1,54 @@
-//! A stand-in `libcuda.so.1`.
+//! A stand-in `libcuda.so.1`: a simulated GPU for tests on machines without one.
+//!
+//! Programs find it as they find the real driver and call it in the same ways. Kernels have no code here: a kernel's
+//! duration is in its name (`_<N>ns`, `_<N>us`, `_<N>ms`; a name that ends in `_argns` takes its first 64-bit argument).
+//! Device memory is host memory, copies and sets really happen, and every operation's start and end are computed by
+//! CUDA's ordering rules ([`engine`], [`work`]) on the host's `CLOCK_MONOTONIC_RAW`. Events see them on a GPU clock that
+//! has its own offset and drift. It is strict: contexts, handles, captures and events fail where the real ones do. Each
+//! rule cites its source where it stands; what has none is an assumption ([`assume`]).
+//!
+//! # Settings
+//!
+//! | variable | meaning | default |
+//! |---|---|---|
+//! | `SIMCUDA_DRIVER_VERSION` | the version played, 12020 to 13050 | 12090 |
+//! | `SIMCUDA_DEVICES` | GPUs | 1 |
+//! | `SIMCUDA_HOST_COST` | ns that calls cost their caller: `off`, or some of `launch=3000,record=1000,query=500,elapsed=500,other=500,module=5000000` | as shown |
+//! | `SIMCUDA_KERNEL_NS` | duration of kernels whose name says nothing | 5000 |
+//! | `SIMCUDA_CLOCK_OFFSET_NS`, `SIMCUDA_CLOCK_DRIFT_PPB` | GPU clock against host clock | 3 h, 20000 |
+//! | `SIMCUDA_EVENT_NS` | GPU time that an event takes | 0 |
+//! | `SIMCUDA_EVENT_RESOLUTION_NS` | events' time stamps are multiples of this | 1 |
+//! | `SIMCUDA_FAIL` | `function:CUresult:call,…`: that call of the function fails; `*` = every call | |
+//! | `SIMCUDA_ASSUME` | `name=value,…`, see [`assume::ALL`] or the exported `simcudaAssumptions()` | |
+//! | `SIMCUDA_TRUTH` | a file that the truth is appended to | |
+//!
+//! # The truth file
+//!
+//! A JSON object a line, in no promised order, written in steps of at most 64 KiB, at context teardown, at exit and by
+//! the exported `int simcudaTruthFlush(void)`. Times are ns on `CLOCK_MONOTONIC_RAW` but for `gpu_…`, which are ns on the
+//! GPU's clock; all numbers are exact integers. `api` is the function's name without `_v2`, `_ptsz` and their like.
+//!
+//! - `kernel`, `copy`, `memset`, `graph`, `host`, `value`: an operation. `seq` unique; `tid` Linux thread; `call_begin` and
+//!   `call_end` of the call (`null` if it has not returned); `context` as `cuCtxGetId`; `device`; `stream` as
+//!   `cuStreamGetId`; `stream_handle`; `name` of a kernel; `bytes`, `direction` (HtoD, DtoH, DtoD, HtoH, PtoP) and
+//!   `host_memory` (pageable, pinned, managed, none) of copies and sets; `head`: submitted and at the head of its stream,
+//!   which is where its occupancy begins; `start`, `end`, `gpu_start`, `gpu_end`; `queue`: entries ahead of it in its
+//!   stream. `captured`: it became a node and has no times. `in_graph`: the `seq` of the graph launch that ran it, or 0.
+//!   Times are `null` if they were never known: behind a gate that did not open.
+//! - `alloc`, `free`: `begin` of the call, `address`, `bytes`, `memory` (device, managed, pool, pinned, registered), `stream`
+//!   (0 for calls that are not stream-ordered).
+//! - `sync`: `scope` (context, stream, event), `stream`, `event`, `begin`, `end` of the call. Only those that succeeded.
+//! - `event_record`: `stream`, `event`, `begin`, `captured`, and the time of the event, `end` and `gpu_end` (as
+//!   `cuEventElapsedTime` sees it), `null` if not known when the call returned. `event_wait`: `stream`, `event`, `begin`.
+//! - `context`, `stream`, `module`: came or went (`destroyed`, `loaded`), with their properties.
+//! - `graph_instantiate`: `handle`, `graph`, and how many `kernels`, `copies`, `memsets` and `others` it has.
+//! - `failed`: `api`, `result` (a CUresult other than NOT_READY), `tid`.
+//!
+//! # Its parts
+//!
+//! [`export`] names and addresses · [`call`] what every call goes through · [`api`] the functions · [`state`] the objects,
+//! under one lock · [`work`] from call to schedule · [`engine`] the schedule · [`effects`] what copies do to memory ·
+//! [`worker`] host functions and values · [`capture`], [`graph`] · [`truth`].
 
 pub mod api;
 pub mod assume;

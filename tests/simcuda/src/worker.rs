@@ -56,21 +56,31 @@ pub struct Value {
 }
 
 impl Value {
-    /// Looks at or writes the value; whether the stream may go on.
-    fn passes(&self) -> bool {
-        let mask = if self.wide { u64::MAX } else { u64::from(u32::MAX) };
+    /// Writes the value.
+    fn write(&self) {
         // SAFETY: the address was checked to be device-visible memory of the right size, aligned, when it was given, and
         // cuda.h obliges the application to keep it while the operation is pending.
+        unsafe {
+            if self.wide {
+                (self.address as *mut u64).write_volatile(self.value);
+            } else {
+                (self.address as *mut u32).write_volatile(self.value as u32);
+            }
+        }
+    }
+
+    /// Whether the value that is there lets the stream go on (cuda.h, CUstreamWaitValue_flags).
+    fn passes(&self, flags: u32) -> bool {
+        // SAFETY: as for `write`.
         let seen = unsafe {
-            match (self.wait, self.wide) {
-                (None, true) => return (self.address as *mut u64).write_volatile(self.value) == (),
-                (None, false) => return (self.address as *mut u32).write_volatile(self.value as u32) == (),
-                (Some(_), true) => (self.address as *const u64).read_volatile(),
-                (Some(_), false) => u64::from((self.address as *const u32).read_volatile()),
+            if self.wide {
+                (self.address as *const u64).read_volatile()
+            } else {
+                u64::from((self.address as *const u32).read_volatile())
             }
         };
-        // cuda.h, CUstreamWaitValue_flags.
-        match self.wait.unwrap_or(0) & 3 {
+        let mask = if self.wide { u64::MAX } else { u64::from(u32::MAX) };
+        match flags & 3 {
             0 if self.wide => (seen as i64).wrapping_sub(self.value as i64) >= 0,
             0 => (seen as i32).wrapping_sub(self.value as i32) >= 0,
             1 => seen == self.value,
@@ -87,13 +97,23 @@ struct Gate {
     node: Arc<Node>,
 }
 
+impl Gate {
+    /// Whether nothing but its turn keeps it closed.
+    fn passes(&self) -> bool {
+        match &self.job.action {
+            Action::Value(value) => value.wait.is_none_or(|flags| value.passes(flags)),
+            _ => true,
+        }
+    }
+}
+
 /// Gates whose turn comes at a known time.
 #[derive(Debug, Default)]
 pub struct Worker {
-    /// By time, then order of arrival.
+    /// Host functions and writes, by time, then order of arrival.
     due: BTreeMap<(Ns, u64), Gate>,
     next: u64,
-    /// Waits whose turn has come and whose value has not.
+    /// Waits for values.
     waits: Vec<Gate>,
 }
 
@@ -106,22 +126,36 @@ impl Worker {
         static START: Once = Once::new();
         START.call_once(|| spawn("simcuda-host", work));
         self.next += 1;
-        self.due.insert((head, self.next), Gate { job, head, node });
+        let gate = Gate { job, head, node };
+        if matches!(&gate.job.action, Action::Value(Value { wait: Some(_), .. })) {
+            self.waits.push(gate);
+        } else {
+            self.due.insert((head, self.next), gate);
+        }
         GIVEN.notify_one();
     }
 }
 
 impl State {
-    /// Opens the waits whose value has come.
+    /// Opens the waits whose turn and value have come.
     pub fn look_at_values(&mut self) {
         let mut at = 0;
         while let Some(gate) = self.worker.waits.get(at) {
-            if matches!(&gate.job.action, Action::Value(value) if !value.passes()) {
+            if gate.head > self.now || !gate.passes() {
                 at += 1;
                 continue;
             }
-            let gate = self.worker.waits.swap_remove(at);
+            let gate = self.worker.waits.remove(at);
             self.pass(gate);
+        }
+    }
+
+    /// Tells, at exit, of work whose turn has not come.
+    pub fn tell_pending(&mut self) {
+        let gates = std::mem::take(&mut self.worker.due).into_values().chain(self.worker.waits.drain(..));
+        let jobs = gates.map(|gate| gate.job).chain(self.engine.abandon());
+        for operation in jobs.filter_map(|job| job.truth) {
+            truth::operation(operation, None);
         }
     }
 
@@ -157,18 +191,14 @@ fn work() {
                 state.open(&node);
                 tell(job.truth.take(), head, start, state.now);
             }
-            // A write is seen by who waits for it on the next round.
-            Action::Value(value) if value.wait.is_none() => {
+            Action::Value(value) => {
                 drop(state);
                 effects::drain();
                 state = state::lock(0);
-                value.passes();
+                value.write();
                 state.pass(Gate { job, head, node });
             }
-            _ => {
-                state.worker.waits.push(Gate { job, head, node });
-                state.look_at_values();
-            }
+            _ => state.pass(Gate { job, head, node }),
         }
     }
 }

@@ -101,7 +101,11 @@ impl State {
         self.modules.remove_where(|module| module.context == handle);
         self.forget_modules(handle);
         for address in self.memory.of_context(handle) {
-            if let Some((_, Some(range))) = self.memory.remove(address) {
+            let Some((gone, range)) = self.memory.remove(address) else { continue };
+            if let Some(pool) = self.pools.get_mut(gone.pool) {
+                pool.count(-(gone.taken as i64), -(gone.taken as i64));
+            }
+            if let Some(range) = range {
                 effects::push(effects::Effect::Release(range));
             }
         }

@@ -373,7 +373,7 @@ impl State {
     /// Fills in what memory a set is for; an error if the range is not known or not aligned.
     pub fn set(&self, mut set: Set) -> Outcome<Set> {
         let span = if set.height == 0 { 0 } else { set.pitch * (set.height - 1) + set.width * set.element };
-        let aligned = set.dst % set.element == 0 && set.pitch % set.element == 0;
+        let aligned = set.dst.is_multiple_of(set.element) && set.pitch.is_multiple_of(set.element);
         if !aligned || (set.height > 1 && set.pitch < set.width * set.element) {
             return Err(INVALID_VALUE);
         }

@@ -111,10 +111,10 @@ fn attribute_of_all(attribute: u32) -> Option<i32> {
         81 => 228 << 10, // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
         82 => 65536,
         83 => 1, // MANAGED_MEMORY
-        84 | 85 | 86 => 0,
+        84..=86 => 0,
         87 => 2,
         88 => 0, // PAGEABLE_MEMORY_ACCESS
-        89 | 90 | 91 => 1,
+        89..=91 => 1,
         92 | 93 => 0,
         94 => 1,
         95 => 1, // COOPERATIVE_LAUNCH

@@ -5,9 +5,9 @@ use crate::call::{Call, Life, life, set_life};
 use crate::config::config;
 use crate::error::{self, INVALID_VALUE, NOT_FOUND, Outcome};
 use crate::export::{Address, Answer, exports, lookup};
-use crate::{capture, effects, thread, truth};
-use std::ffi::c_char;
-use std::sync::Once;
+use crate::{assume, capture, effects, state, thread, truth};
+use std::ffi::{CString, c_char};
+use std::sync::{LazyLock, Once};
 
 exports! {
     cuInit => init(flags: u32);
@@ -22,11 +22,20 @@ exports! {
 }
 
 extern "C" fn at_exit() {
+    if life() == Life::Forked {
+        // What is buffered is the parent's to write.
+        return;
+    }
     effects::drain();
     set_life(Life::Over);
+    state::lock(0).tell_pending();
     if truth::flush().is_err() {
         eprintln!("simcuda: the truth file cannot be written");
     }
+}
+
+extern "C" fn in_child() {
+    set_life(Life::Forked);
 }
 
 unsafe fn init(_: &mut Call, flags: u32) -> Outcome {
@@ -35,8 +44,11 @@ unsafe fn init(_: &mut Call, flags: u32) -> Outcome {
     }
     static EXIT: Once = Once::new();
     // The handlers that the application registers later run first: last in, first out.
-    // SAFETY: the handler is a function without preconditions.
-    EXIT.call_once(|| assert_eq!(unsafe { libc::atexit(at_exit) }, 0, "atexit has room"));
+    // SAFETY: the handlers are functions without preconditions.
+    EXIT.call_once(|| unsafe {
+        assert_eq!(libc::atexit(at_exit), 0, "atexit has room");
+        assert_eq!(libc::pthread_atfork(None, None, Some(in_child)), 0, "pthread_atfork has room");
+    });
     if life() == Life::New {
         set_life(Life::Initialised);
     }
@@ -127,4 +139,12 @@ unsafe fn exchange_capture_mode(_: &mut Call, mode: *mut u32) -> Outcome {
 pub extern "C-unwind" fn simcudaTruthFlush() -> i32 {
     effects::drain();
     i32::from(truth::flush().is_err())
+}
+
+/// The assumptions and their defaults, a line each; not of cuda.h. The text lives as long as the process.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+pub extern "C-unwind" fn simcudaAssumptions() -> *const c_char {
+    static TEXT: LazyLock<CString> = LazyLock::new(|| CString::new(assume::text()).expect("no NUL"));
+    TEXT.as_ptr()
 }

@@ -157,7 +157,7 @@ unsafe fn launch(call: &mut Call, request: Request, stream: Handle, events: &[Ha
     // SAFETY: cuda.h's promise.
     let (launch, cost) = unsafe { state.launch(&request, context, keep) }?;
     call.costs(cost);
-    state.now += cost;
+    state.now = state.now.max(call.acts());
     if events.iter().any(|&event| state.events.get(event).is_none()) {
         return Err(INVALID_HANDLE);
     }

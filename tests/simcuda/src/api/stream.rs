@@ -229,7 +229,7 @@ fn values(call: &mut Call, stream: Handle, values: &[Value]) -> Outcome {
     let stream = state.stream(call.api.per_thread, stream)?;
     for value in values {
         let bytes = if value.wide { 8 } else { 4 };
-        if value.address % bytes != 0 || !state.memory.covers(value.address, bytes) {
+        if !value.address.is_multiple_of(bytes) || !state.memory.covers(value.address, bytes) {
             return Err(INVALID_VALUE);
         }
     }

@@ -1,0 +1,245 @@
+//! The shape of graphs: nodes, edges, dependencies.
+
+use super::capture::list;
+use super::put;
+use crate::call::Call;
+use crate::error::{INVALID_HANDLE, INVALID_VALUE, Outcome};
+use crate::export::exports;
+use crate::graph::{GraphNode, NodeWork};
+use crate::handle::Handle;
+use crate::state::State;
+
+exports! {
+    cuGraphGetNodes => get_nodes(graph: Handle, nodes: *mut Handle, count: *mut usize);
+    cuGraphGetRootNodes => get_roots(graph: Handle, nodes: *mut Handle, count: *mut usize);
+    cuGraphGetEdges => get_edges(graph: Handle, from: *mut Handle, to: *mut Handle, count: *mut usize);
+    cuGraphGetEdges_v2 => get_edges_v2(graph: Handle, from: *mut Handle, to: *mut Handle, data: *mut u64, count: *mut usize);
+    cuGraphNodeGetDependencies => get_dependencies(node: Handle, nodes: *mut Handle, count: *mut usize);
+    cuGraphNodeGetDependencies_v2 => get_dependencies_v2(node: Handle, nodes: *mut Handle, data: *mut u64, count: *mut usize);
+    cuGraphNodeGetDependentNodes => get_dependents(node: Handle, nodes: *mut Handle, count: *mut usize);
+    cuGraphNodeGetDependentNodes_v2 => get_dependents_v2(node: Handle, nodes: *mut Handle, data: *mut u64, count: *mut usize);
+    cuGraphAddDependencies => add_dependencies(graph: Handle, from: *const Handle, to: *const Handle, count: usize);
+    cuGraphAddDependencies_v2 => add_dependencies_v2(graph: Handle, from: *const Handle, to: *const Handle, data: *const u64, count: usize);
+    cuGraphRemoveDependencies => remove_dependencies(graph: Handle, from: *const Handle, to: *const Handle, count: usize);
+    cuGraphRemoveDependencies_v2 => remove_dependencies_v2(graph: Handle, from: *const Handle, to: *const Handle, data: *const u64, count: usize);
+    cuGraphDestroyNode => destroy_node(node: Handle);
+}
+
+/// Gives a list as cuda.h's getters do: its length where no room is given; else as many as fit, NULL in what is left,
+/// and how many there were.
+unsafe fn give<const N: usize>(rows: &[[Handle; N]], out: [*mut Handle; N], count: *mut usize) -> Outcome {
+    // SAFETY: the callers pass on cuda.h's promise: room for `*count` in each list that is not NULL.
+    unsafe {
+        let room = *count.as_ref().ok_or(INVALID_VALUE)?;
+        if out.iter().any(|list| list.is_null()) {
+            return put(count, rows.len());
+        }
+        for index in 0..room {
+            let row = rows.get(index).copied().unwrap_or([0; N]);
+            out.iter().zip(row).for_each(|(list, handle)| list.add(index).write(handle));
+        }
+        put(count, rows.len().min(room))
+    }
+}
+
+fn rows(nodes: impl IntoIterator<Item = Handle>) -> Vec<[Handle; 1]> {
+    nodes.into_iter().map(|node| [node]).collect()
+}
+
+unsafe fn get_nodes(call: &mut Call, graph: Handle, nodes: *mut Handle, count: *mut usize) -> Outcome {
+    let known = rows(call.lock().graphs.get(graph).ok_or(INVALID_HANDLE)?.nodes.iter().copied());
+    // SAFETY: cuda.h's promise.
+    unsafe { give(&known, [nodes], count) }
+}
+
+unsafe fn get_roots(call: &mut Call, graph: Handle, nodes: *mut Handle, count: *mut usize) -> Outcome {
+    let state = call.lock();
+    let all = state.graphs.get(graph).ok_or(INVALID_HANDLE)?.nodes.iter().copied();
+    let root = |&node: &Handle| state.nodes.get(node).is_some_and(|node| node.before.is_empty());
+    let known = rows(all.filter(root));
+    // SAFETY: cuda.h's promise.
+    unsafe { give(&known, [nodes], count) }
+}
+
+unsafe fn get_edges(
+    call: &mut Call,
+    graph: Handle,
+    from: *mut Handle,
+    to: *mut Handle,
+    count: *mut usize,
+) -> Outcome {
+    let state = call.lock();
+    let mut known = Vec::new();
+    for &node in &state.graphs.get(graph).ok_or(INVALID_HANDLE)?.nodes {
+        let before = state.nodes.get(node).map(|node| &node.before).into_iter().flatten();
+        known.extend(before.map(|&before| [before, node]));
+    }
+    // SAFETY: cuda.h's promise.
+    unsafe { give(&known, [from, to], count) }
+}
+
+/// Edges have no data here: zeroes, which are what cuda.h calls default edges.
+unsafe fn no_data(data: *mut u64, count: *const usize) {
+    if !data.is_null() {
+        // SAFETY: the callers pass on cuda.h's promise; a CUgraphEdgeData is eight bytes.
+        unsafe { std::ptr::write_bytes(data, 0, *count) };
+    }
+}
+
+unsafe fn get_edges_v2(
+    call: &mut Call,
+    graph: Handle,
+    from: *mut Handle,
+    to: *mut Handle,
+    data: *mut u64,
+    count: *mut usize,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe {
+        get_edges(call, graph, from, to, count)?;
+        no_data(data, count);
+    }
+    Ok(())
+}
+
+unsafe fn get_dependencies(call: &mut Call, node: Handle, nodes: *mut Handle, count: *mut usize) -> Outcome {
+    let known = rows(call.lock().nodes.get(node).ok_or(INVALID_HANDLE)?.before.iter().copied());
+    // SAFETY: cuda.h's promise.
+    unsafe { give(&known, [nodes], count) }
+}
+
+unsafe fn get_dependencies_v2(
+    call: &mut Call,
+    node: Handle,
+    nodes: *mut Handle,
+    data: *mut u64,
+    count: *mut usize,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe {
+        get_dependencies(call, node, nodes, count)?;
+        no_data(data, count);
+    }
+    Ok(())
+}
+
+unsafe fn get_dependents(call: &mut Call, node: Handle, nodes: *mut Handle, count: *mut usize) -> Outcome {
+    let state = call.lock();
+    let graph = state.nodes.get(node).ok_or(INVALID_HANDLE)?.graph;
+    let all = state.graphs.get(graph).ok_or(INVALID_HANDLE)?.nodes.iter().copied();
+    let behind = |&other: &Handle| state.nodes.get(other).is_some_and(|other| other.before.contains(&node));
+    let known = rows(all.filter(behind));
+    // SAFETY: cuda.h's promise.
+    unsafe { give(&known, [nodes], count) }
+}
+
+unsafe fn get_dependents_v2(
+    call: &mut Call,
+    node: Handle,
+    nodes: *mut Handle,
+    data: *mut u64,
+    count: *mut usize,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe {
+        get_dependents(call, node, nodes, count)?;
+        no_data(data, count);
+    }
+    Ok(())
+}
+
+/// Pairs of nodes of a graph.
+unsafe fn pairs(
+    state: &State,
+    graph: Handle,
+    from: *const Handle,
+    to: *const Handle,
+    count: usize,
+) -> Outcome<Vec<(Handle, Handle)>> {
+    // SAFETY: the callers pass on cuda.h's promise.
+    let pairs: Vec<_> = unsafe { list(from, count)?.into_iter().zip(list(to, count)?).collect() };
+    let of_graph = |node| state.nodes.get(node).is_some_and(|node: &GraphNode| node.graph == graph);
+    let known = pairs.iter().all(|&(from, to)| from != to && of_graph(from) && of_graph(to));
+    if known { Ok(pairs) } else { Err(INVALID_VALUE) }
+}
+
+unsafe fn add_dependencies(
+    call: &mut Call,
+    graph: Handle,
+    from: *const Handle,
+    to: *const Handle,
+    count: usize,
+) -> Outcome {
+    let mut state = call.lock();
+    // SAFETY: cuda.h's promise.
+    for (from, to) in unsafe { pairs(&state, graph, from, to, count) }? {
+        let before = &mut state.nodes.get_mut(to).ok_or(INVALID_VALUE)?.before;
+        // cuda.h: specifying an existing dependency returns an error.
+        if before.contains(&from) {
+            return Err(INVALID_VALUE);
+        }
+        before.push(from);
+    }
+    Ok(())
+}
+
+unsafe fn add_dependencies_v2(
+    call: &mut Call,
+    graph: Handle,
+    from: *const Handle,
+    to: *const Handle,
+    _: *const u64,
+    count: usize,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { add_dependencies(call, graph, from, to, count) }
+}
+
+unsafe fn remove_dependencies(
+    call: &mut Call,
+    graph: Handle,
+    from: *const Handle,
+    to: *const Handle,
+    count: usize,
+) -> Outcome {
+    let mut state = call.lock();
+    // SAFETY: cuda.h's promise.
+    for (from, to) in unsafe { pairs(&state, graph, from, to, count) }? {
+        let before = &mut state.nodes.get_mut(to).ok_or(INVALID_VALUE)?.before;
+        // cuda.h: specifying a non-existing dependency returns an error.
+        let at = before.iter().position(|&node| node == from).ok_or(INVALID_VALUE)?;
+        before.remove(at);
+    }
+    Ok(())
+}
+
+unsafe fn remove_dependencies_v2(
+    call: &mut Call,
+    graph: Handle,
+    from: *const Handle,
+    to: *const Handle,
+    _: *const u64,
+    count: usize,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { remove_dependencies(call, graph, from, to, count) }
+}
+
+unsafe fn destroy_node(call: &mut Call, node: Handle) -> Outcome {
+    let mut state = call.lock();
+    let gone = state.nodes.remove(node).ok_or(INVALID_HANDLE)?;
+    let mut others = Vec::new();
+    if let Some(graph) = state.graphs.get_mut(gone.graph) {
+        graph.nodes.retain(|&other| other != node);
+        others.clone_from(&graph.nodes);
+    }
+    for other in others {
+        if let Some(other) = state.nodes.get_mut(other) {
+            other.before.retain(|&before| before != node);
+        }
+    }
+    if let NodeWork::Child(child) = gone.work {
+        state.destroy_graph(child)?;
+    }
+    Ok(())
+}
