@@ -29,6 +29,7 @@ functions! {
     context_device = c"cuCtxGetDevice" (*mut CUdevice);
     context_push = c"cuCtxPushCurrent_v2" (CUcontext);
     context_pop = c"cuCtxPopCurrent_v2" (*mut CUcontext);
+primary_state = c"cuDevicePrimaryCtxGetState" (CUdevice, *mut c_uint, *mut c_int);
     device_name = c"cuDeviceGetName" (*mut c_char, c_int, CUdevice);
     device_uuid = c"cuDeviceGetUuid_v2" (*mut [u8; 16], CUdevice);
     device_memory = c"cuDeviceTotalMem_v2" (*mut usize, CUdevice);
@@ -85,6 +86,14 @@ impl Driver {
             unsafe { current(&mut context) };
         }
         context
+    }
+
+    /// Whether a device's primary context exists.
+    pub fn is_primary_active(&self, device: CUdevice) -> bool {
+        let (mut flags, mut active) = (0, 0);
+        // SAFETY: writes places of ours.
+        let asked = self.primary_state.map(|ask| unsafe { ask(device, &mut flags, &mut active) });
+        asked == Some(CUDA_SUCCESS) && active != 0
     }
 
     /// Whether a stream is in a capture, or cannot be asked because another one is (the legacy stream's

@@ -193,7 +193,7 @@ pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
 }
 
 /// The calling thread's errno, to be left as the app had it.
-pub struct Errno(c_int);
+pub struct Errno(pub c_int);
 
 impl Errno {
     /// Remembers it.

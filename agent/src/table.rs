@@ -242,11 +242,11 @@ hooks! {
     driver "cuCtxDestroy" { cuCtxDestroy @ 2000, cuCtxDestroy_v2 @ 4000 } (ctx: CUcontext)
         => plain(ContextDestroy { context: ctx });
     driver "cuDevicePrimaryCtxRetain" { cuDevicePrimaryCtxRetain @ 7000 } (pctx: *mut CUcontext, dev: CUdevice)
-        => plain(ContextCreate { out: pctx });
+        => plain(PrimaryRetain { out: pctx, device: dev });
     driver "cuDevicePrimaryCtxRelease" { cuDevicePrimaryCtxRelease @ 7000, cuDevicePrimaryCtxRelease_v2 @ 11000 }
-        (dev: CUdevice) => plain(PrimaryReset { device: dev });
+        (dev: CUdevice) => plain(PrimaryEnd { device: dev, reset: false });
     driver "cuDevicePrimaryCtxReset" { cuDevicePrimaryCtxReset @ 7000, cuDevicePrimaryCtxReset_v2 @ 11000 }
-        (dev: CUdevice) => plain(PrimaryReset { device: dev });
+        (dev: CUdevice) => plain(PrimaryEnd { device: dev, reset: true });
     runtime "cudaDeviceReset" { cudaDeviceReset @ 0 } () => plain(Host { subject: 0 });
 
     // Modules, as far as kernels' names need them.

@@ -44,6 +44,8 @@ struct Thread {
     claim: Option<Claim>,
     /// Our own code is running: a hook entered now (from a signal handler) passes through.
     busy: bool,
+    /// The app's errno, while our own code runs.
+    errno: i32,
     /// Correlations given under this claim.
     correlations: u64,
     runtime: Scope,
@@ -62,6 +64,7 @@ thread_local! {
             session: core::ptr::null(),
             claim: None,
             busy: false,
+            errno: 0,
             correlations: 0,
             runtime: NO_SCOPE,
             driver: NO_SCOPE,
@@ -93,6 +96,7 @@ pub struct Call {
 #[inline]
 pub fn enter(entry: &Entry) -> Option<Call> {
     let entered = ticks();
+    let errno = sys::Errno::save();
     let session = session::current()?;
     let thread = THREAD.with(|state| state.0.get());
     // SAFETY: this thread's own state; no other borrow is live, since hooks drop theirs before the real call.
@@ -111,6 +115,7 @@ pub fn enter(entry: &Entry) -> Option<Call> {
         return None;
     }
     t.busy = true;
+    t.errno = errno.0;
     let correlation = t.next_correlation();
     let scope = Scope {
         frame: entry.caller.frame,
@@ -152,14 +157,18 @@ impl Call {
         unsafe { &mut *self.thread }
     }
 
-    /// Makes the real call, outside our guard.
+    /// Makes the real call, outside our guard: it finds the errno that the app left, and the app the one that it leaves.
     #[inline(always)]
     pub fn real<R>(&self, real: impl FnOnce() -> R) -> (R, u64, u64) {
-        self.thread().busy = false;
+        let t = self.thread();
+        t.busy = false;
+        sys::Errno(t.errno).restore();
         let before = ticks();
         let result = real();
         let after = ticks();
-        self.thread().busy = true;
+        let t = self.thread();
+        t.errno = sys::Errno::save().0;
+        t.busy = true;
         (result, before, after)
     }
 
@@ -219,6 +228,7 @@ impl Call {
             let own = end.wrapping_sub(self.entered).wrapping_sub(inside);
             ticks.store(ticks.load(Ordering::Relaxed).wrapping_add(own), Ordering::Relaxed);
         }
+        sys::Errno(t.errno).restore();
         t.busy = false;
     }
 

@@ -24,8 +24,8 @@ pub use lookup::{Lookup, lookup};
 pub use memory::{Alloc, Free};
 pub use order::{EventOp, Sync};
 pub use setup::{
-    ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, Host, PrimaryReset, StreamCreate,
-    StreamDestroy,
+    ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, Host, PrimaryEnd, PrimaryRetain,
+    StreamCreate, StreamDestroy,
 };
 
 use core::sync::atomic::Ordering;

@@ -15,14 +15,14 @@ pub struct Sync {
     scope: SyncScope,
     stream: Option<CUstream>,
     event: CUevent,
-    /// Entries of the stream before the call: complete when it has returned.
-    submitted: Cell<u64>,
+    /// A stream and its entries that are complete when the call has returned.
+    waited: Cell<Option<(&'static Stream, u64)>>,
 }
 
 impl Sync {
     /// A wait for everything.
     pub fn of(scope: SyncScope) -> Sync {
-        Sync { scope, stream: None, event: core::ptr::null_mut(), submitted: Cell::new(0) }
+        Sync { scope, stream: None, event: core::ptr::null_mut(), waited: Cell::new(None) }
     }
 
     /// For a stream.
@@ -40,15 +40,15 @@ impl Plain for Sync {
     const KIND: Kind = Kind::Synchronize;
 
     fn before(&self, call: &Call) {
-        if let Some(stream) = self.stream.and_then(|s| stream_of(call, s)) {
-            self.submitted.set(stream.submitted.load(Ordering::Relaxed));
-        }
+        let stream = self.stream.and_then(|s| stream_of(call, s));
+        let entries = stream.map(|s| (s, s.submitted.load(Ordering::Relaxed)));
+        self.waited.set(entries.or_else(|| call.session.streams.marked(self.event)));
     }
 
     fn after(&self, call: &Call, end: u64) -> bool {
         let stream = self.stream.and_then(|s| stream_of(call, s));
-        if let Some(stream) = stream {
-            stream.seen(self.submitted.get());
+        if let Some((stream, entries)) = self.waited.get() {
+            stream.seen(entries);
         }
         let mut record = record::Synchronize {
             head: call.head::<record::Synchronize>(record::flag::BLOCKING | stream.map_or(0, Stream::flags)),
@@ -129,7 +129,10 @@ impl Plain for EventOp {
         let stream = stream_of(call, self.stream);
         if let Some(stream) = stream {
             // An entry of the stream's queue like any other. Relaxed: a bound.
-            stream.submitted.fetch_add(1, Ordering::Relaxed);
+            let position = stream.submitted.fetch_add(1, Ordering::Relaxed) + 1;
+            if self.kind == Kind::EventRecord {
+                call.session.streams.mark(self.event, stream, position);
+            }
         }
         let head = call.head::<record::EventOp>(stream.map_or(0, Stream::flags));
         call.record(&record::EventOp {

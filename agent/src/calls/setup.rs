@@ -69,6 +69,21 @@ impl Plain for ContextCreate {
     }
 }
 
+/// A primary context is retained: made, or met again.
+pub struct PrimaryRetain {
+    pub out: *mut CUcontext,
+    pub device: CUdevice,
+}
+
+impl Plain for PrimaryRetain {
+    fn after(&self, call: &Call, end: u64) -> bool {
+        if let Some(context) = written(self.out) {
+            call.session.contexts.retain(self.device, context);
+        }
+        ContextCreate { out: self.out }.after(call, end)
+    }
+}
+
 /// A context goes.
 pub struct ContextDestroy {
     pub context: CUcontext,
@@ -76,7 +91,16 @@ pub struct ContextDestroy {
 
 impl Plain for ContextDestroy {
     fn before(&self, call: &Call) {
-        take_down(call, |c| c.handle == self.context as u64);
+        context::pause(call.session, |c| c.handle == self.context as u64);
+    }
+
+    fn after(&self, call: &Call, _: u64) -> bool {
+        context::resume(call, true);
+        false
+    }
+
+    fn failed(&self, call: &Call) {
+        context::resume(call, false);
     }
 
     fn subject(&self) -> u64 {
@@ -84,28 +108,34 @@ impl Plain for ContextDestroy {
     }
 }
 
-/// A primary context may go: a release is one when it is the last, a reset always. What is still there afterwards is
-/// simply met again.
-pub struct PrimaryReset {
+/// A primary context is released, which may be its end, or reset, which is.
+pub struct PrimaryEnd {
     pub device: CUdevice,
+    pub reset: bool,
 }
 
-impl Plain for PrimaryReset {
+impl PrimaryEnd {
+    fn resume(&self, call: &Call, succeeded: bool) {
+        let active = driver::driver().is_some_and(|d| d.is_primary_active(self.device));
+        context::resume(call, succeeded && (self.reset || !active));
+    }
+}
+
+impl Plain for PrimaryEnd {
     fn before(&self, call: &Call) {
-        take_down(call, |c| c.device == self.device as u32);
+        let contexts = &call.session.contexts;
+        if self.reset || contexts.release(self.device) {
+            context::pause(call.session, |c| c.device == self.device as u32 && contexts.is_primary(c));
+        }
     }
-}
 
-/// The poller reads what it can of the contexts that are about to go; then they are forgotten.
-fn take_down(call: &Call, goes: impl Fn(&context::Context) -> bool) {
-    let session = call.session;
-    let going: Vec<u64> = session.contexts.iter().filter(|c| goes(c)).map(|c| c.handle).collect();
-    if going.is_empty() {
-        return;
+    fn after(&self, call: &Call, _: u64) -> bool {
+        self.resume(call, true);
+        false
     }
-    session.poller.drain(|| session.streams.iter().all(|s| s.oldest().is_none()));
-    for handle in going {
-        context::forget(call, session, handle);
+
+    fn failed(&self, call: &Call) {
+        self.resume(call, false);
     }
 }
 

@@ -28,6 +28,10 @@ pub struct Contexts {
     places: Keyed<AtomicPtr<Context>, PLACES>,
     /// The last number given. Relaxed: only its being unique matters.
     last: AtomicU32,
+    /// By device: how often the app has retained its primary context and not released it. Relaxed: a count.
+    retained: [AtomicU32; PLACES],
+    /// By device: its primary context's handle; 0 = not seen. Relaxed: an address.
+    primary: [AtomicU64; PLACES],
 }
 
 /// A context. Never freed: a few exist in a process's life.
@@ -40,6 +44,8 @@ pub struct Context {
     /// Calls on the legacy default stream, and on the streams that it orders itself with.
     pub legacy: Passages,
     pub blocking: Passages,
+    /// A call that may be its end is under way: the poller leaves it alone. Release by the hook, acquire by the poller.
+    pub paused: AtomicBool,
     /// Destroyed or reset: its events are gone. Release by the hook, acquire by the poller.
     pub gone: AtomicBool,
 }
@@ -95,6 +101,7 @@ impl Contexts {
             pool,
             legacy: Passages::default(),
             blocking: Passages::default(),
+            paused: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         }));
         // Two threads can meet a new context at once: the first one's stands; the other's events stay unused.
@@ -109,6 +116,28 @@ impl Contexts {
         }
         errno.restore();
         Some(context)
+    }
+
+    /// The app has retained a device's primary context.
+    pub fn retain(&self, device: CUdevice, handle: CUcontext) {
+        let at = device as usize;
+        if let (Some(count), Some(primary)) = (self.retained.get(at), self.primary.get(at)) {
+            count.fetch_add(1, Ordering::Relaxed);
+            primary.store(handle as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a context is its device's primary one; where none was seen retained, any may be.
+    pub fn is_primary(&self, context: &Context) -> bool {
+        let primary = self.primary.get(context.device as usize).map_or(0, |p| p.load(Ordering::Relaxed));
+        primary == 0 || primary == context.handle
+    }
+
+    /// The app releases a device's primary context. True when that may be its end.
+    pub fn release(&self, device: CUdevice) -> bool {
+        let Some(count) = self.retained.get(device as usize) else { return true };
+        let before = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        before.is_err() || before == Ok(1)
     }
 
     /// The context with this handle goes away now. Returns it, once.
@@ -296,10 +325,25 @@ impl Pool {
     }
 }
 
-/// Forgets a context that is being destroyed or reset: the poller has had its chance to drain it.
-pub fn forget(call: &Call, session: &Session, handle: u64) {
-    if let Some(context) = session.contexts.remove(handle) {
-        session.streams.abandon(context);
-        call.publish(&record_of(context, 2));
+/// Before a call that may be the end of these contexts: the poller reads what it can, then leaves them alone.
+pub fn pause(session: &Session, ends: impl Fn(&Context) -> bool) {
+    if !session.contexts.iter().any(&ends) {
+        return;
+    }
+    session.poller.drain(|| session.streams.iter().all(|s| s.oldest().is_none()));
+    session.contexts.iter().filter(|c| ends(c)).for_each(|c| c.paused.store(true, Ordering::Release));
+}
+
+/// After that call: the contexts are gone, or they are not.
+pub fn resume(call: &Call, gone: bool) {
+    let session = call.session;
+    let paused = |c: &&'static Context| c.paused.load(Ordering::Relaxed);
+    for context in session.contexts.iter().filter(paused) {
+        if !gone {
+            context.paused.store(false, Ordering::Release);
+        } else if session.contexts.remove(context.handle).is_some() {
+            session.streams.abandon(context);
+            call.publish(&record_of(context, 2));
+        }
     }
 }

@@ -256,7 +256,7 @@ impl Poller {
         }
         let Some(driver) = driver::driver() else { return (0, 0) };
         let (mut read, mut pending) = (0, 0);
-        for context in self.session.contexts.iter() {
+        for context in self.session.contexts.iter().filter(|c| !c.paused.load(Ordering::Acquire)) {
             let busy =
                 |s: &Stream| s.oldest().is_some() && s.context().is_some_and(|c| core::ptr::eq(c, context));
             if !context.pool.is_low() && !self.session.streams.iter().any(busy) {
@@ -301,7 +301,7 @@ impl Poller {
         let mut read = 0;
         while let Some(op) = stream.oldest() {
             // A teardown may be under way: its flag is set before the real call.
-            if context.gone.load(Ordering::Acquire) {
+            if context.paused.load(Ordering::Acquire) || context.gone.load(Ordering::Acquire) {
                 return read;
             }
             // SAFETY: an event of the pool, whose context is current and not gone.

@@ -33,7 +33,15 @@ pub struct Streams {
     count: AtomicU32,
     /// The last id of our own making. Relaxed: only its being unique matters.
     last_id: AtomicU64,
+    /// By CUevent: what is complete when it is.
+    marks: Keyed<Mark, MARKS>,
 }
+
+/// How far a stream had come when an event was recorded on it: stream index << 48 | entries. Relaxed: one word.
+type Mark = AtomicU64;
+const MARK_BITS: u32 = 48;
+/// Events whose marks are kept.
+const MARKS: usize = 1 << 14;
 
 /// A stream's life.
 const RETIRED: u8 = 0; // nobody's: may be made into another
@@ -42,6 +50,8 @@ const DEAD: u8 = 2; // destroyed by the app; the poller reads what it still can
 
 /// A stream. Never freed, but made into another after its end.
 pub struct Stream {
+    /// Its place in [`Streams::all`].
+    index: usize,
     state: AtomicU8,
     /// What records call it. Relaxed, like the next three: written before the stream is published in its place.
     id: AtomicU64,
@@ -85,8 +95,9 @@ pub struct Pending {
 }
 
 impl Stream {
-    fn new() -> Stream {
+    fn new(index: usize) -> Stream {
         Stream {
+            index,
             state: AtomicU8::new(RETIRED),
             id: AtomicU64::new(0),
             handle: AtomicU64::new(0),
@@ -330,12 +341,31 @@ impl Streams {
             self.count.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
-        let stream = Box::into_raw(Box::new(Stream::new()));
+        let stream = Box::into_raw(Box::new(Stream::new(index)));
         // SAFETY: just made; leaked.
         let stream = unsafe { &*stream };
         stream.state.store(DEAD, Ordering::Relaxed);
         place.store(core::ptr::from_ref(stream).cast_mut(), Ordering::Release);
         Some(stream)
+    }
+
+    /// An event was recorded on a stream, as its entry number `position`.
+    pub fn mark(&self, event: CUevent, stream: &Stream, position: u64) {
+        if let Some(mark) = self.marks.get(event as u64) {
+            mark.store(
+                (stream.index as u64) << MARK_BITS | position & ((1 << MARK_BITS) - 1),
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    /// What will be complete when an event is, as it was last recorded: a stream and its entries so far.
+    pub fn marked(&self, event: CUevent) -> Option<(&'static Stream, u64)> {
+        let mark = self.marks.get(event as u64)?.load(Ordering::Relaxed);
+        let place = self.all.get((mark >> MARK_BITS) as usize).filter(|_| mark != 0)?;
+        // SAFETY: null or a stream, which is never freed. Acquire, with the release in `take_retired`.
+        let stream = unsafe { place.load(Ordering::Acquire).as_ref() }?;
+        Some((stream, mark & ((1 << MARK_BITS) - 1)))
     }
 
     /// All streams ever made. A place that is counted and not stored yet is skipped.
