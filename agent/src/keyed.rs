@@ -51,3 +51,48 @@ impl<V, const N: usize> Keyed<V, N> {
         self.places.iter().map(|p| &p.value)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::AtomicU64;
+
+    fn table<const N: usize>() -> Box<Keyed<AtomicU64, N>> {
+        Box::new(Keyed { places: [const { Place { key: AtomicU64::new(0), value: AtomicU64::new(0) } }; N] })
+    }
+
+    #[test]
+    fn a_key_keeps_its_place() {
+        let table = table::<128>();
+        for key in 1..=64u64 {
+            table.get(key << 12).unwrap().store(key, Ordering::Relaxed);
+        }
+        for key in 1..=64u64 {
+            assert_eq!(table.get(key << 12).unwrap().load(Ordering::Relaxed), key);
+        }
+        assert!(table.get(0).is_none(), "0 is no handle");
+    }
+
+    #[test]
+    fn a_full_table_says_so() {
+        let table = table::<64>();
+        assert_eq!((1..=100u64).filter(|key| table.get(*key).is_some()).count(), 64);
+    }
+
+    #[test]
+    fn threads_that_meet_a_new_key_share_its_place() {
+        for _ in 0..200 {
+            let table = table::<64>();
+            std::thread::scope(|threads| {
+                for _ in 0..4 {
+                    threads.spawn(|| {
+                        for key in 1..=32u64 {
+                            table.get(key).unwrap().fetch_add(1, Ordering::Relaxed);
+                        }
+                    });
+                }
+            });
+            assert!((1..=32u64).all(|key| table.get(key).unwrap().load(Ordering::Relaxed) == 4));
+        }
+    }
+}

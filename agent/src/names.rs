@@ -246,3 +246,29 @@ fn decimal(mut number: u32, digits: &mut [u8; 12]) -> &[u8] {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_cut_to_what_a_record_holds_and_says_so() {
+        for (length, kept, cut) in
+            [(0, 0, 0), (5, 5, 0), (MAX_TEXT, MAX_TEXT, 0), (MAX_TEXT + 1, MAX_TEXT, 1)]
+        {
+            let text: Vec<u8> = (0..length).map(|n| b'a' + (n % 26) as u8).collect();
+            with_intern(Namespace::Kernel, 7, &text, |words| {
+                let (intern, read) = Intern::text(words).unwrap();
+                assert_eq!((read, intern.id, intern.cut), (&text[..kept], 7, cut));
+                assert_eq!(words.len(), usize::from(intern.head.cells) * CELL_WORDS);
+            });
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_in_decimal() {
+        assert_eq!(decimal(0, &mut [0; 12]), b"0");
+        assert_eq!(decimal(12090, &mut [0; 12]), b"12090");
+        assert_eq!(decimal(u32::MAX, &mut [0; 12]), b"4294967295");
+    }
+}

@@ -347,3 +347,31 @@ pub fn resume(call: &Call, gone: bool) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_event_is_given_to_two_threads() {
+        let pool = Pool::new();
+        let owned: Vec<AtomicBool> = (0..64).map(|_| AtomicBool::new(false)).collect();
+        (0..64).for_each(|index| pool.give(index));
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    for _ in 0..50_000 {
+                        let Some(index) = pool.take() else { continue };
+                        let place = &owned[index as usize];
+                        assert!(!place.swap(true, Ordering::AcqRel), "event {index} is out twice");
+                        place.store(false, Ordering::Release);
+                        pool.give(index);
+                    }
+                });
+            }
+        });
+        let mut left: Vec<u32> = std::iter::from_fn(|| pool.take()).collect();
+        left.sort_unstable();
+        assert_eq!(left, (0..64).collect::<Vec<_>>(), "every event came back, once");
+    }
+}
