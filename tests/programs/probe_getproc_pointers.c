@@ -1,7 +1,7 @@
 // Asks cuGetProcAddress for everything that CUDA 12.9's and 13.5's runtimes ask for, and prints one JSON line per request:
 // the result and status, whether the pointer is the address of the library's export of that name, and which object and
 // exported symbol it belongs to. With the argument "bare" it finds the driver's functions by libc's own dlsym, past any
-// hook of it: then it sees what the driver itself says.
+// hook of it: then it sees what the driver itself says. With "four" it asks by the form with four arguments, as CUDA 11's runtimes do.
 #include "common.h"
 
 #include <dlfcn.h>
@@ -42,11 +42,16 @@ int main(int argc, char **argv)
         FAIL("%s", dlerror());
     int (*get)(const char *, void **, int, uint64_t, int *) =
         (int (*)(const char *, void **, int, uint64_t, int *))find(driver, "cuGetProcAddress_v2");
-    REQUIRE(get != NULL);
+    int (*get_four)(const char *, void **, int, uint64_t) =
+        (int (*)(const char *, void **, int, uint64_t))find(driver, "cuGetProcAddress");
+    bool four = argc > 1 && strcmp(argv[1], "four") == 0;
+    REQUIRE(get != NULL && get_four != NULL);
     for (size_t index = 0; index < sizeof requests / sizeof requests[0]; index++) {
         void *answer = NULL, *export = NULL;
         int status = -1;
-        int result = get(requests[index].name, &answer, requests[index].version, requests[index].flags, &status);
+        int version = requests[index].version;
+        int result = four ? get_four(requests[index].name, &answer, version, requests[index].flags)
+                          : get(requests[index].name, &answer, version, requests[index].flags, &status);
         if (requests[index].export != NULL)
             export = find(driver, requests[index].export);
         Dl_info info;

@@ -172,3 +172,27 @@ fn runtime_calls_whose_driver_calls_are_hidden_are_recorded_by_the_runtime_layer
     };
     assert_eq!(runtime_calls(&hidden_report), runtime_calls(&seen_report));
 }
+
+/// A program whose plugins use runtimes that no global search would find, as Python's modules do.
+fn plugins_are_seen(run: Run) {
+    let done = run.preloaded().succeeded();
+    assert_every_launch_counted_once(&done);
+    let (said, report) = (done.said(), done.report());
+    let (launches, calls) = (said["launches"].as_u64().unwrap(), said["calls"].as_u64().unwrap());
+    let apis = apis(&report);
+    assert_eq!(apis["cudaLaunchKernel"], (launches, 0), "{apis:?}");
+    for name in ["cudaMalloc", "cudaMemset", "cudaDeviceSynchronize", "cudaFree"] {
+        assert_eq!(apis[name], (calls, 0), "{name}: {apis:?}");
+    }
+    assert_eq!(report["memory"]["allocations"], calls);
+}
+
+#[test]
+fn runtime_outside_the_global_scope_is_found() {
+    plugins_are_seen(Run::of("plugins"));
+}
+
+#[test]
+fn with_two_runtimes_each_caller_keeps_its_own() {
+    plugins_are_seen(Run::of("plugins").arg("both").env("SIMCUDA_DRIVER_VERSION", "13050"));
+}
