@@ -1,1 +1,1 @@
-//!
+//! How processes live and die with the agent inside.
