@@ -68,6 +68,9 @@ pub enum Life {
     Initialised,
     /// The exit handler has run.
     Over,
+    /// This process is a forked child of one that has called `cuInit`: CUDA is not for it. (CUDA C++ Programming Guide:
+    /// a context cannot be used in a child process; every call but discovery answers NOT_INITIALIZED, `cuInit` too.)
+    Forked,
 }
 
 /// A [`Life`]. Read and written without order: who races with `cuInit` or `exit` may see either side.
@@ -83,7 +86,8 @@ pub fn life() -> Life {
     match LIFE.load(Ordering::Relaxed) {
         0 => Life::New,
         1 => Life::Initialised,
-        _ => Life::Over,
+        2 => Life::Over,
+        _ => Life::Forked,
     }
 }
 
@@ -135,9 +139,14 @@ impl Call {
 
 /// Runs a function of the driver for an export.
 pub fn enter(api: &'static Api, function: impl FnOnce(&mut Call) -> Outcome) -> i32 {
+    if life() == Life::Forked && (api.class != Class::Free || api.name == "cuInit") {
+        return NOT_INITIALIZED; // and touches nothing: a thread that the child lacks may have held any lock
+    }
+    // CUDA promises nothing about errno. The stand-in leaves it alone, so that whoever changes it shows.
+    let errno = errno();
     let mut call = Call::new(api);
     let result = error::code(call.admit().and_then(|()| function(&mut call)));
-    if truth::wanted() {
+    if truth::wanted() && life() != Life::Forked {
         if result != error::SUCCESS && result != error::NOT_READY {
             tell_failure(api.name, result);
         }
@@ -148,7 +157,18 @@ pub fn enter(api: &'static Api, function: impl FnOnce(&mut Call) -> Outcome) -> 
     if life() == Life::Over && truth::flush().is_err() {
         eprintln!("simcuda: the truth file cannot be written");
     }
+    set_errno(errno);
     result
+}
+
+fn errno() -> i32 {
+    // SAFETY: the thread's own location.
+    unsafe { *libc::__errno_location() }
+}
+
+fn set_errno(errno: i32) {
+    // SAFETY: the thread's own location.
+    unsafe { *libc::__errno_location() = errno };
 }
 
 /// Tells the truth about a failed call.

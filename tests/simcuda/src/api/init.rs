@@ -21,7 +21,14 @@ exports! {
     cuThreadExchangeStreamCaptureMode => exchange_capture_mode(mode: *mut u32);
 }
 
+extern "C" fn in_child() {
+    set_life(Life::Forked);
+}
+
 extern "C" fn at_exit() {
+    if life() == Life::Forked {
+        return; // the truth is the parent's to tell
+    }
     effects::drain();
     set_life(Life::Over);
     if truth::flush().is_err() {
@@ -35,8 +42,11 @@ unsafe fn init(_: &mut Call, flags: u32) -> Outcome {
     }
     static EXIT: Once = Once::new();
     // The handlers that the application registers later run first: last in, first out.
-    // SAFETY: the handler is a function without preconditions.
-    EXIT.call_once(|| assert_eq!(unsafe { libc::atexit(at_exit) }, 0, "atexit has room"));
+    // SAFETY: the handlers are functions without preconditions.
+    EXIT.call_once(|| unsafe {
+        assert_eq!(libc::atexit(at_exit), 0, "atexit has room");
+        assert_eq!(libc::pthread_atfork(None, None, Some(in_child)), 0, "pthread_atfork has room");
+    });
     if life() == Life::New {
         set_life(Life::Initialised);
     }
