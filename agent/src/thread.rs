@@ -44,6 +44,8 @@ struct Thread {
     claim: Option<Claim>,
     /// Our own code is running: a hook entered now (from a signal handler) passes through.
     busy: bool,
+    /// The app's errno while our own code runs: what we ask the driver may change it.
+    errno: sys::Errno,
     /// Correlations given under this claim.
     correlations: u64,
     runtime: Scope,
@@ -62,6 +64,7 @@ thread_local! {
             session: core::ptr::null(),
             claim: None,
             busy: false,
+            errno: sys::Errno::NONE,
             correlations: 0,
             runtime: NO_SCOPE,
             driver: NO_SCOPE,
@@ -111,6 +114,7 @@ pub fn enter(entry: &Entry) -> Option<Call> {
         return None;
     }
     t.busy = true;
+    t.errno = sys::Errno::save();
     let correlation = t.next_correlation();
     let scope = Scope {
         frame: entry.caller.frame,
@@ -155,11 +159,13 @@ impl Call {
     /// Makes the real call, outside our guard.
     #[inline(always)]
     pub fn real<R>(&self, real: impl FnOnce() -> R) -> (R, u64, u64) {
+        self.thread().errno.restore();
         self.thread().busy = false;
         let before = ticks();
         let result = real();
         let after = ticks();
         self.thread().busy = true;
+        self.thread().errno = sys::Errno::save();
         (result, before, after)
     }
 
@@ -219,6 +225,7 @@ impl Call {
             let own = end.wrapping_sub(self.entered).wrapping_sub(inside);
             ticks.store(ticks.load(Ordering::Relaxed).wrapping_add(own), Ordering::Relaxed);
         }
+        t.errno.restore();
         t.busy = false;
     }
 
@@ -312,9 +319,12 @@ impl Thread {
                 self.dropped = 0;
             }
         }
-        let pushed = claim.writer.push(words).is_ok();
+        let mut pushed = claim.writer.push(words).is_ok();
         if claim.writer.is_half_full() {
             grow(claim, self.session);
+        }
+        if !pushed && grow_at_once(claim, self.session) {
+            pushed = claim.writer.push(words).is_ok();
         }
         if pushed {
             let records = &claim.slot.counters.0.records;
@@ -361,6 +371,19 @@ fn grow(claim: &mut Claim, session: *const Session) {
         }
         None => session.want_buffer(claim.index, next),
     }
+}
+
+/// Moves a full ring to its next buffer: the poller was too late with it (it may be starting the collector). Two system
+/// calls, at most twice in a thread's life, and cheaper than a loss. False when there is no next buffer.
+#[cold]
+fn grow_at_once(claim: &mut Claim, session: *const Session) -> bool {
+    let next = claim.writer.level() + 1;
+    // SAFETY: as in `grow`.
+    let Some(session) = (unsafe { session.as_ref() }) else { return false };
+    let errno = sys::Errno::save();
+    let buffer = session.segment.buffer_at_once(claim.index, next);
+    errno.restore();
+    buffer.is_some_and(|buffer| claim.writer.grow(buffer))
 }
 
 /// The thread's end (the session key's destructor): what waits goes out, and the slot is closed for the collector to
