@@ -1,4 +1,4 @@
-// Sets errno before each CUDA call and looks at it behind. Prints the calls that changed it: CUDA promises nothing, but a
+// Sets errno before each CUDA call and looks at it behind. Prints the calls that changed it, and to what: CUDA promises nothing, but a
 // program sees the same with a tracer as without.
 // link: -l:libcudart.so.12 -l:libcuda.so.1
 #include <cuda_runtime_api.h>
@@ -7,16 +7,18 @@
 
 enum { ROUNDS = 300, MARK = 4242 };
 
-static const char *changed[64];
+static char changed[64][128];
 static int changes;
 
-static void note(const char *call)
+static void note(const char *call, int value)
 {
+    char text[128];
+    snprintf(text, sizeof text, "%s: %d", call, value);
     for (int known = 0; known < changes; known++)
-        if (strcmp(changed[known], call) == 0)
+        if (strcmp(changed[known], text) == 0)
             return;
     REQUIRE(changes < 64);
-    changed[changes++] = call;
+    strcpy(changed[changes++], text);
 }
 
 #define KEEPS(call)                                                                                                    \
@@ -24,7 +26,7 @@ static void note(const char *call)
         errno = MARK;                                                                                                  \
         int result_ = (int)(call);                                                                                     \
         if (errno != MARK)                                                                                             \
-            note(#call);                                                                                               \
+            note(#call, errno);                                                                                               \
         if (result_ != 0)                                                                                              \
             FAIL("%s returned %d", #call, result_);                                                                    \
     } while (0)

@@ -46,10 +46,14 @@ fn a_jump_out_of_a_call_leaves_the_thread_observed() {
 #[test]
 fn errno_is_left_alone() {
     for timing in ["exact", "off"] {
-        let run = || Run::of("errno_kept").env("GPUSPY_TIMING", timing);
-        assert_eq!(run().plain().succeeded().said()["changed"], serde_json::json!([]));
-        let done = run().preloaded().succeeded();
-        assert_eq!(done.said()["changed"], serde_json::json!([]));
-        assert_eq!(launches(&done.report()), 300);
+        // A driver that leaves errno alone, and one that sets it in every call: then each call's own must be what is left.
+        for sets in ["0", "1"] {
+            let run = || Run::of("errno_kept").env("GPUSPY_TIMING", timing).env("SIMCUDA_ERRNO", sets);
+            let plain = run().plain().succeeded().said();
+            assert_eq!(plain["changed"].as_array().unwrap().is_empty(), sets == "0", "{plain:#}");
+            let done = run().preloaded().succeeded();
+            assert_eq!(done.said()["changed"], plain["changed"]);
+            assert_eq!(launches(&done.report()), 300);
+        }
     }
 }

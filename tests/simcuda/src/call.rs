@@ -142,8 +142,8 @@ pub fn enter(api: &'static Api, function: impl FnOnce(&mut Call) -> Outcome) -> 
     if life() == Life::Forked && (api.class != Class::Free || api.name == "cuInit") {
         return NOT_INITIALIZED; // and touches nothing: a thread that the child lacks may have held any lock
     }
-    // CUDA promises nothing about errno. The stand-in leaves it alone, so that whoever changes it shows.
-    let errno = errno();
+    // CUDA promises nothing about errno. The stand-in leaves it alone, or as it says, so that whoever changes it shows.
+    let errno = if config().errno { 1000 + api.name.len() as i32 } else { errno() };
     let mut call = Call::new(api);
     let result = error::code(call.admit().and_then(|()| function(&mut call)));
     if truth::wanted() && life() != Life::Forked {
