@@ -6,7 +6,7 @@
 //! capture-mode exchange.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::{Anchor, GpuTime, Head, Loss, LossCause, Record};
 use gpuspy_wire::ring::LEVELS;
 
@@ -32,6 +32,11 @@ const MODULES_NS: u64 = 100_000_000;
 const DRAIN_NS: u64 = 100_000_000;
 /// An anchor event is replaced when it is this old, so that no distance reaches 8 ms.
 const HOP_NS: i64 = 4_000_000;
+/// Operations read of one stream in one look, at most: their times are published together at its end, and a busy stream
+/// would not let it come.
+const LOOK: u64 = 256;
+/// How long the process's end waits for the collector to be reached at most. Starting it takes 30 ms on a busy machine.
+const INTRODUCTION_NS: u64 = 1_000_000_000;
 /// Up to here the driver's float milliseconds are exact to the ns (facts: 9.2 ms if it multiplies by 1e-6f).
 const EXACT_NS: f64 = 9_000_000.0;
 
@@ -48,6 +53,8 @@ pub struct Shared {
     /// Drains asked for / done. Release by the one side, acquire by the other.
     drain_asked: AtomicU64,
     drain_done: AtomicU64,
+    /// A collector has been given the segment, or there is none. Release by the poller, acquire by the exit handler.
+    introduced: AtomicBool,
 }
 
 impl Shared {
@@ -76,6 +83,7 @@ impl Shared {
             return;
         }
         let errno = sys::Errno::save();
+        let _whole = sys::Uncancelled::new();
         let ask = self.drain_asked.fetch_add(1, Ordering::Release) + 1;
         self.wake();
         let until = sys::clock_ns(libc::CLOCK_MONOTONIC) + DRAIN_NS;
@@ -83,6 +91,15 @@ impl Shared {
             sys::sleep_ns(100_000);
         }
         errno.restore();
+    }
+
+    /// At the process's end: waits until a collector has been reached or is known to be out of reach. A process that ends
+    /// before would take everything with it.
+    pub fn wait_until_introduced(&self) {
+        let until = sys::clock_ns(libc::CLOCK_MONOTONIC) + INTRODUCTION_NS;
+        while !self.introduced.load(Ordering::Acquire) && sys::clock_ns(libc::CLOCK_MONOTONIC) < until {
+            sys::sleep_ns(100_000);
+        }
     }
 }
 
@@ -193,6 +210,7 @@ impl Poller {
     fn introduce(&mut self) {
         self.session.names.introduce(&mut self.ring);
         collector::reach(self.session);
+        self.session.poller.introduced.store(true, Ordering::Release);
     }
 
     fn run(&mut self) {
@@ -275,7 +293,8 @@ impl Poller {
                 context.pool.replenish(driver);
                 for stream in self.session.streams.iter().filter(|s| busy(s)) {
                     read += self.read_stream(driver, context, stream);
-                    pending += u64::from(stream.oldest().is_some());
+                    let (oldest, behind) = stream.unread();
+                    pending += behind - oldest;
                 }
                 let seen = ticks();
                 for record in self.measured.drain(..) {
@@ -295,11 +314,13 @@ impl Poller {
         self.ring.push(loss.as_words());
     }
 
-    /// Reads a stream's operations from the oldest on, as far as they are complete.
+    /// Reads a stream's operations from the oldest on, as far as they are complete, or enough for one look.
     fn read_stream(&mut self, driver: &Driver, context: &Context, stream: &Stream) -> u64 {
         let Some(query) = driver.event_query else { return 0 };
         let mut read = 0;
-        while let Some(op) = stream.oldest() {
+        while read < LOOK
+            && let Some(op) = stream.oldest()
+        {
             // A teardown may be under way: its flag is set before the real call.
             if context.paused.load(Ordering::Acquire) || context.gone.load(Ordering::Acquire) {
                 return read;
