@@ -241,6 +241,7 @@ hooks! {
         => plain(ContextCreate { out: pctx });
     driver "cuCtxDestroy" { cuCtxDestroy @ 2000, cuCtxDestroy_v2 @ 4000 } (ctx: CUcontext)
         => plain(ContextDestroy { context: ctx });
+    driver "cuCtxDetach" { cuCtxDetach @ 2000 } (ctx: CUcontext) => plain(ContextDestroy { context: ctx });
     driver "cuDevicePrimaryCtxRetain" { cuDevicePrimaryCtxRetain @ 7000 } (pctx: *mut CUcontext, dev: CUdevice)
         => plain(PrimaryRetain { out: pctx, device: dev });
     driver "cuDevicePrimaryCtxRelease" { cuDevicePrimaryCtxRelease @ 7000, cuDevicePrimaryCtxRelease_v2 @ 11000 }
@@ -260,10 +261,10 @@ hooks! {
         => plain(Host { subject: 0 });
     driver "cuModuleLoadFatBinary" { cuModuleLoadFatBinary @ 2000 } (module: *mut CUmodule, fatCubin: *const void)
         => plain(Host { subject: 0 });
-    driver "cuModuleUnload" { cuModuleUnload @ 2000 } (hmod: CUmodule) => plain(Host { subject: hmod as u64 });
+    driver "cuModuleUnload" { cuModuleUnload @ 2000 } (hmod: CUmodule) => plain(Unload { owner: hmod });
     driver "cuModuleGetFunction" { cuModuleGetFunction @ 2000 }
         (hfunc: *mut CUfunction, hmod: CUmodule, name: *const char_t)
-        => plain(FunctionNamed { out: hfunc, name, is_kernel: false });
+        => plain(FunctionNamed { out: hfunc, name, owner: hmod, is_kernel: false });
     driver "cuLibraryLoadData" { cuLibraryLoadData @ 12000 }
         (library: *mut CUlibrary, code: *const void, jitOptions: *mut CUjit_option, jitOptionsValues: *mut *mut void,
          numJitOptions: unsigned_int, libraryOptions: *mut CUlibraryOption, libraryOptionValues: *mut *mut void,
@@ -275,10 +276,10 @@ hooks! {
          libraryOptionValues: *mut *mut void, numLibraryOptions: unsigned_int)
         => plain(Host { subject: 0 });
     driver "cuLibraryUnload" { cuLibraryUnload @ 12000 } (library: CUlibrary)
-        => plain(Host { subject: library as u64 });
+        => plain(Unload { owner: library });
     driver "cuLibraryGetKernel" { cuLibraryGetKernel @ 12000 }
         (pKernel: *mut CUkernel, library: CUlibrary, name: *const char_t)
-        => plain(FunctionNamed { out: pKernel, name, is_kernel: true });
+        => plain(FunctionNamed { out: pKernel, name, owner: library, is_kernel: true });
     driver "cuKernelGetFunction" { cuKernelGetFunction @ 12000 } (pFunc: *mut CUfunction, kernel: CUkernel)
         => plain(FunctionOfKernel { out: pFunc, kernel });
 
@@ -293,7 +294,7 @@ hooks! {
          dependencyData: *const CUgraphEdgeData, numDependencies: size_t, mode: CUstreamCaptureMode)
         => plain(CaptureBegin { stream: hStream });
     driver "cuStreamEndCapture" { cuStreamEndCapture @ 10000, cuStreamEndCapture_ptsz @ 10000 per_thread }
-        (hStream: CUstream, phGraph: *mut CUgraph) => plain(CaptureEnd { stream: hStream });
+        (hStream: CUstream, phGraph: *mut CUgraph) => plain(CaptureEnd::of(hStream));
     driver "cuGraphInstantiate" { cuGraphInstantiate @ 10000, cuGraphInstantiate_v2 @ 11000 }
         (phGraphExec: *mut CUgraphExec, hGraph: CUgraph, phErrorNode: *mut CUgraphNode, logBuffer: *mut char_t,
          bufferSize: size_t)
@@ -317,7 +318,7 @@ hooks! {
          dependencyData: *const cudaGraphEdgeData, numDependencies: size_t, mode: cudaStreamCaptureMode)
         => plain(CaptureBegin { stream });
     runtime "cudaStreamEndCapture" { cudaStreamEndCapture @ 0, cudaStreamEndCapture_ptsz @ 0 per_thread }
-        (stream: cudaStream_t, pGraph: *mut cudaGraph_t) => plain(CaptureEnd { stream });
+        (stream: cudaStream_t, pGraph: *mut cudaGraph_t) => plain(CaptureEnd::of(stream));
     runtime "cudaGraphLaunch" { cudaGraphLaunch @ 0, cudaGraphLaunch_ptsz @ 0 per_thread }
         (graphExec: cudaGraphExec_t, stream: cudaStream_t)
         => work(GraphLaunch { exec: graphExec, stream });

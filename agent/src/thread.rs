@@ -232,6 +232,12 @@ impl Call {
         t.busy = false;
     }
 
+    /// A number that tells this thread from every other that lives.
+    #[inline]
+    pub fn thread_identity(&self) -> u64 {
+        self.thread as u64
+    }
+
     /// Counts something lost by this call.
     pub fn lost(&self, cause: LossCause, count: u64) {
         self.thread().count_lost(cause, count);
@@ -400,6 +406,7 @@ pub unsafe extern "C" fn ended(state: *mut c_void) {
         return; // a forked child's: the slot is the parent's
     }
     t.flush_pending(flag::SCOPE_LOST);
+    session.streams.thread_ended(state as u64);
     if let Some(claim) = t.claim.take() {
         claim.slot.state.close(claim.generation);
     }

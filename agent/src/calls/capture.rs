@@ -1,11 +1,13 @@
 //! Stream captures and graphs.
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record;
 
-use crate::calls::{Plain, Work};
+use crate::calls::{Plain, Work, is_captured, stream_of};
 use crate::cuda::*;
 use crate::driver;
+use crate::gpu::stream::Stream;
 use crate::thread::Call;
 
 /// A capture begins. Counted before the real call, so that no launch of the capture can be missed; a launch outside it
@@ -28,34 +30,45 @@ impl Plain for CaptureBegin {
     }
 }
 
-/// A capture ends; a failed end (an invalidated capture) ends it too, where one had begun.
+/// A capture ends: when its stream was in one before the call and is not after it, whatever the call returned (the end of
+/// an invalidated capture fails, and ends it). An end on a stream that is in none changes nothing.
 pub struct CaptureEnd {
-    pub stream: CUstream,
+    stream: CUstream,
+    was_capturing: Cell<bool>,
 }
 
 impl CaptureEnd {
-    fn end(call: &Call) {
-        let down = |n: u64| n.checked_sub(1);
-        // An end without a begin that we saw changes nothing.
-        let _ = call.session.captures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
+    /// On a stream.
+    pub fn of(stream: CUstream) -> CaptureEnd {
+        CaptureEnd { stream, was_capturing: Cell::new(false) }
+    }
+
+    fn is_capturing(&self, call: &Call) -> bool {
+        is_captured(call, stream_of(call, self.stream).map_or(self.stream, Stream::handle))
+    }
+
+    fn end(&self, call: &Call) {
+        if self.was_capturing.get() && !self.is_capturing(call) {
+            let down = |n: u64| n.checked_sub(1);
+            let _ = call.session.captures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
+        }
     }
 }
 
 impl Plain for CaptureEnd {
+    fn before(&self, call: &Call) {
+        self.was_capturing.set(self.is_capturing(call));
+    }
+
     fn after(&self, call: &Call, _: u64) -> bool {
         if call.layer == crate::hook::Layer::Driver {
-            CaptureEnd::end(call);
+            self.end(call);
         }
         false
     }
 
     fn failed(&self, call: &Call) {
-        // Only an end on the capture's own stream, when it was invalidated, ends it (cuStreamEndCapture). Whether this
-        // was that cannot be told: staying on the careful side costs a question per launch, nothing more.
-        let still = driver::driver().is_some_and(|d| d.is_capturing(self.stream));
-        if !still {
-            CaptureEnd::end(call);
-        }
+        self.end(call);
     }
 
     fn subject(&self) -> u64 {

@@ -1,8 +1,9 @@
 //! Allocations and frees.
 
-use gpuspy_wire::record::{self, Kind, Memory, Record};
+use core::sync::atomic::Ordering;
+use gpuspy_wire::record::{self, Kind, Memory};
 
-use crate::calls::{Plain, current_context, stream_of};
+use crate::calls::{Plain, current_context, is_captured, stream_of};
 use crate::cuda::*;
 use crate::gpu::stream::Stream;
 use crate::thread::Call;
@@ -42,7 +43,9 @@ impl Alloc {
 }
 
 impl Plain for Alloc {
-    const KIND: Kind = Kind::Alloc;
+    fn kind(&self) -> Kind {
+        Kind::Alloc
+    }
 
     fn after(&self, call: &Call, end: u64) -> bool {
         let address = match self.address {
@@ -55,6 +58,7 @@ impl Plain for Alloc {
             return false; // cudaMalloc of no bytes succeeds with a null pointer
         }
         let stream = self.stream.and_then(|s| stream_of(call, s));
+        count_entry(call, stream);
         let mut record = record::Alloc {
             head: call.head::<record::Alloc>(0),
             correlation: call.correlation,
@@ -70,6 +74,13 @@ impl Plain for Alloc {
         record.memory = self.memory as u8;
         call.record(&record);
         true
+    }
+}
+
+/// A stream-ordered call is an entry of its stream's queue like any other.
+fn count_entry(call: &Call, stream: Option<&Stream>) {
+    if let Some(stream) = stream.filter(|s| !is_captured(call, s.handle())) {
+        stream.submitted.fetch_add(1, Ordering::Relaxed); // a bound
     }
 }
 
@@ -96,6 +107,7 @@ impl Free {
             return; // a free of nothing
         }
         let stream = self.stream.and_then(|s| stream_of(call, s));
+        count_entry(call, stream);
         let mut record = record::Free {
             head: call.head::<record::Free>(0),
             correlation: call.correlation,
@@ -112,7 +124,9 @@ impl Free {
 }
 
 impl Plain for Free {
-    const KIND: Kind = record::Free::KIND;
+    fn kind(&self) -> Kind {
+        Kind::Free
+    }
 
     fn before(&self, call: &Call) {
         self.publish(call);

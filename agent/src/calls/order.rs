@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{self, Head, Kind, SyncScope};
 
-use crate::calls::{Plain, current_context, stream_of};
+use crate::calls::{Plain, current_context, is_captured, stream_of};
 use crate::cuda::*;
 use crate::gpu::stream::Stream;
 use crate::gpu::timing::Passage;
@@ -37,7 +37,9 @@ impl Sync {
 }
 
 impl Plain for Sync {
-    const KIND: Kind = Kind::Synchronize;
+    fn kind(&self) -> Kind {
+        Kind::Synchronize
+    }
 
     fn before(&self, call: &Call) {
         let stream = self.stream.and_then(|s| stream_of(call, s));
@@ -111,8 +113,9 @@ impl EventOp {
 }
 
 impl Plain for EventOp {
-    // Records and waits come one in an API call, so that either kind tells that the driver layer has it.
-    const KIND: Kind = Kind::EventRecord;
+    fn kind(&self) -> Kind {
+        self.kind
+    }
 
     fn before(&self, call: &Call) {
         if let Some(stream) = stream_of(call, self.stream) {
@@ -127,7 +130,7 @@ impl Plain for EventOp {
     fn after(&self, call: &Call, end: u64) -> bool {
         self.passage.take().map(Passage::end);
         let stream = stream_of(call, self.stream);
-        if let Some(stream) = stream {
+        if let Some(stream) = stream.filter(|s| !is_captured(call, s.handle())) {
             // An entry of the stream's queue like any other. Relaxed: a bound.
             let position = stream.submitted.fetch_add(1, Ordering::Relaxed) + 1;
             if self.kind == Kind::EventRecord {
