@@ -293,7 +293,7 @@ hooks! {
          dependencyData: *const CUgraphEdgeData, numDependencies: size_t, mode: CUstreamCaptureMode)
         => plain(CaptureBegin { stream: hStream });
     driver "cuStreamEndCapture" { cuStreamEndCapture @ 10000, cuStreamEndCapture_ptsz @ 10000 per_thread }
-        (hStream: CUstream, phGraph: *mut CUgraph) => plain(CaptureEnd { stream: hStream });
+        (hStream: CUstream, phGraph: *mut CUgraph) => plain(CaptureEnd::of(hStream));
     driver "cuGraphInstantiate" { cuGraphInstantiate @ 10000, cuGraphInstantiate_v2 @ 11000 }
         (phGraphExec: *mut CUgraphExec, hGraph: CUgraph, phErrorNode: *mut CUgraphNode, logBuffer: *mut char_t,
          bufferSize: size_t)
@@ -317,7 +317,7 @@ hooks! {
          dependencyData: *const cudaGraphEdgeData, numDependencies: size_t, mode: cudaStreamCaptureMode)
         => plain(CaptureBegin { stream });
     runtime "cudaStreamEndCapture" { cudaStreamEndCapture @ 0, cudaStreamEndCapture_ptsz @ 0 per_thread }
-        (stream: cudaStream_t, pGraph: *mut cudaGraph_t) => plain(CaptureEnd { stream });
+        (stream: cudaStream_t, pGraph: *mut cudaGraph_t) => plain(CaptureEnd::of(stream));
     runtime "cudaGraphLaunch" { cudaGraphLaunch @ 0, cudaGraphLaunch_ptsz @ 0 per_thread }
         (graphExec: cudaGraphExec_t, stream: cudaStream_t)
         => work(GraphLaunch { exec: graphExec, stream });

@@ -1,11 +1,13 @@
 //! Stream captures and graphs.
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record;
 
-use crate::calls::{Plain, Work};
+use crate::calls::{Plain, Work, stream_of};
 use crate::cuda::*;
 use crate::driver;
+use crate::gpu::stream::Stream;
 use crate::thread::Call;
 
 /// A capture begins. Counted before the real call, so that no launch of the capture can be missed; a launch outside it
@@ -28,34 +30,46 @@ impl Plain for CaptureBegin {
     }
 }
 
-/// A capture ends; a failed end (an invalidated capture) ends it too, where one had begun.
+/// A capture ends; a failed end (an invalidated capture) ends it too. An end on a stream that is not captured, or by the
+/// wrong thread, ends nothing: the stream is asked before and after.
 pub struct CaptureEnd {
-    pub stream: CUstream,
+    stream: CUstream,
+    was_capturing: Cell<bool>,
 }
 
 impl CaptureEnd {
-    fn end(call: &Call) {
-        let down = |n: u64| n.checked_sub(1);
-        // An end without a begin that we saw changes nothing.
-        let _ = call.session.captures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
+    /// Of the capture that began on this stream.
+    pub fn of(stream: CUstream) -> CaptureEnd {
+        CaptureEnd { stream, was_capturing: Cell::new(false) }
+    }
+
+    fn is_capturing(&self, call: &Call) -> bool {
+        // The handle that means the same stream in any variant.
+        let handle = stream_of(call, self.stream).map_or(self.stream, Stream::handle);
+        driver::driver().is_some_and(|d| d.is_capturing(handle))
+    }
+
+    fn ended(&self, call: &Call) {
+        if self.was_capturing.get() && !self.is_capturing(call) {
+            // An end without a begin that we saw changes nothing.
+            let down = |n: u64| n.checked_sub(1);
+            let _ = call.session.captures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
+        }
     }
 }
 
 impl Plain for CaptureEnd {
+    fn before(&self, call: &Call) {
+        self.was_capturing.set(self.is_capturing(call));
+    }
+
     fn after(&self, call: &Call, _: u64) -> bool {
-        if call.layer == crate::hook::Layer::Driver {
-            CaptureEnd::end(call);
-        }
+        self.ended(call);
         false
     }
 
     fn failed(&self, call: &Call) {
-        // Only an end on the capture's own stream, when it was invalidated, ends it (cuStreamEndCapture). Whether this
-        // was that cannot be told: staying on the careful side costs a question per launch, nothing more.
-        let still = driver::driver().is_some_and(|d| d.is_capturing(self.stream));
-        if !still {
-            CaptureEnd::end(call);
-        }
+        self.ended(call);
     }
 
     fn subject(&self) -> u64 {

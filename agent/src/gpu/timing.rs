@@ -147,8 +147,9 @@ fn is_shallow_after_asking(driver: &Driver, stream: &Stream, context: &Context) 
     while let (Some(query), true) = (driver.event_query, complete < unknown) {
         let middle = complete + (unknown - complete) / 2;
         let Some(op) = stream.at(middle) else { break };
+        // A query would invalidate a capture of this thread's, or a GLOBAL one.
         // SAFETY: an event of this context; it may have been read and reused meanwhile, then it is simply not ready.
-        if unsafe { query(context.pool.event(op.end)) } == CUDA_SUCCESS {
+        if driver.relaxed(|| unsafe { query(context.pool.event(op.end)) }) == CUDA_SUCCESS {
             stream.seen(op.position);
             complete = middle + 1;
         } else {
