@@ -9,8 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Functions that are not intercepted yet: they enqueue nothing and take no memory.
-const UNKNOWN_CALLS: &[&str] =
-    &["cuDeviceGet", "cuCtxSetCurrent", "cudaSetDevice", "cuStreamWaitValue32", "cuStreamWriteValue32"];
+const UNKNOWN_CALLS: &[&str] = &["cuDeviceGet", "cuCtxSetCurrent", "cudaSetDevice"];
 
 /// The program's own counts of calls, as far as the table knows the functions.
 pub fn known_calls(said: &Value) -> BTreeMap<String, u64> {

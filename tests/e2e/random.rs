@@ -18,7 +18,14 @@ const SETTINGS: &[Setting] = &[
     &[],
     &[("SIMCUDA_CLOCK_DRIFT_PPB", "50000")],
     &[("SIMCUDA_CLOCK_DRIFT_PPB", "-50000"), ("SIMCUDA_CLOCK_OFFSET_NS", "-7200000000000")],
-    &[("SIMCUDA_ASSUME", "submit=begin")],
+    &[("SIMCUDA_EVENT_RESOLUTION_NS", "32")],
+    &[("SIMCUDA_EVENT_RESOLUTION_NS", "500")],
+    &[("SIMCUDA_EVENT_NS", "300")],
+    &[
+        ("SIMCUDA_EVENT_NS", "300"),
+        ("SIMCUDA_EVENT_RESOLUTION_NS", "500"),
+        ("SIMCUDA_ASSUME", "submit=begin"),
+    ],
     &[("SIMCUDA_DRIVER_VERSION", "12020")],
     &[("SIMCUDA_DRIVER_VERSION", "13050")],
     &[("SIMCUDA_HOST_COST", "off")],
@@ -30,9 +37,17 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_ASSUME", "launch_queue=700,copy_ns=200,set_ns=0,poll_ns=200000,device_mbps=20000")],
 ];
 
+/// Runs a program. A poller that gets no processor on a busy machine cannot enlarge a ring in time; what is dropped then
+/// is counted, which is right, and shows nothing else: such a run is done again.
 fn run(seed: u64, setting: Setting) -> Done {
-    let variables = setting.iter().fold(Run::of("random_program"), |run, (name, value)| run.env(name, value));
-    variables.arg(seed.to_string()).observed()
+    let once = || {
+        let run = setting.iter().fold(Run::of("random_program"), |run, (name, value)| run.env(name, value));
+        run.arg(seed.to_string()).observed()
+    };
+    let is_whole = |done: &Done| !done.status.success() || done.report()["coverage"]["dropped"] == 0;
+    let runs = std::iter::repeat_with(once).take(5).enumerate();
+    let last = runs.map(|(again, done)| (again == 4 || is_whole(&done), done)).find(|(good, _)| *good);
+    last.map(|(_, done)| done).expect("the last one is taken as it is")
 }
 
 /// The report's counts against the program's.
@@ -132,6 +147,41 @@ fn fixed_seeds_under_every_setting() {
     for (seed, setting) in (1..).zip(SETTINGS) {
         must(check(seed, setting));
     }
+}
+
+// Seeds that found something, by what they found. How threads interleave differs from run to run: each is run a few times.
+
+fn found(seeds: &[u64], setting: Setting) {
+    for _ in 0..3 {
+        seeds.iter().for_each(|&seed| must(check(seed, setting)));
+    }
+}
+
+#[test]
+fn an_end_of_capture_that_ends_nothing_uncounts_no_other_capture() {
+    found(&[17, 21, 25], &[]);
+}
+
+#[test]
+fn a_stream_being_made_is_not_retired_under_its_maker() {
+    found(&[63, 72, 77], &[]);
+}
+
+#[test]
+fn a_graph_that_waits_for_its_last_launch_holds_its_stream() {
+    found(&[2, 8, 16, 32], &[]);
+}
+
+#[test]
+fn coarse_stamps_widen_the_interval() {
+    found(&[3, 4], &[("SIMCUDA_EVENT_RESOLUTION_NS", "500")]);
+    found(&[3, 4], &[("SIMCUDA_EVENT_RESOLUTION_NS", "32")]);
+}
+
+#[test]
+fn what_an_event_costs_the_gpu_is_not_the_operations() {
+    found(&[5, 21], &[("SIMCUDA_EVENT_NS", "300")]);
+    found(&[5, 6], &[("SIMCUDA_EVENT_NS", "2000")]);
 }
 
 #[test]

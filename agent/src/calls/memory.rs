@@ -2,6 +2,7 @@
 
 use gpuspy_wire::record::{self, Kind, Memory, Record};
 
+use crate::calls::order::Untimed;
 use crate::calls::{Plain, current_context, stream_of};
 use crate::cuda::*;
 use crate::gpu::stream::Stream;
@@ -21,18 +22,31 @@ pub struct Alloc {
     bytes: usize,
     memory: Memory,
     stream: Option<CUstream>,
+    untimed: Untimed,
 }
 
 impl Alloc {
     /// An allocation whose address the call writes to `out`.
     pub fn at<T>(out: *mut T, bytes: usize, memory: Memory) -> Alloc {
         const { assert!(size_of::<T>() == 8) };
-        Alloc { address: Address::Out(out.cast_const().cast()), bytes, memory, stream: None }
+        Alloc {
+            address: Address::Out(out.cast_const().cast()),
+            bytes,
+            memory,
+            stream: None,
+            untimed: Untimed::default(),
+        }
     }
 
     /// Memory of the app's own that the call makes known to CUDA.
     pub fn of(address: *mut void, bytes: usize, memory: Memory) -> Alloc {
-        Alloc { address: Address::Known(address as u64), bytes, memory, stream: None }
+        Alloc {
+            address: Address::Known(address as u64),
+            bytes,
+            memory,
+            stream: None,
+            untimed: Untimed::default(),
+        }
     }
 
     /// A stream-ordered one.
@@ -44,7 +58,20 @@ impl Alloc {
 impl Plain for Alloc {
     const KIND: Kind = Kind::Alloc;
 
+    fn before(&self, call: &Call) {
+        if let Some(stream) = self.stream {
+            self.untimed.begin(call, stream);
+        }
+    }
+
+    fn failed(&self, _: &Call) {
+        self.untimed.failed();
+    }
+
     fn after(&self, call: &Call, end: u64) -> bool {
+        if let Some(stream) = self.stream {
+            self.untimed.end(call, stream);
+        }
         let address = match self.address {
             Address::Known(address) => address,
             // SAFETY: the call succeeded, so it has written there; null would have failed.
@@ -78,12 +105,13 @@ pub struct Free {
     address: u64,
     memory: Memory,
     stream: Option<CUstream>,
+    untimed: Untimed,
 }
 
 impl Free {
     /// A free of an address.
     pub fn of(address: u64, memory: Memory) -> Free {
-        Free { address, memory, stream: None }
+        Free { address, memory, stream: None, untimed: Untimed::default() }
     }
 
     /// A stream-ordered one.
@@ -116,9 +144,19 @@ impl Plain for Free {
 
     fn before(&self, call: &Call) {
         self.publish(call);
+        if let Some(stream) = self.stream {
+            self.untimed.begin(call, stream);
+        }
+    }
+
+    fn failed(&self, _: &Call) {
+        self.untimed.failed();
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
+        if let Some(stream) = self.stream {
+            self.untimed.end(call, stream);
+        }
         if call.layer == crate::hook::Layer::Runtime {
             // The driver's free was not seen: better late than never.
             self.publish(call);

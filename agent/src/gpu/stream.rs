@@ -46,7 +46,8 @@ const MARKS: usize = 1 << 14;
 /// A stream's life.
 const RETIRED: u8 = 0; // nobody's: may be made into another
 const LIVE: u8 = 1;
-const DEAD: u8 = 2; // destroyed by the app; the poller reads what it still can
+const DEAD: u8 = 2; // destroyed by the app; the poller reads what it still can, then retires it
+const TAKEN: u8 = 3; // one thread's, which makes it into another
 
 /// A stream. Never freed, but made into another after its end.
 pub struct Stream {
@@ -331,7 +332,7 @@ impl Streams {
     fn take_retired(&self) -> Option<&'static Stream> {
         for stream in self.iter() {
             let taken =
-                stream.state.compare_exchange(RETIRED, DEAD, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+                stream.state.compare_exchange(RETIRED, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok();
             if taken {
                 stream.completed.store(stream.submitted.load(Ordering::Relaxed), Ordering::Relaxed);
                 stream.claim.store(0, Ordering::Relaxed);
@@ -347,7 +348,7 @@ impl Streams {
         let stream = Box::into_raw(Box::new(Stream::new(index)));
         // SAFETY: just made; leaked.
         let stream = unsafe { &*stream };
-        stream.state.store(DEAD, Ordering::Relaxed);
+        stream.state.store(TAKEN, Ordering::Relaxed);
         place.store(core::ptr::from_ref(stream).cast_mut(), Ordering::Release);
         Some(stream)
     }
