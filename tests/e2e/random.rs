@@ -2,7 +2,7 @@
 //! the program did, and the true duration of every timed operation is inside its interval, whatever the stand-in assumes.
 //!
 //! `GPUSPY_RANDOM_CASES=N` runs N seeds instead of a few; `GPUSPY_RANDOM_FIRST=SEED` runs them from there on, one after
-//! the other.
+//! the other, with `GPUSPY_RANDOM_STEPS=N` steps of each thread instead of 50.
 
 use crate::compare::{Compared, by_name, compare, known_calls, median, transfers};
 use gpuspy_tests::{Done, Run};
@@ -42,7 +42,7 @@ const SETTINGS: &[Setting] = &[
 fn run(seed: u64, setting: Setting) -> Done {
     let once = || {
         let run = setting.iter().fold(Run::of("random_program"), |run, (name, value)| run.env(name, value));
-        run.arg(seed.to_string()).observed()
+        run.arg(seed.to_string()).arg(number("GPUSPY_RANDOM_STEPS").unwrap_or(50).to_string()).observed()
     };
     let is_whole = |done: &Done| !done.status.success() || done.report()["coverage"]["dropped"] == 0;
     let runs = std::iter::repeat_with(once).take(5).enumerate();

@@ -37,11 +37,9 @@
 //! one chain they cancel.
 
 use super::clock::{ClockBounds, drift};
+use super::stamps::EVENT_RESOLUTION;
 use crate::trace::record::{GpuTime, Work};
 use gpuspy_wire::record::flag;
-
-/// The resolution of CUDA event times, ns: about 0.5 µs by the documentation of `cudaEventElapsedTime`.
-pub const EVENT_RESOLUTION: i64 = 500;
 
 /// No time that a trace may hold is beyond this many ns (18 years): what is, is no time, and sums stay in 64 bits.
 pub const MOST_TIME: u64 = 1 << 59;
@@ -175,7 +173,8 @@ impl Pair {
 
 /// Derives the occupancy of a timed operation, and tells `clock` what its events prove.
 ///
-/// `before` is the stamp of the end event before it on its stream. `blocking` says that the call returns only when the work is done (see the module).
+/// `before` is the stamp of the end event before it on its stream. `blocking` says that the call returns only when the work
+/// is done (see the module).
 pub fn derive(
     work: &Work,
     gpu: &GpuTime,

@@ -9,10 +9,11 @@
 //! ever seen between an end event and the next start event is the most that an event costs, and on a stream that was
 //! never empty in between it is the cost. [`MOST_EVENT_COST`] bounds it before that.
 
-use super::occupancy::EVENT_RESOLUTION;
+/// The resolution of CUDA event times, ns: about 0.5 µs by the documentation of `cudaEventElapsedTime`.
+pub const EVENT_RESOLUTION: i64 = 500;
 
-/// What an event costs a GPU at most, ns: a pair of events with nothing between reads 1 to 2 µs on data-centre GPUs.
-/// Assumed until neighbours tell.
+/// What an event costs a GPU at most, ns. Assumed, until neighbours tell; a pair of events with nothing between is commonly
+/// seen to read 1 to 2 µs.
 pub const MOST_EVENT_COST: i64 = 3_000;
 
 /// What is known of a chain's time stamps.
