@@ -211,6 +211,27 @@ hooks! {
         (stream: cudaStream_t, event: cudaEvent_t, flags: unsigned_int)
         => plain(EventOp::wait(event, flags).on(stream));
 
+    // What else takes a place on a stream: between two events of ours it is no part of the work there.
+    driver "cuStreamWaitValue32" { cuStreamWaitValue32 @ 8000, cuStreamWaitValue32_ptsz @ 8000 per_thread, cuStreamWaitValue32_v2 @ 11070, cuStreamWaitValue32_v2_ptsz @ 11070 per_thread }
+        (stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: unsigned_int) => plain(Enqueue::on(stream));
+    driver "cuStreamWriteValue32" { cuStreamWriteValue32 @ 8000, cuStreamWriteValue32_ptsz @ 8000 per_thread, cuStreamWriteValue32_v2 @ 11070, cuStreamWriteValue32_v2_ptsz @ 11070 per_thread }
+        (stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: unsigned_int) => plain(Enqueue::on(stream));
+    driver "cuStreamWaitValue64" { cuStreamWaitValue64 @ 9000, cuStreamWaitValue64_ptsz @ 9000 per_thread, cuStreamWaitValue64_v2 @ 11070, cuStreamWaitValue64_v2_ptsz @ 11070 per_thread }
+        (stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: unsigned_int) => plain(Enqueue::on(stream));
+    driver "cuStreamWriteValue64" { cuStreamWriteValue64 @ 9000, cuStreamWriteValue64_ptsz @ 9000 per_thread, cuStreamWriteValue64_v2 @ 11070, cuStreamWriteValue64_v2_ptsz @ 11070 per_thread }
+        (stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: unsigned_int) => plain(Enqueue::on(stream));
+    driver "cuStreamBatchMemOp" { cuStreamBatchMemOp @ 8000, cuStreamBatchMemOp_ptsz @ 8000 per_thread, cuStreamBatchMemOp_v2 @ 11070, cuStreamBatchMemOp_v2_ptsz @ 11070 per_thread }
+        (stream: CUstream, count: unsigned_int, paramArray: *mut CUstreamBatchMemOpParams, flags: unsigned_int)
+        => plain(Enqueue::on(stream));
+    driver "cuLaunchHostFunc" { cuLaunchHostFunc @ 10000, cuLaunchHostFunc_ptsz @ 10000 per_thread }
+        (hStream: CUstream, function: CUhostFn, userData: *mut void) => plain(Enqueue::on(hStream));
+    driver "cuLaunchHostFunc" { cuLaunchHostFunc_v2 @ 13010, cuLaunchHostFunc_v2_ptsz @ 13010 per_thread }
+        (hStream: CUstream, function: CUhostFn, userData: *mut void, syncMode: unsigned_int)
+        => plain(Enqueue::on(hStream));
+    driver "cuStreamAddCallback" { cuStreamAddCallback @ 5000, cuStreamAddCallback_ptsz @ 7000 per_thread }
+        (hStream: CUstream, callback: CUstreamCallback, userData: *mut void, flags: unsigned_int)
+        => plain(Enqueue::on(hStream));
+
     // Streams.
     driver "cuStreamCreate" { cuStreamCreate @ 2000 } (phStream: *mut CUstream, Flags: unsigned_int)
         => plain(StreamCreate { out: phStream });

@@ -1,37 +1,11 @@
 //! Three clients do the same known work, each by its own road into CUDA: what the report says is compared with what they
 //! did, and each operation's interval with the stand-in's truth.
 
-use gpuspy_collector::model::{Model, When};
-use gpuspy_collector::trace::TraceReader;
-use gpuspy_collector::trace::record::{Body, What};
-use gpuspy_tests::{Done, Run, truth};
-use serde_json::{Value, json};
+use crate::compare::{Compared, by_name, compare, known_calls, median, slack, transfers};
+use gpuspy_collector::model::When;
+use gpuspy_tests::{Done, Run};
+use serde_json::json;
 use std::collections::BTreeMap;
-
-/// The program's own counts of calls, as far as the table knows the functions.
-fn known_calls(said: &Value) -> BTreeMap<String, u64> {
-    // Not intercepted yet: they enqueue nothing and take no memory.
-    let unknown = ["cuDeviceGet", "cuCtxSetCurrent", "cudaSetDevice"];
-    let calls = said["apis"].as_object().unwrap().iter().map(|(n, c)| (n.clone(), c.as_u64().unwrap()));
-    calls.filter(|(name, _)| !unknown.contains(&name.as_str())).collect()
-}
-
-fn by_name(list: &Value, name: &str, count: &str) -> BTreeMap<String, u64> {
-    let entry = |e: &Value| (e[name].as_str().unwrap().to_owned(), e[count].as_u64().unwrap());
-    list.as_array().unwrap().iter().map(entry).collect()
-}
-
-/// Copies and sets by kind and host memory: count and bytes.
-fn transfers(list: &Value) -> BTreeMap<(String, String), (u64, u64)> {
-    let mut sums = BTreeMap::new();
-    for e in list.as_array().unwrap() {
-        let key = (e["kind"].as_str().unwrap().to_owned(), e["host_memory"].as_str().unwrap().to_owned());
-        let sum: &mut (u64, u64) = sums.entry(key).or_default();
-        sum.0 += e["count"].as_u64().unwrap();
-        sum.1 += e["bytes"].as_u64().unwrap();
-    }
-    sums
-}
 
 fn counts_are_exact(done: &Done) {
     let (said, report) = (done.said(), done.report());
@@ -75,74 +49,13 @@ fn counts_are_exact(done: &Done) {
     }
 }
 
-/// An operation as the trace has it, beside its truth.
-struct Compared {
-    truth: truth::Operation,
-    when: When,
-}
-
-/// Pairs each operation of the trace with the stand-in's: thread by thread, in the order of their calls.
-fn compare(done: &Done) -> Vec<Compared> {
-    let mut reader = TraceReader::open(&done.trace()).unwrap();
-    let status = reader.status().unwrap().clone();
-    let names = reader.names().clone();
-    let mut model = Model::new(&names);
-    let mut ours: BTreeMap<u64, Vec<(u64, &'static str, When)>> = BTreeMap::new();
-    for record in reader.records() {
-        let Some(operation) = model.observe(&record).operation else { continue };
-        let Body::Work(work) = &record.body else { panic!("{record:?}") };
-        let kind = match work.what {
-            What::Kernel { .. } => "kernel",
-            What::Memcpy { .. } => "copy",
-            What::Memset { .. } => "memset",
-            What::Graph { .. } => "graph",
-        };
-        if operation.when != When::Captured {
-            let tid = u64::from(status.threads[&record.thread]);
-            ours.entry(tid).or_default().push((operation.correlation, kind, operation.when));
-        }
-    }
-    let mut theirs: BTreeMap<u64, Vec<truth::Operation>> = BTreeMap::new();
-    for operation in done.truth().operations() {
-        theirs.entry(operation.tid).or_default().push(operation);
-    }
-    assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
-    let mut compared = Vec::new();
-    for (tid, mut ours) in ours {
-        ours.sort_by_key(|(correlation, ..)| *correlation);
-        let theirs = &theirs[&tid];
-        assert_eq!(ours.len(), theirs.len(), "thread {tid}");
-        for ((_, kind, when), truth) in ours.into_iter().zip(theirs) {
-            assert_eq!(kind, truth.kind, "thread {tid}");
-            compared.push(Compared { truth: truth.clone(), when });
-        }
-    }
-    compared
-}
-
-fn median(mut values: Vec<u64>) -> u64 {
-    values.sort_unstable();
-    values[values.len() / 2]
-}
-
-/// The GPU clock runs up to 50 ppm apart from the host's, in which the truth is told; and ns are rounded.
-fn slack(duration: u64) -> u64 {
-    2 + duration / 20_000
-}
-
 fn intervals_hold_the_truth(compared: &[Compared]) {
     let mut corrected = Vec::new();
     let mut raw = Vec::new();
     let mut raw_when_drained = Vec::new();
     for c in compared {
-        let When::Timed(occupancy) = c.when else { continue };
-        let truth = c.truth.occupancy.1 - c.truth.occupancy.0;
-        let within = (occupancy.lo().saturating_sub(slack(truth)), occupancy.hi() + slack(truth));
-        assert!(
-            within.0 <= truth && truth <= within.1,
-            "{:?} lasted {truth}, not in {within:?}: {occupancy:?}",
-            c.truth
-        );
+        let Some((occupancy, truth)) = c.timed() else { continue };
+        assert_eq!(c.violation(), None);
         corrected.push(occupancy.value().abs_diff(truth));
         raw.push(occupancy.raw.abs_diff(truth));
         if c.truth.queue == 0 {

@@ -1,5 +1,7 @@
 //! Client programs on the stand-in GPU, observed, and compared with what really happened.
 
+mod compare;
 mod counts;
 mod life;
+mod random;
 mod roads;

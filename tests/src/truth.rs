@@ -15,8 +15,8 @@ pub struct Operation {
     pub kind: String,
     /// The thread that asked for it.
     pub tid: u64,
-    /// When that call was entered, and when it returned.
-    pub call: (u64, u64),
+    /// When that call was entered.
+    pub called: u64,
     /// Stream id.
     pub stream: u64,
     /// Kernel name.
@@ -61,14 +61,14 @@ impl Truth {
             .map(|l| Operation {
                 kind: l["kind"].as_str().unwrap().to_owned(),
                 tid: number(l, "tid"),
-                call: (number(l, "call_begin"), number(l, "call_end")),
+                called: number(l, "call_begin"),
                 stream: number(l, "stream"),
                 name: l["name"].as_str().unwrap_or_default().to_owned(),
                 occupancy: (number(l, "head"), number(l, "end")),
                 queue: number(l, "queue"),
             })
             .collect();
-        list.sort_by_key(|op| op.call);
+        list.sort_by_key(|op| op.called);
         list
     }
 }

@@ -1,9 +1,9 @@
 //! Allocations and frees.
 
-use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{self, Kind, Memory};
 
-use crate::calls::{Plain, current_context, is_captured, stream_of};
+use crate::calls::order::Untimed;
+use crate::calls::{Plain, current_context, stream_of};
 use crate::cuda::*;
 use crate::gpu::stream::Stream;
 use crate::thread::Call;
@@ -22,18 +22,31 @@ pub struct Alloc {
     bytes: usize,
     memory: Memory,
     stream: Option<CUstream>,
+    untimed: Untimed,
 }
 
 impl Alloc {
     /// An allocation whose address the call writes to `out`.
     pub fn at<T>(out: *mut T, bytes: usize, memory: Memory) -> Alloc {
         const { assert!(size_of::<T>() == 8) };
-        Alloc { address: Address::Out(out.cast_const().cast()), bytes, memory, stream: None }
+        Alloc {
+            address: Address::Out(out.cast_const().cast()),
+            bytes,
+            memory,
+            stream: None,
+            untimed: Untimed::default(),
+        }
     }
 
     /// Memory of the app's own that the call makes known to CUDA.
     pub fn of(address: *mut void, bytes: usize, memory: Memory) -> Alloc {
-        Alloc { address: Address::Known(address as u64), bytes, memory, stream: None }
+        Alloc {
+            address: Address::Known(address as u64),
+            bytes,
+            memory,
+            stream: None,
+            untimed: Untimed::default(),
+        }
     }
 
     /// A stream-ordered one.
@@ -47,7 +60,20 @@ impl Plain for Alloc {
         Kind::Alloc
     }
 
+    fn before(&self, call: &Call) {
+        if let Some(stream) = self.stream {
+            self.untimed.begin(call, stream);
+        }
+    }
+
+    fn failed(&self, _: &Call) {
+        self.untimed.failed();
+    }
+
     fn after(&self, call: &Call, end: u64) -> bool {
+        if let Some(stream) = self.stream {
+            self.untimed.end(call, stream);
+        }
         let address = match self.address {
             Address::Known(address) => address,
             // SAFETY: the call succeeded, so it has written there; null would have failed.
@@ -58,7 +84,6 @@ impl Plain for Alloc {
             return false; // cudaMalloc of no bytes succeeds with a null pointer
         }
         let stream = self.stream.and_then(|s| stream_of(call, s));
-        count_entry(call, stream);
         let mut record = record::Alloc {
             head: call.head::<record::Alloc>(0),
             correlation: call.correlation,
@@ -77,24 +102,18 @@ impl Plain for Alloc {
     }
 }
 
-/// A stream-ordered call is an entry of its stream's queue like any other.
-fn count_entry(call: &Call, stream: Option<&Stream>) {
-    if let Some(stream) = stream.filter(|s| !is_captured(call, s.handle())) {
-        stream.submitted.fetch_add(1, Ordering::Relaxed); // a bound
-    }
-}
-
 /// A free. Published before the real call, so that no allocation of the same address can come before it.
 pub struct Free {
     address: u64,
     memory: Memory,
     stream: Option<CUstream>,
+    untimed: Untimed,
 }
 
 impl Free {
     /// A free of an address.
     pub fn of(address: u64, memory: Memory) -> Free {
-        Free { address, memory, stream: None }
+        Free { address, memory, stream: None, untimed: Untimed::default() }
     }
 
     /// A stream-ordered one.
@@ -107,7 +126,6 @@ impl Free {
             return; // a free of nothing
         }
         let stream = self.stream.and_then(|s| stream_of(call, s));
-        count_entry(call, stream);
         let mut record = record::Free {
             head: call.head::<record::Free>(0),
             correlation: call.correlation,
@@ -130,9 +148,19 @@ impl Plain for Free {
 
     fn before(&self, call: &Call) {
         self.publish(call);
+        if let Some(stream) = self.stream {
+            self.untimed.begin(call, stream);
+        }
+    }
+
+    fn failed(&self, _: &Call) {
+        self.untimed.failed();
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
+        if let Some(stream) = self.stream {
+            self.untimed.end(call, stream);
+        }
         if call.layer == crate::hook::Layer::Runtime {
             // The driver's free was not seen: better late than never.
             self.publish(call);

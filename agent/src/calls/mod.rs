@@ -22,7 +22,7 @@ pub use copy::{Copy, Set, runtime_direction};
 pub use launch::{Attributes, Launch};
 pub use lookup::{Lookup, lookup};
 pub use memory::{Alloc, Free};
-pub use order::{EventOp, Sync};
+pub use order::{Enqueue, EventOp, Sync};
 pub use setup::{
     ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, Host, PrimaryEnd, PrimaryRetain,
     StreamCreate, StreamDestroy, Unload,

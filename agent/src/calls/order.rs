@@ -73,14 +73,75 @@ impl Plain for Sync {
     }
 }
 
+/// The way through a stream of something that takes a place on it and is not timed: between another thread's two events
+/// it may lie all the same.
+#[derive(Default)]
+pub struct Untimed {
+    passage: Cell<Option<Passage>>,
+}
+
+impl Untimed {
+    /// Before the real call.
+    pub fn begin(&self, call: &Call, stream: CUstream) {
+        self.passage.set(stream_of(call, stream).map(Passage::begin));
+    }
+
+    /// After one that failed.
+    pub fn failed(&self) {
+        self.passage.take().map(Passage::end);
+    }
+
+    /// After one that succeeded: outside a capture it is an entry of the stream's queue like any other. Returns the
+    /// stream, and how many entries it has now.
+    pub fn end(&self, call: &Call, stream: CUstream) -> Option<(&'static Stream, u64)> {
+        self.passage.take().map(Passage::end);
+        let stream = stream_of(call, stream)?;
+        let entry = u64::from(!is_captured(call, stream.handle()));
+        // Relaxed: a bound.
+        Some((stream, stream.submitted.fetch_add(entry, Ordering::Relaxed) + entry))
+    }
+}
+
+/// A call that puts something onto a stream of which only the call is recorded: a host function, a value waited for or
+/// written.
+pub struct Enqueue {
+    stream: CUstream,
+    untimed: Untimed,
+}
+
+impl Enqueue {
+    /// On a stream.
+    pub fn on(stream: CUstream) -> Enqueue {
+        Enqueue { stream, untimed: Untimed::default() }
+    }
+}
+
+impl Plain for Enqueue {
+    fn before(&self, call: &Call) {
+        self.untimed.begin(call, self.stream);
+    }
+
+    fn after(&self, call: &Call, _: u64) -> bool {
+        self.untimed.end(call, self.stream);
+        false
+    }
+
+    fn failed(&self, _: &Call) {
+        self.untimed.failed();
+    }
+
+    fn subject(&self) -> u64 {
+        self.stream as u64
+    }
+}
+
 /// An event recorded, or waited for by a stream.
 pub struct EventOp {
     kind: Kind,
     event: CUevent,
     flags: u32,
     stream: CUstream,
-    /// From before the call to after it.
-    passage: Cell<Option<Passage>>,
+    untimed: Untimed,
 }
 
 impl EventOp {
@@ -91,7 +152,7 @@ impl EventOp {
             event,
             flags,
             stream: core::ptr::null_mut(),
-            passage: Cell::new(None),
+            untimed: Untimed::default(),
         }
     }
 
@@ -102,7 +163,7 @@ impl EventOp {
             event,
             flags,
             stream: core::ptr::null_mut(),
-            passage: Cell::new(None),
+            untimed: Untimed::default(),
         }
     }
 
@@ -118,24 +179,18 @@ impl Plain for EventOp {
     }
 
     fn before(&self, call: &Call) {
-        if let Some(stream) = stream_of(call, self.stream) {
-            self.passage.set(Some(Passage::begin(stream)));
-        }
+        self.untimed.begin(call, self.stream);
     }
 
     fn failed(&self, _: &Call) {
-        self.passage.take().map(Passage::end);
+        self.untimed.failed();
     }
 
     fn after(&self, call: &Call, end: u64) -> bool {
-        self.passage.take().map(Passage::end);
-        let stream = stream_of(call, self.stream);
-        if let Some(stream) = stream.filter(|s| !is_captured(call, s.handle())) {
-            // An entry of the stream's queue like any other. Relaxed: a bound.
-            let position = stream.submitted.fetch_add(1, Ordering::Relaxed) + 1;
-            if self.kind == Kind::EventRecord {
-                call.session.streams.mark(self.event, stream, position);
-            }
+        let entry = self.untimed.end(call, self.stream);
+        let stream = entry.map(|(stream, _)| stream);
+        if let (Kind::EventRecord, Some((stream, position))) = (self.kind, entry) {
+            call.session.streams.mark(self.event, stream, position);
         }
         let head = call.head::<record::EventOp>(stream.map_or(0, Stream::flags));
         call.record(&record::EventOp {

@@ -295,19 +295,22 @@ impl Streams {
             _ => context,
         };
         let context = call.session.contexts.get(call, driver, context_handle)?;
-        let stream = self.take_retired()?;
         let recorded_on = match name {
             Name::Handle(handle) => handle,
             Name::Legacy => STREAM_LEGACY as u64,
             Name::PerThread => STREAM_PER_THREAD as u64,
         };
+        let mut flags = 0;
+        // SAFETY: a stream that the app is about to use; writes a place of ours.
+        let asked = driver.stream_flags.map(|ask| unsafe { ask(recorded_on as CUstream, &mut flags) });
+        if asked.is_some_and(|result| result != CUDA_SUCCESS) {
+            return None; // no stream: the app's call will fail, and a later stream may get this handle
+        }
+        let stream = self.take_retired()?;
         let id = self.id_of(driver, recorded_on as CUstream);
         stream.id.store(id, Ordering::Relaxed);
         stream.handle.store(recorded_on, Ordering::Relaxed);
         stream.flags.store(u32::from(name.flags()), Ordering::Relaxed);
-        let mut flags = 0;
-        // SAFETY: a stream that the app is about to use; writes a place of ours.
-        driver.stream_flags.map(|ask| unsafe { ask(recorded_on as CUstream, &mut flags) });
         stream.non_blocking.store(flags & STREAM_NON_BLOCKING, Ordering::Relaxed);
         stream.context.store(core::ptr::from_ref(context).cast_mut(), Ordering::Relaxed);
         stream.state.store(LIVE, Ordering::Release);

@@ -13,6 +13,8 @@
 //! Only the best bound of each side is kept: a candidate replaces it when it is better at the candidate's own time.
 //! So the state is a few words per chain, however long the trace.
 
+use super::stamps::Stamps;
+
 /// How far a GPU clock and the host's may part, in parts per million: two oscillators of ±100 ppm each. Assumed.
 pub const DRIFT_PPM: i64 = 200;
 
@@ -32,6 +34,8 @@ struct Bound {
 /// The interval that θ of one chain of one context lies in. All times in ns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClockBounds {
+    /// What its events' stamps are worth.
+    pub stamps: Stamps,
     upper: Option<Bound>,
     lower: Option<Bound>,
     record_cost: Option<i64>,

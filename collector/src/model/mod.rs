@@ -4,6 +4,7 @@
 //! [`Event`]: an operation with its honest time on the GPU, a counted call, a change of memory. Analyses fold over those.
 //!
 //! - [`clock`]: what is known of a GPU clock against the host's
+//! - [`stamps`]: what an event's time stamp is worth
 //! - [`occupancy`]: a raw event pair → an interval that holds the truth
 //! - [`memory`], [`transfer`]: blocks by address; what a copy was
 //! - [`modules`]: which library called
@@ -16,6 +17,7 @@ pub mod occupancy;
 pub mod order;
 #[cfg(test)]
 pub(crate) mod simulation;
+pub mod stamps;
 pub mod transfer;
 
 use crate::trace::record::{Body, Call, Device, GpuTime, Names, Record, Synchronize, What, Work};
@@ -163,6 +165,8 @@ struct StreamEnd {
     chain: u32,
     /// Its end event, GPU ns, at the least that errors allow.
     gpu: i64,
+    /// Its end event's stamp.
+    stamp: i64,
     /// Host ns when its call returned.
     returned: u64,
 }
@@ -314,12 +318,12 @@ impl Model {
         let context = work.call.context;
         let clock = self.clocks.entry((context, gpu.chain)).or_default();
         let blocking = work.call.flags & flag::BLOCKING != 0 || blocks_by_nature(what);
-        let occupancy = occupancy::derive(work, gpu, blocking, clock);
+        let before = self.stream_ends.get(&(context, work.stream)).filter(|end| end.chain == gpu.chain);
+        let occupancy = occupancy::derive(work, gpu, before.map(|end| end.stamp), blocking, clock);
         self.chains.insert(context, gpu.chain);
-        let gpu_end = occupancy.earliest_start + occupancy.raw as i64
-            - i64::from(gpu.start_error)
-            - i64::from(gpu.duration_error);
-        let end = StreamEnd { chain: gpu.chain, gpu: gpu_end, returned: work.call.end };
+        let stamp = occupancy.earliest_start + occupancy.raw as i64;
+        let gpu_end = stamp - i64::from(gpu.start_error) - i64::from(gpu.duration_error);
+        let end = StreamEnd { chain: gpu.chain, gpu: gpu_end, stamp, returned: work.call.end };
         self.stream_ends.insert((context, work.stream), end);
         occupancy
     }

@@ -23,7 +23,9 @@
 //! g_e is its completion. Where neither is, it may have been over at once: the least duration is 0. The proof asks for
 //! [`EVENT_RESOLUTION`] more than the inequality does, because its answer jumps.
 //!
-//! So the truth is in [lo, hi] with hi = raw, and lo = raw − B or 0; `duration_error` widens both.
+//! So the truth is in [lo, hi] with hi = raw, and lo = raw − B or 0; `duration_error` and what stamps are worth
+//! ([`stamps`](super::stamps)) widen both: an event fires up to their resolution after its stamp, and a queued end event
+//! costs the GPU time of its own.
 //!
 //! **Best estimate.** Work reaches the GPU at the end of the call that submits it, so the operation began at
 //! θ̂ + submitted, or at g_s if that is later ([`ClockBounds::guess`] derives θ̂). If what remains until g_e is no longer than
@@ -35,11 +37,9 @@
 //! one chain they cancel.
 
 use super::clock::{ClockBounds, drift};
+use super::stamps::EVENT_RESOLUTION;
 use crate::trace::record::{GpuTime, Work};
 use gpuspy_wire::record::flag;
-
-/// The resolution of CUDA event times, ns: about 0.5 µs by the documentation of `cudaEventElapsedTime`.
-pub const EVENT_RESOLUTION: i64 = 500;
 
 /// No time that a trace may hold is beyond this many ns (18 years): what is, is no time, and sums stay in 64 bits.
 pub const MOST_TIME: u64 = 1 << 59;
@@ -143,13 +143,25 @@ impl Pair {
         self.start + self.raw
     }
 
-    /// Tells the clock what this pair proves about it.
-    fn teach(&self, clock: &mut ClockBounds, seen: u64) {
+    /// Tells the clock what this pair proves about it and about its stamps. `before` is the stamp of the end event before
+    /// it on its stream.
+    fn teach(&self, clock: &mut ClockBounds, before: Option<i64>, seen: u64) {
+        if self.duration_error == 0 {
+            clock.stamps.distance(self.raw);
+        }
+        if self.start_error == 0 {
+            clock.stamps.distance(self.start);
+        }
+        if let Some(before) = before {
+            clock.stamps.gap(self.start - before + self.start_error);
+        }
+        // An event fires up to that much later than its stamp says.
+        let late = clock.stamps.resolution();
         if self.lead < MOST_TIME as i64 {
-            clock.recorded(self.submitted - self.lead, self.start + self.start_error);
+            clock.recorded(self.submitted - self.lead, self.start + self.start_error + late);
         }
         let error = self.start_error + self.duration_error;
-        clock.recorded(self.submitted, self.end() + error);
+        clock.recorded(self.submitted, self.end() + error + late);
         if seen != 0 {
             clock.completed(host(seen), self.end() - error);
         }
@@ -161,10 +173,18 @@ impl Pair {
 
 /// Derives the occupancy of a timed operation, and tells `clock` what its events prove.
 ///
-/// `blocking` says that the call returns only when the work is done (see the module).
-pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &mut ClockBounds) -> Occupancy {
+/// `before` is the stamp of the end event before it on its stream. `blocking` says that the call returns only when the work
+/// is done (see the module).
+pub fn derive(
+    work: &Work,
+    gpu: &GpuTime,
+    before: Option<i64>,
+    blocking: bool,
+    clock: &mut ClockBounds,
+) -> Occupancy {
     let pair = Pair::new(work, gpu);
-    pair.teach(clock, gpu.seen);
+    pair.teach(clock, before, gpu.seen);
+    let (late, cost) = (clock.stamps.resolution(), clock.stamps.most_cost());
     let upper = clock.upper(pair.submitted).unwrap_or(MOST_TIME as i64);
     let guess = clock.guess(pair.submitted).unwrap_or(MOST_TIME as i64);
 
@@ -172,12 +192,15 @@ pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &mut ClockBound
     let fired_before = pair.submitted + upper - (pair.start - pair.start_error);
     let over_start = (fired_before + drift(fired_before)).clamp(0, pair.lead);
     let shared = pair.flags & flag::SHARED_INTERVAL != 0;
-    let end_was_queued = !shared && end_was_queued(&pair, over_start, upper);
+    let end_was_queued = !shared && end_was_queued(&pair, over_start, upper, late + cost);
 
-    let latest_end = pair.end() + pair.duration_error;
-    let latest_start = (pair.start + over_start).min(latest_end);
-    let earliest_end = if end_was_queued { pair.end() - pair.duration_error } else { pair.start };
-    let (start, end) = estimate(&pair, over_start, guess, blocking, end_was_queued);
+    let latest_end = pair.end() + pair.duration_error + late;
+    let latest_start = (pair.start + over_start + late).min(latest_end);
+    let earliest_end = if end_was_queued { pair.end() - pair.duration_error - cost } else { pair.start };
+    let (start, mut end) = estimate(&pair, over_start, guess, blocking, end_was_queued);
+    if end_was_queued && over_start == 0 {
+        end = (end - clock.stamps.cost()).max(start);
+    }
     Occupancy {
         chain: gpu.chain,
         earliest_start: pair.start,
@@ -196,11 +219,13 @@ pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &mut ClockBound
     }
 }
 
-/// Whether the end event must have been in the queue when the operation completed.
-fn end_was_queued(pair: &Pair, over_start: i64, upper: i64) -> bool {
-    let by_length = pair.raw - pair.duration_error > over_start.saturating_add(pair.tail) + EVENT_RESOLUTION;
+/// Whether the end event must have been in the queue when the operation completed. `fires_late` is by how much its stamp
+/// can differ from the moment that it was at the head of the queue.
+fn end_was_queued(pair: &Pair, over_start: i64, upper: i64, fires_late: i64) -> bool {
+    let margin = EVENT_RESOLUTION + fires_late;
+    let by_length = pair.raw - pair.duration_error > over_start.saturating_add(pair.tail) + margin;
     let fired_after = pair.end() - pair.start_error - pair.duration_error - upper;
-    let by_clock = fired_after > pair.submitted.saturating_add(pair.tail) + EVENT_RESOLUTION;
+    let by_clock = fired_after > pair.submitted.saturating_add(pair.tail) + margin;
     pair.tail < MOST_TIME as i64 && (by_length || by_clock)
 }
 
@@ -231,8 +256,10 @@ mod tests {
         let mut simulation = Simulation::new(offset, drift_ppm);
         let mut clock = ClockBounds::default();
         let (mut corrected, mut raw) = (Vec::new(), Vec::new());
+        let mut before = None;
         for truth in simulation.run(load, 3_000, kernels) {
-            let o = derive(&truth.work, &truth.gpu, false, &mut clock);
+            let o = derive(&truth.work, &truth.gpu, before, false, &mut clock);
+            before = Some(truth.end_stamp());
             let (lo, hi) = (o.lo(), o.hi());
             assert!(
                 lo <= truth.duration && truth.duration <= hi,
@@ -284,12 +311,22 @@ mod tests {
         let mut simulation = Simulation::new(0, 20);
         let mut clock = ClockBounds::default();
         let truths = simulation.run(Load::Queued, 1_000, 8_000..9_000);
+        let befores = std::iter::once(None).chain(truths.iter().map(|t| Some(t.end_stamp())));
         let proven = truths
             .iter()
-            .map(|t| derive(&t.work, &t.gpu, false, &mut clock))
+            .zip(befores)
+            .map(|(t, before)| derive(&t.work, &t.gpu, before, false, &mut clock))
             .filter(|o| o.basis == Basis::Proven && o.hi() - o.lo() <= 2)
             .count();
         assert!(proven > 950, "{proven} of 1000");
+    }
+
+    /// A clock whose stamps are exact and whose events cost nothing.
+    fn precise() -> ClockBounds {
+        let mut clock = ClockBounds::default();
+        clock.stamps.distance(1);
+        clock.stamps.gap(0);
+        clock
     }
 
     fn gpu(start: i64, duration: u64) -> GpuTime {
@@ -299,10 +336,10 @@ mod tests {
     #[test]
     fn a_shared_interval_has_no_lower_bound() {
         let mut o = work(10_000, 4_000, 1_000);
-        let at_head = derive(&o, &gpu(50_000, 90_000), false, &mut ClockBounds::default());
+        let at_head = derive(&o, &gpu(50_000, 90_000), None, false, &mut precise());
         assert_eq!((at_head.lo(), at_head.hi()), (86_000, 90_000));
         o.call.flags |= flag::SHARED_INTERVAL;
-        let shared = derive(&o, &gpu(50_000, 90_000), false, &mut ClockBounds::default());
+        let shared = derive(&o, &gpu(50_000, 90_000), None, false, &mut precise());
         assert_eq!((shared.lo(), shared.hi(), shared.basis), (0, 90_000, Basis::BoundsOnly));
     }
 
@@ -310,21 +347,21 @@ mod tests {
     fn an_unbounded_lead_is_bounded_by_the_call_and_an_unbounded_tail_leaves_no_proof() {
         let mut o = work(10_000, u64::MAX, 1_000);
         o.call.begin = 4_000;
-        assert_eq!(derive(&o, &gpu(0, 90_000), false, &mut ClockBounds::default()).lo(), 84_000);
+        assert_eq!(derive(&o, &gpu(0, 90_000), None, false, &mut precise()).lo(), 84_000);
         let mut o = work(10_000, 4_000, u64::MAX);
         o.call.flags |= flag::SCOPE_LOST;
-        assert_eq!(derive(&o, &gpu(0, 90_000), false, &mut ClockBounds::default()).lo(), 0);
+        assert_eq!(derive(&o, &gpu(0, 90_000), None, false, &mut precise()).lo(), 0);
     }
 
     #[test]
     fn an_unbounded_lead_is_proven_harmless_by_the_clock() {
-        let mut clock = ClockBounds::default();
+        let mut clock = precise();
         clock.recorded(1_000, 1_000);
         let mut o = work(10_000, u64::MAX, 1_000);
         o.call.flags |= flag::SHARED_START;
-        let late = derive(&o, &gpu(20_000, 5_000), false, &mut clock);
+        let late = derive(&o, &gpu(20_000, 5_000), None, false, &mut clock);
         assert_eq!((late.lo(), late.hi()), (5_000, 5_000), "it fired 10 µs after the launch returned");
-        let early = derive(&o, &gpu(9_000, 5_000), false, &mut clock);
+        let early = derive(&o, &gpu(9_000, 5_000), None, false, &mut clock);
         assert!(early.lo() < 5_000);
     }
 
@@ -332,7 +369,7 @@ mod tests {
     fn a_blocking_copy_lies_inside_its_call() {
         // Start event at 1 µs, the copy runs from 2 to 98 µs, the call returns at 100 µs, the end event fires at 101.
         let mut clock = ClockBounds::default();
-        let o = derive(&work(100_000, 100_000, 1_000), &gpu(1_000, 100_000), true, &mut clock);
+        let o = derive(&work(100_000, 100_000, 1_000), &gpu(1_000, 100_000), None, true, &mut clock);
         assert!(o.lo() <= 96_000 && 96_000 <= o.hi());
         assert!(o.value().abs_diff(96_000) <= 4_000, "{}", o.value());
     }
@@ -340,7 +377,7 @@ mod tests {
     #[test]
     fn errors_of_the_chain_widen_the_interval() {
         let time = GpuTime { duration_error: 30, ..gpu(50_000, 90_000) };
-        let o = derive(&work(10_000, 4_000, 1_000), &time, false, &mut ClockBounds::default());
+        let o = derive(&work(10_000, 4_000, 1_000), &time, None, false, &mut precise());
         assert_eq!((o.lo(), o.hi()), (85_970, 90_030));
     }
 
@@ -358,7 +395,7 @@ mod tests {
                     seen: extreme,
                     ..GpuTime::default()
                 };
-                let o = derive(&o, &time, false, &mut ClockBounds::default());
+                let o = derive(&o, &time, None, false, &mut precise());
                 assert!(o.lo() <= o.hi());
             }
         }

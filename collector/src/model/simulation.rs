@@ -116,6 +116,13 @@ impl Simulation {
     }
 }
 
+impl Truth {
+    /// Its end event's stamp.
+    pub fn end_stamp(&self) -> i64 {
+        self.gpu.start + self.gpu.duration as i64
+    }
+}
+
 /// A kernel launch with the host times that matter, whose call begins with its start event's record.
 pub fn work(submitted: u64, lead: u64, tail: u64) -> Work {
     Work {

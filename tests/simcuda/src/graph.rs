@@ -258,14 +258,16 @@ impl State {
     /// any previous work in this stream and any previous launches of this graph".
     pub fn launch_graph(&mut self, call: &Call, stream: Handle, exec: Handle) -> Outcome<Done> {
         let mut place = self.place(stream);
-        let mut before = self.predecessors(stream);
+        let before = self.predecessors(stream);
         let Exec { steps, last, .. } = self.execs.get_mut(exec).ok_or(INVALID_HANDLE)?;
-        before.push(last.clone());
+        let last = last.clone();
         let steps = std::mem::take(steps);
         let operation = self.operation_of(call, "graph", &place);
         place.graph = operation.seq;
         let nothing = |action| Job { action, truth: None };
-        let begin = self.add(&before, Length::Fixed(0), None, nothing(Action::None));
+        // It holds its stream while it waits for its own last launch, which may be on another.
+        let head = self.add(&before, Length::Fixed(0), None, nothing(Action::None));
+        let begin = self.add(&[head.clone(), last], Length::Fixed(0), None, nothing(Action::None));
         let mut ends: Vec<Done> = Vec::with_capacity(steps.len() + 1);
         for step in &steps {
             let behind = match &step.before[..] {
@@ -277,7 +279,8 @@ impl State {
         }
         ends.push(begin.clone());
         let truth = truth::wanted().then_some(operation);
-        let end = self.add(&ends, Length::Fixed(0), None, Job { action: Action::GraphEnd(begin), truth });
+        let end =
+            self.add(&ends, Length::Fixed(0), None, Job { action: Action::GraphEnd { head, begin }, truth });
         if let Some(exec) = self.execs.get_mut(exec) {
             exec.steps = steps;
             exec.last = end.clone();

@@ -86,8 +86,13 @@ pub enum Action {
     Host(HostCall),
     /// A value is waited for or written.
     Value(Value),
-    /// A graph that began then is done.
-    GraphEnd(Done),
+    /// A graph is done.
+    GraphEnd {
+        /// At the head of its stream then.
+        head: Done,
+        /// Its first nodes could start then.
+        begin: Done,
+    },
 }
 
 /// Puts work on a stream: into its capture, where it has one, else into its queue, which blocks while that is full.
@@ -217,10 +222,11 @@ impl State {
             match known {
                 Known::Scheduled { payload: Job { action, truth }, head, start, end } => {
                     let times = match &action {
-                        Action::GraphEnd(begin) => {
-                            let begin = begin.end().unwrap_or(head);
-                            Times { head: begin, start: begin, end }
-                        }
+                        Action::GraphEnd { head: reached, begin } => Times {
+                            head: reached.end().unwrap_or(head),
+                            start: begin.end().unwrap_or(head),
+                            end,
+                        },
                         _ => Times { head, start, end },
                     };
                     if let Some(operation) = truth {

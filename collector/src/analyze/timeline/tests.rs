@@ -211,7 +211,7 @@ fn idle_time_between_launches_is_seen_where_raw_pairs_hide_it() {
         .iter()
         .zip(1..)
         .map(|(truth, n)| {
-            let occupancy = derive(&truth.work, &truth.gpu, false, &mut clock);
+            let occupancy = derive(&truth.work, &truth.gpu, None, false, &mut clock);
             operation(n, 7, KERNEL, When::Timed(occupancy))
         })
         .collect();

@@ -1,0 +1,206 @@
+//! Random CUDA programs (`tests/programs/random_program.c`), each the same for its seed: what the report counts is what
+//! the program did, and the true duration of every timed operation is inside its interval, whatever the stand-in assumes.
+//!
+//! `GPUSPY_RANDOM_CASES=N` runs N seeds instead of a few; `GPUSPY_RANDOM_FIRST=SEED` runs them from there on, one after
+//! the other, with `GPUSPY_RANDOM_STEPS=N` steps of each thread instead of 50.
+
+use crate::compare::{Compared, by_name, compare, known_calls, median, transfers};
+use gpuspy_tests::{Done, Run};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Value, json};
+
+/// What the stand-in is set to.
+type Setting = &'static [(&'static str, &'static str)];
+
+/// Settings under which all must hold: clocks, events, driver versions, and what is only assumed about the driver.
+const SETTINGS: &[Setting] = &[
+    &[],
+    &[("SIMCUDA_CLOCK_DRIFT_PPB", "50000")],
+    &[("SIMCUDA_CLOCK_DRIFT_PPB", "-50000"), ("SIMCUDA_CLOCK_OFFSET_NS", "-7200000000000")],
+    &[("SIMCUDA_EVENT_RESOLUTION_NS", "32")],
+    &[("SIMCUDA_EVENT_RESOLUTION_NS", "500")],
+    &[("SIMCUDA_EVENT_NS", "300")],
+    &[
+        ("SIMCUDA_EVENT_NS", "300"),
+        ("SIMCUDA_EVENT_RESOLUTION_NS", "500"),
+        ("SIMCUDA_ASSUME", "submit=begin"),
+    ],
+    &[("SIMCUDA_DRIVER_VERSION", "12020")],
+    &[("SIMCUDA_DRIVER_VERSION", "13050")],
+    &[("SIMCUDA_HOST_COST", "off")],
+    &[("SIMCUDA_HOST_COST", "launch=2000,record=4000,query=1500,elapsed=1500")],
+    &[("SIMCUDA_ASSUME", "submit=begin")],
+    &[("SIMCUDA_ASSUME", "elapsed=multiplied,null_sync=own,free=returns,pageable_async=asynchronous")],
+    &[("SIMCUDA_ASSUME", "event_query_in_capture=safe,stream_query_in_capture=safe,sync_in_capture=safe")],
+    &[("SIMCUDA_ASSUME", "event_needs_context=yes,free_in_capture=safe,event_sync_invalidates=no")],
+    &[("SIMCUDA_ASSUME", "launch_queue=700,copy_ns=200,set_ns=0,poll_ns=200000,device_mbps=20000")],
+];
+
+/// Runs a program. A poller that gets no processor on a busy machine cannot enlarge a ring in time; what is dropped then
+/// is counted, which is right, and shows nothing else: such a run is done again.
+fn run(seed: u64, setting: Setting) -> Done {
+    let once = || {
+        let run = setting.iter().fold(Run::of("random_program"), |run, (name, value)| run.env(name, value));
+        run.arg(seed.to_string()).arg(number("GPUSPY_RANDOM_STEPS").unwrap_or(50).to_string()).observed()
+    };
+    let is_whole = |done: &Done| !done.status.success() || done.report()["coverage"]["dropped"] == 0;
+    let runs = std::iter::repeat_with(once).take(5).enumerate();
+    let last = runs.map(|(again, done)| (again == 4 || is_whole(&done), done)).find(|(good, _)| *good);
+    last.map(|(_, done)| done).expect("the last one is taken as it is")
+}
+
+/// The report's counts against the program's.
+fn check_counts(done: &Done) -> Result<(), TestCaseError> {
+    let (said, report) = (done.said(), done.report());
+    let coverage = &report["coverage"];
+    for (key, expected) in [
+        ("launches", said["launches"].clone()),
+        ("captured", said["captured"].clone()),
+        ("in_graphs", said["in_graphs"].clone()),
+        ("dropped", json!(0)),
+        ("unattributed", json!(0)),
+        ("driver_hooked", json!(true)),
+    ] {
+        prop_assert_eq!(&coverage[key], &expected, "{}: {}", key, coverage);
+    }
+    let untimed: u64 = coverage["untimed"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+    prop_assert_eq!(coverage["timed"].as_u64().unwrap() + untimed, said["launches"].as_u64().unwrap());
+
+    let launched = |kernels: &Value| {
+        let mut kernels = kernels.as_object().unwrap().clone();
+        kernels.retain(|_, count| *count != 0);
+        json!(kernels)
+    };
+    prop_assert_eq!(json!(by_name(&report["kernels"], "name", "count")), launched(&said["kernels"]));
+    prop_assert_eq!(transfers(&report["transfers"]), transfers(&said["transfers"]));
+    for (kind, expected) in said["memory"].as_object().unwrap() {
+        for key in ["allocations", "frees"] {
+            let ours = report["memory"]["by_kind"][kind][key].as_u64().unwrap_or(0);
+            prop_assert_eq!(json!(ours), expected[key].clone(), "{} of {}", key, kind);
+        }
+    }
+    prop_assert_eq!(json!(by_name(&report["syncs"], "api", "count")), said["syncs"].clone());
+    let calls = by_name(&report["apis"], "name", "count");
+    for (name, count) in known_calls(&said) {
+        // Calls that failed on purpose are calls, too.
+        prop_assert!(calls.get(&name).is_some_and(|&ours| ours >= count), "{name}: {count}, {calls:?}");
+    }
+    Ok(())
+}
+
+/// The parts of each device's span sum to it exactly.
+fn check_identity(report: &Value) -> Result<(), TestCaseError> {
+    let parts = ["compute_ns", "graph_ns", "exposed_comm_ns", "exposed_copy_ns", "undecided_ns", "idle_ns"];
+    for device in report["devices"].as_array().unwrap() {
+        let value = |key: &str| device[key]["value"].as_u64().unwrap_or_else(|| panic!("{key}: {device}"));
+        let sum: u64 = parts.iter().map(|part| value(part)).sum();
+        let span = device["span_ns"].as_u64().unwrap_or_else(|| value("span_ns"));
+        prop_assert_eq!(sum, span, "{}", device);
+    }
+    Ok(())
+}
+
+fn check_intervals(compared: &[Compared]) -> Result<(), TestCaseError> {
+    let violations: Vec<String> = compared.iter().filter_map(Compared::violation).collect();
+    prop_assert!(
+        violations.is_empty(),
+        "{} of {} intervals miss the truth:\n{}",
+        violations.len(),
+        compared.len(),
+        violations[..violations.len().min(5)].join("\n")
+    );
+    Ok(())
+}
+
+/// Runs a program and checks all of it. The error tells how to run it again.
+fn check(seed: u64, setting: Setting) -> Result<(), TestCaseError> {
+    let done = run(seed, setting);
+    let checks = || {
+        prop_assert!(done.status.success(), "{}\n{}", done.status, done.stderr);
+        check_counts(&done)?;
+        check_identity(&done.report())?;
+        let compared = compare(&done);
+        check_intervals(&compared)?;
+        let errors: Vec<u64> =
+            compared.iter().filter_map(Compared::timed).map(|(o, truth)| o.value().abs_diff(truth)).collect();
+        let (timed, all) = (errors.len(), compared.len());
+        println!("seed {seed} {setting:?}: {timed} of {all} timed, median error {} ns", median(errors));
+        Ok(())
+    };
+    let again = || format!("GPUSPY_RANDOM_FIRST={seed} GPUSPY_RANDOM_CASES=1 (seed {seed}, {setting:?})");
+    checks().map_err(|error: TestCaseError| TestCaseError::fail(format!("{}: {error}", again())))
+}
+
+fn must(result: Result<(), TestCaseError>) {
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: no number")))
+}
+
+#[test]
+fn fixed_seeds_under_every_setting() {
+    for (seed, setting) in (1..).zip(SETTINGS) {
+        must(check(seed, setting));
+    }
+}
+
+// Seeds that found something, by what they found. How threads interleave differs from run to run: each is run a few times.
+
+fn found(seeds: &[u64], setting: Setting) {
+    for _ in 0..3 {
+        seeds.iter().for_each(|&seed| must(check(seed, setting)));
+    }
+}
+
+#[test]
+fn an_end_of_capture_that_ends_nothing_uncounts_no_other_capture() {
+    found(&[17, 21, 25], &[]);
+}
+
+#[test]
+fn a_stream_being_made_is_not_retired_under_its_maker() {
+    found(&[63, 72, 77], &[]);
+}
+
+#[test]
+fn a_graph_that_waits_for_its_last_launch_holds_its_stream() {
+    found(&[2, 8, 16, 32], &[]);
+}
+
+#[test]
+fn coarse_stamps_widen_the_interval() {
+    found(&[3, 4], &[("SIMCUDA_EVENT_RESOLUTION_NS", "500")]);
+    found(&[3, 4], &[("SIMCUDA_EVENT_RESOLUTION_NS", "32")]);
+}
+
+#[test]
+fn what_an_event_costs_the_gpu_is_not_the_operations() {
+    found(&[5, 21], &[("SIMCUDA_EVENT_NS", "300")]);
+    found(&[5, 6], &[("SIMCUDA_EVENT_NS", "2000")]);
+}
+
+#[test]
+fn random_seeds_under_random_settings() {
+    let cases = number("GPUSPY_RANDOM_CASES");
+    if let Some(first) = number("GPUSPY_RANDOM_FIRST") {
+        let all = first..first + cases.unwrap_or(1);
+        let failed = all.map(|seed| check(seed, SETTINGS[seed as usize % SETTINGS.len()]));
+        let failed: Vec<String> = failed.filter_map(Result::err).map(|error| error.to_string()).collect();
+        assert!(failed.is_empty(), "{} programs:\n{}", failed.len(), failed.join("\n"));
+        return;
+    }
+    let config = Config {
+        cases: cases.unwrap_or(6) as u32,
+        max_shrink_iters: 0,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let seeds = (0..SETTINGS.len() as u64 * 1_000_000)
+        .prop_map(|seed| (seed, SETTINGS[seed as usize % SETTINGS.len()]));
+    TestRunner::new(config).run(&seeds, |(seed, setting)| check(seed, setting)).unwrap();
+}
