@@ -212,15 +212,25 @@ hooks! {
         => plain(EventOp::wait(event, flags).on(stream));
 
     // What else takes a place on a stream: between two events of ours it is no part of the work there.
-    driver "cuStreamWaitValue32" { cuStreamWaitValue32 @ 8000, cuStreamWaitValue32_ptsz @ 8000 per_thread, cuStreamWaitValue32_v2 @ 11070, cuStreamWaitValue32_v2_ptsz @ 11070 per_thread }
+    driver "cuStreamWaitValue32"
+        { cuStreamWaitValue32 @ 8000, cuStreamWaitValue32_ptsz @ 8000 per_thread,
+          cuStreamWaitValue32_v2 @ 11070, cuStreamWaitValue32_v2_ptsz @ 11070 per_thread }
         (stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: unsigned_int) => plain(Enqueue::on(stream));
-    driver "cuStreamWriteValue32" { cuStreamWriteValue32 @ 8000, cuStreamWriteValue32_ptsz @ 8000 per_thread, cuStreamWriteValue32_v2 @ 11070, cuStreamWriteValue32_v2_ptsz @ 11070 per_thread }
+    driver "cuStreamWriteValue32"
+        { cuStreamWriteValue32 @ 8000, cuStreamWriteValue32_ptsz @ 8000 per_thread,
+          cuStreamWriteValue32_v2 @ 11070, cuStreamWriteValue32_v2_ptsz @ 11070 per_thread }
         (stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: unsigned_int) => plain(Enqueue::on(stream));
-    driver "cuStreamWaitValue64" { cuStreamWaitValue64 @ 9000, cuStreamWaitValue64_ptsz @ 9000 per_thread, cuStreamWaitValue64_v2 @ 11070, cuStreamWaitValue64_v2_ptsz @ 11070 per_thread }
+    driver "cuStreamWaitValue64"
+        { cuStreamWaitValue64 @ 9000, cuStreamWaitValue64_ptsz @ 9000 per_thread,
+          cuStreamWaitValue64_v2 @ 11070, cuStreamWaitValue64_v2_ptsz @ 11070 per_thread }
         (stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: unsigned_int) => plain(Enqueue::on(stream));
-    driver "cuStreamWriteValue64" { cuStreamWriteValue64 @ 9000, cuStreamWriteValue64_ptsz @ 9000 per_thread, cuStreamWriteValue64_v2 @ 11070, cuStreamWriteValue64_v2_ptsz @ 11070 per_thread }
+    driver "cuStreamWriteValue64"
+        { cuStreamWriteValue64 @ 9000, cuStreamWriteValue64_ptsz @ 9000 per_thread,
+          cuStreamWriteValue64_v2 @ 11070, cuStreamWriteValue64_v2_ptsz @ 11070 per_thread }
         (stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: unsigned_int) => plain(Enqueue::on(stream));
-    driver "cuStreamBatchMemOp" { cuStreamBatchMemOp @ 8000, cuStreamBatchMemOp_ptsz @ 8000 per_thread, cuStreamBatchMemOp_v2 @ 11070, cuStreamBatchMemOp_v2_ptsz @ 11070 per_thread }
+    driver "cuStreamBatchMemOp"
+        { cuStreamBatchMemOp @ 8000, cuStreamBatchMemOp_ptsz @ 8000 per_thread,
+          cuStreamBatchMemOp_v2 @ 11070, cuStreamBatchMemOp_v2_ptsz @ 11070 per_thread }
         (stream: CUstream, count: unsigned_int, paramArray: *mut CUstreamBatchMemOpParams, flags: unsigned_int)
         => plain(Enqueue::on(stream));
     driver "cuLaunchHostFunc" { cuLaunchHostFunc @ 10000, cuLaunchHostFunc_ptsz @ 10000 per_thread }
@@ -231,6 +241,11 @@ hooks! {
     driver "cuStreamAddCallback" { cuStreamAddCallback @ 5000, cuStreamAddCallback_ptsz @ 7000 per_thread }
         (hStream: CUstream, callback: CUstreamCallback, userData: *mut void, flags: unsigned_int)
         => plain(Enqueue::on(hStream));
+    runtime "cudaLaunchHostFunc" { cudaLaunchHostFunc @ 0, cudaLaunchHostFunc_ptsz @ 0 per_thread }
+        (stream: cudaStream_t, function: cudaHostFn_t, userData: *mut void) => plain(Enqueue::on(stream));
+    runtime "cudaStreamAddCallback" { cudaStreamAddCallback @ 0, cudaStreamAddCallback_ptsz @ 0 per_thread }
+        (stream: cudaStream_t, callback: cudaStreamCallback_t, userData: *mut void, flags: unsigned_int)
+        => plain(Enqueue::on(stream));
 
     // Streams.
     driver "cuStreamCreate" { cuStreamCreate @ 2000 } (phStream: *mut CUstream, Flags: unsigned_int)
