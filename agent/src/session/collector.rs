@@ -45,7 +45,7 @@ fn connect(path: &CStr) -> Result<c_int, String> {
             }
             return Err(unreachable());
         }
-        Ok(socket)
+        Ok(sys::out_of_the_way(socket))
     }
 }
 
@@ -57,7 +57,7 @@ fn hand_over(session: &Session, socket: c_int) -> Result<(), String> {
     let mut part = libc::iovec { iov_base: hello.as_mut_ptr().cast(), iov_len: hello.len() };
     // Room and alignment for one descriptor's control message.
     let mut control = [0u64; 8];
-    let fd = session.segment.fd();
+    let fd = session.segment.fd().ok_or("its shared memory was closed before a collector had it")?;
     // SAFETY: CMSG_* arithmetic inside `control`, which is larger than CMSG_SPACE of one descriptor; every pointer is to
     // a local that outlives the call.
     let sent = unsafe {
@@ -120,7 +120,7 @@ fn start_for(session: &Session, program: &CStr, trace: &CStr) -> Result<(), Stri
     {
         return Err("no socket can be made for its collector".into());
     }
-    let [ours, theirs] = sockets;
+    let [ours, theirs] = sockets.map(sys::out_of_the_way);
     let started = spawn(program, trace, theirs);
     // SAFETY: our own descriptor; the collector has its copy.
     unsafe { libc::close(theirs) };
@@ -234,7 +234,6 @@ struct Plan {
     arguments: *const *const c_char,
     environment: *const *const c_char,
     socket: c_int,
-    null: c_int,
     second_stack: *mut c_void,
     error: c_int,
 }
@@ -255,14 +254,11 @@ fn spawn(program: &CStr, trace: &CStr, socket: c_int) -> Result<(), c_int> {
     let mut stacks: Vec<u128> = vec![0; 2 * STACK / 16];
     let top =
         |n: usize| -> *mut c_void { stacks.as_ptr().cast::<u8>().wrapping_add(n * STACK).cast_mut().cast() };
-    // SAFETY: a terminated path.
-    let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     let mut plan = Plan {
         program: program.as_ptr(),
         arguments: arguments.as_ptr(),
         environment: environment.as_ptr(),
         socket,
-        null,
         second_stack: top(2),
         error: 0,
     };
@@ -276,9 +272,6 @@ fn spawn(program: &CStr, trace: &CStr, socket: c_int) -> Result<(), c_int> {
             plan.error = *libc::__errno_location();
         } else {
             libc::waitpid(child, core::ptr::null_mut(), libc::__WCLONE);
-        }
-        if null >= 0 {
-            libc::close(null);
         }
     }
     stacks.clear();
@@ -330,13 +323,11 @@ extern "C" fn become_collector(plan: *mut c_void) -> c_int {
         if plan.socket == SOCKET_FD {
             libc::fcntl(SOCKET_FD, libc::F_SETFD, 0);
         } else {
-            if plan.null == SOCKET_FD {
-                plan.null = libc::dup(plan.null);
-            }
             libc::dup2(plan.socket, SOCKET_FD);
         }
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
         for fd in 0..3 {
-            libc::dup2(plan.null, fd);
+            libc::dup2(null, fd);
         }
         if libc::syscall(libc::SYS_close_range, SOCKET_FD + 1, c_int::MAX, 0) != 0 {
             for fd in SOCKET_FD + 1..4096 {
