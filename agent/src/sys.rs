@@ -264,8 +264,26 @@ pub fn out_of_the_way(fd: c_int) -> c_int {
     fd
 }
 
-/// Writes one line to stderr in one call, so that it is never torn.
+/// Writes one line to stderr in one call, so that it is never torn. Where nobody reads it any more, the app gets no
+/// SIGPIPE for it.
 pub fn say(line: &str) {
-    // SAFETY: the line's own bytes; a failure has no remedy.
-    unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+    let errno = Errno::save();
+    // SAFETY: the thread's own signal mask, put back at the end; the line's own bytes; a failure has no remedy.
+    unsafe {
+        let mut pipe: libc::sigset_t = core::mem::zeroed();
+        let mut before: libc::sigset_t = core::mem::zeroed();
+        let mut pending: libc::sigset_t = core::mem::zeroed();
+        libc::sigemptyset(&mut pipe);
+        libc::sigaddset(&mut pipe, libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before);
+        libc::sigpending(&mut pending);
+        let written = libc::write(2, line.as_ptr().cast(), line.len());
+        // One that was pending before is the app's; ours would have merged into it.
+        if written < 0 && libc::sigismember(&pending, libc::SIGPIPE) == 0 {
+            let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            libc::sigtimedwait(&pipe, core::ptr::null_mut(), &at_once);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut());
+    }
+    errno.restore();
 }

@@ -74,6 +74,28 @@ fn quiet_is_quiet_and_still_traced() {
 }
 
 #[test]
+fn the_line_that_nobody_reads_does_not_change_the_exit_code() {
+    for collector in [None, Some("/no/such/gpuspy")] {
+        let run = Run::of("plain_work");
+        let program = run.preloaded_command();
+        // `true` is gone when the program ends; its own output goes elsewhere.
+        let script = "{ sleep 0.3; \"$0\" >/dev/null; } 2>&1 | true; exit ${PIPESTATUS[0]}";
+        let mut shell = Command::new("bash");
+        shell.arg("-c").arg(script).arg(program.get_program()).current_dir(run.folder());
+        for (name, value) in program.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        if let Some(collector) = collector {
+            shell.env("GPUSPY_COLLECTOR", collector);
+        }
+        assert_eq!(shell.status().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
 fn gpuspy_0_turns_the_agent_off() {
     let done = Run::of("plain_work").env("GPUSPY", "0").preloaded().succeeded();
     assert_eq!(done.stderr, "");
