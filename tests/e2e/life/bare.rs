@@ -167,6 +167,27 @@ fn no_collector_to_be_found_is_one_line_and_the_program_runs() {
     assert_eq!(files(&done), [] as [&str; 0]);
 }
 
+#[test]
+fn the_first_calls_of_many_threads_begin_one_session() {
+    for _ in 0..20 {
+        let done = Run::of("first_calls").preloaded().succeeded();
+        assert_eq!(done.said()["agent_threads"], 1);
+        assert!(the_line(&done).contains("the trace is"));
+        assert_eq!(files(&done).len(), 1, "{:?}", files(&done));
+    }
+}
+
+#[test]
+fn without_a_collector_nothing_more_is_recorded() {
+    let unreachable = ("GPUSPY_SOCKET", "/no/such/socket");
+    for (name, value) in [unreachable, ("GPUSPY_COLLECTOR", "/no/such/gpuspy")] {
+        let done = Run::of("unobserved_threads").env(name, value).preloaded().succeeded();
+        assert!(the_line(&done).contains("runs unobserved"));
+        // Header and slots, the poller's ring, the first thread's in up to three sizes.
+        assert!(done.said()["mappings"].as_u64().unwrap() <= 7, "{}", done.stdout);
+    }
+}
+
 /// A collector that holds everything it was given and does nothing until it is told to go.
 fn tardy_collector(folder: &Path) -> PathBuf {
     let script = folder.join("tardy");
