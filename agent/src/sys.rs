@@ -242,8 +242,48 @@ impl Drop for Uncancelled {
     }
 }
 
-/// Writes one line to stderr in one call, so that it is never torn.
+/// Moves a descriptor of ours to a number that the app will hardly use: not one of 0 to 2, which an app may have closed
+/// and programs write to, nor one of those next in line, which its next file would get after it closed them all.
+pub fn out_of_the_way(fd: c_int) -> c_int {
+    // Just below the usual limit: the kernel's table of descriptors grows with the highest number.
+    const HIGH: libc::rlim_t = 1000;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes the struct we own.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    let highest = limit.rlim_cur.saturating_sub(24).clamp(3, HIGH) as c_int;
+    for lowest in [highest, 3] {
+        // SAFETY: our own descriptors; the copy takes the place of the first.
+        unsafe {
+            let moved = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, lowest);
+            if moved >= 0 {
+                libc::close(fd);
+                return moved;
+            }
+        }
+    }
+    fd
+}
+
+/// Writes one line to stderr in one call, so that it is never torn. Where nobody reads it any more, the app gets no
+/// SIGPIPE for it.
 pub fn say(line: &str) {
-    // SAFETY: the line's own bytes; a failure has no remedy.
-    unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+    let errno = Errno::save();
+    // SAFETY: the thread's own signal mask, put back at the end; the line's own bytes; a failure has no remedy.
+    unsafe {
+        let mut pipe: libc::sigset_t = core::mem::zeroed();
+        let mut before: libc::sigset_t = core::mem::zeroed();
+        let mut pending: libc::sigset_t = core::mem::zeroed();
+        libc::sigemptyset(&mut pipe);
+        libc::sigaddset(&mut pipe, libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before);
+        libc::sigpending(&mut pending);
+        let written = libc::write(2, line.as_ptr().cast(), line.len());
+        // One that was pending before is the app's; ours would have merged into it.
+        if written < 0 && libc::sigismember(&pending, libc::SIGPIPE) == 0 {
+            let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            libc::sigtimedwait(&pipe, core::ptr::null_mut(), &at_once);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut());
+    }
+    errno.restore();
 }

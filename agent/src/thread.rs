@@ -9,7 +9,7 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, compiler_fence};
 use gpuspy_wire::record::{CELL_WORDS, Head, Kind, Loss, LossCause, Record, Via, flag};
 use gpuspy_wire::ring::LEVELS;
 use gpuspy_wire::segment::Counters;
@@ -21,6 +21,8 @@ use crate::sys::{self, ticks};
 
 /// Words of the longest record that can wait: every record of a call is one or two cells.
 const PENDING_WORDS: usize = 2 * CELL_WORDS;
+/// Calls of a thread without a slot between two tries to get one: a try costs as much as a hundred calls.
+const CALLS_TO_RETRY: u32 = 255;
 /// Word 3 of every record of a call is `end` (asserted in wire by offset).
 const END_WORD: usize = 3;
 
@@ -42,6 +44,8 @@ struct Thread {
     /// The session that the rest belongs to: another one means that this is a forked child.
     session: *const Session,
     claim: Option<Claim>,
+    /// Without a claim: calls that pass before the next try, which looks at every slot.
+    calls_to_retry: u32,
     /// Our own code is running: a hook entered now (from a signal handler) passes through.
     busy: bool,
     /// The app's errno while our own code runs: what we ask the driver may change it.
@@ -63,6 +67,7 @@ thread_local! {
         State(UnsafeCell::new(Thread {
             session: core::ptr::null(),
             claim: None,
+            calls_to_retry: 0,
             busy: false,
             errno: sys::Errno::NONE,
             correlations: 0,
@@ -101,20 +106,18 @@ pub fn enter(entry: &Entry) -> Option<Call> {
     let thread = THREAD.with(|state| state.0.get());
     // SAFETY: this thread's own state; no other borrow is live, since hooks drop theirs before the real call.
     let t = unsafe { &mut *thread };
-    if !core::ptr::eq(t.session, session) || t.claim.is_none() {
-        t.adopt(session, thread.cast())?;
-    }
     if t.busy {
-        t.count_lost(LossCause::Reentered, 1);
+        if core::ptr::eq(t.session, session) {
+            t.count_lost(LossCause::Reentered, 1);
+        }
         return None;
     }
-    t.discard_scopes(entry.caller.frame);
-    t.count_call();
+    t.set_busy(true);
     let layer = entry.hook.layer;
-    if t.driver.frame != 0 || (layer == Layer::Runtime && t.runtime.frame != 0) {
+    if !t.is_outermost(session, entry, thread.cast()) {
+        t.set_busy(false);
         return None;
     }
-    t.busy = true;
     t.errno = errno;
     let correlation = t.next_correlation();
     let scope = Scope {
@@ -161,14 +164,14 @@ impl Call {
     #[inline(always)]
     pub fn real<R>(&self, real: impl FnOnce() -> R) -> (R, u64, u64) {
         let t = self.thread();
-        t.busy = false;
         t.errno.restore();
+        t.set_busy(false);
         let before = ticks();
         let result = real();
         let after = ticks();
         let t = self.thread();
+        t.set_busy(true);
         t.errno = sys::Errno::save();
-        t.busy = true;
         (result, before, after)
     }
 
@@ -229,7 +232,7 @@ impl Call {
             ticks.store(ticks.load(Ordering::Relaxed).wrapping_add(own), Ordering::Relaxed);
         }
         t.errno.restore();
-        t.busy = false;
+        t.set_busy(false);
     }
 
     /// A number that tells this thread from every other that lives.
@@ -250,13 +253,38 @@ impl Call {
 }
 
 impl Thread {
+    /// Begins or ends what a signal handler's CUDA calls must not meet half done. The fence is the compiler's: nothing of
+    /// it is moved out of there (the handler runs on this very thread).
+    #[inline(always)]
+    fn set_busy(&mut self, busy: bool) {
+        compiler_fence(Ordering::SeqCst);
+        self.busy = busy;
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Whether the entering hook's call is to be recorded: the thread has a slot, and this is no call inside a driver call
+    /// or inside one of its own layer.
+    #[inline]
+    fn is_outermost(&mut self, session: &'static Session, entry: &Entry, state: *mut c_void) -> bool {
+        if (!core::ptr::eq(self.session, session) || self.claim.is_none()) && !self.adopt(session, state) {
+            return false;
+        }
+        self.discard_scopes(entry.caller.frame);
+        self.count_call();
+        self.driver.frame == 0 && (entry.hook.layer == Layer::Driver || self.runtime.frame == 0)
+    }
+
     /// Takes the thread into a session: at its first call, or at its first in a forked child, where everything that it
-    /// had belongs to the parent.
+    /// had belongs to the parent. False when there is no slot for it.
     #[cold]
-    fn adopt(&mut self, session: &'static Session, state: *mut c_void) -> Option<()> {
+    fn adopt(&mut self, session: &'static Session, state: *mut c_void) -> bool {
+        if core::ptr::eq(self.session, session) && self.calls_to_retry != 0 {
+            self.calls_to_retry -= 1;
+            session.lost(LossCause::NoSlot, 1);
+            return false;
+        }
         let errno = sys::Errno::save();
         self.session = session;
-        self.busy = false;
         self.runtime = NO_SCOPE;
         self.driver = NO_SCOPE;
         self.pending_words = 0;
@@ -265,10 +293,10 @@ impl Thread {
         self.claim = session.claim(state);
         errno.restore();
         if self.claim.is_none() {
+            self.calls_to_retry = CALLS_TO_RETRY;
             session.lost(LossCause::NoSlot, 1);
-            return None;
         }
-        Some(())
+        self.claim.is_some()
     }
 
     /// A scope whose frame is not above the entering hook's was left without returning (longjmp, an exception through
@@ -405,11 +433,13 @@ pub unsafe extern "C" fn ended(state: *mut c_void) {
     if !core::ptr::eq(t.session, session) {
         return; // a forked child's: the slot is the parent's
     }
+    t.set_busy(true);
     t.flush_pending(flag::SCOPE_LOST);
     session.streams.thread_ended(state as u64);
     if let Some(claim) = t.claim.take() {
         claim.slot.state.close(claim.generation);
     }
+    t.set_busy(false);
 }
 
 const _: () = assert!(cfg!(target_endian = "little"), "flags are added to a record's first word");

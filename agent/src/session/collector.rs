@@ -6,33 +6,70 @@
 //! affinity. All of this runs on the poller thread: starting can take 30 ms on a busy machine.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::Ordering;
 use gpuspy_wire::handshake::Hello;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::session::{Session, exit};
 use crate::sys;
 
-/// Hands the segment to a collector, or says why there is none.
-pub fn reach(session: &'static Session) {
-    let result = match sys::env(c"GPUSPY_SOCKET") {
-        Some(path) => connect(path).and_then(|socket| hand_over(session, socket)),
-        None => start(session),
-    };
-    if let Err(why) = result {
-        exit::say_unobserved(&why);
+/// The environment of the moment when it was copied: `NAME=value` each.
+pub struct Environment(Vec<CString>);
+
+impl Environment {
+    /// Copies it, on a thread of the app's: what reads it elsewhere meets the app's setenv.
+    pub fn copy() -> Environment {
+        let joined = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+        Environment(std::env::vars_os().filter_map(|v| CString::new(joined(v)).ok()).collect())
+    }
+
+    fn get(&self, name: &str) -> Option<&OsStr> {
+        let value =
+            self.0.iter().find_map(|v| v.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+        value.map(OsStr::from_bytes)
+    }
+
+    /// For the collector: without what made the app observed.
+    fn for_collector(&self) -> impl Iterator<Item = &CStr> {
+        let is_ours = |v: &CStr| {
+            ["LD_PRELOAD=", "GPUSPY_SOCKET="].iter().any(|name| v.to_bytes().starts_with(name.as_bytes()))
+        };
+        self.0.iter().map(CString::as_c_str).filter(move |v| !is_ours(v))
     }
 }
 
-fn connect(path: &CStr) -> Result<c_int, String> {
-    let unreachable = || format!("its collector does not answer at {}", path.to_string_lossy());
+/// Hands the segment to a collector, or says why there is none and ends the session.
+pub fn reach(session: &'static Session) {
+    // Acquire, with the release in `make`.
+    let environment = session.environment.swap(core::ptr::null_mut(), Ordering::AcqRel);
+    if environment.is_null() {
+        return; // a collector was reached before
+    }
+    // SAFETY: made by `make`, and ours alone since the swap.
+    let environment = unsafe { Box::from_raw(environment) };
+    let result = match environment.get("GPUSPY_SOCKET") {
+        Some(path) => connect(path).and_then(|socket| hand_over(session, socket)),
+        None => start(session, &environment),
+    };
+    if let Err(why) = result {
+        exit::say_unobserved(&why, session.exit.is_quiet());
+        session.end_unobserved();
+    }
+}
+
+fn connect(path: &OsStr) -> Result<c_int, String> {
+    let unreachable = || format!("its collector does not answer at {}", path.display());
     // SAFETY: all-zero is a sockaddr_un.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    let bytes = path.to_bytes_with_nul();
-    let space = address.sun_path.get_mut(..bytes.len()).ok_or_else(unreachable)?;
-    for (to, from) in space.iter_mut().zip(bytes) {
+    let bytes = path.as_bytes();
+    // One byte stays zero: the path's end.
+    if bytes.len() >= address.sun_path.len() {
+        return Err(unreachable());
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
         *to = *from as c_char;
     }
     // SAFETY: a fresh socket, and an address struct of ours.
@@ -45,7 +82,7 @@ fn connect(path: &CStr) -> Result<c_int, String> {
             }
             return Err(unreachable());
         }
-        Ok(socket)
+        Ok(sys::out_of_the_way(socket))
     }
 }
 
@@ -57,7 +94,7 @@ fn hand_over(session: &Session, socket: c_int) -> Result<(), String> {
     let mut part = libc::iovec { iov_base: hello.as_mut_ptr().cast(), iov_len: hello.len() };
     // Room and alignment for one descriptor's control message.
     let mut control = [0u64; 8];
-    let fd = session.segment.fd();
+    let fd = session.segment.fd().ok_or("its shared memory was closed before a collector had it")?;
     // SAFETY: CMSG_* arithmetic inside `control`, which is larger than CMSG_SPACE of one descriptor; every pointer is to
     // a local that outlives the call.
     let sent = unsafe {
@@ -78,12 +115,14 @@ fn hand_over(session: &Session, socket: c_int) -> Result<(), String> {
     if sent == hello.len() as isize {
         Ok(())
     } else {
+        // SAFETY: our own descriptor.
+        unsafe { libc::close(socket) };
         Err("its collector does not take its shared memory".into())
     }
 }
 
 /// Starts a collector of our own.
-fn start(session: &'static Session) -> Result<(), String> {
+fn start(session: &Session, environment: &Environment) -> Result<(), String> {
     let mut subreaper: c_int = 0;
     // SAFETY: writes a place of ours.
     unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &mut subreaper) };
@@ -92,11 +131,11 @@ fn start(session: &'static Session) -> Result<(), String> {
              use `gpuspy run -- COMMAND` as the entry point, or `gpuspy collect --dir DIR` and GPUSPY_SOCKET"
             .into());
     }
-    let program = find().ok_or(
+    let program = find(environment).ok_or(
         "no collector was found: put `gpuspy` beside libgpuspy.so or on PATH, or set GPUSPY_COLLECTOR to it",
     )?;
-    let place = Place::find()?;
-    let started = start_for(session, &program, &place.path);
+    let place = Place::find(environment)?;
+    let started = start_for(session, environment, &program, &place.path);
     match &started {
         Ok(()) => {
             let (program, trace) = (quoted(&program), quoted(&place.path));
@@ -111,7 +150,12 @@ fn start(session: &'static Session) -> Result<(), String> {
 }
 
 /// Starts the collector for this trace and hands the segment to it.
-fn start_for(session: &Session, program: &CStr, trace: &CStr) -> Result<(), String> {
+fn start_for(
+    session: &Session,
+    environment: &Environment,
+    program: &CStr,
+    trace: &CStr,
+) -> Result<(), String> {
     let mut sockets = [0 as c_int; 2];
     // SAFETY: writes an array of ours.
     if unsafe {
@@ -120,8 +164,8 @@ fn start_for(session: &Session, program: &CStr, trace: &CStr) -> Result<(), Stri
     {
         return Err("no socket can be made for its collector".into());
     }
-    let [ours, theirs] = sockets;
-    let started = spawn(program, trace, theirs);
+    let [ours, theirs] = sockets.map(sys::out_of_the_way);
+    let started = spawn(program, trace, theirs, environment);
     // SAFETY: our own descriptor; the collector has its copy.
     unsafe { libc::close(theirs) };
     if let Err(errno) = started {
@@ -139,15 +183,15 @@ fn is_executable(path: &CStr) -> bool {
 }
 
 /// The collector's executable: `GPUSPY_COLLECTOR`, else beside this library, else on PATH.
-fn find() -> Option<CString> {
-    if let Some(path) = sys::env(c"GPUSPY_COLLECTOR") {
-        return is_executable(path).then(|| path.to_owned());
+fn find(environment: &Environment) -> Option<CString> {
+    if let Some(path) = environment.get("GPUSPY_COLLECTOR") {
+        return CString::new(path.as_bytes()).ok().filter(|p| is_executable(p));
     }
     let beside = our_folder().map(|mut folder| {
         folder.extend_from_slice(b"/gpuspy");
         folder
     });
-    let path = sys::env(c"PATH").map(CStr::to_bytes).unwrap_or_default();
+    let path = environment.get("PATH").unwrap_or_default().as_bytes();
     let on_path =
         path.split(|b| *b == b':').filter(|f| !f.is_empty()).map(|folder| [folder, b"/gpuspy"].concat());
     beside.into_iter().chain(on_path).filter_map(|p| CString::new(p).ok()).find(|p| is_executable(p))
@@ -178,17 +222,17 @@ impl Place {
     /// `GPUSPY_DIR`, `TMPDIR` or /tmp. Such a file is made at once: no other trace is ever overwritten (a process that
     /// executes its own program again keeps name and pid), and whoever asks for a report right after the process's end
     /// finds a trace that is about to be written.
-    fn find() -> Result<Place, String> {
+    fn find(environment: &Environment) -> Result<Place, String> {
         let here = std::env::current_dir().unwrap_or_else(|_| "/tmp".into());
-        if let Some(path) = sys::env(c"GPUSPY_OUTPUT") {
-            let path = here.join(OsStr::from_bytes(path.to_bytes()));
+        if let Some(path) = environment.get("GPUSPY_OUTPUT") {
+            let path = here.join(path);
             let path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
             return Ok(Place { path, reserved: false });
         }
         let program = std::env::args_os().next().unwrap_or_default();
         let program = Path::new(&program).file_name().unwrap_or("program".as_ref()).to_string_lossy();
         let stem = format!("gpuspy-{program}-{}", sys::pid());
-        let named = [c"GPUSPY_DIR", c"TMPDIR"].map(|v| sys::env(v).map(|v| OsStr::from_bytes(v.to_bytes())));
+        let named = ["GPUSPY_DIR", "TMPDIR"].map(|name| environment.get(name));
         let folders = [Some(here.as_os_str())].into_iter().chain(named).chain([Some("/tmp".as_ref())]);
         let path = folders.flatten().find_map(|folder| reserve(&here.join(folder), &stem));
         let path = path.ok_or("no trace can be written here; set GPUSPY_DIR to a folder for it")?;
@@ -234,7 +278,6 @@ struct Plan {
     arguments: *const *const c_char,
     environment: *const *const c_char,
     socket: c_int,
-    null: c_int,
     second_stack: *mut c_void,
     error: c_int,
 }
@@ -242,27 +285,20 @@ struct Plan {
 const STACK: usize = 64 << 10;
 
 /// Starts `program collect --inherit-fd 3 --output TRACE` as nobody's child. `Err` is errno.
-fn spawn(program: &CStr, trace: &CStr, socket: c_int) -> Result<(), c_int> {
+fn spawn(program: &CStr, trace: &CStr, socket: c_int, environment: &Environment) -> Result<(), c_int> {
     let arguments = [program, c"collect", c"--inherit-fd", c"3", c"--output", trace];
     let arguments: Vec<*const c_char> =
         arguments.iter().map(|a| a.as_ptr()).chain([core::ptr::null()]).collect();
-    let environment: Vec<CString> = std::env::vars_os()
-        .filter(|(name, _)| name != "LD_PRELOAD" && name != "GPUSPY_SOCKET")
-        .filter_map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok())
-        .collect();
     let environment: Vec<*const c_char> =
-        environment.iter().map(|v| v.as_ptr()).chain([core::ptr::null()]).collect();
+        environment.for_collector().map(CStr::as_ptr).chain([core::ptr::null()]).collect();
     let mut stacks: Vec<u128> = vec![0; 2 * STACK / 16];
     let top =
         |n: usize| -> *mut c_void { stacks.as_ptr().cast::<u8>().wrapping_add(n * STACK).cast_mut().cast() };
-    // SAFETY: a terminated path.
-    let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     let mut plan = Plan {
         program: program.as_ptr(),
         arguments: arguments.as_ptr(),
         environment: environment.as_ptr(),
         socket,
-        null,
         second_stack: top(2),
         error: 0,
     };
@@ -276,9 +312,6 @@ fn spawn(program: &CStr, trace: &CStr, socket: c_int) -> Result<(), c_int> {
             plan.error = *libc::__errno_location();
         } else {
             libc::waitpid(child, core::ptr::null_mut(), libc::__WCLONE);
-        }
-        if null >= 0 {
-            libc::close(null);
         }
     }
     stacks.clear();
@@ -330,13 +363,11 @@ extern "C" fn become_collector(plan: *mut c_void) -> c_int {
         if plan.socket == SOCKET_FD {
             libc::fcntl(SOCKET_FD, libc::F_SETFD, 0);
         } else {
-            if plan.null == SOCKET_FD {
-                plan.null = libc::dup(plan.null);
-            }
             libc::dup2(plan.socket, SOCKET_FD);
         }
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
         for fd in 0..3 {
-            libc::dup2(plan.null, fd);
+            libc::dup2(null, fd);
         }
         if libc::syscall(libc::SYS_close_range, SOCKET_FD + 1, c_int::MAX, 0) != 0 {
             for fd in SOCKET_FD + 1..4096 {

@@ -13,9 +13,21 @@ use crate::sys;
 pub struct Shared {
     /// The line to print at exit, or null. Release by the poller, acquire by the handler that takes it.
     line: AtomicPtr<String>,
+    /// `GPUSPY_QUIET`, as it was at the session's beginning. Relaxed: set before the session is published.
+    quiet: AtomicBool,
 }
 
 impl Shared {
+    /// Says nothing, at the end either.
+    pub fn set_quiet(&self, quiet: bool) {
+        self.quiet.store(quiet, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is to be said.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::Relaxed)
+    }
+
     /// Sets the line to print at exit.
     pub fn set_line(&self, line: String) {
         let old = self.line.swap(Box::into_raw(Box::new(line)), Ordering::AcqRel);
@@ -26,13 +38,9 @@ impl Shared {
     }
 }
 
-fn is_quiet() -> bool {
-    sys::env_is_on(c"GPUSPY_QUIET")
-}
-
 /// Says, once, that the app runs unobserved, and why. Nothing when there is no reason to give (`GPUSPY=0`).
-pub fn say_unobserved(why: &str) {
-    if !why.is_empty() && !is_quiet() {
+pub fn say_unobserved(why: &str, quiet: bool) {
+    if !why.is_empty() && !quiet {
         sys::say(&format!("gpuspy: this process runs unobserved: {why}\n"));
     }
 }
@@ -55,6 +63,8 @@ pub fn register_drain() {
 extern "C" fn at_exit() {
     let Some(session) = session::existing() else { return };
     session.poller.wait_until_introduced();
+    // There may have been nobody to be introduced to.
+    let Some(session) = session::existing() else { return };
     session.poller.drain(|| session.streams.iter().all(|s| s.oldest().is_none()));
     // Relaxed: read by the collector after the process's end.
     session.segment.header().live.0.exiting.store(1, Ordering::Relaxed);
@@ -62,7 +72,7 @@ extern "C" fn at_exit() {
     if !line.is_null() {
         // SAFETY: made by `set_line`, and ours alone since the swap.
         let line = unsafe { Box::from_raw(line) };
-        if !is_quiet() {
+        if !session.exit.is_quiet() {
             sys::say(&line);
         }
     }

@@ -20,12 +20,13 @@ use crate::graphs::Graphs;
 use crate::hook::{Hook, Layer};
 use crate::names::Names;
 use crate::{sys, thread};
+use collector::Environment;
 use segment::Segment;
 
 /// The session's state and tables. Every field is valid when zero.
 pub struct Session {
-    /// 1 while this memory is this process's; the kernel zeroes it in a child. Relaxed: written before the session is
-    /// published, and after that by the kernel only.
+    /// [`WIPED`], [`ALIVE`] or [`UNOBSERVED`]. Relaxed: `ALIVE` is written before the session is published, `UNOBSERVED`
+    /// may be seen late.
     alive: AtomicU32,
     pub segment: Segment,
     pub contexts: Contexts,
@@ -43,7 +44,17 @@ pub struct Session {
     /// The pthread key whose destructor closes a thread's slot.
     key: AtomicU32,
     pub exit: exit::Shared,
+    /// The environment as it was at the beginning, for the poller, which must not read it while the app may write it; or
+    /// null. Release by who makes it, acquire by the poller, which takes it.
+    environment: AtomicPtr<Environment>,
 }
+
+/// What stands in [`Session::alive`]: the memory is a parent's, and the kernel has zeroed it.
+const WIPED: u32 = 0;
+/// The session is this process's.
+const ALIVE: u32 = 1;
+/// It was, but no collector was reached: nothing more is recorded.
+const UNOBSERVED: u32 = 2;
 
 /// A slot's wish for its next buffer.
 struct Growth {
@@ -56,15 +67,24 @@ struct Growth {
 /// The session of this process, or null. Release on the store, acquire on the load: the session behind it.
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Whether a session can be had: nobody has tried; one is being made by the process in [`STARTER`]; it cannot.
-/// Relaxed: `SESSION` publishes the result.
-static STATE: AtomicU8 = AtomicU8::new(IDLE);
-const IDLE: u8 = 0;
-const STARTING: u8 = 1;
-const STARTED: u8 = 2;
-const OFF: u8 = 3;
-/// The process that STATE speaks of: a child inherits the word but not the thread that was starting.
-static STARTER: AtomicU32 = AtomicU32::new(0);
+/// The process that has begun a session, and whether it is still at it: pid and phase in one word, so that one
+/// compare-exchange decides who begins. A child inherits the word but not the thread that was starting: another pid's word
+/// says nothing. Release on the stores, acquire on the loads: what the starter did before.
+static STATE: AtomicU64 = AtomicU64::new(0);
+
+/// [`STATE`] while a process's session is being made.
+const fn starting(pid: u32) -> u64 {
+    (pid as u64) << 1
+}
+
+/// [`STATE`] when that is over, with a session or without.
+const fn started(pid: u32) -> u64 {
+    starting(pid) | 1
+}
+
+/// No session can be had, here or in a child: what stands in the way (`GPUSPY=0`, a limit, an old kernel) is inherited.
+/// Relaxed: who misses it asks [`STATE`].
+static OFF: AtomicBool = AtomicBool::new(false);
 /// Calls that passed unrecorded while another thread was making the session.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 /// Lookups before the session began. Counted into the header when it does.
@@ -90,8 +110,11 @@ pub fn is_enabled() -> bool {
 #[inline]
 pub fn current() -> Option<&'static Session> {
     // SAFETY: null or a session, which is never unmapped.
-    match unsafe { SESSION.load(Ordering::Acquire).as_ref() } {
-        Some(session) if session.alive.load(Ordering::Relaxed) == 1 => Some(session),
+    let session = unsafe { SESSION.load(Ordering::Acquire).as_ref() };
+    match session.map_or(WIPED, |s| s.alive.load(Ordering::Relaxed)) {
+        ALIVE => session,
+        UNOBSERVED => None,
+        _ if OFF.load(Ordering::Relaxed) => None,
         _ => begin(),
     }
 }
@@ -99,7 +122,7 @@ pub fn current() -> Option<&'static Session> {
 /// The session if there is one; never begins it.
 pub fn existing() -> Option<&'static Session> {
     // SAFETY: as in `current`.
-    unsafe { SESSION.load(Ordering::Acquire).as_ref() }.filter(|s| s.alive.load(Ordering::Relaxed) == 1)
+    unsafe { SESSION.load(Ordering::Acquire).as_ref() }.filter(|s| s.alive.load(Ordering::Relaxed) == ALIVE)
 }
 
 #[cold]
@@ -107,14 +130,14 @@ fn begin() -> Option<&'static Session> {
     let errno = sys::Errno::save();
     let _whole = sys::Uncancelled::new();
     let pid = sys::pid();
-    if STARTER.swap(pid, Ordering::Relaxed) != pid {
-        // The first call of this process: whatever stands here is a parent's.
-        SESSION.store(core::ptr::null_mut(), Ordering::Relaxed);
-        STATE.store(IDLE, Ordering::Relaxed);
-    }
-    let session = match STATE.compare_exchange(IDLE, STARTING, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) => start(),
-        Err(STARTING) => wait_for_start(),
+    let is_ours = |state| state == starting(pid) || state == started(pid);
+    let begun = STATE.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
+        // The first call of this process finds a parent's word, or none.
+        (!is_ours(state)).then_some(starting(pid))
+    });
+    let session = match begun {
+        Ok(_) => start(pid),
+        Err(state) if state == starting(pid) => wait_for_start(pid),
         Err(_) => existing(),
     };
     errno.restore();
@@ -122,13 +145,10 @@ fn begin() -> Option<&'static Session> {
 }
 
 /// Another thread is making the session, which takes a fraction of a millisecond: give it that, and no more than a few.
-fn wait_for_start() -> Option<&'static Session> {
+fn wait_for_start(pid: u32) -> Option<&'static Session> {
     for _ in 0..100 {
-        if let Some(session) = existing() {
-            return Some(session);
-        }
-        if STATE.load(Ordering::Relaxed) == OFF {
-            return None;
+        if STATE.load(Ordering::Acquire) == started(pid) {
+            return existing();
         }
         sys::sleep_ns(50_000);
     }
@@ -137,17 +157,17 @@ fn wait_for_start() -> Option<&'static Session> {
     None
 }
 
-fn start() -> Option<&'static Session> {
-    let started = if is_enabled() { make() } else { Err("") };
-    match started {
-        Ok(session) => {
-            SESSION.store(core::ptr::from_ref(session).cast_mut(), Ordering::Release);
-            STATE.store(STARTED, Ordering::Relaxed);
-            Some(session)
-        }
+fn start(pid: u32) -> Option<&'static Session> {
+    let made = if is_enabled() { make() } else { Err("") };
+    match made {
+        Ok(session) => SESSION.store(core::ptr::from_ref(session).cast_mut(), Ordering::Release),
+        Err(_) => OFF.store(true, Ordering::Relaxed),
+    }
+    STATE.store(started(pid), Ordering::Release);
+    match made {
+        Ok(_) => existing(),
         Err(why) => {
-            STATE.store(OFF, Ordering::Relaxed);
-            exit::say_unobserved(why);
+            exit::say_unobserved(why, sys::env_is_on(c"GPUSPY_QUIET"));
             None
         }
     }
@@ -183,7 +203,8 @@ fn make() -> Result<&'static Session, &'static str> {
     }
     session.key = AtomicU32::new(key);
     session.timing = AtomicBool::new(sys::env(c"GPUSPY_TIMING").is_none_or(|t| t != c"off"));
-    session.alive = AtomicU32::new(1);
+    session.exit.set_quiet(sys::env_is_on(c"GPUSPY_QUIET"));
+    session.alive = AtomicU32::new(ALIVE);
     let session: &'static Session = session;
     let live = &session.segment.header().live.0;
     // Relaxed: counters, brought over once.
@@ -193,6 +214,7 @@ fn make() -> Result<&'static Session, &'static str> {
     session.lost(LossCause::Starting, MISSED.swap(0, Ordering::Relaxed));
     let claim =
         session.segment.claim(POLLER_SLOT..POLLER_SLOT + 1).ok_or("its shared memory cannot be mapped")?;
+    session.environment.store(Box::into_raw(Box::new(Environment::copy())), Ordering::Release);
     poller::start(session, claim).map_err(|()| "no thread can be started")?;
     exit::register();
     Ok(session)
@@ -205,6 +227,11 @@ impl Session {
             // Relaxed: a counter.
             counter.fetch_add(count, Ordering::Relaxed);
         }
+    }
+
+    /// Ends the session before the process: there is nobody to record for. Hooks pass through from here on.
+    fn end_unobserved(&self) {
+        self.alive.store(UNOBSERVED, Ordering::Relaxed);
     }
 
     /// Claims a slot for the calling thread and has it closed when the thread ends.
@@ -237,8 +264,12 @@ impl Session {
         if usize::from(ready) >= level { self.segment.buffer(slot, level) } else { None }
     }
 
-    /// Poller: maps and populates the buffers that threads ask for.
+    /// Poller: maps and populates the buffers that threads ask for. When the session is over, so is the poller's work:
+    /// it sleeps in here for good, and calls the driver no more.
     pub fn serve_growth(&self) {
+        while self.alive.load(Ordering::Relaxed) == UNOBSERVED {
+            sys::sleep_ns(u64::from(u32::MAX) * 1_000_000_000);
+        }
         for (slot, growth) in self.growth.iter().enumerate() {
             let wanted = growth.wanted.load(Ordering::Acquire);
             // Relaxed: of the two sides only we raise it; the slot's owner resets it at a claim.

@@ -13,6 +13,8 @@ struct Mapped([AtomicPtr<AtomicU64>; LEVELS]);
 /// The segment of this process. All zero until [`Segment::create`]: it lies in the session's zeroed memory.
 pub struct Segment {
     fd: i32,
+    /// Device and inode of the object: under its number, the app may have put a file of its own.
+    identity: (u64, u64),
     base: *const u8,
     mapped: [Mapped; SLOTS],
 }
@@ -50,6 +52,7 @@ impl Segment {
         if fd < 0 {
             return Err("this system refuses shared memory (memfd_create)");
         }
+        let fd = sys::out_of_the_way(fd);
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
         let front = LAYOUT.rings_at as usize;
         // SAFETY: our own descriptor; with the seals, no page of the mapping can go away.
@@ -68,15 +71,16 @@ impl Segment {
             return Err("this system refuses shared memory of the size needed");
         }
         self.fd = fd;
+        self.identity = identity(fd).unwrap_or_default();
         self.base = base.cast();
         // SAFETY: nobody else knows the mapping yet.
         describe(unsafe { &mut *base.cast::<Header>() });
         Ok(())
     }
 
-    /// The descriptor, to be handed over.
-    pub fn fd(&self) -> i32 {
-        self.fd
+    /// The descriptor, to be handed over. `None`: the app has closed it.
+    pub fn fd(&self) -> Option<i32> {
+        (identity(self.fd) == Some(self.identity)).then_some(self.fd)
     }
 
     /// Bytes of the whole object.
@@ -136,8 +140,14 @@ impl Segment {
         let mut start = place.load(Ordering::Acquire);
         if start.is_null() {
             // SAFETY: our own descriptor; offset and length are multiples of the page size.
-            let new = unsafe { map(self.fd, at as libc::off_t, bytes as usize) };
+            let new = unsafe { map(self.fd()?, at as libc::off_t, bytes as usize) };
             if new == libc::MAP_FAILED {
+                return None;
+            }
+            // The app may have closed it in between: what is mapped then is not touched.
+            if self.fd().is_none() {
+                // SAFETY: our own mapping, that nobody knows yet.
+                unsafe { libc::munmap(new, bytes as usize) };
                 return None;
             }
             const MADV_POPULATE_WRITE: i32 = 23; // Linux 5.14; older kernels refuse it and fault pages in later
@@ -153,6 +163,14 @@ impl Segment {
         // SAFETY: mapped for good, that long, atomics hold any bytes.
         Some(unsafe { core::slice::from_raw_parts(start, bytes as usize / 8) })
     }
+}
+
+/// Which object a descriptor stands for: device and inode. `None`: it is closed.
+fn identity(fd: i32) -> Option<(u64, u64)> {
+    // SAFETY: all-zero is a stat.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: writes the struct we own.
+    (unsafe { libc::fstat(fd, &mut stat) } == 0).then_some((stat.st_dev, stat.st_ino))
 }
 
 fn describe(header: &mut Header) {

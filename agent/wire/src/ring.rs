@@ -164,10 +164,27 @@ impl<'a, W: Word> Writer<'a, W> {
         Ok(())
     }
 
-    /// Whether more than half of the current buffer is in use, by the last believed head: time to grow.
+    /// Whether more than half of the current buffer is in use: time to grow. By the last believed head, no is certain;
+    /// before a yes, the head is read again, which [`push`](Self::push) does only when it runs out of room.
     #[inline]
-    pub fn is_half_full(&self) -> bool {
+    pub fn is_half_full(&mut self) -> bool {
+        self.uses_half() && self.uses_half_by_now()
+    }
+
+    #[inline]
+    fn uses_half(&self) -> bool {
         (self.tail - self.head.max(self.base)) as usize > self.buffer.len() / 2
+    }
+
+    #[cold]
+    fn uses_half_by_now(&mut self) -> bool {
+        // Acquire, with the reader's release of `head`: what `push` overwrites by it has been copied (contract 3).
+        let head = self.cursors.head.0.load(Ordering::Acquire);
+        // Contract 7: believed only when it lies between the last one and `tail`.
+        if (self.head..=self.tail).contains(&head) {
+            self.head = head;
+        }
+        self.uses_half()
     }
 
     /// The level in use.

@@ -224,6 +224,21 @@ fn clause_5_a_full_ring_takes_the_next_record_as_soon_as_there_is_room() {
 }
 
 #[test]
+fn clause_6_a_ring_that_is_read_in_time_is_never_half_full() {
+    let cursors = cursors_at(0);
+    let buffers = [words(4 * CELL_WORDS), words(8 * CELL_WORDS), words(16 * CELL_WORDS)];
+    let mut writer = Writer::claim(&cursors, &buffers[0]).unwrap();
+    let mut reader = Reader::new(&cursors, [&buffers[0], &buffers[1], &buffers[2]]).unwrap();
+    let mut out = [0; MAX_RECORD_WORDS];
+    for n in 0..100 {
+        writer.push(&record(1, n)).unwrap();
+        assert!(!writer.is_half_full(), "record {n}");
+        assert!(reader.pop(&mut out).unwrap().is_some());
+        reader.release();
+    }
+}
+
+#[test]
 fn clause_6_a_writer_only_moves_up_and_a_slot_has_no_fourth_level() {
     let cursors = cursors_at(0);
     let buffers = [words(CELL_WORDS), words(2 * CELL_WORDS), words(4 * CELL_WORDS)];

@@ -74,6 +74,28 @@ fn quiet_is_quiet_and_still_traced() {
 }
 
 #[test]
+fn the_line_that_nobody_reads_does_not_change_the_exit_code() {
+    for collector in [None, Some("/no/such/gpuspy")] {
+        let run = Run::of("plain_work");
+        let program = run.preloaded_command();
+        // `true` is gone when the program ends; its own output goes elsewhere.
+        let script = "{ sleep 0.3; \"$0\" >/dev/null; } 2>&1 | true; exit ${PIPESTATUS[0]}";
+        let mut shell = Command::new("bash");
+        shell.arg("-c").arg(script).arg(program.get_program()).current_dir(run.folder());
+        for (name, value) in program.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        if let Some(collector) = collector {
+            shell.env("GPUSPY_COLLECTOR", collector);
+        }
+        assert_eq!(shell.status().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
 fn gpuspy_0_turns_the_agent_off() {
     let done = Run::of("plain_work").env("GPUSPY", "0").preloaded().succeeded();
     assert_eq!(done.stderr, "");
@@ -143,6 +165,27 @@ fn no_collector_to_be_found_is_one_line_and_the_program_runs() {
     assert!(line.contains("runs unobserved") && line.contains("GPUSPY_COLLECTOR"), "{line}");
     assert_eq!(done.said()["launches"], 200);
     assert_eq!(files(&done), [] as [&str; 0]);
+}
+
+#[test]
+fn the_first_calls_of_many_threads_begin_one_session() {
+    for _ in 0..20 {
+        let done = Run::of("first_calls").preloaded().succeeded();
+        assert_eq!(done.said()["agent_threads"], 1);
+        assert!(the_line(&done).contains("the trace is"));
+        assert_eq!(files(&done).len(), 1, "{:?}", files(&done));
+    }
+}
+
+#[test]
+fn without_a_collector_nothing_more_is_recorded() {
+    let unreachable = ("GPUSPY_SOCKET", "/no/such/socket");
+    for (name, value) in [unreachable, ("GPUSPY_COLLECTOR", "/no/such/gpuspy")] {
+        let done = Run::of("unobserved_threads").env(name, value).preloaded().succeeded();
+        assert!(the_line(&done).contains("runs unobserved"));
+        // Header and slots, the poller's ring, the first thread's in up to three sizes.
+        assert!(done.said()["mappings"].as_u64().unwrap() <= 7, "{}", done.stdout);
+    }
 }
 
 /// A collector that holds everything it was given and does nothing until it is told to go.

@@ -118,6 +118,15 @@ fn a_collector_under_a_file_size_limit_keeps_what_fits() {
     report(&traces[0]);
 }
 
+#[test]
+fn a_file_under_the_number_of_a_descriptor_of_ours_is_not_written() {
+    let run = Run::of("close_all");
+    let folder = run.folder().to_owned();
+    let done = run.arg(folder).env("SIMCUDA_TRUTH", "").preloaded().succeeded();
+    assert_eq!(done.said()["launches"], 360);
+    assert_eq!(done.said()["file_blocks"], 0, "{}", done.stdout);
+}
+
 /// What the agent may add to a process whose every mapping is resident: its header and slots, a ring or two of 64 KiB,
 /// its tables, a thread's stack, and what libc takes for a second thread.
 const RESIDENT_KIB: i64 = 8 << 10;

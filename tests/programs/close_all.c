@@ -1,0 +1,50 @@
+// Closes every descriptor that it does not know, as daemons do, opens files of its own under their numbers, and goes on
+// with new threads. Nobody else may write to its files.
+//
+//   close_all FOLDER
+// link: -l:libcuda.so.1
+#include "plain.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+enum { THREADS = 8, EACH = 20, FILE_BYTES = 64 << 20 };
+
+static CUcontext context;
+static CUfunction kernel;
+
+static void *launch_a_little(void *nothing)
+{
+    (void)nothing;
+    CHECK(cuCtxSetCurrent(context));
+    CUstream stream = new_stream();
+    for (int launched = 0; launched < EACH; launched++)
+        launch(kernel, stream);
+    CHECK(cuStreamSynchronize(stream));
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    REQUIRE(argc == 2);
+    plain_work();
+    CHECK(cuCtxGetCurrent(&context));
+    kernel = load_kernel("after_5us");
+    for (int fd = 3; fd < 1024; fd++)
+        close(fd);
+    // One sparse file under every number that is free: whoever uses an old one writes into it.
+    char path[4096];
+    snprintf(path, sizeof path, "%s/own", argv[1]);
+    int first = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    REQUIRE(first >= 0);
+    CHECK(ftruncate(first, FILE_BYTES));
+    while (dup(first) >= 0) {
+    }
+    run_threads(THREADS, launch_a_little);
+    struct stat stat;
+    CHECK(fstat(first, &stat));
+    // Not one block of it was ever written.
+    printf("{\"program\":\"close_all\",\"launches\":%d,\"after\":%d,\"file_blocks\":%ld}\n",
+           PLAIN_LAUNCHES + THREADS * EACH, THREADS * EACH, (long)stat.st_blocks);
+    return 0;
+}
