@@ -114,6 +114,11 @@ impl Hook {
         self.ahead.store(next, Ordering::Relaxed);
     }
 
+    /// Whether this is one of the functions that [`Hook::stand_in`] hands out.
+    pub fn is_stand_in(&self, address: usize) -> bool {
+        [self.by_pointer, self.by_other_pointer].contains(&(address as *const ()))
+    }
+
     /// The function of ours that goes on to `next`, to be handed out in its place: always the same one for the same
     /// `next`, whichever lookup asks, because programs compare pointers. `None` when both that we have lead elsewhere
     /// already (a second library of the same kind): that one then passes untouched.

@@ -49,6 +49,9 @@ pub fn substitute(base: &CStr, answer: usize) -> Option<*const ()> {
     for hook in crate::table::all() {
         if hook.layer == Layer::Driver && hook.base == base {
             known = Some(hook);
+            if hook.is_stand_in(answer) {
+                return None; // the runtime asked on the app's behalf, and that lookup was counted
+            }
             if is_real(hook, answer) {
                 let entry = hook.stand_in(answer);
                 crate::session::looked_up(hook, entry.is_some());
