@@ -43,6 +43,8 @@ pub struct Hook {
     by_other_pointer: *const (),
     /// The function to call next, by [`Road`]; 0 = not known yet. Relaxed throughout: code, immutable once loaded.
     next: [AtomicUsize; 3],
+    /// What [`Road::Symbol`] will lead to, found before the first such call; 0 = not known. Relaxed, as above.
+    ahead: AtomicUsize,
     /// The real function's addresses: the library's export and what the real `cuGetProcAddress` answers; 0 = not
     /// learned, [`ABSENT`] = asked, and there is none. Relaxed, as above.
     pub real: [AtomicUsize; 2],
@@ -76,6 +78,7 @@ impl Hook {
             by_pointer,
             by_other_pointer,
             next: [const { AtomicUsize::new(0) }; 3],
+            ahead: AtomicUsize::new(0),
             real: [const { AtomicUsize::new(0) }; 2],
         }
     }
@@ -99,6 +102,21 @@ impl Hook {
     pub fn lead_symbol(&self, next: usize) {
         let [symbol, ..] = &self.next;
         symbol.store(next, Ordering::Relaxed);
+    }
+
+    /// The function that calls by symbol will go on to, if that was found already.
+    pub fn ahead(&self) -> Option<usize> {
+        Some(self.ahead.load(Ordering::Relaxed)).filter(|address| *address != 0)
+    }
+
+    /// Remembers it.
+    pub fn look_ahead(&self, next: usize) {
+        self.ahead.store(next, Ordering::Relaxed);
+    }
+
+    /// Whether this is one of the functions that [`Hook::stand_in`] hands out.
+    pub fn is_stand_in(&self, address: usize) -> bool {
+        [self.by_pointer, self.by_other_pointer].contains(&(address as *const ()))
     }
 
     /// The function of ours that goes on to `next`, to be handed out in its place: always the same one for the same
@@ -196,7 +214,8 @@ macro_rules! hooks {
         #[repr(u16)]
         pub enum Symbol { $( $( $symbol, )+ )* }
 
-        const COUNT: usize = [$( $( Symbol::$symbol, )+ )*].len();
+        /// How many there are.
+        pub const COUNT: usize = [$( $( Symbol::$symbol, )+ )*].len();
 
         static HOOKS: [$crate::hook::Hook; COUNT] = [$( $( {
             const fn text(with_nul: &'static str) -> &'static core::ffi::CStr {

@@ -183,7 +183,8 @@ fn substitute(hook: &'static Hook, handle: *mut c_void, answer: usize) -> Option
     let libc_answer = in_library(handle, hook.symbol)?;
     let real = match hook.layer {
         Layer::Driver => roads::is_real(hook, libc_answer),
-        Layer::Runtime => libraries::is_runtime(libc_answer),
+        // The stand-in leads there for good.
+        Layer::Runtime => libraries::runtime_at(libc_answer).and_then(libraries::pinned).is_some(),
     };
     // Where the next dlsym answered with something else than libc's, it is a hook behind us: ours goes on to it.
     let entry = real.then(|| hook.stand_in(answer)).flatten();

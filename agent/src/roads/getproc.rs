@@ -6,7 +6,8 @@
 
 use crate::cuda::CUDA_SUCCESS;
 use crate::hook::{Hook, Layer};
-use crate::roads::{dlsym, is_real, libraries};
+use crate::roads::{is_real, libraries, real_export};
+use crate::table::{Symbol, get};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 /// CU_GET_PROC_ADDRESS_LEGACY_STREAM, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM.
@@ -18,16 +19,16 @@ type GetprocV1 = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u6
 
 /// Asks the real driver for a variant. `None`: no driver to ask; `Some(None)`: it has none.
 pub fn ask(hook: &Hook) -> Option<Option<usize>> {
-    let driver = libraries::driver()?;
+    libraries::driver()?;
     let flags = if hook.per_thread { PER_THREAD } else { LEGACY };
     let mut found: *mut c_void = core::ptr::null_mut();
-    let result = if let Some(address) = dlsym::in_library(driver, c"cuGetProcAddress_v2") {
+    let result = if let Some(address) = real_export(get(Symbol::cuGetProcAddress_v2)) {
         let mut status: c_int = 0;
         // SAFETY: the driver's export of this name has this prototype (cuda.h, CUDA 12.0).
         let getproc = unsafe { core::mem::transmute::<usize, GetprocV2>(address) };
         // SAFETY: a terminated name and two places of ours to write to.
         unsafe { getproc(hook.base.as_ptr(), &mut found, hook.version, flags, &mut status) }
-    } else if let Some(address) = dlsym::in_library(driver, c"cuGetProcAddress") {
+    } else if let Some(address) = real_export(get(Symbol::cuGetProcAddress)) {
         // SAFETY: the driver's export of this name has this prototype (cuda.h, CUDA 11.3).
         let getproc = unsafe { core::mem::transmute::<usize, GetprocV1>(address) };
         // SAFETY: a terminated name and a place of ours to write to.
@@ -43,10 +44,14 @@ pub fn substitute(base: &CStr, answer: usize) -> Option<*const ()> {
     if !base.to_bytes().starts_with(b"cu") {
         return None;
     }
+    super::learn_driver();
     let mut known = None;
     for hook in crate::table::all() {
         if hook.layer == Layer::Driver && hook.base == base {
             known = Some(hook);
+            if hook.is_stand_in(answer) {
+                return None; // the runtime asked on the app's behalf, and that lookup was counted
+            }
             if is_real(hook, answer) {
                 let entry = hook.stand_in(answer);
                 crate::session::looked_up(hook, entry.is_some());

@@ -1,9 +1,8 @@
 //! The CUDA libraries that are loaded. The agent never loads one.
 
-use crate::hook::Hook;
-use crate::roads::{Next, dlsym};
+use crate::roads::dlsym;
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// libcuda's handle; 0 = not loaded yet. Relaxed: an address that never changes once known (libcuda is not unloaded
 /// while a process uses it, and we hold a reference).
@@ -22,11 +21,42 @@ pub fn driver() -> Option<*mut c_void> {
 
 /// A library's handle if it is loaded already, under any scope.
 fn loaded(name: &CStr) -> Option<*mut c_void> {
+    open(name, 0)
+}
+
+/// The same, and the library stays until the process ends, whoever closes it: for those whose functions we remember.
+pub fn pinned(name: &CStr) -> Option<*mut c_void> {
+    open(name, libc::RTLD_NODELETE)
+}
+
+/// Looks into a library that is loaded already.
+pub fn with<T>(name: &CStr, look: impl FnOnce(*mut c_void) -> Option<T>) -> Option<T> {
+    let handle = loaded(name)?;
+    let found = look(handle);
+    // SAFETY: the reference that `loaded` took; the library has others.
+    unsafe { libc::dlclose(handle) };
+    found
+}
+
+fn open(name: &CStr, flags: c_int) -> Option<*mut c_void> {
     dlsym::quietly(|| {
         // SAFETY: a terminated name; RTLD_NOLOAD never loads.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | flags) };
         (!handle.is_null()).then_some(handle)
     })
+}
+
+/// The object that holds an address, by its path, if it is a shared libcudart.
+pub fn runtime_at(address: usize) -> Option<&'static CStr> {
+    // SAFETY: all-zero is a Dl_info.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: dladdr reads the loader's tables and writes our struct.
+    if unsafe { libc::dladdr(address as *const c_void, &mut info) } == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: a terminated path that lives as long as the object.
+    let path = unsafe { CStr::from_ptr(info.dli_fname) };
+    is_runtime_name(path.to_bytes()).then_some(path)
 }
 
 /// The file name of a path.
@@ -34,163 +64,168 @@ fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|b| *b == b'/').next().unwrap_or(path)
 }
 
+/// Whether a path names a shared libcudart: `libcudart.so.12`, or `libcudart-d0da41ae.so.11.0` as auditwheel renames the
+/// copies that it puts into wheels.
 fn is_runtime_name(path: &[u8]) -> bool {
-    file_name(path).starts_with(b"libcudart.so")
+    file_name(path).strip_prefix(b"libcudart").is_some_and(|rest| {
+        rest.starts_with(b".so") || (rest.starts_with(b"-") && rest.windows(3).any(|part| part == b".so"))
+    })
 }
-
-/// Whether an address lies in a shared libcudart.
-pub fn is_runtime(address: usize) -> bool {
-    // SAFETY: all-zero is a Dl_info.
-    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
-    // SAFETY: dladdr reads the loader's tables and writes our struct.
-    if unsafe { libc::dladdr(address as *const c_void, &mut info) } == 0 || info.dli_fname.is_null() {
-        return false;
-    }
-    // SAFETY: a terminated path that lives as long as the object.
-    is_runtime_name(unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes())
-}
-
-/// Which runtime function each call site goes on to: a small cache, since finding out walks the loader's list.
-/// Keys are call sites, values addresses of code; a torn or lost entry costs one more walk, never a wrong target,
-/// because the value is stored before its key (release) and read after it (acquire).
-struct Site {
-    key: AtomicU64,
-    target: AtomicUsize,
-}
-const SITES: usize = 4096;
-static TARGETS: [Site; SITES] =
-    [const { Site { key: AtomicU64::new(0), target: AtomicUsize::new(0) } }; SITES];
-
-/// The runtime function that a call from `caller` goes on to.
-#[inline]
-pub fn runtime_of(caller: u64, hook: &'static Hook) -> Option<Next> {
-    // User addresses have their top 16 bits free.
-    let key = (u64::from(hook.api) << 48) | caller;
-    let place = (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52) as usize;
-    let site = TARGETS.get(place)?;
-    // Acquire, with the release below: the target belongs to this key.
-    if site.key.load(Ordering::Acquire) == key {
-        return Some(Next { address: site.target.load(Ordering::Relaxed), labelled: true });
-    }
-    find_runtime(caller, hook, key, site)
-}
-
-#[cold]
-fn find_runtime(caller: u64, hook: &'static Hook, key: u64, site: &Site) -> Option<Next> {
-    let mut walk = Walk { caller, runtimes: [None; MAX_RUNTIMES], count: 0, needed: None };
-    // SAFETY: the callback gets our own struct back and only reads what the loader shows it.
-    unsafe { libc::dl_iterate_phdr(Some(visit), core::ptr::from_mut(&mut walk).cast()) };
-    let named = |name: &Name| {
-        let mut path = [0u8; NAME_BYTES];
-        path.get_mut(..name.length)?.copy_from_slice(name.bytes.get(..name.length)?);
-        let handle = loaded(CStr::from_bytes_until_nul(&path).ok()?)?;
-        dlsym::in_library(handle, hook.symbol)
-    };
-    let next = dlsym::next_definition(hook.symbol);
-    let (address, labelled) = if walk.count <= 1 {
-        // One runtime, or another preload's function in front of it: the next definition; else the runtime itself,
-        // whatever scope it was loaded into.
-        (next.or_else(|| walk.runtimes.iter().flatten().next().and_then(named))?, true)
-    } else {
-        let bound = walk.needed.and_then(|needed| {
-            walk.runtimes
-                .iter()
-                .flatten()
-                .find(|r| file_name(r.as_bytes()) == needed.as_bytes())
-                .and_then(named)
-        });
-        match bound {
-            Some(address) => (address, true),
-            None => (next.or_else(|| walk.runtimes.iter().flatten().next().and_then(named))?, false),
-        }
-    };
-    if labelled && site.key.compare_exchange(0, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-        // An empty place is taken once and kept: two sites that share it would take turns walking.
-        site.target.store(address, Ordering::Relaxed);
-        site.key.store(key, Ordering::Release);
-    }
-    Some(Next { address, labelled })
-}
-
-const NAME_BYTES: usize = 512;
-const MAX_RUNTIMES: usize = 4;
 
 /// A path or file name, kept without a heap.
 #[derive(Clone, Copy)]
-struct Name {
+pub struct Name {
+    /// Terminated.
     bytes: [u8; NAME_BYTES],
-    length: usize,
 }
+const NAME_BYTES: usize = 512;
 
 impl Name {
     /// `None` when it is too long to be kept with its terminator.
     fn of(text: &[u8]) -> Option<Name> {
         let mut bytes = [0; NAME_BYTES];
         bytes.get_mut(..text.len()).filter(|_| text.len() < NAME_BYTES)?.copy_from_slice(text);
-        Some(Name { bytes, length: text.len() })
+        Some(Name { bytes })
     }
 
-    fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..self.length).unwrap_or(&[])
+    pub fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
     }
 }
 
-/// What a walk over the loaded objects looks for.
-struct Walk {
-    caller: u64,
-    /// Paths of the loaded runtimes.
-    runtimes: [Option<Name>; MAX_RUNTIMES],
-    count: usize,
-    /// The file name of the runtime that the caller's object was linked against.
-    needed: Option<Name>,
+/// A loaded object.
+#[derive(Clone, Copy)]
+pub struct Object {
+    /// Its load bias: no two loaded objects share one.
+    pub base: u64,
+    /// Empty for the program itself.
+    pub path: Name,
 }
 
-unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, walk: *mut c_void) -> c_int {
-    // SAFETY: the struct that `find_runtime` passed.
-    let walk = unsafe { &mut *walk.cast::<Walk>() };
-    // SAFETY: the loader's own struct, valid during the callback.
-    let info = unsafe { &*info };
-    if !info.dlpi_name.is_null() {
-        // SAFETY: a terminated path.
-        let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
-        if is_runtime_name(path) {
-            if let Some(place) = walk.runtimes.get_mut(walk.count) {
-                *place = Name::of(path);
+/// Calls `look` with each loaded object until it answers. Takes the short lock of the loader's list, not the one that
+/// is held while libraries' constructors run, and which dlopen, dlsym and dladdr take.
+fn search<T>(mut look: impl FnMut(&Loaded<'_>) -> Option<T>) -> Option<T> {
+    struct Search<'a, T> {
+        look: &'a mut dyn FnMut(&Loaded<'_>) -> Option<T>,
+        found: Option<T>,
+    }
+    unsafe extern "C" fn visit<T>(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+        // SAFETY: the struct that was passed below.
+        let search = unsafe { &mut *data.cast::<Search<'_, T>>() };
+        // SAFETY: the loader's own struct, valid during the callback.
+        search.found = (search.look)(&Loaded { info: unsafe { &*info } });
+        c_int::from(search.found.is_some())
+    }
+    let mut search = Search { look: &mut look, found: None };
+    // SAFETY: the callback gets our own struct back and only reads what the loader shows it.
+    unsafe { libc::dl_iterate_phdr(Some(visit::<T>), core::ptr::from_mut(&mut search).cast()) };
+    search.found
+}
+
+/// The object that holds an address, and the file name of the libcudart that it was linked against.
+pub fn holder_of(address: u64) -> Option<(Object, Option<Name>)> {
+    search(|loaded| {
+        loaded.holds(address).then(|| {
+            let needed =
+                loaded.strings(DT_NEEDED, |name| is_runtime_name(name).then(|| Name::of(name))).flatten();
+            loaded.object().map(|object| (object, needed))
+        })?
+    })
+}
+
+/// The loaded libcudarts: how many, the first, and the one that goes by this name.
+pub struct Runtimes {
+    pub count: usize,
+    pub first: Option<Object>,
+    pub named: Option<Object>,
+}
+
+impl Runtimes {
+    pub fn loaded(name: Option<&Name>) -> Runtimes {
+        let mut runtimes = Runtimes { count: 0, first: None, named: None };
+        search(|loaded| {
+            if is_runtime_name(loaded.path()) {
+                runtimes.count += 1;
+                runtimes.first = runtimes.first.or_else(|| loaded.object());
+                if runtimes.named.is_none() && name.is_some_and(|name| loaded.goes_by(name)) {
+                    runtimes.named = loaded.object();
+                }
             }
-            walk.count += 1;
+            None::<()>
+        });
+        runtimes
+    }
+}
+
+const DT_NEEDED: u64 = 1;
+const DT_STRTAB: u64 = 5;
+const DT_SONAME: u64 = 14;
+
+/// An object as the loader shows it during a walk.
+struct Loaded<'a> {
+    info: &'a libc::dl_phdr_info,
+}
+
+impl Loaded<'_> {
+    fn path(&self) -> &[u8] {
+        if self.info.dlpi_name.is_null() {
+            return &[];
+        }
+        // SAFETY: a terminated path.
+        unsafe { CStr::from_ptr(self.info.dlpi_name) }.to_bytes()
+    }
+
+    fn object(&self) -> Option<Object> {
+        Some(Object { base: self.info.dlpi_addr, path: Name::of(self.path())? })
+    }
+
+    fn headers(&self) -> &[libc::Elf64_Phdr] {
+        // SAFETY: the loader's array of that many program headers.
+        unsafe { core::slice::from_raw_parts(self.info.dlpi_phdr, usize::from(self.info.dlpi_phnum)) }
+    }
+
+    fn holds(&self, address: u64) -> bool {
+        self.headers().iter().any(|h| {
+            let start = self.info.dlpi_addr.wrapping_add(h.p_vaddr);
+            h.p_type == libc::PT_LOAD && address.wrapping_sub(start) < h.p_memsz
+        })
+    }
+
+    /// Whether a reference to this library's name means this object: its file's name or its SONAME.
+    fn goes_by(&self, name: &Name) -> bool {
+        let name = name.as_c_str().to_bytes();
+        file_name(self.path()) == name
+            || self.strings(DT_SONAME, |soname| (soname == name).then_some(())).is_some()
+    }
+
+    /// The first answer for one of the dynamic section's strings with this tag.
+    fn strings<T>(&self, tag: u64, look: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+        let dynamic = self.headers().iter().find(|h| h.p_type == libc::PT_DYNAMIC)?;
+        let entries = self.info.dlpi_addr.wrapping_add(dynamic.p_vaddr) as *const [u64; 2];
+        // SAFETY: a loaded object's dynamic section: that many tag-value pairs, by its header.
+        let entries = unsafe { core::slice::from_raw_parts(entries, dynamic.p_memsz as usize / 16) };
+        let strings = entries.iter().find(|[found, _]| *found == DT_STRTAB).map(|[_, value]| *value)?;
+        entries.iter().take_while(|[found, _]| *found != 0).filter(|[found, _]| *found == tag).find_map(
+            |[_, offset]| {
+                // SAFETY: an offset into the object's string table (glibc relocates DT_STRTAB to an address).
+                let text = unsafe { CStr::from_ptr(strings.wrapping_add(*offset) as *const libc::c_char) };
+                look(text.to_bytes())
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_runtime_name;
+
+    #[test]
+    fn a_renamed_libcudart_is_known_for_one() {
+        for name in ["/usr/lib/libcudart.so", "libcudart.so.12", "libcudart-d0da41ae.so.11.0"] {
+            assert!(is_runtime_name(name.as_bytes()), "{name}");
+        }
+        for name in ["", "libcudart_static.a", "/opt/libcudart.so.12/libfoo.so", "libcudart-notes.txt"] {
+            assert!(!is_runtime_name(name.as_bytes()), "{name}");
         }
     }
-    // SAFETY: the loader's array of that many program headers.
-    let headers = unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-    let holds_caller = headers.iter().any(|h| {
-        let start = info.dlpi_addr.wrapping_add(h.p_vaddr);
-        h.p_type == libc::PT_LOAD && walk.caller.wrapping_sub(start) < h.p_memsz
-    });
-    if holds_caller && let Some(dynamic) = headers.iter().find(|h| h.p_type == libc::PT_DYNAMIC) {
-        // SAFETY: a loaded object's dynamic section, which its own header describes.
-        walk.needed = unsafe { needed_runtime(info.dlpi_addr, dynamic) };
-    }
-    0
-}
-
-/// The libcudart among an object's DT_NEEDED entries.
-///
-/// # Safety
-/// `dynamic` describes the dynamic section of a loaded object with this load bias.
-unsafe fn needed_runtime(bias: u64, dynamic: &libc::Elf64_Phdr) -> Option<Name> {
-    const DT_NEEDED: u64 = 1;
-    const DT_STRTAB: u64 = 5;
-    let entries = bias.wrapping_add(dynamic.p_vaddr) as *const [u64; 2];
-    let count = dynamic.p_memsz as usize / 16;
-    // SAFETY: that many tag-value pairs, by the header.
-    let entries = unsafe { core::slice::from_raw_parts(entries, count) };
-    let strings = entries.iter().find(|[tag, _]| *tag == DT_STRTAB).map(|[_, value]| *value)?;
-    entries.iter().take_while(|[tag, _]| *tag != 0).filter(|[tag, _]| *tag == DT_NEEDED).find_map(
-        |[_, offset]| {
-            // SAFETY: an offset into the object's string table (glibc relocates DT_STRTAB to an address).
-            let name =
-                unsafe { CStr::from_ptr(strings.wrapping_add(*offset) as *const libc::c_char) }.to_bytes();
-            is_runtime_name(name).then(|| Name::of(name)).flatten()
-        },
-    )
 }

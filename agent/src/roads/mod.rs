@@ -8,11 +8,12 @@
 pub mod dlsym;
 pub mod getproc;
 pub mod libraries;
+mod runtime;
 
 use crate::hook::{ABSENT, Hook, Layer, Road};
 use crate::session;
-use crate::sys::Caller;
-use core::sync::atomic::Ordering;
+use crate::sys::{Caller, Errno};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Where a call goes on.
 #[derive(Clone, Copy)]
@@ -25,24 +26,59 @@ pub struct Next {
 /// The function that a call on this road goes on to, or `None` when there is no CUDA behind it.
 #[inline]
 pub fn next(hook: &'static Hook, road: Road, caller: Caller) -> Option<Next> {
-    match hook.next(road) {
-        Some(address) => Some(Next { address, labelled: true }),
-        None => next_by_symbol(hook, caller),
+    if let Some(address) = hook.next(road) {
+        return Some(Next { address, labelled: true });
     }
+    // Several runtimes can be loaded, and each caller has its own.
+    if hook.layer == Layer::Runtime
+        && let Some(known) = runtime::known(caller.address, hook)
+    {
+        return Some(known);
+    }
+    next_by_symbol(hook, caller)
 }
 
+/// Finds it out. errno is left as the app had it. A text that dlerror(3) still had to tell it is lost where the loader is
+/// asked: glibc has no way to read it without clearing it, and none to put it back.
 #[cold]
 fn next_by_symbol(hook: &'static Hook, caller: Caller) -> Option<Next> {
-    match hook.layer {
-        Layer::Driver => {
-            let address = dlsym::next_definition(hook.symbol).or_else(|| real_export(hook))?;
+    let errno = Errno::save();
+    let next = match hook.layer {
+        Layer::Driver => next_in_driver(hook).map(|address| {
             hook.lead_symbol(address);
             session::road_found(hook);
-            Some(Next { address, labelled: true })
-        }
-        // Never kept in the hook: several runtimes can be loaded, and each caller has its own.
-        Layer::Runtime => libraries::runtime_of(caller.address, hook),
+            Next { address, labelled: true }
+        }),
+        Layer::Runtime => runtime::find(caller.address, hook),
+    };
+    errno.restore();
+    next
+}
+
+fn next_in_driver(hook: &'static Hook) -> Option<usize> {
+    if let Some(address) = hook.ahead() {
+        return Some(address);
     }
+    let address = dlsym::next_definition(hook.symbol).or_else(|| real_export(hook))?;
+    learn_driver();
+    Some(address)
+}
+
+/// Finds all driver functions when the first is needed. The loader's lock, which that takes, is held while a library's
+/// constructors run: a thread that such a constructor starts and waits for must not need it for a call that is new to us.
+pub fn learn_driver() {
+    // Relaxed: a race finds the same twice.
+    static LEARNED: AtomicBool = AtomicBool::new(false);
+    if LEARNED.load(Ordering::Relaxed) || libraries::driver().is_none() {
+        return;
+    }
+    for hook in crate::table::all().iter().filter(|hook| hook.layer == Layer::Driver) {
+        let export = real_export(hook);
+        if let Some(address) = dlsym::next_definition(hook.symbol).or(export) {
+            hook.look_ahead(address);
+        }
+    }
+    LEARNED.store(true, Ordering::Relaxed);
 }
 
 /// The driver's own export of this symbol, if libcuda is loaded and has it. Learned once.

@@ -1,9 +1,11 @@
 //! `cuGetProcAddress`: requests and results are the driver's, pointers are ours for exactly the table's functions.
 
 use super::{assert_every_launch_counted_once, assert_silent, table};
+use gpuspy_collector::trace::{TraceReader, wait_until_complete};
 use gpuspy_tests::{Run, program, root};
 use serde_json::Value;
 use std::path::Path;
+use std::time::Duration;
 
 fn json_lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
@@ -194,4 +196,16 @@ fn driver_entry_points_of_the_runtime_are_hooks_for_the_tables_functions() {
         (300, 0),
         "labelled as what the program called"
     );
+}
+
+/// The runtime asks the driver, through us, and hands our own pointer on: that is one lookup, and hooked.
+#[test]
+fn a_lookup_that_the_runtime_makes_for_the_program_is_counted_once() {
+    let done = Run::of("entry_points").preloaded().succeeded();
+    let trace = done.trace();
+    assert!(wait_until_complete(&trace, Duration::from_secs(10)).unwrap(), "the collector ends");
+    let reader = TraceReader::open(&trace).unwrap();
+    let status = reader.status().unwrap();
+    assert!(status.lookups > 0);
+    assert_eq!(status.lookups_hooked, status.lookups, "this driver has every function that is asked for");
 }

@@ -3,7 +3,7 @@
 use super::{apis, assert_every_launch_counted_once};
 use gpuspy_collector::trace::record::{Body, Record, What, Work};
 use gpuspy_collector::trace::{TraceReader, wait_until_complete};
-use gpuspy_tests::{Run, truth::Truth};
+use gpuspy_tests::{Run, program, sim_lib, truth::Truth};
 use gpuspy_wire::record::{Namespace, Via};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -197,4 +197,72 @@ fn runtime_outside_the_global_scope_is_found() {
 #[test]
 fn with_two_runtimes_each_caller_keeps_its_own() {
     plugins_are_seen(Run::of("plugins").arg("both").env("SIMCUDA_DRIVER_VERSION", "13050"));
+}
+
+/// The programs of `plugins`, in a folder of their own, with CUDA 12's runtime under another name, as auditwheel puts it
+/// into wheels. The name is changed wherever it stands, as patchelf does it; it may not be longer than the old one.
+fn plugins_with_renamed_runtime(name: &str) -> (tempfile::TempDir, Run) {
+    let folder = tempfile::tempdir().unwrap();
+    let old = b"libcudart.so.12\0";
+    let mut new = name.as_bytes().to_vec();
+    new.resize(old.len(), 0);
+    let renamed = |from: &Path, to: &str| {
+        let mut bytes = std::fs::read(from).unwrap();
+        let places: Vec<usize> =
+            (0..bytes.len() - old.len()).filter(|at| bytes[*at..].starts_with(old)).collect();
+        assert!(!places.is_empty(), "{}", from.display());
+        for at in places {
+            bytes[at..at + old.len()].copy_from_slice(&new);
+        }
+        std::fs::write(folder.path().join(to), bytes).unwrap();
+    };
+    renamed(&sim_lib().join("libcudart.so.12"), name);
+    renamed(&program("libplugin12.so"), "libplugin12.so");
+    for copied in ["libplugin13.so", "plugins"] {
+        std::fs::copy(program(copied), folder.path().join(copied)).unwrap();
+    }
+    let path = std::env::join_paths([folder.path().to_owned(), sim_lib()]).unwrap();
+    let run = Run::command(folder.path().join("plugins")).env("LD_LIBRARY_PATH", path);
+    (folder, run.env("SIMCUDA_DRIVER_VERSION", "13050"))
+}
+
+#[test]
+fn a_renamed_runtime_outside_the_global_scope_is_found() {
+    for name in ["libcudart-d.so", "librenamed.so"] {
+        let (_folder, run) = plugins_with_renamed_runtime(name);
+        plugins_are_seen(run);
+    }
+}
+
+#[test]
+fn a_renamed_runtime_is_not_mistaken_for_another() {
+    let (_folder, run) = plugins_with_renamed_runtime("libcudart-d.so");
+    plugins_are_seen(run.arg("both"));
+}
+
+/// Another preload's function is called whichever runtime is meant, as it is without us.
+#[test]
+fn a_preload_that_wraps_a_runtime_function_sees_the_calls_to_both_runtimes() {
+    let done = Run::of("plugins").arg("both").env("SIMCUDA_DRIVER_VERSION", "13050");
+    let done = done.preloaded_among(&[], &["libwrapsync.so"]).succeeded();
+    assert!(done.stdout.contains("wrapsync 6\n"), "{}", done.stdout);
+    assert_eq!(apis(&done.report())["cudaDeviceSynchronize"], (6, 0));
+}
+
+#[test]
+fn a_thread_that_a_library_constructor_waits_for_can_call_cuda() {
+    let run = || Run::of("constructor_thread");
+    let plain = run().plain().succeeded().said();
+    let done = run().preloaded().succeeded();
+    assert_eq!(done.said(), plain);
+    let apis = apis(&done.report());
+    for name in ["cudaFree", "cudaDeviceSynchronize", "cuMemAlloc", "cuMemFree"] {
+        assert_eq!(apis[name], (1, 0), "{name}: {apis:?}");
+    }
+}
+
+#[test]
+fn a_call_site_outlives_the_runtime_that_it_led_to() {
+    let done = Run::of("unload_runtime").preloaded().succeeded();
+    assert_eq!(apis(&done.report())["cudaDeviceSynchronize"], (2, 0));
 }
