@@ -37,7 +37,7 @@
 //! one chain they cancel.
 
 use super::clock::{ClockBounds, drift};
-use super::stamps::{EVENT_RESOLUTION, ROUNDED};
+use super::stamps::EVENT_RESOLUTION;
 use crate::trace::record::{GpuTime, Work};
 use gpuspy_wire::record::flag;
 
@@ -197,19 +197,10 @@ pub fn derive(
     let latest_end = pair.end() + pair.duration_error + late;
     let latest_start = (pair.start + over_start + late).min(latest_end);
     let earliest_end = if end_was_queued { pair.end() - pair.duration_error - cost } else { pair.start };
-    let (mut start, mut end) = estimate(&pair, over_start, guess, blocking, end_was_queued);
-    let mut earliest_start = pair.start;
-    if let Some(before) = before.filter(|b| (pair.start - b).abs() <= ROUNDED && start == pair.start) {
-        // Back to back but for rounding: no gap.
-        earliest_start = earliest_start.min(before);
-        start = before.min(end);
-    }
-    if end_was_queued && over_start == 0 {
-        end = (end - clock.stamps.cost()).max(start);
-    }
+    let (start, end) = estimate(&pair, over_start, guess, blocking, end_was_queued);
     Occupancy {
         chain: gpu.chain,
-        earliest_start,
+        earliest_start: pair.start,
         latest_start,
         earliest_end,
         latest_end,

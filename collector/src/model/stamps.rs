@@ -16,10 +16,6 @@ pub const EVENT_RESOLUTION: i64 = 500;
 /// seen to read 1 to 2 µs.
 pub const MOST_EVENT_COST: i64 = 3_000;
 
-/// What rounding alone can set two stamps apart that are one moment, ns: each is a whole number, and so is the position
-/// that they are told on.
-pub const ROUNDED: i64 = 3;
-
 /// What is known of a chain's time stamps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stamps {
@@ -57,12 +53,6 @@ impl Stamps {
     pub fn most_cost(&self) -> i64 {
         self.least_gap.map_or(MOST_EVENT_COST, |gap| MOST_EVENT_COST.min(gap + self.resolution()))
     }
-
-    /// What an event costs as far as neighbours have told, ns; 0 before. What rounding alone can make of two stamps and a
-    /// position is no cost: it would open a gap of 1 ns between any two operations that follow back to back.
-    pub fn cost(&self) -> i64 {
-        self.least_gap.map_or(0, |gap| (gap - self.resolution() - ROUNDED).clamp(0, MOST_EVENT_COST))
-    }
 }
 
 #[cfg(test)]
@@ -72,7 +62,7 @@ mod tests {
     #[test]
     fn nothing_is_trusted_before_something_was_seen() {
         let stamps = Stamps::default();
-        assert_eq!((stamps.resolution(), stamps.most_cost(), stamps.cost()), (500, 3_000, 0));
+        assert_eq!((stamps.resolution(), stamps.most_cost()), (500, 3_000));
     }
 
     #[test]
@@ -93,18 +83,5 @@ mod tests {
             stamps.gap(gap);
             assert_eq!(stamps.most_cost(), most);
         }
-        assert_eq!(stamps.cost(), 0);
-    }
-
-    #[test]
-    fn rounding_is_no_cost() {
-        let mut stamps = Stamps::default();
-        stamps.distance(1);
-        stamps.gap(2);
-        assert_eq!(stamps.cost(), 0);
-        let mut stamps = Stamps::default();
-        stamps.distance(1);
-        stamps.gap(303);
-        assert_eq!(stamps.cost(), 300);
     }
 }
