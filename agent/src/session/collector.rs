@@ -165,6 +165,8 @@ fn start_for(
         return Err("no socket can be made for its collector".into());
     }
     let [ours, theirs] = sockets.map(sys::out_of_the_way);
+    // Before the collector is there to take it: a process that ends while it starts has given everything away already.
+    let handed = hand_over(session, ours);
     let started = spawn(program, trace, theirs, environment);
     // SAFETY: our own descriptor; the collector has its copy.
     unsafe { libc::close(theirs) };
@@ -174,7 +176,7 @@ fn start_for(
         let why = std::io::Error::from_raw_os_error(errno);
         return Err(format!("its collector {} cannot be started: {why}", program.to_string_lossy()));
     }
-    hand_over(session, ours)
+    handed
 }
 
 fn is_executable(path: &CStr) -> bool {

@@ -66,6 +66,11 @@ extern "C" fn at_exit() {
     // There may have been nobody to be introduced to.
     let Some(session) = session::existing() else { return };
     session.poller.drain(|| session.streams.iter().all(|s| s.oldest().is_none()));
+    // The driver's own exit handlers run after ours: from here on nothing of ours calls it. What static destructors still
+    // do is recorded without events. Relaxed: a thread that is just making a pair completes it.
+    session.timing.store(false, Ordering::Relaxed);
+    session.poller.stop();
+    session.poller.let_finish();
     // Relaxed: read by the collector after the process's end.
     session.segment.header().live.0.exiting.store(1, Ordering::Relaxed);
     let line = session.exit.line.swap(core::ptr::null_mut(), Ordering::AcqRel);
