@@ -59,13 +59,16 @@ impl Compared {
     }
 }
 
+/// What both sides say of an operation: its kind and its stream's id.
+type Named = (&'static str, u64);
+
 /// Pairs each operation of the trace with the stand-in's: thread by thread, in the order of their calls.
 pub fn compare(done: &Done) -> Vec<Compared> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let status = reader.status().unwrap().clone();
     let names = reader.names().clone();
     let mut model = Model::new(&names);
-    let mut ours: BTreeMap<u64, Vec<(u64, (&'static str, u64), When)>> = BTreeMap::new();
+    let mut ours: BTreeMap<u64, Vec<(u64, Named, When)>> = BTreeMap::new();
     for record in reader.records() {
         let Some(operation) = model.observe(&record).operation else { continue };
         let Body::Work(work) = &record.body else { panic!("{record:?}") };
