@@ -28,7 +28,7 @@ const SETTINGS: &[Setting] = &[
     ],
     &[("SIMCUDA_DRIVER_VERSION", "12020")],
     &[("SIMCUDA_DRIVER_VERSION", "13050")],
-    &[("SIMCUDA_HOST_COST", "off")],
+    &[("SIMCUDA_HOST_COST", "launch=1000,record=300,query=100,elapsed=100,other=100")],
     &[("SIMCUDA_HOST_COST", "launch=2000,record=4000,query=1500,elapsed=1500")],
     &[("SIMCUDA_ASSUME", "submit=begin")],
     &[("SIMCUDA_ASSUME", "elapsed=multiplied,null_sync=own,free=returns,pageable_async=asynchronous")],
@@ -172,6 +172,11 @@ fn asking_how_deep_a_stream_is_invalidates_no_capture() {
 #[test]
 fn the_handle_of_a_dead_stream_makes_no_stream() {
     found(&[2000, 2001], &[]);
+}
+
+#[test]
+fn a_contexts_handles_may_be_anothers_before_its_destroy_has_returned() {
+    found(&[3028, 3028], &[]);
 }
 
 #[test]
