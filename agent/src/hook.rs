@@ -18,10 +18,11 @@ pub enum Layer {
 pub enum Road {
     /// By symbol: on to the next definition in search order.
     Symbol = 0,
-    /// By a pointer that `dlsym` handed out: on to what that dlsym would have answered.
-    Dlsym = 1,
-    /// By a pointer that `cuGetProcAddress` handed out: on to what it would have answered.
-    Getproc = 2,
+    /// By a pointer that a lookup (`dlsym`, `cuGetProcAddress`) handed out: on to what it would have answered.
+    Pointer = 1,
+    /// The same, for a second answer: a `dlsym` hook behind us, or a driver whose `cuGetProcAddress` has functions of
+    /// its own.
+    OtherPointer = 2,
 }
 
 /// One intercepted symbol.
@@ -37,9 +38,9 @@ pub struct Hook {
     pub per_thread: bool,
     /// The number that records carry; its name is sent once ([`gpuspy_wire::record::Namespace::Api`]).
     pub api: u16,
-    /// Our functions for [`Road::Dlsym`] and [`Road::Getproc`].
-    by_dlsym: *const (),
-    by_getproc: *const (),
+    /// Our functions for [`Road::Pointer`] and [`Road::OtherPointer`].
+    by_pointer: *const (),
+    by_other_pointer: *const (),
     /// The function to call next, by [`Road`]; 0 = not known yet. Relaxed throughout: code, immutable once loaded.
     next: [AtomicUsize; 3],
     /// The real function's addresses: the library's export and what the real `cuGetProcAddress` answers; 0 = not
@@ -62,8 +63,8 @@ impl Hook {
         version: i32,
         per_thread: bool,
         api: u16,
-        by_dlsym: *const (),
-        by_getproc: *const (),
+        by_pointer: *const (),
+        by_other_pointer: *const (),
     ) -> Hook {
         Hook {
             symbol,
@@ -72,8 +73,8 @@ impl Hook {
             version,
             per_thread,
             api,
-            by_dlsym,
-            by_getproc,
+            by_pointer,
+            by_other_pointer,
             next: [const { AtomicUsize::new(0) }; 3],
             real: [const { AtomicUsize::new(0) }; 2],
         }
@@ -82,11 +83,11 @@ impl Hook {
     /// The function to call next on this road, if it is known.
     #[inline]
     pub fn next(&self, road: Road) -> Option<usize> {
-        let [symbol, dlsym, getproc] = &self.next;
+        let [symbol, pointer, other] = &self.next;
         let slot = match road {
             Road::Symbol => symbol,
-            Road::Dlsym => dlsym,
-            Road::Getproc => getproc,
+            Road::Pointer => pointer,
+            Road::OtherPointer => other,
         };
         match slot.load(Ordering::Relaxed) {
             0 => None,
@@ -94,20 +95,23 @@ impl Hook {
         }
     }
 
-    /// Makes `next` the function that this road's hook calls and returns the hook, or `None` when the road already
-    /// leads to another function (a second library of the same kind): that one then passes untouched.
-    pub fn lead(&self, road: Road, next: usize) -> Option<*const ()> {
-        let [symbol, dlsym, getproc] = &self.next;
-        let (slot, entry) = match road {
-            Road::Symbol => (symbol, core::ptr::null()),
-            Road::Dlsym => (dlsym, self.by_dlsym),
-            Road::Getproc => (getproc, self.by_getproc),
-        };
-        match slot.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => Some(entry),
-            Err(known) if known == next => Some(entry),
-            Err(_) => None,
-        }
+    /// Makes `next` the function that calls by symbol go on to.
+    pub fn lead_symbol(&self, next: usize) {
+        let [symbol, ..] = &self.next;
+        symbol.store(next, Ordering::Relaxed);
+    }
+
+    /// The function of ours that goes on to `next`, to be handed out in its place: always the same one for the same
+    /// `next`, whichever lookup asks, because programs compare pointers. `None` when both that we have lead elsewhere
+    /// already (a second library of the same kind): that one then passes untouched.
+    pub fn stand_in(&self, next: usize) -> Option<*const ()> {
+        let [_, pointer, other] = &self.next;
+        [(pointer, self.by_pointer), (other, self.by_other_pointer)].into_iter().find_map(|(slot, entry)| {
+            match slot.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => Some(entry),
+                Err(known) => (known == next).then_some(entry),
+            }
+        })
     }
 }
 
@@ -138,16 +142,16 @@ macro_rules! hook {
                 unsafe { body(caller, Road::Symbol, $($arg),*) }
             }
 
-            pub unsafe extern "C-unwind" fn by_dlsym($($arg: $ty),*) -> int {
+            pub unsafe extern "C-unwind" fn by_pointer($($arg: $ty),*) -> int {
                 let caller = caller!();
                 // SAFETY: the caller's promises, handed on.
-                unsafe { body(caller, Road::Dlsym, $($arg),*) }
+                unsafe { body(caller, Road::Pointer, $($arg),*) }
             }
 
-            pub unsafe extern "C-unwind" fn by_getproc($($arg: $ty),*) -> int {
+            pub unsafe extern "C-unwind" fn by_other_pointer($($arg: $ty),*) -> int {
                 let caller = caller!();
                 // SAFETY: the caller's promises, handed on.
-                unsafe { body(caller, Road::Getproc, $($arg),*) }
+                unsafe { body(caller, Road::OtherPointer, $($arg),*) }
             }
 
             #[allow(unused_variables, reason = "a call's record needs some of its parameters")]
@@ -208,8 +212,8 @@ macro_rules! hooks {
                 $version,
                 $crate::hook::per_thread!($($thread)?),
                 Symbol::$symbol as u16 + 1,
-                $symbol::by_dlsym as *const (),
-                $symbol::by_getproc as *const (),
+                $symbol::by_pointer as *const (),
+                $symbol::by_other_pointer as *const (),
             )
         }, )+ )*];
 
@@ -252,3 +256,26 @@ macro_rules! per_thread {
     };
 }
 pub(crate) use per_thread;
+
+#[cfg(test)]
+mod tests {
+    use super::{Hook, Layer, Road};
+
+    #[test]
+    fn one_function_has_one_stand_in_and_a_third_none() {
+        let (first, second) = (0x10 as *const (), 0x20 as *const ());
+        let hook = Hook::new(c"cuInit", c"cuInit", Layer::Driver, 2000, false, 1, first, second);
+        assert_eq!(hook.stand_in(0x1000), Some(first));
+        assert_eq!(hook.stand_in(0x1000), Some(first), "whoever asks: programs compare pointers");
+        assert_eq!(hook.stand_in(0x2000), Some(second));
+        assert_eq!(hook.stand_in(0x1000), Some(first));
+        assert_eq!(
+            hook.stand_in(0x3000),
+            None,
+            "a hook of ours never leads to another function than it replaced"
+        );
+        assert_eq!(hook.next(Road::Pointer), Some(0x1000));
+        assert_eq!(hook.next(Road::OtherPointer), Some(0x2000));
+        assert_eq!(hook.next(Road::Symbol), None);
+    }
+}

@@ -23,6 +23,16 @@ impl<V, const N: usize> Keyed<V, N> {
     /// The value of a key, which gets a place if it has none. `None` for key 0, and when the table is full.
     #[inline]
     pub fn get(&self, key: u64) -> Option<&V> {
+        self.place(key, true)
+    }
+
+    /// The value of a key, if it has a place.
+    pub fn find(&self, key: u64) -> Option<&V> {
+        self.place(key, false)
+    }
+
+    #[inline]
+    fn place(&self, key: u64, make: bool) -> Option<&V> {
         const { assert!(N.is_power_of_two()) };
         if key == 0 {
             return None;
@@ -34,6 +44,9 @@ impl<V, const N: usize> Keyed<V, N> {
             let found = place.key.load(Ordering::Relaxed);
             if found == key {
                 return Some(&place.value);
+            }
+            if found == 0 && !make {
+                return None;
             }
             if found == 0 {
                 match place.key.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed) {

@@ -24,8 +24,8 @@ const KERNEL: u32 = 1 << 31;
 /// The kernels' names of a session. Valid when zero.
 pub struct Names {
     names: [Name; NAMES],
-    /// By CUfunction or CUkernel: the number of its name, with [`KERNEL`]; 0 = unknown. Relaxed: a number.
-    handles: Keyed<AtomicU32, HANDLES>,
+    /// By CUfunction or CUkernel.
+    handles: Keyed<Handle, HANDLES>,
     /// Names that did not fit into a ring yet. Relaxed: the poller looks again.
     unsent: AtomicU32,
 }
@@ -35,6 +35,14 @@ struct Name {
     hash: AtomicU64,
     /// The text, while it has not been sent. Release on the store, acquire on the load; taken by whoever sends it.
     text: AtomicPtr<Box<[u8]>>,
+}
+
+/// What is known of a launch handle.
+struct Handle {
+    /// The number of its name, with [`KERNEL`]; 0 = unknown. Relaxed: a number.
+    name: AtomicU32,
+    /// The module or library that it lies in; 0 = unknown. Relaxed: read by [`Names::forget`] only.
+    owner: AtomicU64,
 }
 
 /// A launch handle's name.
@@ -51,7 +59,7 @@ impl Names {
     #[inline]
     pub fn of_handle(&self, call: &Call, handle: CUfunction) -> KernelName {
         let Some(place) = self.handles.get(handle as u64) else { return KernelName::default() };
-        match place.load(Ordering::Relaxed) {
+        match place.name.load(Ordering::Relaxed) {
             0 => self.ask(call, handle, place),
             known => KernelName { id: known & !KERNEL, is_kernel: known & KERNEL != 0 },
         }
@@ -59,7 +67,7 @@ impl Names {
 
     /// Asks the driver for a handle's name (CUDA 12.3 and later).
     #[cold]
-    fn ask(&self, call: &Call, handle: CUfunction, place: &AtomicU32) -> KernelName {
+    fn ask(&self, call: &Call, handle: CUfunction, place: &Handle) -> KernelName {
         let Some(driver) = driver::driver() else { return KernelName::default() };
         let mut text: *const c_char = core::ptr::null();
         for (ask, is_kernel) in [(driver.function_name, false), (driver.kernel_name, true)] {
@@ -68,17 +76,17 @@ impl Names {
             if found && !text.is_null() {
                 // SAFETY: the driver's terminated string.
                 let text = unsafe { CStr::from_ptr(text) }.to_bytes();
-                return self.remember(call, place, text, is_kernel);
+                return self.remember(call, place, text, 0, is_kernel);
             }
         }
         KernelName::default()
     }
 
     /// A loading call has named a handle.
-    pub fn learn(&self, call: &Call, handle: CUfunction, text: &[u8], is_kernel: bool) {
+    pub fn learn(&self, call: &Call, handle: CUfunction, text: &[u8], owner: u64, is_kernel: bool) {
         match self.handles.get(handle as u64) {
             Some(place) => {
-                self.remember(call, place, text, is_kernel);
+                self.remember(call, place, text, owner, is_kernel);
             }
             None => call.lost(LossCause::NameLost, 1),
         }
@@ -90,16 +98,30 @@ impl Names {
         if name.id != 0
             && let Some(place) = self.handles.get(handle as u64)
         {
-            place.store(name.id, Ordering::Relaxed);
+            place.name.store(name.id, Ordering::Relaxed);
+            let owner = self.handles.get(kernel as u64).map_or(0, |k| k.owner.load(Ordering::Relaxed));
+            place.owner.store(owner, Ordering::Relaxed);
         }
     }
 
-    fn remember(&self, call: &Call, place: &AtomicU32, text: &[u8], is_kernel: bool) -> KernelName {
+    /// A module or library is unloaded: its functions' handles may come back as others'. Those whose owner is not known
+    /// may be its, too; the driver is asked for their names again.
+    pub fn forget(&self, owner: u64) {
+        for handle in self.handles.values() {
+            let of = handle.owner.load(Ordering::Relaxed);
+            if of == owner || of == 0 {
+                handle.name.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn remember(&self, call: &Call, place: &Handle, text: &[u8], owner: u64, is_kernel: bool) -> KernelName {
         let errno = crate::sys::Errno::save();
         let id = self.intern(call, text);
         errno.restore();
         if id != 0 {
-            place.store(id | if is_kernel { KERNEL } else { 0 }, Ordering::Relaxed);
+            place.owner.store(owner, Ordering::Relaxed);
+            place.name.store(id | if is_kernel { KERNEL } else { 0 }, Ordering::Relaxed);
         }
         KernelName { id, is_kernel }
     }

@@ -171,6 +171,7 @@ pub fn env_is_on(name: &CStr) -> bool {
 /// Reads the beginning of a file into `buffer`, without a heap and without touching errno.
 pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let errno = Errno::save();
+    let _whole = Uncancelled::new();
     // SAFETY: a terminated path.
     let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if fd < 0 {
@@ -193,9 +194,12 @@ pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
 }
 
 /// The calling thread's errno, to be left as the app had it.
-pub struct Errno(pub c_int);
+pub struct Errno(c_int);
 
 impl Errno {
+    /// Nothing remembered yet.
+    pub const NONE: Errno = Errno(0);
+
     /// Remembers it.
     #[inline]
     pub fn save() -> Errno {
@@ -208,6 +212,33 @@ impl Errno {
     pub fn restore(&self) {
         // SAFETY: the thread's own location.
         unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+/// While it lives, the calling thread is not cancelled: much of libc that our slow paths use is a cancellation point
+/// (pthreads(7)), and where the app's thread would not have been cancelled without us, it must not be.
+pub struct Uncancelled(c_int);
+
+unsafe extern "C" {
+    // pthread.h; the libc crate lacks it for Linux.
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+impl Uncancelled {
+    /// From here on.
+    pub fn new() -> Uncancelled {
+        const PTHREAD_CANCEL_DISABLE: c_int = 1; // pthread.h of glibc
+        let mut before = 0;
+        // SAFETY: the thread's own setting; writes a place of ours.
+        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut before) };
+        Uncancelled(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        // SAFETY: as above; a null place is allowed by glibc and musl.
+        unsafe { pthread_setcancelstate(self.0, core::ptr::null_mut()) };
     }
 }
 

@@ -212,15 +212,25 @@ hooks! {
         => plain(EventOp::wait(event, flags).on(stream));
 
     // What else takes a place on a stream: between two events of ours it is no part of the work there.
-    driver "cuStreamWaitValue32" { cuStreamWaitValue32 @ 8000, cuStreamWaitValue32_ptsz @ 8000 per_thread, cuStreamWaitValue32_v2 @ 11070, cuStreamWaitValue32_v2_ptsz @ 11070 per_thread }
+    driver "cuStreamWaitValue32"
+        { cuStreamWaitValue32 @ 8000, cuStreamWaitValue32_ptsz @ 8000 per_thread,
+          cuStreamWaitValue32_v2 @ 11070, cuStreamWaitValue32_v2_ptsz @ 11070 per_thread }
         (stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: unsigned_int) => plain(Enqueue::on(stream));
-    driver "cuStreamWriteValue32" { cuStreamWriteValue32 @ 8000, cuStreamWriteValue32_ptsz @ 8000 per_thread, cuStreamWriteValue32_v2 @ 11070, cuStreamWriteValue32_v2_ptsz @ 11070 per_thread }
+    driver "cuStreamWriteValue32"
+        { cuStreamWriteValue32 @ 8000, cuStreamWriteValue32_ptsz @ 8000 per_thread,
+          cuStreamWriteValue32_v2 @ 11070, cuStreamWriteValue32_v2_ptsz @ 11070 per_thread }
         (stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: unsigned_int) => plain(Enqueue::on(stream));
-    driver "cuStreamWaitValue64" { cuStreamWaitValue64 @ 9000, cuStreamWaitValue64_ptsz @ 9000 per_thread, cuStreamWaitValue64_v2 @ 11070, cuStreamWaitValue64_v2_ptsz @ 11070 per_thread }
+    driver "cuStreamWaitValue64"
+        { cuStreamWaitValue64 @ 9000, cuStreamWaitValue64_ptsz @ 9000 per_thread,
+          cuStreamWaitValue64_v2 @ 11070, cuStreamWaitValue64_v2_ptsz @ 11070 per_thread }
         (stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: unsigned_int) => plain(Enqueue::on(stream));
-    driver "cuStreamWriteValue64" { cuStreamWriteValue64 @ 9000, cuStreamWriteValue64_ptsz @ 9000 per_thread, cuStreamWriteValue64_v2 @ 11070, cuStreamWriteValue64_v2_ptsz @ 11070 per_thread }
+    driver "cuStreamWriteValue64"
+        { cuStreamWriteValue64 @ 9000, cuStreamWriteValue64_ptsz @ 9000 per_thread,
+          cuStreamWriteValue64_v2 @ 11070, cuStreamWriteValue64_v2_ptsz @ 11070 per_thread }
         (stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: unsigned_int) => plain(Enqueue::on(stream));
-    driver "cuStreamBatchMemOp" { cuStreamBatchMemOp @ 8000, cuStreamBatchMemOp_ptsz @ 8000 per_thread, cuStreamBatchMemOp_v2 @ 11070, cuStreamBatchMemOp_v2_ptsz @ 11070 per_thread }
+    driver "cuStreamBatchMemOp"
+        { cuStreamBatchMemOp @ 8000, cuStreamBatchMemOp_ptsz @ 8000 per_thread,
+          cuStreamBatchMemOp_v2 @ 11070, cuStreamBatchMemOp_v2_ptsz @ 11070 per_thread }
         (stream: CUstream, count: unsigned_int, paramArray: *mut CUstreamBatchMemOpParams, flags: unsigned_int)
         => plain(Enqueue::on(stream));
     driver "cuLaunchHostFunc" { cuLaunchHostFunc @ 10000, cuLaunchHostFunc_ptsz @ 10000 per_thread }
@@ -231,6 +241,11 @@ hooks! {
     driver "cuStreamAddCallback" { cuStreamAddCallback @ 5000, cuStreamAddCallback_ptsz @ 7000 per_thread }
         (hStream: CUstream, callback: CUstreamCallback, userData: *mut void, flags: unsigned_int)
         => plain(Enqueue::on(hStream));
+    runtime "cudaLaunchHostFunc" { cudaLaunchHostFunc @ 0, cudaLaunchHostFunc_ptsz @ 0 per_thread }
+        (stream: cudaStream_t, function: cudaHostFn_t, userData: *mut void) => plain(Enqueue::on(stream));
+    runtime "cudaStreamAddCallback" { cudaStreamAddCallback @ 0, cudaStreamAddCallback_ptsz @ 0 per_thread }
+        (stream: cudaStream_t, callback: cudaStreamCallback_t, userData: *mut void, flags: unsigned_int)
+        => plain(Enqueue::on(stream));
 
     // Streams.
     driver "cuStreamCreate" { cuStreamCreate @ 2000 } (phStream: *mut CUstream, Flags: unsigned_int)
@@ -262,6 +277,7 @@ hooks! {
         => plain(ContextCreate { out: pctx });
     driver "cuCtxDestroy" { cuCtxDestroy @ 2000, cuCtxDestroy_v2 @ 4000 } (ctx: CUcontext)
         => plain(ContextDestroy::of(ctx));
+    driver "cuCtxDetach" { cuCtxDetach @ 2000 } (ctx: CUcontext) => plain(ContextDestroy::of(ctx));
     driver "cuDevicePrimaryCtxRetain" { cuDevicePrimaryCtxRetain @ 7000 } (pctx: *mut CUcontext, dev: CUdevice)
         => plain(PrimaryRetain { out: pctx, device: dev });
     driver "cuDevicePrimaryCtxRelease" { cuDevicePrimaryCtxRelease @ 7000, cuDevicePrimaryCtxRelease_v2 @ 11000 }
@@ -281,10 +297,10 @@ hooks! {
         => plain(Host { subject: 0 });
     driver "cuModuleLoadFatBinary" { cuModuleLoadFatBinary @ 2000 } (module: *mut CUmodule, fatCubin: *const void)
         => plain(Host { subject: 0 });
-    driver "cuModuleUnload" { cuModuleUnload @ 2000 } (hmod: CUmodule) => plain(Host { subject: hmod as u64 });
+    driver "cuModuleUnload" { cuModuleUnload @ 2000 } (hmod: CUmodule) => plain(Unload { owner: hmod });
     driver "cuModuleGetFunction" { cuModuleGetFunction @ 2000 }
         (hfunc: *mut CUfunction, hmod: CUmodule, name: *const char_t)
-        => plain(FunctionNamed { out: hfunc, name, is_kernel: false });
+        => plain(FunctionNamed { out: hfunc, name, owner: hmod, is_kernel: false });
     driver "cuLibraryLoadData" { cuLibraryLoadData @ 12000 }
         (library: *mut CUlibrary, code: *const void, jitOptions: *mut CUjit_option, jitOptionsValues: *mut *mut void,
          numJitOptions: unsigned_int, libraryOptions: *mut CUlibraryOption, libraryOptionValues: *mut *mut void,
@@ -296,10 +312,10 @@ hooks! {
          libraryOptionValues: *mut *mut void, numLibraryOptions: unsigned_int)
         => plain(Host { subject: 0 });
     driver "cuLibraryUnload" { cuLibraryUnload @ 12000 } (library: CUlibrary)
-        => plain(Host { subject: library as u64 });
+        => plain(Unload { owner: library });
     driver "cuLibraryGetKernel" { cuLibraryGetKernel @ 12000 }
         (pKernel: *mut CUkernel, library: CUlibrary, name: *const char_t)
-        => plain(FunctionNamed { out: pKernel, name, is_kernel: true });
+        => plain(FunctionNamed { out: pKernel, name, owner: library, is_kernel: true });
     driver "cuKernelGetFunction" { cuKernelGetFunction @ 12000 } (pFunc: *mut CUfunction, kernel: CUkernel)
         => plain(FunctionOfKernel { out: pFunc, kernel });
 

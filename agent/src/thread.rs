@@ -44,8 +44,8 @@ struct Thread {
     claim: Option<Claim>,
     /// Our own code is running: a hook entered now (from a signal handler) passes through.
     busy: bool,
-    /// The app's errno, while our own code runs.
-    errno: i32,
+    /// The app's errno while our own code runs: what we ask the driver may change it.
+    errno: sys::Errno,
     /// Correlations given under this claim.
     correlations: u64,
     runtime: Scope,
@@ -64,7 +64,7 @@ thread_local! {
             session: core::ptr::null(),
             claim: None,
             busy: false,
-            errno: 0,
+            errno: sys::Errno::NONE,
             correlations: 0,
             runtime: NO_SCOPE,
             driver: NO_SCOPE,
@@ -115,7 +115,7 @@ pub fn enter(entry: &Entry) -> Option<Call> {
         return None;
     }
     t.busy = true;
-    t.errno = errno.0;
+    t.errno = errno;
     let correlation = t.next_correlation();
     let scope = Scope {
         frame: entry.caller.frame,
@@ -162,12 +162,12 @@ impl Call {
     pub fn real<R>(&self, real: impl FnOnce() -> R) -> (R, u64, u64) {
         let t = self.thread();
         t.busy = false;
-        sys::Errno(t.errno).restore();
+        t.errno.restore();
         let before = ticks();
         let result = real();
         let after = ticks();
         let t = self.thread();
-        t.errno = sys::Errno::save().0;
+        t.errno = sys::Errno::save();
         t.busy = true;
         (result, before, after)
     }
@@ -228,8 +228,14 @@ impl Call {
             let own = end.wrapping_sub(self.entered).wrapping_sub(inside);
             ticks.store(ticks.load(Ordering::Relaxed).wrapping_add(own), Ordering::Relaxed);
         }
-        sys::Errno(t.errno).restore();
+        t.errno.restore();
         t.busy = false;
+    }
+
+    /// A number that tells this thread from every other that lives.
+    #[inline]
+    pub fn thread_identity(&self) -> u64 {
+        self.thread as u64
     }
 
     /// Counts something lost by this call.
@@ -322,9 +328,12 @@ impl Thread {
                 self.dropped = 0;
             }
         }
-        let pushed = claim.writer.push(words).is_ok();
+        let mut pushed = claim.writer.push(words).is_ok();
         if claim.writer.is_half_full() {
             grow(claim, self.session);
+        }
+        if !pushed && grow_at_once(claim, self.session) {
+            pushed = claim.writer.push(words).is_ok();
         }
         if pushed {
             let records = &claim.slot.counters.0.records;
@@ -373,6 +382,19 @@ fn grow(claim: &mut Claim, session: *const Session) {
     }
 }
 
+/// Moves a full ring to its next buffer: the poller was too late with it (it may be starting the collector). Two system
+/// calls, at most twice in a thread's life, and cheaper than a loss. False when there is no next buffer.
+#[cold]
+fn grow_at_once(claim: &mut Claim, session: *const Session) -> bool {
+    let next = claim.writer.level() + 1;
+    // SAFETY: as in `grow`.
+    let Some(session) = (unsafe { session.as_ref() }) else { return false };
+    let errno = sys::Errno::save();
+    let buffer = session.segment.buffer_at_once(claim.index, next);
+    errno.restore();
+    buffer.is_some_and(|buffer| claim.writer.grow(buffer))
+}
+
 /// The thread's end (the session key's destructor): what waits goes out, and the slot is closed for the collector to
 /// drain and free. CUDA calls in later destructors claim a new one.
 pub unsafe extern "C" fn ended(state: *mut c_void) {
@@ -384,6 +406,7 @@ pub unsafe extern "C" fn ended(state: *mut c_void) {
         return; // a forked child's: the slot is the parent's
     }
     t.flush_pending(flag::SCOPE_LOST);
+    session.streams.thread_ended(state as u64);
     if let Some(claim) = t.claim.take() {
         claim.slot.state.close(claim.generation);
     }

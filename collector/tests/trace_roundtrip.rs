@@ -275,7 +275,7 @@ fn the_generator_tells_the_truth() {
         truth.launches,
         count(|body| matches!(body, Body::Work(Work { what: What::Kernel { .. }, .. })))
     );
-    assert_eq!(truth.launches, truth.kernels.values().map(|(count, _)| count).sum());
+    assert_eq!(truth.launches, truth.kernels.values().map(|(count, _)| count).sum::<u64>());
     assert_eq!(
         truth.copies.0,
         count(|body| matches!(body, Body::Work(Work { what: What::Memcpy { .. }, .. })))

@@ -1,1 +1,133 @@
-//!
+//! The agent is a guest in someone's process: it changes nothing that the program could notice, from its birth to its
+//! end, however that comes, and what it has seen is not lost with it.
+
+mod bare;
+mod bystanders;
+mod damage;
+mod endings;
+mod forks;
+mod guest;
+mod overflow;
+mod run;
+mod threads;
+
+use gpuspy_tests::{Done, gpuspy};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The lines on stderr that are ours.
+fn our_lines(done: &Done) -> Vec<&str> {
+    done.stderr.lines().filter(|l| l.starts_with("gpuspy: ")).collect()
+}
+
+/// The one line on stderr, which is ours.
+fn the_line(done: &Done) -> &str {
+    let lines: Vec<&str> = done.stderr.lines().collect();
+    assert_eq!(lines.len(), 1, "{}", done.stderr);
+    assert!(lines[0].starts_with("gpuspy: "), "{}", done.stderr);
+    lines[0]
+}
+
+/// Names of the files in the run's folder, without the stand-in's truth.
+fn files(done: &Done) -> Vec<String> {
+    let entries = std::fs::read_dir(done.folder()).unwrap();
+    let names = entries.map(|e| e.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|n| n != "truth.jsonl").collect();
+    names.sort();
+    names
+}
+
+fn number(report: &Value, pointer: &str) -> u64 {
+    report.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {pointer} in {report:#}"))
+}
+
+fn launches(report: &Value) -> u64 {
+    number(report, "/coverage/launches")
+}
+
+/// What the report says about every launch adds up to all of them.
+fn assert_all_accounted(report: &Value) {
+    let untimed = report["coverage"]["untimed"].as_object().unwrap();
+    let untimed: u64 = untimed.values().map(|v| v.as_u64().unwrap()).sum();
+    assert_eq!(number(report, "/coverage/timed") + untimed, launches(report), "{:#}", report["coverage"]);
+}
+
+#[test]
+fn the_agent_brings_nothing_but_libc_along() {
+    let script = gpuspy_tests::root().join("scripts/check-agent-deps.sh");
+    let output = Command::new("bash").arg(script).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// `gpuspy collect --dir`, listening.
+struct Listener {
+    folder: tempfile::TempDir,
+    process: Child,
+}
+
+impl Listener {
+    fn start() -> Listener {
+        Listener::run("exec \"$0\" collect --dir \"$1\"")
+    }
+
+    /// One that may write no larger files.
+    fn limited_to_kib(kib: u32) -> Listener {
+        Listener::run(&format!("ulimit -f {kib}; exec \"$0\" collect --dir \"$1\""))
+    }
+
+    fn run(script: &str) -> Listener {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("bash");
+        command.arg("-c").arg(script).arg(gpuspy()).arg(folder.path()).stderr(Stdio::null());
+        let listener = Listener { process: command.spawn().unwrap(), folder };
+        let until = Instant::now() + Duration::from_secs(20);
+        while !listener.socket().exists() {
+            assert!(Instant::now() < until, "the collector does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        listener
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("gpuspy.sock")
+    }
+
+    /// `GPUSPY_SOCKET=…`
+    fn variable(&self) -> String {
+        format!("GPUSPY_SOCKET={}", self.socket().display())
+    }
+
+    fn signal(&self, number: i32) {
+        // SAFETY: a child of ours that has not been waited for.
+        unsafe { libc::kill(self.process.id() as i32, number) };
+    }
+
+    /// Ends it, and returns the traces it wrote, which lie as long as the listener does.
+    fn stop(&self) -> Vec<PathBuf> {
+        self.signal(libc::SIGINT);
+        let is_over = || {
+            // SAFETY: all-zero is a siginfo_t; asks about a child of ours and leaves it to be waited for.
+            unsafe {
+                let mut info: libc::siginfo_t = std::mem::zeroed();
+                let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+                libc::waitid(libc::P_PID, self.process.id(), &mut info, flags) == 0 && info.si_pid() != 0
+            }
+        };
+        let until = Instant::now() + Duration::from_secs(20);
+        while !is_over() {
+            assert!(Instant::now() < until, "the collector does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let entries = std::fs::read_dir(self.folder.path()).unwrap().map(|e| e.unwrap().path());
+        entries.filter(|p| p.extension().is_some_and(|e| e == "gspy")).collect()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -40,6 +40,7 @@ int main(void)
     printf("{");
     probe("default", RTLD_DEFAULT);
     probe("next", RTLD_NEXT);
+    probe("program", dlopen(NULL, RTLD_NOW));
     probe("libcuda.so.1", open_library("libcuda.so.1"));
     probe("libcudart.so.12", open_library("libcudart.so.12"));
     probe("libcudnnlike.so", open_library("libcudnnlike.so"));

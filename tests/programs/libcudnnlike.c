@@ -11,8 +11,14 @@ int cuFooBar(void)
     return 4712;
 }
 
-// A driver function's name in a library that is not the driver, as stand-ins and shims have.
+// Driver functions' names in a library that is not the driver, as stand-ins and shims have: one that hardly anybody intercepts,
 int cuMemAdvise(void)
 {
     return 4713;
+}
+
+// And one that every tracer intercepts.
+int cuLaunchKernel(void)
+{
+    return 4714;
 }

@@ -1,5 +1,6 @@
 // A program that looks for CUDA's functions where there is no CUDA: by a weak reference and by dlsym(RTLD_DEFAULT). Prints
-// for each whether it was there and what calling it returned, and whether a driver was loaded or a thread started by that.
+// for each whether it was there and what calling it returned, and whether a driver was loaded, a thread started,
+// a file opened or memory shared by that.
 #include "call.h"
 #include "common.h"
 
@@ -17,20 +18,34 @@ static void print_result(const char *name, bool found, int result)
         printf("\"%s\":null,", name);
 }
 
-static int threads(void)
+static int entries(const char *folder)
 {
     int count = -2; // . and ..
-    DIR *tasks = opendir("/proc/self/task");
-    REQUIRE(tasks != NULL);
-    while (readdir(tasks) != NULL)
+    DIR *open = opendir(folder);
+    REQUIRE(open != NULL);
+    while (readdir(open) != NULL)
         count++;
-    closedir(tasks);
+    closedir(open);
+    return count;
+}
+
+// How many mappings there are of memory that has no name in the file system.
+static int memfds(void)
+{
+    char line[4096];
+    int count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    REQUIRE(maps != NULL);
+    while (fgets(line, sizeof line, maps) != NULL)
+        count += strstr(line, "memfd:") != NULL;
+    fclose(maps);
     return count;
 }
 
 int main(void)
 {
     void *block = NULL;
+    int files = entries("/proc/self/fd");
     launch_kernel weak = cuLaunchKernel, found = (launch_kernel)dlsym(RTLD_DEFAULT, "cuLaunchKernel");
     printf("{\"program\":\"no_driver\",");
     print_result("weak cuLaunchKernel", weak != NULL, weak ? weak(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) : 0);
@@ -38,7 +53,8 @@ int main(void)
     int (*allocate)(void **, size_t) = cudaMalloc;
     print_result("weak cudaMalloc", allocate != NULL, allocate ? allocate(&block, 16) : 0);
     REQUIRE(block == NULL);
-    printf("\"driver_loaded\":%s,\"threads\":%d}\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) ? "true" : "false",
-           threads());
+    printf("\"driver_loaded\":%s,\"threads\":%d,\"files_opened\":%d,\"memfds\":%d}\n",
+           dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) ? "true" : "false", entries("/proc/self/task"),
+           entries("/proc/self/fd") - files, memfds());
     return 0;
 }

@@ -1,12 +1,16 @@
-// CUDA in a process that may not write files beyond 1 MiB: growing one further, a memfd too, would end it by SIGXFSZ.
+// CUDA in a process that may not write files beyond a size (default 1 MiB): growing one further, a memfd too, would end it
+// by SIGXFSZ.
+//
+//   rlimit_fsize [BYTES]
 // link: -l:libcuda.so.1
 #include "plain.h"
 
 #include <sys/resource.h>
 
-int main(void)
+int main(int argc, char **argv)
 {
-    struct rlimit limit = {1 << 20, 1 << 20};
+    rlim_t bytes = argc > 1 ? strtoull(argv[1], NULL, 10) : 1 << 20;
+    struct rlimit limit = {bytes, bytes};
     CHECK(setrlimit(RLIMIT_FSIZE, &limit));
     plain_work();
     printf("{\"program\":\"rlimit_fsize\",\"launches\":%d}\n", PLAIN_LAUNCHES);

@@ -99,6 +99,18 @@ impl Run {
         self.folder.path()
     }
 
+    /// The command with the agent preloaded, for tests that do more than to run it. The folder goes with the run: keep it.
+    pub fn preloaded_command(&self) -> Command {
+        self.prepare(&self.command, &[("LD_PRELOAD", agent().to_str().unwrap())])
+    }
+
+    /// `gpuspy` with these arguments, in the run's folder and environment.
+    pub fn gpuspy_command(&self, arguments: &[&str]) -> Command {
+        let command: Vec<OsString> =
+            std::iter::once(gpuspy().into()).chain(arguments.iter().map(OsString::from)).collect();
+        self.prepare(&command, &[])
+    }
+
     /// Runs it as it is.
     pub fn plain(self) -> Done {
         let command = self.command.clone();
@@ -138,7 +150,7 @@ impl Run {
         self.start(&command, &[])
     }
 
-    fn start(self, command: &[OsString], extra: &[(&str, &str)]) -> Done {
+    fn prepare(&self, command: &[OsString], extra: &[(&str, &str)]) -> Command {
         let (program, arguments) = command.split_first().unwrap();
         let mut process = Command::new(program);
         process.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
@@ -153,7 +165,17 @@ impl Run {
             process.env("SIMCUDA_TRUTH", self.folder.path().join("truth.jsonl"));
         }
         process.envs(self.environment.iter().map(|(n, v)| (n, v))).envs(extra.iter().copied());
-        let output = process.output().unwrap_or_else(|e| panic!("{}: {e}", program.display()));
+        process
+    }
+
+    fn start(self, command: &[OsString], extra: &[(&str, &str)]) -> Done {
+        let process = self.prepare(command, extra);
+        self.finish(process)
+    }
+
+    /// Runs a command of this run's to its end.
+    pub fn finish(self, mut process: Command) -> Done {
+        let output = process.output().unwrap_or_else(|e| panic!("{process:?}: {e}"));
         Done {
             folder: self.folder,
             status: output.status,

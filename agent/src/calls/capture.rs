@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record;
 
-use crate::calls::{Plain, Work, stream_of};
+use crate::calls::{Plain, Work, is_captured, stream_of};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::stream::Stream;
@@ -30,28 +30,25 @@ impl Plain for CaptureBegin {
     }
 }
 
-/// A capture ends; a failed end (an invalidated capture) ends it too. An end on a stream that is not captured, or by the
-/// wrong thread, ends nothing: the stream is asked before and after.
+/// A capture ends: when its stream was in one before the call and is not after it, whatever the call returned (the end of
+/// an invalidated capture fails, and ends it). An end on a stream that is in none changes nothing.
 pub struct CaptureEnd {
     stream: CUstream,
     was_capturing: Cell<bool>,
 }
 
 impl CaptureEnd {
-    /// Of the capture that began on this stream.
+    /// On a stream.
     pub fn of(stream: CUstream) -> CaptureEnd {
         CaptureEnd { stream, was_capturing: Cell::new(false) }
     }
 
     fn is_capturing(&self, call: &Call) -> bool {
-        // The handle that means the same stream in any variant.
-        let handle = stream_of(call, self.stream).map_or(self.stream, Stream::handle);
-        driver::driver().is_some_and(|d| d.is_capturing(handle))
+        is_captured(call, stream_of(call, self.stream).map_or(self.stream, Stream::handle))
     }
 
-    fn ended(&self, call: &Call) {
+    fn end(&self, call: &Call) {
         if self.was_capturing.get() && !self.is_capturing(call) {
-            // An end without a begin that we saw changes nothing.
             let down = |n: u64| n.checked_sub(1);
             let _ = call.session.captures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
         }
@@ -64,12 +61,14 @@ impl Plain for CaptureEnd {
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.ended(call);
+        if call.layer == crate::hook::Layer::Driver {
+            self.end(call);
+        }
         false
     }
 
     fn failed(&self, call: &Call) {
-        self.ended(call);
+        self.end(call);
     }
 
     fn subject(&self) -> u64 {

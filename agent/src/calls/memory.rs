@@ -1,6 +1,6 @@
 //! Allocations and frees.
 
-use gpuspy_wire::record::{self, Kind, Memory, Record};
+use gpuspy_wire::record::{self, Kind, Memory};
 
 use crate::calls::order::Untimed;
 use crate::calls::{Plain, current_context, stream_of};
@@ -56,7 +56,9 @@ impl Alloc {
 }
 
 impl Plain for Alloc {
-    const KIND: Kind = Kind::Alloc;
+    fn kind(&self) -> Kind {
+        Kind::Alloc
+    }
 
     fn before(&self, call: &Call) {
         if let Some(stream) = self.stream {
@@ -140,7 +142,9 @@ impl Free {
 }
 
 impl Plain for Free {
-    const KIND: Kind = record::Free::KIND;
+    fn kind(&self) -> Kind {
+        Kind::Free
+    }
 
     fn before(&self, call: &Call) {
         self.publish(call);

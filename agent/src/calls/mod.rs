@@ -25,7 +25,7 @@ pub use memory::{Alloc, Free};
 pub use order::{Enqueue, EventOp, Sync};
 pub use setup::{
     ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, Host, PrimaryEnd, PrimaryRetain,
-    StreamCreate, StreamDestroy,
+    StreamCreate, StreamDestroy, Unload,
 };
 
 use core::sync::atomic::Ordering;
@@ -88,10 +88,7 @@ fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -
     let session = call.session;
     let driver = driver::driver();
     let stream = driver.and_then(|d| session.streams.get(call, d, what.stream()));
-    // Relaxed: a thread that captures has counted its own.
-    let capturing = session.captures.load(Ordering::Relaxed) != 0;
-    let handle = stream.map_or(what.stream(), Stream::handle);
-    let captured = capturing && driver.is_some_and(|d| d.is_capturing(handle));
+    let captured = is_captured(call, stream.map_or(what.stream(), Stream::handle));
     let passage = stream.map(timing::Passage::begin);
     let pair = match (driver, stream) {
         _ if captured => Err(Untimed::Captured),
@@ -160,7 +157,9 @@ fn common<W: Work>(
 /// A call that is recorded when it returns, or only counted.
 pub trait Plain: Sized {
     /// What kind of record a successful call makes: by this a runtime call knows whether the driver layer has made it.
-    const KIND: Kind = Kind::Api;
+    fn kind(&self) -> Kind {
+        Kind::Api
+    }
     /// Before the real call.
     fn before(&self, _call: &Call) {}
     /// After a successful call of the driver layer, or of a runtime whose driver calls were not seen: makes the record
@@ -186,7 +185,7 @@ pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl FnOnce
         what.before(&call);
     }
     let (result, before, end) = call.real(real);
-    let seen = !is_driver && call.was_recorded(P::KIND);
+    let seen = !is_driver && call.was_recorded(what.kind());
     if !seen {
         let recorded = result == CUDA_SUCCESS && what.after(&call, end);
         if result != CUDA_SUCCESS && is_driver {
@@ -213,6 +212,13 @@ fn record_call(call: &Call, result: CUresult, subject: u64) {
         subject,
         reserved: 0,
     });
+}
+
+/// Whether a stream is in a capture. Outside any, no call asks.
+fn is_captured(call: &Call, handle: CUstream) -> bool {
+    // Relaxed: a thread that captures has counted its own.
+    call.session.captures.load(Ordering::Relaxed) != 0
+        && driver::driver().is_some_and(|d| d.is_capturing(handle))
 }
 
 /// The current context's number, for records that are about no stream.

@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{self, Head, Kind, SyncScope};
 
-use crate::calls::{Plain, current_context, stream_of};
+use crate::calls::{Plain, current_context, is_captured, stream_of};
 use crate::cuda::*;
 use crate::gpu::stream::Stream;
 use crate::gpu::timing::Passage;
@@ -37,7 +37,9 @@ impl Sync {
 }
 
 impl Plain for Sync {
-    const KIND: Kind = Kind::Synchronize;
+    fn kind(&self) -> Kind {
+        Kind::Synchronize
+    }
 
     fn before(&self, call: &Call) {
         let stream = self.stream.and_then(|s| stream_of(call, s));
@@ -89,13 +91,14 @@ impl Untimed {
         self.passage.take().map(Passage::end);
     }
 
-    /// After one that succeeded: it is an entry of the stream's queue like any other. Returns the stream, and the
-    /// entry's number.
+    /// After one that succeeded: outside a capture it is an entry of the stream's queue like any other. Returns the
+    /// stream, and how many entries it has now.
     pub fn end(&self, call: &Call, stream: CUstream) -> Option<(&'static Stream, u64)> {
         self.passage.take().map(Passage::end);
         let stream = stream_of(call, stream)?;
+        let entry = u64::from(!is_captured(call, stream.handle()));
         // Relaxed: a bound.
-        Some((stream, stream.submitted.fetch_add(1, Ordering::Relaxed) + 1))
+        Some((stream, stream.submitted.fetch_add(entry, Ordering::Relaxed) + entry))
     }
 }
 
@@ -171,8 +174,9 @@ impl EventOp {
 }
 
 impl Plain for EventOp {
-    // Records and waits come one in an API call, so that either kind tells that the driver layer has it.
-    const KIND: Kind = Kind::EventRecord;
+    fn kind(&self) -> Kind {
+        self.kind
+    }
 
     fn before(&self, call: &Call) {
         self.untimed.begin(call, self.stream);

@@ -116,7 +116,7 @@ impl Plain for ContextDestroy {
 
     fn failed(&self, call: &Call) {
         if let Some(context) = self.context.take() {
-            context.paused.store(false, Ordering::Release);
+            context.paused.store(false, Ordering::SeqCst);
             call.session.contexts.remember(context);
         }
     }
@@ -133,17 +133,20 @@ pub struct PrimaryEnd {
 }
 
 impl PrimaryEnd {
+    fn ends(&self, call: &Call, context: &context::Context) -> bool {
+        context.device == self.device as u32 && call.session.contexts.is_primary(context)
+    }
+
     fn resume(&self, call: &Call, succeeded: bool) {
         let active = driver::driver().is_some_and(|d| d.is_primary_active(self.device));
-        context::resume(call, succeeded && (self.reset || !active));
+        context::resume(call, |c| self.ends(call, c), succeeded && (self.reset || !active));
     }
 }
 
 impl Plain for PrimaryEnd {
     fn before(&self, call: &Call) {
-        let contexts = &call.session.contexts;
-        if self.reset || contexts.release(self.device) {
-            context::pause(call.session, |c| c.device == self.device as u32 && contexts.is_primary(c));
+        if self.reset || call.session.contexts.release(self.device) {
+            context::pause(call.session, |c| self.ends(call, c));
         }
     }
 
@@ -161,6 +164,8 @@ impl Plain for PrimaryEnd {
 pub struct FunctionNamed {
     pub out: *mut CUfunction,
     pub name: *const char_t,
+    /// The CUmodule or CUlibrary that it lies in.
+    pub owner: *mut void,
     /// The handle is a CUkernel.
     pub is_kernel: bool,
 }
@@ -172,9 +177,24 @@ impl Plain for FunctionNamed {
         {
             // SAFETY: the call succeeded by this terminated name.
             let name = unsafe { CStr::from_ptr(self.name) }.to_bytes();
-            call.session.names.learn(call, function, name, self.is_kernel);
+            call.session.names.learn(call, function, name, self.owner as u64, self.is_kernel);
         }
         false
+    }
+}
+
+/// A module or library goes, and its functions with it: their handles may come back as others'.
+pub struct Unload {
+    pub owner: *mut void,
+}
+
+impl Plain for Unload {
+    fn before(&self, call: &Call) {
+        call.session.names.forget(self.owner as u64);
+    }
+
+    fn subject(&self) -> u64 {
+        self.owner as u64
     }
 }
 

@@ -7,6 +7,7 @@ use gpuspy_wire::record::{self, Head};
 
 use crate::cuda::*;
 use crate::driver::Driver;
+use crate::gpu::stream::Stream;
 use crate::keyed::Keyed;
 use crate::session::Session;
 use crate::sys::ticks;
@@ -44,7 +45,7 @@ pub struct Context {
     /// Calls on the legacy default stream, and on the streams that it orders itself with.
     pub legacy: Passages,
     pub blocking: Passages,
-    /// A call that may be its end is under way: the poller leaves it alone. Release by the hook, acquire by the poller.
+    /// A call that may be its end is under way: the poller leaves it alone. SeqCst, with the poller's `looks`.
     pub paused: AtomicBool,
     /// Destroyed or reset: its events are gone. Release by the hook, acquire by the poller.
     pub gone: AtomicBool,
@@ -82,7 +83,6 @@ impl Contexts {
         place: &AtomicPtr<Context>,
     ) -> Option<&'static Context> {
         let errno = crate::sys::Errno::save();
-        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let mut device: CUdevice = 0;
         let pool = Pool::new();
         with_context(driver, handle, || {
@@ -93,7 +93,8 @@ impl Contexts {
             if call.session.timing.load(Ordering::Relaxed) {
                 driver.relaxed(|| pool.make(driver, FIRST));
             }
-        });
+        })?;
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let context = Box::into_raw(Box::new(Context {
             number,
             handle: handle as u64,
@@ -215,20 +216,22 @@ fn describe_device(driver: &Driver, ordinal: u32) -> record::Device {
     }
 }
 
-/// Runs `work` with the context current, and leaves the thread's context stack as it was.
-pub fn with_context<T>(driver: &Driver, handle: CUcontext, work: impl FnOnce() -> T) -> T {
+/// Runs `work` with the context current, and leaves the thread's context stack as it was. `None`: it cannot be made
+/// current, and nothing was done.
+pub fn with_context<T>(driver: &Driver, handle: CUcontext, work: impl FnOnce() -> T) -> Option<T> {
     if driver.current_context() == handle {
-        return work();
+        return Some(work());
     }
-    // SAFETY: a live context's handle.
-    let pushed = driver.context_push.is_some_and(|push| unsafe { push(handle) } == CUDA_SUCCESS);
+    let (push, pop) = (driver.context_push?, driver.context_pop?);
+    // SAFETY: a context's handle; a dead one is refused.
+    if unsafe { push(handle) } != CUDA_SUCCESS {
+        return None;
+    }
     let result = work();
-    if pushed && let Some(pop) = driver.context_pop {
-        let mut popped: CUcontext = core::ptr::null_mut();
-        // SAFETY: undoes our own push.
-        unsafe { pop(&mut popped) };
-    }
-    result
+    let mut popped: CUcontext = core::ptr::null_mut();
+    // SAFETY: undoes our own push.
+    unsafe { pop(&mut popped) };
+    Some(result)
 }
 
 /// A context's events: a fixed table and a free list over it (a Treiber stack of indices; the tag in the head's upper
@@ -331,22 +334,23 @@ impl Pool {
     }
 }
 
-/// Before a call that may be the end of these contexts: the poller reads what it can, then leaves them alone.
+/// Before a call that may be the end of these contexts: the poller reads what it can of them, then leaves them alone.
 pub fn pause(session: &Session, ends: impl Fn(&Context) -> bool) {
     if !session.contexts.iter().any(&ends) {
         return;
     }
-    session.poller.drain(|| session.streams.iter().all(|s| s.oldest().is_none()));
-    session.contexts.iter().filter(|c| ends(c)).for_each(|c| c.paused.store(true, Ordering::Release));
+    let is_read = |s: &Stream| s.oldest().is_none() || !s.context().is_some_and(&ends);
+    session.poller.drain(|| session.streams.iter().all(is_read));
+    session.contexts.iter().filter(|c| ends(c)).for_each(|c| c.paused.store(true, Ordering::SeqCst));
+    session.poller.let_finish();
 }
 
-/// After that call: the contexts are gone, or they are not.
-pub fn resume(call: &Call, gone: bool) {
+/// After that call: the same contexts are gone, or they are not.
+pub fn resume(call: &Call, ends: impl Fn(&Context) -> bool, gone: bool) {
     let session = call.session;
-    let paused = |c: &&'static Context| c.paused.load(Ordering::Relaxed);
-    for context in session.contexts.iter().filter(paused) {
+    for context in session.contexts.iter().filter(|c| c.paused.load(Ordering::Relaxed) && ends(c)) {
         if !gone {
-            context.paused.store(false, Ordering::Release);
+            context.paused.store(false, Ordering::SeqCst);
         } else if session.contexts.forget(context.handle).is_some() {
             session.streams.abandon(context);
             ended(call, context);

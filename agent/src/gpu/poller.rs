@@ -6,7 +6,7 @@
 //! capture-mode exchange.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::{Anchor, GpuTime, Head, Loss, LossCause, Record};
 use gpuspy_wire::ring::LEVELS;
 
@@ -32,6 +32,11 @@ const MODULES_NS: u64 = 100_000_000;
 const DRAIN_NS: u64 = 100_000_000;
 /// An anchor event is replaced when it is this old, so that no distance reaches 8 ms.
 const HOP_NS: i64 = 4_000_000;
+/// Operations read of one stream in one look, at most: their times are published together at its end, and a busy stream
+/// would not let it come.
+const LOOK: u64 = 256;
+/// How long the process's end waits for the collector to be reached at most. Starting it takes 30 ms on a busy machine.
+const INTRODUCTION_NS: u64 = 1_000_000_000;
 /// Up to here the driver's float milliseconds are exact to the ns (facts: 9.2 ms if it multiplies by 1e-6f).
 const EXACT_NS: f64 = 9_000_000.0;
 
@@ -45,9 +50,13 @@ pub struct Shared {
     /// [`AWAKE`], [`DOZING`] or [`ASLEEP`]; the futex that the poller sleeps on. Whoever wakes it sets `AWAKE`.
     /// Relaxed: a hook that misses it costs a reading [`IDLE_NS`] of delay, and spares every other a fence.
     sleeping: AtomicU32,
-    /// Drains asked for / done. Release by the one side, acquire by the other.
-    drain_asked: AtomicU64,
-    drain_done: AtomicU64,
+    /// Odd while the poller looks at events. SeqCst, with `paused` of contexts: either the poller sees the pause, or who
+    /// pauses sees it looking.
+    looks: AtomicU64,
+    /// No driver call any more: it, or the process, is shutting down. Release by either side, acquire by the other.
+    stopped: AtomicBool,
+    /// A collector has been given the segment, or there is none. Release by the poller, acquire by the exit handler.
+    introduced: AtomicBool,
 }
 
 impl Shared {
@@ -69,20 +78,51 @@ impl Shared {
         }
     }
 
-    /// Waits until the poller has read everything that is complete, but not for long: before a context, or the process,
-    /// goes away.
-    pub fn drain(&self, streams_idle: impl Fn() -> bool) {
-        if streams_idle() {
-            return;
-        }
+    /// Waits until the poller has read, and told, what `is_idle` asks for, but not for long: before a context, or the
+    /// process, goes away.
+    pub fn drain(&self, is_idle: impl Fn() -> bool) {
         let errno = sys::Errno::save();
-        let ask = self.drain_asked.fetch_add(1, Ordering::Release) + 1;
-        self.wake();
+        let _whole = sys::Uncancelled::new();
         let until = sys::clock_ns(libc::CLOCK_MONOTONIC) + DRAIN_NS;
-        while self.drain_done.load(Ordering::Acquire) < ask && sys::clock_ns(libc::CLOCK_MONOTONIC) < until {
+        while !is_idle() && !self.is_stopped() && sys::clock_ns(libc::CLOCK_MONOTONIC) < until {
+            self.wake();
             sys::sleep_ns(100_000);
         }
+        self.let_finish();
         errno.restore();
+    }
+
+    /// Waits until the poller is not in the look that it may be in now, but not for long.
+    pub fn let_finish(&self) {
+        let errno = sys::Errno::save();
+        let _whole = sys::Uncancelled::new();
+        let look = self.looks.load(Ordering::SeqCst);
+        let until = sys::clock_ns(libc::CLOCK_MONOTONIC) + DRAIN_NS;
+        while look % 2 == 1
+            && self.looks.load(Ordering::SeqCst) == look
+            && sys::clock_ns(libc::CLOCK_MONOTONIC) < until
+        {
+            sys::sleep_ns(20_000);
+        }
+        errno.restore();
+    }
+
+    /// From here on the poller calls the driver no more.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// At the process's end: waits until a collector has been reached or is known to be out of reach. A process that ends
+    /// before would take everything with it.
+    pub fn wait_until_introduced(&self) {
+        let until = sys::clock_ns(libc::CLOCK_MONOTONIC) + INTRODUCTION_NS;
+        while !self.introduced.load(Ordering::Acquire) && sys::clock_ns(libc::CLOCK_MONOTONIC) < until {
+            sys::sleep_ns(100_000);
+        }
     }
 }
 
@@ -128,7 +168,6 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
         chains: Vec::new(),
         measured: Vec::new(),
         modules: Modules::default(),
-        deinitialized: false,
         relaxed: false,
     };
     poller.introduce();
@@ -182,8 +221,6 @@ struct Poller {
     /// costs less in the trace than a moment each.
     measured: Vec<GpuTime>,
     modules: Modules,
-    /// The driver is shutting down: never call it again.
-    deinitialized: bool,
     /// The thread's capture mode is RELAXED.
     relaxed: bool,
 }
@@ -193,6 +230,7 @@ impl Poller {
     fn introduce(&mut self) {
         self.session.names.introduce(&mut self.ring);
         collector::reach(self.session);
+        self.session.poller.introduced.store(true, Ordering::Release);
     }
 
     fn run(&mut self) {
@@ -203,12 +241,9 @@ impl Poller {
         loop {
             let began = ticks();
             let mut driver_ticks = 0;
-            // Before the look: what was recorded before the asking is seen by it.
-            let asked = shared.drain_asked.load(Ordering::Acquire);
+            shared.looks.fetch_add(1, Ordering::SeqCst);
             let (read, pending) = self.poll(&mut driver_ticks);
-            if pending == 0 || self.deinitialized {
-                shared.drain_done.store(asked, Ordering::Release);
-            }
+            shared.looks.fetch_add(1, Ordering::SeqCst);
             self.session.serve_growth();
             let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
             if now - looked >= MODULES_NS {
@@ -251,15 +286,17 @@ impl Poller {
         if lost != 0 {
             self.tell_lost(LossCause::GpuTimePending, lost);
         }
-        if self.deinitialized {
+        if self.session.poller.is_stopped() {
             return (0, 0);
         }
         let Some(driver) = driver::driver() else { return (0, 0) };
         let (mut read, mut pending) = (0, 0);
-        for context in self.session.contexts.iter().filter(|c| !c.paused.load(Ordering::Acquire)) {
+        let timing = self.session.timing.load(Ordering::Relaxed);
+        for context in self.session.contexts.iter().filter(|c| !c.paused.load(Ordering::SeqCst)) {
             let busy =
                 |s: &Stream| s.oldest().is_some() && s.context().is_some_and(|c| core::ptr::eq(c, context));
-            if !context.pool.is_low() && !self.session.streams.iter().any(busy) {
+            let low = timing && context.pool.is_low();
+            if !low && !self.session.streams.iter().any(busy) {
                 continue;
             }
             if !self.relaxed {
@@ -271,17 +308,24 @@ impl Poller {
                 self.relaxed = true;
             }
             let entered = ticks();
-            with_context(driver, context.handle as CUcontext, || {
-                context.pool.replenish(driver);
+            let looked = with_context(driver, context.handle as CUcontext, || {
+                if low {
+                    context.pool.replenish(driver);
+                }
                 for stream in self.session.streams.iter().filter(|s| busy(s)) {
                     read += self.read_stream(driver, context, stream);
-                    pending += u64::from(stream.oldest().is_some());
+                    let (oldest, behind) = stream.unread();
+                    pending += behind - oldest;
                 }
                 let seen = ticks();
                 for record in self.measured.drain(..) {
                     self.ring.push(GpuTime { seen, ..record }.as_words());
                 }
             });
+            if looked.is_none() {
+                // It was taken down by a call that we do not see: what is pending on it is lost.
+                context.gone.store(true, Ordering::Release);
+            }
             *driver_ticks += ticks().wrapping_sub(entered);
         }
         self.session.streams.iter().for_each(Stream::retire_if_dead);
@@ -295,13 +339,18 @@ impl Poller {
         self.ring.push(loss.as_words());
     }
 
-    /// Reads a stream's operations from the oldest on, as far as they are complete.
+    /// Reads a stream's operations from the oldest on, as far as they are complete, or enough for one look.
     fn read_stream(&mut self, driver: &Driver, context: &Context, stream: &Stream) -> u64 {
         let Some(query) = driver.event_query else { return 0 };
         let mut read = 0;
-        while let Some(op) = stream.oldest() {
+        while read < LOOK
+            && let Some(op) = stream.oldest()
+        {
             // A teardown may be under way: its flag is set before the real call.
-            if context.paused.load(Ordering::Acquire) || context.gone.load(Ordering::Acquire) {
+            if self.session.poller.is_stopped()
+                || context.paused.load(Ordering::SeqCst)
+                || context.gone.load(Ordering::Acquire)
+            {
                 return read;
             }
             // SAFETY: an event of the pool, whose context is current and not gone.
@@ -309,7 +358,7 @@ impl Poller {
                 CUDA_SUCCESS => {}
                 CUDA_ERROR_NOT_READY => break,
                 CUDA_ERROR_DEINITIALIZED => {
-                    self.deinitialized = true;
+                    self.session.poller.stop();
                     break;
                 }
                 _ => {

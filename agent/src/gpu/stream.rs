@@ -8,7 +8,7 @@ use crate::cuda::*;
 use crate::driver::Driver;
 use crate::gpu::context::{Context, Passages};
 use crate::keyed::Keyed;
-use crate::sys::{self, ticks};
+use crate::sys::ticks;
 use crate::thread::Call;
 
 /// Distinct stream handles (and default streams) of a process's life. Handles are reused by the driver, so this bounds
@@ -45,9 +45,9 @@ const MARKS: usize = 1 << 14;
 
 /// A stream's life.
 const RETIRED: u8 = 0; // nobody's: may be made into another
-const LIVE: u8 = 1;
-const DEAD: u8 = 2; // destroyed by the app; the poller reads what it still can, then retires it
-const TAKEN: u8 = 3; // one thread's, which makes it into another
+const MAKING: u8 = 1; // a thread makes it into one
+const LIVE: u8 = 2;
+const DEAD: u8 = 3; // destroyed by the app; the poller reads what it still can
 
 /// A stream. Never freed, but made into another after its end.
 pub struct Stream {
@@ -206,8 +206,8 @@ impl Stream {
     /// Poller: a destroyed stream that is drained becomes free to be made into another.
     pub fn retire_if_dead(&self) {
         if self.state.load(Ordering::Acquire) == DEAD && self.oldest().is_none() {
-            // Release, with the acquire in `take_retired`.
-            self.state.store(RETIRED, Ordering::Release);
+            // Release, with the acquire in `take_retired`; nobody else leaves DEAD.
+            let _ = self.state.compare_exchange(DEAD, RETIRED, Ordering::Release, Ordering::Relaxed);
         }
     }
 
@@ -240,12 +240,13 @@ impl Name {
         }
     }
 
-    fn key(self, context: CUcontext) -> u64 {
+    /// `thread` is the identity of the calling thread's state.
+    fn key(self, context: CUcontext, thread: u64) -> u64 {
         // Default streams' keys are odd mixtures; handles are aligned addresses.
         match self {
             Name::Handle(handle) => handle,
             Name::Legacy => (context as u64).rotate_left(17) ^ 0x5151_0001,
-            Name::PerThread => (context as u64).rotate_left(17) ^ (u64::from(sys::tid()) << 32) ^ 0xA3A3_0003,
+            Name::PerThread => (context as u64).rotate_left(17) ^ thread.rotate_left(32) ^ 0xA3A3_0003,
         }
     }
 
@@ -267,7 +268,7 @@ impl Streams {
             Name::Handle(_) => core::ptr::null_mut(),
             _ => driver.current_context(),
         };
-        let place = self.places.get(name.key(context));
+        let place = self.places.get(name.key(context, call.thread_identity()));
         let Some(place) = place else {
             call.lost(LossCause::TableFull, 1);
             return None;
@@ -332,7 +333,7 @@ impl Streams {
     fn take_retired(&self) -> Option<&'static Stream> {
         for stream in self.iter() {
             let taken =
-                stream.state.compare_exchange(RETIRED, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+                stream.state.compare_exchange(RETIRED, MAKING, Ordering::AcqRel, Ordering::Relaxed).is_ok();
             if taken {
                 stream.completed.store(stream.submitted.load(Ordering::Relaxed), Ordering::Relaxed);
                 stream.claim.store(0, Ordering::Relaxed);
@@ -348,7 +349,7 @@ impl Streams {
         let stream = Box::into_raw(Box::new(Stream::new(index)));
         // SAFETY: just made; leaked.
         let stream = unsafe { &*stream };
-        stream.state.store(TAKEN, Ordering::Relaxed);
+        stream.state.store(MAKING, Ordering::Relaxed);
         place.store(core::ptr::from_ref(stream).cast_mut(), Ordering::Release);
         Some(stream)
     }
@@ -405,6 +406,21 @@ impl Streams {
         };
         call.publish(&record);
         stream.state.store(DEAD, Ordering::Release);
+    }
+
+    /// A thread has ended, and its default streams with it.
+    pub fn thread_ended(&self, thread: u64) {
+        for context in self.iter().filter_map(Stream::context) {
+            let key = Name::PerThread.key(context.handle as CUcontext, thread);
+            // SAFETY: null or a stream, which is never freed.
+            let stream = self
+                .places
+                .find(key)
+                .and_then(|place| unsafe { place.swap(core::ptr::null_mut(), Ordering::AcqRel).as_ref() });
+            if let Some(stream) = stream {
+                stream.state.store(DEAD, Ordering::Release);
+            }
+        }
     }
 
     /// A context is gone, and its streams with it; the poller drops what it had not read.

@@ -17,13 +17,26 @@ use crate::sys::ticks;
 /// How often a hook may ask the driver how far a deep stream has come: once per so many launches.
 const ASK_EVERY: u32 = 64;
 
-/// An open pair: its start event is recorded.
+/// Beyond this depth not even a marker is recorded: it could be the entry that blocks the app.
+const MAX_MARKED: u64 = 768;
+
+/// An open pair: its start event is recorded. Dropped without being closed (the thread is cancelled inside the real call)
+/// it only lets go: an event that is recorded and not read can be recorded anew at any time.
 pub struct Pair {
+    stream: &'static Stream,
     context: &'static Context,
     start: u32,
     end: u32,
     /// Ticks before the start event's record.
     begun: u64,
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.context.pool.give(self.start);
+        self.context.pool.give(self.end);
+        let_go(self.stream);
+    }
 }
 
 /// What closing a pair tells.
@@ -69,13 +82,19 @@ impl Passage {
     /// After it: whether another call may lie between.
     #[inline]
     pub fn end(self) -> bool {
-        let across = self.across.is_some_and(|a| {
-            a.own.done.fetch_add(1, Ordering::Relaxed);
-            a.other.begun.load(Ordering::Relaxed) != a.over
-        });
-        self.stream.done.fetch_add(1, Ordering::Relaxed);
+        let across = self.across.as_ref().is_some_and(|a| a.other.begun.load(Ordering::Relaxed) != a.over);
         // Itself has begun, too.
         across || self.stream.begun.load(Ordering::Relaxed) != self.over + 1
+    }
+}
+
+impl Drop for Passage {
+    // Also where the thread is cancelled inside the real call.
+    fn drop(&mut self) {
+        if let Some(across) = &self.across {
+            across.own.done.fetch_add(1, Ordering::Relaxed);
+        }
+        self.stream.done.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -113,7 +132,7 @@ fn pair(
     if context.gone.load(Ordering::Relaxed) {
         return Err(Untimed::Teardown);
     }
-    if stream.depth() > MAX_DEPTH && !is_shallow_after_asking(driver, stream, context) {
+    if stream.depth() > MAX_DEPTH && !is_shallow_after_asking(session, driver, stream, context) {
         return Err(Untimed::DeepQueue);
     }
     let record = driver.event_record.ok_or(Untimed::EventFailed)?;
@@ -133,30 +152,37 @@ fn pair(
         return Err(Untimed::EventFailed);
     }
     stream.submitted.fetch_add(1, Ordering::Relaxed);
-    Ok(Pair { context, start, end, begun })
+    Ok(Pair { stream, context, start, end, begun })
 }
 
-/// The poller wakes late on busy machines, so a hook may look for itself, now and then.
+/// The poller wakes late on busy machines, so a hook may look for itself, now and then; but not while anything is being
+/// captured, which a query from a thread that is not RELAXED would invalidate.
 #[cold]
-fn is_shallow_after_asking(driver: &Driver, stream: &Stream, context: &Context) -> bool {
-    if !stream.unasked.fetch_add(1, Ordering::Relaxed).is_multiple_of(ASK_EVERY) {
+fn is_shallow_after_asking(session: &Session, driver: &Driver, stream: &Stream, context: &Context) -> bool {
+    if session.captures.load(Ordering::Relaxed) != 0
+        || !stream.unasked.fetch_add(1, Ordering::Relaxed).is_multiple_of(ASK_EVERY)
+    {
         return false;
     }
+    // RELAXED all the same: a capture may begin meanwhile.
+    driver.relaxed(|| ask(driver, stream, context));
+    stream.depth() <= MAX_DEPTH
+}
+
+fn ask(driver: &Driver, stream: &Stream, context: &Context) {
     // Operations of a stream complete in order: halving finds the newest that is complete.
     let (mut complete, mut unknown) = stream.unread();
     while let (Some(query), true) = (driver.event_query, complete < unknown) {
         let middle = complete + (unknown - complete) / 2;
         let Some(op) = stream.at(middle) else { break };
-        // A query would invalidate a capture of this thread's, or a GLOBAL one.
         // SAFETY: an event of this context; it may have been read and reused meanwhile, then it is simply not ready.
-        if driver.relaxed(|| unsafe { query(context.pool.event(op.end)) }) == CUDA_SUCCESS {
+        if unsafe { query(context.pool.event(op.end)) } == CUDA_SUCCESS {
             stream.seen(op.position);
             complete = middle + 1;
         } else {
             unknown = middle;
         }
     }
-    stream.depth() <= MAX_DEPTH
 }
 
 /// Closes a pair after the real call returned at `submitted` with success or not.
@@ -188,18 +214,17 @@ pub fn close(
         cancelled: !succeeded,
     };
     let queued = recorded && stream.push(pending);
-    if !queued {
-        // The start event is recorded and will complete: it can be recorded anew at any time.
-        pool.give(pair.start);
-        pool.give(pair.end);
-    }
-    let_go(stream);
+    let begun = pair.begun;
     if queued {
+        core::mem::forget(pair); // the events are the queue's now
+        let_go(stream);
         session.poller.work_added();
+    } else {
+        drop(pair);
     }
     Closed {
         untimed: if queued { Untimed::Timed } else { Untimed::EventFailed },
-        lead: saturated(submitted.wrapping_sub(pair.begun)),
+        lead: saturated(submitted.wrapping_sub(begun)),
         tail: saturated(ended.wrapping_sub(submitted)),
     }
 }
@@ -208,7 +233,7 @@ pub fn close(
 /// it has come, records one event that will.
 pub fn count_untimed(session: &Session, driver: &Driver, stream: &'static Stream, why: Untimed) {
     stream.submitted.fetch_add(1, Ordering::Relaxed);
-    if why != Untimed::DeepQueue || stream.oldest().is_some() {
+    if why != Untimed::DeepQueue || stream.oldest().is_some() || stream.depth() > MAX_MARKED {
         return;
     }
     if stream.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {

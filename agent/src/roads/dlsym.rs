@@ -9,7 +9,7 @@
 //! Two pointers lead on: **libc's** dlsym, for our own questions, and the **next** dlsym in search order, for the
 //! app's: a dlsym hook behind us keeps being asked.
 
-use crate::hook::{Hook, Layer, Road};
+use crate::hook::{Hook, Layer};
 use crate::roads;
 use crate::roads::libraries;
 use core::ffi::{CStr, c_char, c_void};
@@ -186,7 +186,7 @@ fn substitute(hook: &'static Hook, handle: *mut c_void, answer: usize) -> Option
         Layer::Runtime => libraries::is_runtime(libc_answer),
     };
     // Where the next dlsym answered with something else than libc's, it is a hook behind us: ours goes on to it.
-    let entry = real.then(|| hook.lead(Road::Dlsym, answer)).flatten();
+    let entry = real.then(|| hook.stand_in(answer)).flatten();
     if hook.layer == Layer::Driver {
         crate::session::looked_up(hook, entry.is_some());
     }

@@ -5,7 +5,7 @@
 //! variant's own name, version and flags. An answer that we do not recognise is the app's business.
 
 use crate::cuda::CUDA_SUCCESS;
-use crate::hook::{Hook, Layer, Road};
+use crate::hook::{Hook, Layer};
 use crate::roads::{dlsym, is_real, libraries};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
@@ -48,7 +48,7 @@ pub fn substitute(base: &CStr, answer: usize) -> Option<*const ()> {
         if hook.layer == Layer::Driver && hook.base == base {
             known = Some(hook);
             if is_real(hook, answer) {
-                let entry = hook.lead(Road::Getproc, answer);
+                let entry = hook.stand_in(answer);
                 crate::session::looked_up(hook, entry.is_some());
                 return entry;
             }

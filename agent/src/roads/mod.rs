@@ -36,7 +36,7 @@ fn next_by_symbol(hook: &'static Hook, caller: Caller) -> Option<Next> {
     match hook.layer {
         Layer::Driver => {
             let address = dlsym::next_definition(hook.symbol).or_else(|| real_export(hook))?;
-            hook.lead(Road::Symbol, address);
+            hook.lead_symbol(address);
             session::road_found(hook);
             Some(Next { address, labelled: true })
         }

@@ -7,8 +7,9 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use gpuspy_wire::handshake::Hello;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use crate::session::{Session, exit};
 use crate::sys;
@@ -94,7 +95,23 @@ fn start(session: &'static Session) -> Result<(), String> {
     let program = find().ok_or(
         "no collector was found: put `gpuspy` beside libgpuspy.so or on PATH, or set GPUSPY_COLLECTOR to it",
     )?;
-    let trace = trace_path();
+    let place = Place::find()?;
+    let started = start_for(session, &program, &place.path);
+    match &started {
+        Ok(()) => {
+            let (program, trace) = (quoted(&program), quoted(&place.path));
+            session.exit.set_line(format!(
+                "gpuspy: the trace is {} · read it with: {program} report {trace}\n",
+                place.path.to_string_lossy()
+            ));
+        }
+        Err(_) => place.give_up(),
+    }
+    started
+}
+
+/// Starts the collector for this trace and hands the segment to it.
+fn start_for(session: &Session, program: &CStr, trace: &CStr) -> Result<(), String> {
     let mut sockets = [0 as c_int; 2];
     // SAFETY: writes an array of ours.
     if unsafe {
@@ -104,7 +121,7 @@ fn start(session: &'static Session) -> Result<(), String> {
         return Err("no socket can be made for its collector".into());
     }
     let [ours, theirs] = sockets;
-    let started = spawn(&program, &trace, theirs);
+    let started = spawn(program, trace, theirs);
     // SAFETY: our own descriptor; the collector has its copy.
     unsafe { libc::close(theirs) };
     if let Err(errno) = started {
@@ -113,10 +130,7 @@ fn start(session: &'static Session) -> Result<(), String> {
         let why = std::io::Error::from_raw_os_error(errno);
         return Err(format!("its collector {} cannot be started: {why}", program.to_string_lossy()));
     }
-    hand_over(session, ours)?;
-    let (program, trace) = (program.to_string_lossy(), trace.to_string_lossy());
-    session.exit.set_line(format!("gpuspy: the trace is {trace} · read it with: {program} report {trace}\n"));
-    Ok(())
+    hand_over(session, ours)
 }
 
 fn is_executable(path: &CStr) -> bool {
@@ -149,34 +163,66 @@ fn our_folder() -> Option<Vec<u8>> {
     }
     // SAFETY: the loader's terminated path.
     let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes();
-    let absolute = std::fs::canonicalize(std::ffi::OsStr::from_bytes(path)).ok()?;
+    let absolute = std::fs::canonicalize(OsStr::from_bytes(path)).ok()?;
     Some(absolute.parent()?.as_os_str().as_bytes().to_vec())
 }
 
-/// Where the trace goes: `GPUSPY_OUTPUT`, else a name of the process's own in the working directory, else in
-/// `GPUSPY_DIR`, `TMPDIR` or /tmp.
-fn trace_path() -> CString {
-    let here = std::env::current_dir().unwrap_or_else(|_| "/tmp".into());
-    if let Some(path) = sys::env(c"GPUSPY_OUTPUT") {
-        let path = here.join(std::ffi::OsStr::from_bytes(path.to_bytes()));
-        return CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+/// A trace's place: the name, and whether we have made the file.
+struct Place {
+    path: CString,
+    reserved: bool,
+}
+
+impl Place {
+    /// `GPUSPY_OUTPUT`, else a name of the process's own in the working directory or, where no file can be made, in
+    /// `GPUSPY_DIR`, `TMPDIR` or /tmp. Such a file is made at once: no other trace is ever overwritten (a process that
+    /// executes its own program again keeps name and pid), and whoever asks for a report right after the process's end
+    /// finds a trace that is about to be written.
+    fn find() -> Result<Place, String> {
+        let here = std::env::current_dir().unwrap_or_else(|_| "/tmp".into());
+        if let Some(path) = sys::env(c"GPUSPY_OUTPUT") {
+            let path = here.join(OsStr::from_bytes(path.to_bytes()));
+            let path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+            return Ok(Place { path, reserved: false });
+        }
+        let program = std::env::args_os().next().unwrap_or_default();
+        let program = Path::new(&program).file_name().unwrap_or("program".as_ref()).to_string_lossy();
+        let stem = format!("gpuspy-{program}-{}", sys::pid());
+        let named = [c"GPUSPY_DIR", c"TMPDIR"].map(|v| sys::env(v).map(|v| OsStr::from_bytes(v.to_bytes())));
+        let folders = [Some(here.as_os_str())].into_iter().chain(named).chain([Some("/tmp".as_ref())]);
+        let path = folders.flatten().find_map(|folder| reserve(&here.join(folder), &stem));
+        let path = path.ok_or("no trace can be written here; set GPUSPY_DIR to a folder for it")?;
+        Ok(Place { path, reserved: true })
     }
-    let program = std::env::args_os().next().unwrap_or_default();
-    let program = std::path::Path::new(&program).file_name().unwrap_or("program".as_ref()).to_owned();
-    let name = format!("gpuspy-{}-{}.gspy", program.to_string_lossy(), sys::pid());
-    let folders = [
-        Some(here.as_os_str().as_bytes()),
-        sys::env(c"GPUSPY_DIR").map(CStr::to_bytes),
-        sys::env(c"TMPDIR").map(CStr::to_bytes),
-        Some(b"/tmp"),
-    ];
-    let writable = |folder: &&[u8]| {
-        // SAFETY: a terminated path.
-        CString::new(*folder).is_ok_and(|f| unsafe { libc::access(f.as_ptr(), libc::W_OK | libc::X_OK) } == 0)
-    };
-    let folder = folders.into_iter().flatten().find(writable).unwrap_or(b"/tmp");
-    let path = here.join(std::ffi::OsStr::from_bytes(folder)).join(name);
-    CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
+
+    /// Leaves nothing behind where no trace will be.
+    fn give_up(&self) {
+        if self.reserved {
+            // SAFETY: a terminated path.
+            unsafe { libc::unlink(self.path.as_ptr()) };
+        }
+    }
+}
+
+/// Makes `FOLDER/STEM.gspy`, or with `-2`, `-3`, … when that exists. `None`: nothing can be made there.
+fn reserve(folder: &Path, stem: &str) -> Option<CString> {
+    for n in 1..1000 {
+        let name = if n == 1 { format!("{stem}.gspy") } else { format!("{stem}-{n}.gspy") };
+        let path = folder.join(name);
+        match std::fs::File::options().write(true).create_new(true).open(&path) {
+            Ok(_) => return CString::new(path.as_os_str().as_bytes()).ok(),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &CStr) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
+    if text.chars().all(is_plain) { text.into_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 /// The descriptor at which the collector finds its socket.

@@ -54,6 +54,7 @@ pub fn register_drain() {
 
 extern "C" fn at_exit() {
     let Some(session) = session::existing() else { return };
+    session.poller.wait_until_introduced();
     session.poller.drain(|| session.streams.iter().all(|s| s.oldest().is_none()));
     // Relaxed: read by the collector after the process's end.
     session.segment.header().live.0.exiting.store(1, Ordering::Relaxed);

@@ -105,6 +105,7 @@ pub fn existing() -> Option<&'static Session> {
 #[cold]
 fn begin() -> Option<&'static Session> {
     let errno = sys::Errno::save();
+    let _whole = sys::Uncancelled::new();
     let pid = sys::pid();
     if STARTER.swap(pid, Ordering::Relaxed) != pid {
         // The first call of this process: whatever stands here is a parent's.

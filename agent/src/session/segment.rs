@@ -118,6 +118,15 @@ impl Segment {
 
     /// A slot's buffer of a level: mapped on first use and populated, so that the writer never meets a page fault.
     pub fn buffer(&self, index: usize, level: usize) -> Option<&'static [AtomicU64]> {
+        self.mapped_buffer(index, level, true)
+    }
+
+    /// The same for a writer that cannot wait for the pages: it meets them one by one.
+    pub fn buffer_at_once(&self, index: usize, level: usize) -> Option<&'static [AtomicU64]> {
+        self.mapped_buffer(index, level, false)
+    }
+
+    fn mapped_buffer(&self, index: usize, level: usize, populate: bool) -> Option<&'static [AtomicU64]> {
         if index >= SLOTS || level >= LEVELS {
             return None;
         }
@@ -132,8 +141,10 @@ impl Segment {
                 return None;
             }
             const MADV_POPULATE_WRITE: i32 = 23; // Linux 5.14; older kernels refuse it and fault pages in later
-            // SAFETY: our own mapping.
-            unsafe { libc::madvise(new, bytes as usize, MADV_POPULATE_WRITE) };
+            if populate {
+                // SAFETY: our own mapping.
+                unsafe { libc::madvise(new, bytes as usize, MADV_POPULATE_WRITE) };
+            }
             start = new.cast();
             // Only a slot's owner or, for it, the poller maps its buffers; a lost race would leave a second mapping of
             // the same pages, which is harmless.

@@ -134,6 +134,8 @@ const TWO_OWNERS: u32 = 4;
 /// (as scripts/deep-check.sh does), and returns everything that happened in one of them.
 fn explore(preemptions: usize, model: impl Fn() -> u32 + Sync + Send + 'static) -> u32 {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    // The message alone: a backtrace (RUST_BACKTRACE=1) needs more stack than loom's coroutines have.
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     let happened = std::sync::Arc::new(AtomicU32::new(0));

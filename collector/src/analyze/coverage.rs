@@ -112,6 +112,9 @@ impl Analysis for Seen<'_> {
         {
             self.clock.add(half_width);
         }
+        if matches!(operation.when, When::Untimed { reason: Reason::Lost, .. }) {
+            self.coverage.pending += 1;
+        }
         match operation.what {
             Action::Kernel { name, .. } => self.launch(operation, name),
             Action::Graph { kernels } if operation.when != When::Captured => {
@@ -130,7 +133,6 @@ impl Analysis for Seen<'_> {
         let lost = self.lost.iter().map(|(cause, count)| (cause.name(), *count));
         let lost = lost.chain([(DAMAGED_TRACE, self.damaged)]);
         self.coverage.dropped_by = lost.filter(|(_, count)| *count > 0).collect();
-        self.coverage.pending = self.status.map_or(0, |status| status.pending);
         self.coverage.driver_hooked = self.status.map(|status| status.driver_hooked);
         (self.coverage, self.clock)
     }

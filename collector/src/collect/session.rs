@@ -51,6 +51,8 @@ impl Session {
         traces: &Mutex<Traces>,
         first: &Pair,
     ) -> Result<Session> {
+        // Of the threads here, this one writes.
+        sys::survive_size_limit();
         let pid = peer.process.pid;
         let refused = |e: &dyn std::fmt::Display| Error::new(format!("process {pid}: {e}"));
         let segment = peer.mapping.segment().map_err(|e| refused(&e))?;

@@ -313,6 +313,17 @@ pub(crate) fn ignore_signals(numbers: &[c_int]) {
     }
 }
 
+/// Lets a write beyond the file size limit (RLIMIT_FSIZE) fail in this thread instead of ending the process.
+pub(crate) fn survive_size_limit() {
+    // SAFETY: a signal set for which zeros are storage, made empty by the first call; the thread's own mask.
+    unsafe {
+        let mut set: libc::sigset_t = zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGXFSZ);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
+    }
+}
+
 /// Whether this process may write into a directory.
 pub(crate) fn is_writable(directory: &Path) -> io::Result<()> {
     let path = CString::new(directory.as_os_str().as_bytes())?;

@@ -20,7 +20,8 @@ const DECODER_BYTES: usize = 1 << 20;
 /// What a late time takes in memory, about.
 const TIME_BYTES: usize = 128;
 
-/// Waits until nobody is writing the trace any more; `false` when somebody still is after `timeout`.
+/// Waits until nobody is writing the trace any more; `false` when somebody still is after `timeout`. A file without a byte
+/// is one that is about to be written: an agent makes it before it starts a collector.
 ///
 /// # Errors
 /// Of opening it. On a file system without locks there is nothing to wait for.
@@ -28,10 +29,16 @@ pub fn wait_until_complete(path: &Path, timeout: Duration) -> Result<bool, Trace
     let file = File::open(path)?;
     let began = Instant::now();
     loop {
-        match file.try_lock_shared() {
-            Err(TryLockError::WouldBlock) if began.elapsed() >= timeout => return Ok(false),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
-            Ok(()) | Err(TryLockError::Error(_)) => return Ok(true),
+        // Not locked while it is empty: that would keep the writer out, who locks it before the first byte.
+        let is_begun = file.metadata().map_or(true, |m| m.len() > 0 || !m.is_file());
+        match is_begun.then(|| file.try_lock_shared()) {
+            None | Some(Err(TryLockError::WouldBlock)) => {
+                if began.elapsed() >= timeout {
+                    return Ok(!is_begun);
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Some(Ok(()) | Err(TryLockError::Error(_))) => return Ok(true),
         }
     }
 }

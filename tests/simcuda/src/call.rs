@@ -144,6 +144,8 @@ impl Call {
 
 /// Runs a function of the driver for an export.
 pub fn enter(api: &'static Api, function: impl FnOnce(&mut Call) -> Outcome) -> i32 {
+    // CUDA promises nothing about errno. The stand-in leaves it alone, or as it says, so that whoever changes it shows.
+    let errno = if config().errno { 1000 + api.name.len() as i32 } else { errno() };
     let mut call = Call::new(api);
     let result = error::code(call.admit().and_then(|()| function(&mut call)));
     if truth::wanted() {
@@ -157,7 +159,18 @@ pub fn enter(api: &'static Api, function: impl FnOnce(&mut Call) -> Outcome) -> 
     if life() == Life::Over && truth::flush().is_err() {
         eprintln!("simcuda: the truth file cannot be written");
     }
+    set_errno(errno);
     result
+}
+
+fn errno() -> i32 {
+    // SAFETY: the thread's own location.
+    unsafe { *libc::__errno_location() }
+}
+
+fn set_errno(errno: i32) {
+    // SAFETY: the thread's own location.
+    unsafe { *libc::__errno_location() = errno };
 }
 
 /// Tells the truth about a failed call.

@@ -87,6 +87,8 @@ pub struct Config {
     pub assume: Assume,
     /// `SIMCUDA_FAIL`.
     pub failures: Failures,
+    /// `SIMCUDA_ERRNO=1`: every call leaves an errno that tells which it was, 1000 and the length of its name.
+    pub errno: bool,
     /// `SIMCUDA_TRUTH`.
     pub truth: Option<PathBuf>,
 }
@@ -114,6 +116,7 @@ impl Config {
             assume: variable("SIMCUDA_ASSUME", None, |text| Assume::parse(text).map(Some))
                 .unwrap_or_else(|| Assume::parse("").expect("the defaults are values")),
             failures: variable("SIMCUDA_FAIL", Failures::new(), failures),
+            errno: std::env::var_os("SIMCUDA_ERRNO").is_some_and(|v| v == "1"),
             truth: std::env::var_os("SIMCUDA_TRUTH").filter(|path| !path.is_empty()).map(PathBuf::from),
         }
     }

@@ -1,0 +1,112 @@
+//! A real trace, cut and corrupted everywhere: there is a report, or a clear error.
+
+use gpuspy_collector::analyze::{self, Damage, Input, ProcessReport};
+use gpuspy_collector::report::{self, Style};
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_tests::{Run, gpuspy};
+use std::io::Cursor;
+use std::path::Path;
+use std::process::Command;
+
+/// A small trace of a real run.
+fn trace() -> Vec<u8> {
+    let done = Run::of("plain_work").observed_with(&["--no-report"]).succeeded();
+    let bytes = std::fs::read(done.trace()).unwrap();
+    assert!((1000..20_000).contains(&bytes.len()), "{} bytes", bytes.len());
+    bytes
+}
+
+/// All that `gpuspy report` does with a trace's bytes; `None` when it would say that it cannot read it.
+fn report(bytes: &[u8]) -> Option<ProcessReport> {
+    let mut reader = TraceReader::new(Cursor::new(bytes)).ok()?;
+    let (names, status) = (reader.names().clone(), reader.status().cloned());
+    let known = reader.damage();
+    let report = analyze::process(Input {
+        path: "cut.gspy".to_owned(),
+        names: &names,
+        status: status.as_ref(),
+        damage: Damage {
+            chunks_lost: known.chunks_lost,
+            records_lost: known.records_lost_at_least,
+            cut: known.cut,
+        },
+        records: reader.records(),
+    });
+    let reports = [report];
+    assert!(!report::terminal(&reports, &Style { width: 100 }).is_empty());
+    assert!(report::json(&reports)["coverage"].is_object());
+    let [report] = reports;
+    Some(report)
+}
+
+fn launches(report: &ProcessReport) -> u64 {
+    report.tables.coverage.launches
+}
+
+#[test]
+fn a_trace_cut_at_any_byte_is_reported_or_refused() {
+    let whole = trace();
+    assert_eq!(report(&whole).map(|r| launches(&r)), Some(200));
+    let mut last = 0;
+    let mut reported = 0;
+    for length in 0..whole.len() {
+        let Some(report) = report(&whole[..length]) else {
+            assert_eq!(reported, 0, "{length} bytes cannot be read, fewer can");
+            continue;
+        };
+        reported += 1;
+        assert!(launches(&report) >= last, "{length} bytes hold fewer launches than fewer bytes");
+        last = launches(&report);
+    }
+    assert!(reported > whole.len() / 2, "{reported} of {} lengths", whole.len());
+}
+
+#[test]
+fn a_trace_with_any_byte_flipped_is_reported_or_refused() {
+    let whole = trace();
+    let mut reported = 0;
+    for at in 0..whole.len() {
+        for mask in [0xff, 1 << (at % 8)] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= mask;
+            if let Some(report) = report(&bytes) {
+                reported += 1;
+                assert!(launches(&report) <= 200, "byte {at}: {} launches", launches(&report));
+            }
+        }
+    }
+    assert!(reported > whole.len(), "{reported} of {} flips", 2 * whole.len());
+}
+
+/// `gpuspy report` of these bytes: its exit code, with a screen for 0 and one line for 3.
+fn by_executable(folder: &Path, bytes: &[u8]) -> i32 {
+    let path = folder.join("damaged.gspy");
+    std::fs::write(&path, bytes).unwrap();
+    let output = Command::new(gpuspy()).arg("report").arg(&path).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!error.contains("panicked"), "{error}");
+    let code = output.status.code().unwrap_or_else(|| panic!("{}", output.status));
+    match code {
+        0 => assert!(!output.stdout.is_empty()),
+        3 => assert!(output.stdout.is_empty() && error.lines().count() == 1, "{error}"),
+        _ => panic!("exit code {code}: {error}"),
+    }
+    code
+}
+
+#[test]
+fn the_command_ends_with_0_or_3_on_damaged_traces() {
+    let whole = trace();
+    let folder = tempfile::tempdir().unwrap();
+    let mut codes = std::collections::BTreeMap::<i32, u32>::new();
+    let places = (0..30).map(|n| 1 + n * (whole.len() - 1) / 30);
+    for at in places {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 0xff;
+        for bytes in [&whole[..at], &flipped] {
+            *codes.entry(by_executable(folder.path(), bytes)).or_default() += 1;
+        }
+    }
+    assert_eq!(by_executable(folder.path(), &whole), 0);
+    assert!(codes[&0] >= 30 && codes.contains_key(&3), "{codes:?}");
+}

@@ -1,0 +1,84 @@
+//! Ends of all kinds: what was recorded before is in the report, what was not is told.
+
+use super::{assert_all_accounted, launches, number};
+use gpuspy_tests::{Done, Run};
+use serde_json::Value;
+use std::os::unix::process::ExitStatusExt;
+
+/// Checks a report of a program that ended in the middle: all launches are there, all that have no GPU time have a
+/// reason, and `ending` is told.
+fn assert_whole(done: &Done, ending: &str) -> Value {
+    let report = done.report();
+    assert_eq!(launches(&report), done.said()["launches"], "{:#}", report["coverage"]);
+    assert_eq!(number(&report, "/coverage/dropped"), 0, "{:#}", report["coverage"]);
+    assert_eq!(report["processes"][0]["ending"], ending);
+    assert_all_accounted(&report);
+    report
+}
+
+/// The last launches were on the GPU at the end, and that is told: their times are known to nobody.
+fn assert_pending_told(report: &Value) {
+    let pending = number(report, "/coverage/untimed/gpu_time_pending");
+    assert!(pending > 0, "{:#}", report["coverage"]);
+    assert_eq!(number(report, "/coverage/pending"), pending, "nothing but launches was pending");
+}
+
+#[test]
+fn a_killed_program_loses_no_launch_that_returned() {
+    let done = Run::of("kill_me").preloaded();
+    assert_eq!(done.status.signal(), Some(libc::SIGKILL));
+    assert_eq!(done.stderr, "");
+    assert_pending_told(&assert_whole(&done, "vanished"));
+}
+
+#[test]
+fn a_killed_program_under_run_is_137_and_loses_no_launch_that_returned() {
+    let done = Run::of("kill_me").observed();
+    assert_eq!(done.status.code(), Some(137), "{}", done.stderr);
+    assert_pending_told(&assert_whole(&done, "vanished"));
+}
+
+#[test]
+fn threads_killed_in_the_middle_of_their_launches_lose_none_that_returned() {
+    for attempt in 0..3 {
+        let done = Run::of("kill_busy").arg("returned").preloaded();
+        assert_eq!(done.status.signal(), Some(libc::SIGKILL), "{}", done.stderr);
+        let bytes = std::fs::read(done.folder().join("returned")).unwrap();
+        let returned = bytes.chunks_exact(8).map(|b| u64::from_ne_bytes(b.try_into().unwrap()));
+        let returned: Vec<u64> = returned.collect();
+        let report = done.report();
+        let (seen, sum) = (launches(&report), returned.iter().sum::<u64>());
+        // Each thread may have been between the end of its call and its count.
+        let threads = returned.len() as u64;
+        let dropped = number(&report, "/coverage/dropped");
+        assert!((sum..=sum + threads).contains(&(seen + dropped)), "{attempt}: {seen} + {dropped} of {sum}");
+        assert_all_accounted(&report);
+        assert_eq!(report["processes"][0]["ending"], "vanished");
+    }
+}
+
+#[test]
+fn an_exit_from_deep_inside_loses_nothing() {
+    let done = Run::of("exit_early").preloaded();
+    assert_eq!(done.status.code(), Some(5));
+    let report = assert_whole(&done, "exited");
+    // The exit handler gives what is pending the time to end.
+    assert_eq!(number(&report, "/coverage/untimed/gpu_time_pending"), 0, "{:#}", report["coverage"]);
+}
+
+#[test]
+fn an_exit_without_handlers_loses_no_launch() {
+    let done = Run::of("underscore_exit").preloaded();
+    assert_eq!(done.status.code(), Some(6));
+    assert_eq!(done.stderr, "");
+    assert_pending_told(&assert_whole(&done, "vanished"));
+}
+
+#[test]
+fn both_exits_keep_their_codes_under_run() {
+    for (program, code, ending) in [("exit_early", 5, "exited"), ("underscore_exit", 6, "vanished")] {
+        let done = Run::of(program).observed();
+        assert_eq!(done.status.code(), Some(code), "{}", done.stderr);
+        assert_whole(&done, ending);
+    }
+}

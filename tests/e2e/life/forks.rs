@@ -1,0 +1,75 @@
+//! Processes that become two, or others.
+
+use super::{launches, our_lines};
+use gpuspy_tests::{Done, Run, program, report};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The reports of all traces, by pid.
+fn reports(done: &Done) -> BTreeMap<u64, Vec<Value>> {
+    let mut reports = BTreeMap::<_, Vec<_>>::new();
+    for trace in done.traces() {
+        let report = report(&trace);
+        reports.entry(report["processes"][0]["pid"].as_u64().unwrap()).or_default().push(report);
+    }
+    reports
+}
+
+fn said_all(done: &Done) -> Vec<Value> {
+    done.stdout.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+}
+
+#[test]
+fn parent_and_child_that_both_use_cuda_have_a_trace_each() {
+    let done = Run::of("fork_child").arg("before").preloaded().succeeded();
+    let reports = reports(&done);
+    assert_eq!(our_lines(&done).len(), 2, "{}", done.stderr);
+    assert_eq!(reports.len(), 2);
+    for said in said_all(&done) {
+        let own = &reports[&said["pid"].as_u64().unwrap()];
+        assert_eq!(own.len(), 1);
+        assert_eq!(launches(&own[0]), said["launches"]);
+        assert_eq!(own[0]["processes"][0]["ending"], "exited");
+    }
+}
+
+#[test]
+fn a_fork_after_cuda_takes_nothing_from_the_parent() {
+    let done = Run::of("fork_child").arg("after").preloaded().succeeded();
+    let parent = done.said()["pid"].as_u64().unwrap();
+    let reports = reports(&done);
+    assert_eq!(reports[&parent].len(), 1);
+    assert_eq!(launches(&reports[&parent][0]), 200);
+    assert_eq!(reports[&parent][0]["coverage"]["timed"], 200);
+    assert_eq!(reports[&parent][0]["processes"][0]["ending"], "exited");
+    // The child's one call failed. Where it lived long enough to be seen, it has done no work.
+    for (_, others) in reports.iter().filter(|(pid, _)| **pid != parent) {
+        assert!(others.iter().all(|r| launches(r) == 0));
+    }
+}
+
+#[test]
+fn a_program_that_becomes_another_keeps_what_it_did() {
+    let run = Run::of("exec_after").arg(program("wait_any"));
+    let done = run.preloaded().succeeded();
+    let said = said_all(&done);
+    let reports = reports(&done);
+    let [both] = reports.values().collect::<Vec<_>>()[..] else { panic!("one pid: {reports:#?}") };
+    let mut counts: Vec<u64> = both.iter().map(launches).collect();
+    counts.sort();
+    let mut expected: Vec<u64> = said.iter().map(|s| s["launches"].as_u64().unwrap()).collect();
+    expected.sort();
+    assert_eq!(counts, expected);
+    let endings: Vec<_> = both.iter().map(|r| r["processes"][0]["ending"].as_str().unwrap()).collect();
+    assert!(endings.contains(&"replaced") && endings.contains(&"exited"), "{endings:?}");
+}
+
+#[test]
+fn a_program_that_executes_itself_again_overwrites_nothing() {
+    let own = program("exec_after");
+    let done = Run::of("exec_after").arg(&own).preloaded().succeeded();
+    assert_eq!(done.traces().len(), 2, "same name, same pid");
+    for own in reports(&done).values().flatten() {
+        assert_eq!(launches(own), 200);
+    }
+}

@@ -1,0 +1,85 @@
+// Threads that are cancelled while they are inside CUDA.
+//
+//   cancel inside     one waits in a synchronise call, which is a cancellation point, when it is cancelled
+//   cancel pending    one is cancelled before its first CUDA call, which fails at once and is no cancellation point: it
+//                     gets through, and is cancelled at the point behind
+//
+// The program goes on in both cases.
+// link: -l:libcuda.so.1
+#include "plain.h"
+
+static CUcontext context;
+static CUstream stream;
+static CUfunction kernel;
+static atomic_bool waiting, cleaned, through;
+
+static void clean(void *unused)
+{
+    (void)unused;
+    cleaned = true;
+}
+
+static void *wait_inside(void *unused)
+{
+    (void)unused;
+    CHECK(cuCtxSetCurrent(context));
+    pthread_cleanup_push(clean, NULL);
+    launch(kernel, stream);
+    waiting = true;
+    cuStreamSynchronize(stream);
+    through = true;
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void *call_first(void *unused)
+{
+    (void)unused;
+    pthread_cleanup_push(clean, NULL);
+    CHECK(pthread_cancel(pthread_self()));
+    CUdeviceptr block;
+    REQUIRE(cuMemAlloc(&block, 16) == CUDA_ERROR_NOT_INITIALIZED);
+    through = true;
+    pthread_testcancel();
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void run_cancelled(void *(*body)(void *), bool from_outside)
+{
+    pthread_t thread;
+    void *result;
+    CHECK(pthread_create(&thread, NULL, body, NULL));
+    if (from_outside) {
+        while (!waiting)
+            pause_us(1000);
+        pause_us(50000);
+        CHECK(pthread_cancel(thread));
+    }
+    CHECK(pthread_join(thread, &result));
+    REQUIRE(result == PTHREAD_CANCELED && cleaned);
+}
+
+int main(int argc, char **argv)
+{
+    bool inside = argc > 1 && strcmp(argv[1], "inside") == 0;
+    int launches = PLAIN_LAUNCHES;
+    if (inside) {
+        start_cuda();
+        CHECK(cuCtxGetCurrent(&context));
+        kernel = load_kernel("long_500ms");
+        stream = new_stream();
+        run_cancelled(wait_inside, true);
+        REQUIRE(!through);
+        launches++;
+    } else {
+        // Wakes the driver up without being work.
+        int version;
+        CHECK(cuDriverGetVersion(&version));
+        run_cancelled(call_first, false);
+        REQUIRE(through);
+    }
+    plain_work();
+    printf("{\"program\":\"cancel\",\"launches\":%d}\n", launches);
+    return 0;
+}

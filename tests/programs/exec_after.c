@@ -1,0 +1,18 @@
+// Uses CUDA and then becomes another program, or itself once more.
+//
+//   exec_after PROGRAM     becomes PROGRAM
+//   exec_after             the second of two lives of this program: ends
+// link: -l:libcuda.so.1
+#include "plain.h"
+
+int main(int argc, char **argv)
+{
+    plain_work();
+    printf("{\"program\":\"exec_after\",\"pid\":%d,\"launches\":%d}\n", (int)getpid(), PLAIN_LAUNCHES);
+    REQUIRE(fflush(stdout) == 0);
+    if (argc > 1) {
+        execl(argv[1], argv[1], (char *)NULL);
+        FAIL("%s: %s", argv[1], strerror(errno));
+    }
+    return 0;
+}

@@ -1,0 +1,55 @@
+// A signal handler that jumps out of a synchronise call, over the frames of whoever stands in it: a driver call's, a
+// runtime call's. The program goes on, and launches as before.
+// link: -l:libcudart.so.12 -l:libcuda.so.1
+#include <cuda_runtime_api.h>
+
+#include "plain.h"
+
+#include <setjmp.h>
+#include <signal.h>
+
+static sigjmp_buf out;
+
+static void jump(int signal)
+{
+    (void)signal;
+    siglongjmp(out, 1);
+}
+
+// True when the jump was taken.
+static bool jumps_out(int (*wait_long)(void))
+{
+    if (sigsetjmp(out, 1) != 0)
+        return true;
+    alarm(1);
+    wait_long();
+    return false;
+}
+
+static int by_driver(void)
+{
+    return cuCtxSynchronize();
+}
+
+static int by_runtime(void)
+{
+    return cudaDeviceSynchronize();
+}
+
+int main(void)
+{
+    signal(SIGALRM, jump);
+    start_cuda();
+    CHECK(cudaSetDevice(0));
+    CUfunction kernel = load_kernel("long_1500ms");
+    CUstream stream = new_stream();
+    launch(kernel, stream);
+    REQUIRE(jumps_out(by_driver));
+    CHECK(cuCtxSynchronize());
+    launch(kernel, stream);
+    REQUIRE(jumps_out(by_runtime));
+    CHECK(cuCtxSynchronize());
+    plain_work();
+    printf("{\"program\":\"longjmp\",\"jumps\":2,\"launches\":%d}\n", PLAIN_LAUNCHES + 2);
+    return 0;
+}

@@ -1,0 +1,31 @@
+// Loads libraries that use the runtime, each into a scope of its own as Python loads its modules: nothing of CUDA is in
+// the global scope. With the argument "both" it loads one on CUDA 12's runtime and one on CUDA 13's.
+#include "common.h"
+
+#include <dlfcn.h>
+
+enum { LAUNCHES = 50, TURNS = 3 };
+
+static int (*load(int runtime))(int)
+{
+    char name[32];
+    snprintf(name, sizeof name, "libplugin%d.so", runtime);
+    void *plugin = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (plugin == NULL)
+        FAIL("%s", dlerror());
+    snprintf(name, sizeof name, "plugin_run_%d", runtime);
+    int (*run)(int) = (int (*)(int))dlsym(plugin, name);
+    REQUIRE(run != NULL);
+    return run;
+}
+
+int main(int argc, char **argv)
+{
+    int both = argc > 1 && strcmp(argv[1], "both") == 0, plugins = both ? 2 : 1;
+    int (*run[])(int) = {load(12), both ? load(13) : NULL};
+    for (int turn = 0; turn < TURNS; turn++)
+        for (int plugin = 0; plugin < plugins; plugin++)
+            REQUIRE(run[plugin](LAUNCHES) == 12 + plugin);
+    printf("{\"program\":\"plugins\",\"launches\":%d,\"calls\":%d}\n", TURNS * plugins * LAUNCHES, TURNS * plugins);
+    return 0;
+}
