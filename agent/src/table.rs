@@ -276,8 +276,8 @@ hooks! {
         (pctx: *mut CUcontext, ctxCreateParams: *mut CUctxCreateParams, flags: unsigned_int, dev: CUdevice)
         => plain(ContextCreate { out: pctx });
     driver "cuCtxDestroy" { cuCtxDestroy @ 2000, cuCtxDestroy_v2 @ 4000 } (ctx: CUcontext)
-        => plain(ContextDestroy { context: ctx });
-    driver "cuCtxDetach" { cuCtxDetach @ 2000 } (ctx: CUcontext) => plain(ContextDestroy { context: ctx });
+        => plain(ContextDestroy::of(ctx));
+    driver "cuCtxDetach" { cuCtxDetach @ 2000 } (ctx: CUcontext) => plain(ContextDestroy::of(ctx));
     driver "cuDevicePrimaryCtxRetain" { cuDevicePrimaryCtxRetain @ 7000 } (pctx: *mut CUcontext, dev: CUdevice)
         => plain(PrimaryRetain { out: pctx, device: dev });
     driver "cuDevicePrimaryCtxRelease" { cuDevicePrimaryCtxRelease @ 7000, cuDevicePrimaryCtxRelease_v2 @ 11000 }

@@ -59,13 +59,16 @@ impl Compared {
     }
 }
 
+/// What both sides say of an operation: its kind and its stream's id.
+type Named = (&'static str, u64);
+
 /// Pairs each operation of the trace with the stand-in's: thread by thread, in the order of their calls.
 pub fn compare(done: &Done) -> Vec<Compared> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let status = reader.status().unwrap().clone();
     let names = reader.names().clone();
     let mut model = Model::new(&names);
-    let mut ours: BTreeMap<u64, Vec<(u64, &'static str, When)>> = BTreeMap::new();
+    let mut ours: BTreeMap<u64, Vec<(u64, Named, When)>> = BTreeMap::new();
     for record in reader.records() {
         let Some(operation) = model.observe(&record).operation else { continue };
         let Body::Work(work) = &record.body else { panic!("{record:?}") };
@@ -77,7 +80,8 @@ pub fn compare(done: &Done) -> Vec<Compared> {
         };
         if operation.when != When::Captured {
             let tid = u64::from(status.threads[&record.thread]);
-            ours.entry(tid).or_default().push((operation.correlation, kind, operation.when));
+            let what = (kind, operation.stream);
+            ours.entry(tid).or_default().push((operation.correlation, what, operation.when));
         }
     }
     let mut theirs: BTreeMap<u64, Vec<truth::Operation>> = BTreeMap::new();
@@ -90,8 +94,12 @@ pub fn compare(done: &Done) -> Vec<Compared> {
         ours.sort_by_key(|(correlation, ..)| *correlation);
         let theirs = &theirs[&tid];
         assert_eq!(ours.len(), theirs.len(), "thread {tid}");
-        for ((_, kind, when), truth) in ours.into_iter().zip(theirs) {
-            assert_eq!(kind, truth.kind, "thread {tid}");
+        for ((_, what, when), truth) in ours.into_iter().zip(theirs) {
+            assert_eq!(
+                what,
+                (truth.kind.as_str(), truth.stream),
+                "thread {tid}: kind and stream id of {truth:?}"
+            );
             compared.push(Compared { truth: truth.clone(), when });
         }
     }

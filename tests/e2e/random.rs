@@ -28,7 +28,7 @@ const SETTINGS: &[Setting] = &[
     ],
     &[("SIMCUDA_DRIVER_VERSION", "12020")],
     &[("SIMCUDA_DRIVER_VERSION", "13050")],
-    &[("SIMCUDA_HOST_COST", "off")],
+    &[("SIMCUDA_HOST_COST", "launch=1000,record=300,query=100,elapsed=100,other=100")],
     &[("SIMCUDA_HOST_COST", "launch=2000,record=4000,query=1500,elapsed=1500")],
     &[("SIMCUDA_ASSUME", "submit=begin")],
     &[("SIMCUDA_ASSUME", "elapsed=multiplied,null_sync=own,free=returns,pageable_async=asynchronous")],
@@ -115,6 +115,8 @@ fn check_intervals(compared: &[Compared]) -> Result<(), TestCaseError> {
 
 /// Runs a program and checks all of it. The error tells how to run it again.
 fn check(seed: u64, setting: Setting) -> Result<(), TestCaseError> {
+    // Whatever panics in here, the seed is told.
+    println!("random_program {seed} with {setting:?}");
     let done = run(seed, setting);
     let checks = || {
         prop_assert!(done.status.success(), "{}\n{}", done.status, done.stderr);
@@ -163,8 +165,28 @@ fn an_end_of_capture_that_ends_nothing_uncounts_no_other_capture() {
 }
 
 #[test]
+fn asking_how_deep_a_stream_is_invalidates_no_capture() {
+    found(&[2003, 2018, 2020], &[]);
+}
+
+#[test]
+fn the_handle_of_a_dead_stream_makes_no_stream() {
+    found(&[2000, 2001], &[]);
+}
+
+#[test]
+fn a_contexts_handles_may_be_anothers_before_its_destroy_has_returned() {
+    found(&[3028, 3028], &[]);
+}
+
+#[test]
 fn a_stream_being_made_is_not_retired_under_its_maker() {
     found(&[63, 72, 77], &[]);
+}
+
+#[test]
+fn an_event_recorded_or_memory_freed_across_streams_is_no_part_of_an_operation() {
+    found(&[2017, 2032], &[]);
 }
 
 #[test]

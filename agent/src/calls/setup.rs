@@ -1,11 +1,13 @@
 //! Calls that set things up or take them down: streams, contexts, modules, functions.
 
+use core::cell::Cell;
 use core::ffi::CStr;
+use core::sync::atomic::Ordering;
 
 use crate::calls::{Plain, stream_of};
 use crate::cuda::*;
 use crate::driver;
-use crate::gpu::context;
+use crate::gpu::context::{self, Context};
 use crate::thread::Call;
 
 /// A call of which only its time matters.
@@ -86,25 +88,41 @@ impl Plain for PrimaryRetain {
 
 /// A context goes.
 pub struct ContextDestroy {
-    pub context: CUcontext,
+    handle: CUcontext,
+    /// The one that had the handle when the call began.
+    context: Cell<Option<&'static Context>>,
+}
+
+impl ContextDestroy {
+    /// The one with this handle.
+    pub fn of(handle: CUcontext) -> ContextDestroy {
+        ContextDestroy { handle, context: Cell::new(None) }
+    }
 }
 
 impl Plain for ContextDestroy {
+    // Before the real call: behind it, another thread may already have the handle, and those of its streams, as new ones.
     fn before(&self, call: &Call) {
-        context::pause(call.session, |c| c.handle == self.context as u64);
+        context::pause(call.session, |c| c.handle == self.handle as u64);
+        let context = call.session.contexts.forget(self.handle as u64);
+        context.into_iter().for_each(|c| call.session.streams.abandon(c));
+        self.context.set(context);
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        context::resume(call, |c| c.handle == self.context as u64, true);
+        self.context.take().into_iter().for_each(|c| context::ended(call, c));
         false
     }
 
     fn failed(&self, call: &Call) {
-        context::resume(call, |c| c.handle == self.context as u64, false);
+        if let Some(context) = self.context.take() {
+            context.paused.store(false, Ordering::SeqCst);
+            call.session.contexts.remember(context);
+        }
     }
 
     fn subject(&self) -> u64 {
-        self.context as u64
+        self.handle as u64
     }
 }
 

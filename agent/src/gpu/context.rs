@@ -141,13 +141,19 @@ impl Contexts {
         before.is_err() || before == Ok(1)
     }
 
-    /// The context with this handle goes away now. Returns it, once.
-    pub fn remove(&self, handle: u64) -> Option<&'static Context> {
+    /// The handle is this context's no longer. Returns the context, once.
+    pub fn forget(&self, handle: u64) -> Option<&'static Context> {
         let place = self.places.get(handle)?;
         // SAFETY: null or a leaked context. Acquire, with the release in `adopt`.
-        let context = unsafe { place.swap(core::ptr::null_mut(), Ordering::AcqRel).as_ref() }?;
-        context.gone.store(true, Ordering::Release);
-        Some(context)
+        unsafe { place.swap(core::ptr::null_mut(), Ordering::AcqRel).as_ref() }
+    }
+
+    /// It is after all, unless another has it by now.
+    pub fn remember(&self, context: &'static Context) {
+        if let Some(place) = self.places.get(context.handle) {
+            let this = core::ptr::from_ref(context).cast_mut();
+            let _ = place.compare_exchange(core::ptr::null_mut(), this, Ordering::Release, Ordering::Relaxed);
+        }
     }
 
     /// All contexts that are known and alive.
@@ -345,11 +351,17 @@ pub fn resume(call: &Call, ends: impl Fn(&Context) -> bool, gone: bool) {
     for context in session.contexts.iter().filter(|c| c.paused.load(Ordering::Relaxed) && ends(c)) {
         if !gone {
             context.paused.store(false, Ordering::SeqCst);
-        } else if session.contexts.remove(context.handle).is_some() {
+        } else if session.contexts.forget(context.handle).is_some() {
             session.streams.abandon(context);
-            call.publish(&record_of(context, 2));
+            ended(call, context);
         }
     }
+}
+
+/// Its events are gone.
+pub fn ended(call: &Call, context: &Context) {
+    context.gone.store(true, Ordering::Release);
+    call.publish(&record_of(context, 2));
 }
 
 #[cfg(test)]
