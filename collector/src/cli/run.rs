@@ -71,8 +71,12 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
                 sessions.lock().unwrap_or_else(|e| e.into_inner()).push(session.clone());
             });
         });
-        let status = signals.restore_in(&mut command).spawn().and_then(|child| attend(child, &signals));
-        wait_for_the_last(&stopper);
+        let status = signals.restore_in(&mut command).spawn().and_then(|mut child| {
+            attend(&child, &signals)?;
+            // Before it is reaped: until then /proc still knows what it was called.
+            wait_for_the_last(&stopper);
+            child.wait()
+        });
         drop(stopper);
         status
     });
@@ -109,12 +113,12 @@ fn command(options: &Options, private: &PrivateDir, socket: &std::path::Path) ->
     Ok(command)
 }
 
-/// Waits for the command and passes signals on to it.
-fn attend(mut child: Child, signals: &Signals) -> io::Result<ExitStatus> {
+/// Waits for the command's end and passes signals on to it.
+fn attend(child: &Child, signals: &Signals) -> io::Result<()> {
     loop {
         // Before the first signal too: a child that is gone already has sent its own.
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
+        if sys::has_ended(child.id())? {
+            return Ok(());
         }
         let arrived = signals.next()?;
         // What the terminal sends, the child has got as well: it is in the same foreground group.

@@ -402,3 +402,16 @@ impl AsFd for Stopped {
         self.0.as_fd()
     }
 }
+
+/// Whether a child of ours has ended; it stays to be reaped.
+pub fn has_ended(pid: u32) -> io::Result<bool> {
+    // SAFETY: all-zero is a siginfo_t.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: writes the struct we own.
+    if unsafe { libc::waitid(libc::P_PID, pid, &mut info, options) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: waitid has filled it in, or left it zero where the child still runs.
+    Ok(unsafe { info.si_pid() } != 0)
+}
