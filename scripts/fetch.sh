@@ -19,7 +19,7 @@ fetch() {
         return
     fi
     local scratch
-    scratch=$(mktemp -d "$downloads/.fetch.XXXXXX")
+    scratch=$(mktemp -d -p "$downloads")
     # shellcheck disable=SC2064 # the path of now
     trap "rm -rf '$scratch'" EXIT
     echo "fetch.sh: downloading $*" >&2
