@@ -9,7 +9,7 @@ use gpuspy_wire::record::{Namespace, Untimed};
 use proptest::prelude::*;
 use std::io::Cursor;
 use std::time::{Duration, Instant};
-use trace_common::{Numbers, read, read_whole, status, written};
+use trace_common::{KINDS, Numbers, read, read_whole, status, written};
 
 fn sorted(mut records: Vec<Record>) -> Vec<Record> {
     records.sort_by_key(|record| record.at);
@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn any_records_come_back(
-        records in prop::collection::vec((0u64..16, prop::collection::vec(number(), 0..32)), 0..40),
+        records in prop::collection::vec((0..KINDS, prop::collection::vec(number(), 0..32)), 0..40),
     ) {
         let records: Vec<Record> =
             records.into_iter().map(|(kind, numbers)| Numbers(numbers.into_iter()).record(kind)).collect();

@@ -77,6 +77,8 @@ pub fn compare(done: &Done) -> Vec<Compared> {
             What::Memcpy { .. } => "copy",
             What::Memset { .. } => "memset",
             What::Graph { .. } => "graph",
+            // Its launches are compared one by one.
+            What::Burst { .. } => continue,
         };
         if operation.when != When::Captured {
             let tid = u64::from(status.threads[&record.thread]);

@@ -258,7 +258,7 @@ impl Poller {
             let live = &self.session.segment.header().live.0;
             live.pending.store(pending, Ordering::Relaxed); // a figure for the report
             let own = ticks().wrapping_sub(began).saturating_sub(driver_ticks);
-            live.poller_ticks.fetch_add(own, Ordering::Relaxed); // a figure for the report
+            live.poller_ns.fetch_add(own, Ordering::Relaxed); // a figure for the report
             idle = if read != 0 || pending != 0 { 0 } else { idle.saturating_add(1) };
             let (sleep, ns) = if idle < PATIENCE { (DOZING, BUSY_NS) } else { (ASLEEP, IDLE_NS) };
             shared.sleeping.store(sleep, Ordering::Relaxed);

@@ -95,8 +95,8 @@ pub struct Live {
     pub lookups_hooked: AtomicU64,
     /// Agent: 1 when a cuLaunchKernel of the driver was replaced or is called through us.
     pub driver_hooked: AtomicU64,
-    /// Agent: ticks that the poller spent outside driver calls.
-    pub poller_ticks: AtomicU64,
+    /// Agent: CPU time of the poller thread outside driver calls, ns.
+    pub poller_ns: AtomicU64,
     /// Agent: operations whose events are recorded and not yet read.
     pub pending: AtomicU64,
     /// Collector: 1 when it drains this segment.

@@ -120,7 +120,7 @@ impl Analysis for Seen<'_> {
             Action::Graph { kernels } if operation.when != When::Captured => {
                 self.coverage.in_graphs += u64::from(kernels);
             }
-            Action::Graph { .. } | Action::Transfer { .. } => {}
+            Action::Graph { .. } | Action::Transfer { .. } | Action::Burst { .. } => {}
         }
     }
 

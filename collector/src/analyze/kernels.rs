@@ -60,7 +60,7 @@ impl Analysis for KernelTimes<'_> {
     fn observe(&mut self, event: &Event<'_>) {
         let Some(operation) = &event.operation else { return };
         match (operation.what, operation.when) {
-            (_, When::Captured) | (Action::Transfer { .. }, _) => {}
+            (_, When::Captured) | (Action::Transfer { .. } | Action::Burst { .. }, _) => {}
             (Action::Graph { .. }, _) => self.graphs += 1,
             (Action::Kernel { name, .. }, when) => {
                 let kernel = self.by_name.entry(name).or_default();

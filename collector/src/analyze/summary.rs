@@ -246,6 +246,7 @@ fn side(neighbour: &Neighbour, known: &model::Process, names: &Names) -> Side {
     let (kind, symbol, bytes) = match neighbour.what {
         Action::Kernel { name, .. } => ("kernel", names.get(Namespace::Kernel, name), None),
         Action::Graph { .. } => ("graph", None, None),
+        Action::Burst { .. } => ("burst", None, None),
         Action::Transfer { kind, bytes, .. } => (kind.name(), None, Some(bytes)),
     };
     let symbol = symbol.map(str::to_owned);

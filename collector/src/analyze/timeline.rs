@@ -247,7 +247,7 @@ impl Stream {
 
 fn class(what: Action) -> Class {
     match what {
-        Action::Kernel { communication: false, .. } => Class::Compute,
+        Action::Kernel { communication: false, .. } | Action::Burst { .. } => Class::Compute,
         Action::Kernel { communication: true, .. } => Class::Communication,
         Action::Graph { .. } => Class::Graph,
         Action::Transfer { .. } => Class::Copy,

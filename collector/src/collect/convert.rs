@@ -8,7 +8,9 @@ use crate::trace::record as trace;
 use crate::trace::record::{Body, Call, Record, What};
 use gpuspy_wire::record as wire;
 use gpuspy_wire::record::Record as _;
-use gpuspy_wire::record::{Direction, Head, Kind, LossCause, Memory, Namespace, SyncScope, Untimed, Via};
+use gpuspy_wire::record::{
+    Direction, Head, Kind, LossCause, Memory, Namespace, NodeKind, SyncScope, Untimed, Via, WindowChange,
+};
 use std::borrow::Cow;
 
 /// What a record turned out to be.
@@ -65,7 +67,7 @@ fn gpu_time<'w>(words: &[u64], clock: &Clock) -> Option<Item<'w>> {
 /// A record's place in the order and its body.
 fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64, Body)> {
     Some(match kind {
-        Kind::Launch | Kind::Memcpy | Kind::Memset | Kind::GraphLaunch => {
+        Kind::Launch | Kind::Memcpy | Kind::Memset | Kind::GraphLaunch | Kind::Burst => {
             let (work, what) = what(kind, words)?;
             let work = operation(&work, what, clock)?;
             (work.call.end, Body::Work(work))
@@ -102,6 +104,34 @@ fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64,
             let call = call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock);
             (call.end, Body::Api(trace::Api { call, result: w.result, subject: w.subject }))
         }
+        Kind::NodeTime => {
+            let w = wire::NodeTime::from_words(words)?;
+            let gpu = trace::GpuTime {
+                chain: w.chain,
+                start: w.start,
+                duration: w.duration,
+                start_error: w.start_error,
+                duration_error: w.duration_error,
+                seen: clock.ns(w.seen),
+                flags: w.head.flags,
+            };
+            let (correlation, context, kernel, node) = (w.correlation, w.context, w.kernel, w.node);
+            let time = trace::NodeTime { correlation, context, kernel, node, gpu };
+            (time.gpu.seen, Body::NodeTime(time))
+        }
+        Kind::ClockSample => {
+            let w = wire::ClockSample::from_words(words)?;
+            let (after, before) = (clock.ns(w.after), clock.ns(w.before));
+            let (context, chain, gpu, error) = (w.context, w.chain, w.gpu, w.error);
+            (before, Body::ClockSample(trace::ClockSample { context, chain, gpu, error, after, before }))
+        }
+        Kind::Window => {
+            let w = wire::Window::from_words(words)?;
+            let change = WindowChange::from_wire(w.change)?;
+            let agent_ns = clock.length(w.agent_ticks);
+            let (poller_ns, launches) = (w.poller_ns, w.launches);
+            (clock.ns(w.at), Body::Window(trace::Window { change, agent_ns, poller_ns, launches }))
+        }
         Kind::Loss => {
             let w = wire::Loss::from_words(words)?;
             let cause = LossCause::from_wire(w.cause)?;
@@ -133,6 +163,12 @@ fn inventory(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u
             let (kernels, copies, memsets, others) = (w.kernels, w.copies, w.memsets, w.others);
             let graph = trace::Graph { graph: w.graph, handle: w.handle, kernels, copies, memsets, others };
             (clock.ns(w.at), Body::Graph(graph))
+        }
+        Kind::GraphNode => {
+            let w = wire::GraphNode::from_words(words)?;
+            let kind = NodeKind::from_wire(w.kind)?;
+            let (graph, kernel, count, bytes) = (w.graph, w.kernel, w.count, w.bytes);
+            (before, Body::GraphNode(trace::GraphNode { graph, kind, kernel, count, bytes }))
         }
         Kind::Module => {
             let w = wire::Module::from_words(words)?;
@@ -192,6 +228,10 @@ fn what(kind: Kind, words: &[u64]) -> Option<(wire::Work, What)> {
             let w = wire::GraphLaunch::from_words(words)?;
             let (kernels, copies, memsets) = (w.kernels, w.copies, w.memsets);
             (w.work, What::Graph { graph: w.graph, handle: w.handle, kernels, copies, memsets })
+        }
+        Kind::Burst => {
+            let w = wire::Burst::from_words(words)?;
+            (w.work, What::Burst { launches: w.launches })
         }
         _ => return None,
     })
@@ -350,7 +390,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_words_are_converted_without_panic(
-            kind in 0u8..24,
+            kind in 0u8..29,
             mut words in prop::collection::vec(any::<u64>(), 1..40),
         ) {
             words[0] = (words[0] & !0xff) | u64::from(kind);

@@ -268,7 +268,7 @@ fn status(segment: Segment<'_>, pid: u32, clock: &HostTime, ending: Ending) -> S
         ended: clock.now(),
         ending,
         agent_ns: 0,
-        poller_ns: clock.clock().length(read(&live.poller_ticks)),
+        poller_ns: read(&live.poller_ns),
         calls: 0,
         published: 0,
         collected: 0,

@@ -115,6 +115,11 @@ pub enum Action {
         /// Kernels that it runs.
         kernels: u32,
     },
+    /// Launches timed as one: themselves untimed, and before it on its stream.
+    Burst {
+        /// How many.
+        launches: u32,
+    },
 }
 
 /// When an operation ran.
@@ -256,7 +261,12 @@ impl Model {
             Body::Device(device) => {
                 self.devices.insert(device.ordinal, device.clone());
             }
-            Body::Stream(_) | Body::Loss { .. } => {}
+            Body::Stream(_)
+            | Body::GraphNode(_)
+            | Body::NodeTime(_)
+            | Body::ClockSample(_)
+            | Body::Window(_)
+            | Body::Loss { .. } => {}
         }
         event
     }
@@ -298,6 +308,7 @@ impl Model {
                 Action::Graph { kernels: self.graph_kernels.get(&graph).copied().unwrap_or(0) }
             }
             What::Graph { kernels, .. } => Action::Graph { kernels },
+            What::Burst { launches } => Action::Burst { launches },
         }
     }
 

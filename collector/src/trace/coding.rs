@@ -31,7 +31,9 @@
 
 use super::columns::{ColumnReader, ColumnWriter};
 use super::record::*;
-use gpuspy_wire::record::{Direction, Kind, LossCause, Memory, SyncScope, Untimed, Via};
+use gpuspy_wire::record::{
+    Direction, Kind, LossCause, Memory, NodeKind, SyncScope, Untimed, Via, WindowChange,
+};
 use std::io;
 
 /// A value that fits a column.
@@ -68,7 +70,7 @@ macro_rules! enums {
         }
     )* };
 }
-enums!(Via, Untimed, Direction, Memory, SyncScope, LossCause);
+enums!(Via, Untimed, Direction, Memory, SyncScope, LossCause, NodeKind, WindowChange);
 
 impl Field for bool {
     fn word(self) -> u64 {
@@ -191,6 +193,10 @@ impl<C: Columns> Coder<C> {
             Body::Context(context) => self.context(context)?,
             Body::Stream(stream) => self.stream(stream)?,
             Body::Graph(graph) => self.graph(graph)?,
+            Body::GraphNode(node) => self.graph_node(node)?,
+            Body::NodeTime(time) => self.node_time(time)?,
+            Body::ClockSample(sample) => self.clock_sample(sample)?,
+            Body::Window(window) => self.window(window)?,
             Body::Module(module) => self.module(module)?,
             Body::Device(device) => self.device(device)?,
             Body::Loss { cause, count } => {
@@ -323,6 +329,7 @@ impl<C: Columns> Coder<C> {
                 self.same(27, copies)?;
                 self.same(28, memsets)
             }
+            What::Burst { launches } => self.same(24, launches),
         }
     }
 
@@ -390,6 +397,43 @@ impl<C: Columns> Coder<C> {
         Some(self.at)
     }
 
+    fn graph_node(&mut self, node: &mut GraphNode) -> Option<u64> {
+        self.same(24, &mut node.graph)?;
+        self.same(25, &mut node.kind)?;
+        self.same(26, &mut node.kernel)?;
+        self.same(27, &mut node.count)?;
+        self.same(28, &mut node.bytes)?;
+        Some(self.at)
+    }
+
+    fn node_time(&mut self, time: &mut NodeTime) -> Option<u64> {
+        self.same(24, &mut time.correlation)?;
+        self.same(25, &mut time.context)?;
+        self.same(26, &mut time.kernel)?;
+        self.same(27, &mut time.node)?;
+        self.row = time.kernel as usize % KERNEL_ROWS;
+        self.gpu_time(time.context as usize % PLACES, &mut time.gpu)?;
+        Some(time.gpu.seen)
+    }
+
+    fn clock_sample(&mut self, sample: &mut ClockSample) -> Option<u64> {
+        self.same(24, &mut sample.context)?;
+        self.same(25, &mut sample.chain)?;
+        self.same(26, &mut sample.gpu)?;
+        self.same(27, &mut sample.error)?;
+        self.same(28, &mut sample.after)?;
+        self.field(29, &mut sample.before, sample.after)?;
+        Some(sample.before)
+    }
+
+    fn window(&mut self, window: &mut Window) -> Option<u64> {
+        self.same(24, &mut window.change)?;
+        self.same(25, &mut window.agent_ns)?;
+        self.same(26, &mut window.poller_ns)?;
+        self.same(27, &mut window.launches)?;
+        Some(self.at)
+    }
+
     fn module(&mut self, module: &mut Module) -> Option<u64> {
         self.same(24, &mut module.start)?;
         self.same(25, &mut module.end)?;
@@ -421,6 +465,7 @@ fn kind_of(body: &Body) -> Kind {
             What::Memcpy { .. } => Kind::Memcpy,
             What::Memset { .. } => Kind::Memset,
             What::Graph { .. } => Kind::GraphLaunch,
+            What::Burst { .. } => Kind::Burst,
         },
         Body::Alloc(_) => Kind::Alloc,
         Body::Free(_) => Kind::Free,
@@ -431,6 +476,10 @@ fn kind_of(body: &Body) -> Kind {
         Body::Context(_) => Kind::Context,
         Body::Stream(_) => Kind::Stream,
         Body::Graph(_) => Kind::Graph,
+        Body::GraphNode(_) => Kind::GraphNode,
+        Body::NodeTime(_) => Kind::NodeTime,
+        Body::ClockSample(_) => Kind::ClockSample,
+        Body::Window(_) => Kind::Window,
         Body::Module(_) => Kind::Module,
         Body::Device(_) => Kind::Device,
         Body::Loss { .. } => Kind::Loss,
@@ -477,6 +526,7 @@ fn blank(kind: Kind) -> Option<Body> {
             work(What::Memset { asynchronous: false, bytes: 0, dst: 0, value: 0, element: 0, rows: 0 })
         }
         Kind::GraphLaunch => work(What::Graph { graph: 0, handle: 0, kernels: 0, copies: 0, memsets: 0 }),
+        Kind::Burst => work(What::Burst { launches: 0 }),
         Kind::Alloc => Body::Alloc(Alloc { call, memory, address: 0, bytes: 0, stream: 0, pool: 0 }),
         Kind::Free => Body::Free(Free { call, memory, address: 0, stream: 0 }),
         Kind::Synchronize => {
@@ -491,6 +541,20 @@ fn blank(kind: Kind) -> Option<Body> {
         }
         Kind::Graph => {
             Body::Graph(Graph { graph: 0, handle: 0, kernels: 0, copies: 0, memsets: 0, others: 0 })
+        }
+        Kind::GraphNode => {
+            Body::GraphNode(GraphNode { graph: 0, kind: NodeKind::Kernel, kernel: 0, count: 0, bytes: 0 })
+        }
+        Kind::NodeTime => {
+            let gpu = GpuTime::default();
+            Body::NodeTime(NodeTime { correlation: 0, context: 0, kernel: 0, node: 0, gpu })
+        }
+        Kind::ClockSample => {
+            Body::ClockSample(ClockSample { context: 0, chain: 0, gpu: 0, error: 0, after: 0, before: 0 })
+        }
+        Kind::Window => {
+            let change = WindowChange::Opens;
+            Body::Window(Window { change, agent_ns: 0, poller_ns: 0, launches: 0 })
         }
         Kind::Module => Body::Module(Module { start: 0, end: 0, bias: 0, path: 0 }),
         Kind::Device => Body::Device(Device {

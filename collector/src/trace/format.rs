@@ -44,7 +44,7 @@ pub const HEADER_BYTES: usize = 64;
 /// First four bytes of every chunk, so of the file.
 pub const MAGIC: [u8; 4] = *b"GSPY";
 /// Version that this build writes, and the newest that it reads.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Flag: the payload is one zstd frame.
 pub const FLAG_ZSTD: u16 = 1;
 /// Most entries of a chunk.

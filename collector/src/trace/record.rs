@@ -3,7 +3,9 @@
 //! Times are host nanoseconds on `CLOCK_MONOTONIC_RAW` unless a field says otherwise; GPU times are nanoseconds on
 //! their context's clock. Names are ids into [`Names`].
 
-use gpuspy_wire::record::{Direction, LossCause, Memory, Namespace, SyncScope, Untimed, Via};
+use gpuspy_wire::record::{
+    Direction, LossCause, Memory, Namespace, NodeKind, SyncScope, Untimed, Via, WindowChange,
+};
 use std::collections::BTreeMap;
 
 /// One thing that happened, on one thread.
@@ -40,6 +42,14 @@ pub enum Body {
     Stream(Stream),
     /// A graph was instantiated.
     Graph(Graph),
+    /// What a graph holds of one kind.
+    GraphNode(GraphNode),
+    /// When a node of a graph ran.
+    NodeTime(NodeTime),
+    /// A look at a GPU's clock.
+    ClockSample(ClockSample),
+    /// A window of `--timing auto` begins or ends.
+    Window(Window),
     /// An executable mapping of the process.
     Module(Module),
     /// A GPU.
@@ -159,6 +169,11 @@ pub enum What {
         copies: u32,
         /// Sets in it.
         memsets: u32,
+    },
+    /// Launches timed as one, which stand before it on its stream.
+    Burst {
+        /// How many.
+        launches: u32,
     },
 }
 
@@ -295,6 +310,66 @@ pub struct Graph {
     pub others: u32,
 }
 
+/// What a graph holds of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphNode {
+    /// Which, by [`Graph::graph`].
+    pub graph: u32,
+    /// What the nodes do.
+    pub kind: NodeKind,
+    /// Kernels: in [`Namespace::Kernel`]; 0 = unknown.
+    pub kernel: u32,
+    /// Nodes.
+    pub count: u32,
+    /// Bytes that copies or sets move in one launch, all together.
+    pub bytes: u64,
+}
+
+/// When a node of a graph ran, in one launch of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeTime {
+    /// Of the launch.
+    pub correlation: u64,
+    /// The context; 0 = unknown.
+    pub context: u32,
+    /// Its kernel, in [`Namespace::Kernel`]; 0 = unknown.
+    pub kernel: u32,
+    /// Its number in the graph.
+    pub node: u32,
+    /// When.
+    pub gpu: GpuTime,
+}
+
+/// A look at a GPU's clock: an event of the poller's own fired between two host times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClockSample {
+    /// The context.
+    pub context: u32,
+    /// The chain that `gpu` is measured on.
+    pub chain: u32,
+    /// The event, GPU ns since the chain's origin.
+    pub gpu: i64,
+    /// `gpu` is exact to ± this, ns.
+    pub error: u32,
+    /// Host ns: it had not fired.
+    pub after: u64,
+    /// Host ns: it had fired.
+    pub before: u64,
+}
+
+/// A window of `--timing auto` begins or ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Which of the two.
+    pub change: WindowChange,
+    /// ns that hooks took of the app's threads until then.
+    pub agent_ns: u64,
+    /// CPU time of the poller until then, ns.
+    pub poller_ns: u64,
+    /// Launches until then.
+    pub launches: u64,
+}
+
 /// An executable mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
@@ -368,7 +443,7 @@ pub struct Status {
     pub ending: Ending,
     /// ns spent in hooks outside the real calls, all threads.
     pub agent_ns: u64,
-    /// ns the poller spent outside driver calls.
+    /// CPU time of the poller outside driver calls, ns.
     pub poller_ns: u64,
     /// Calls entered.
     pub calls: u64,

@@ -3,10 +3,13 @@
 
 use gpuspy_collector::trace::record::*;
 use gpuspy_collector::trace::{TraceReader, TraceWriter};
-use gpuspy_wire::record::{Direction, LossCause, Memory, SyncScope, Untimed, Via};
+use gpuspy_wire::record::{Direction, LossCause, Memory, NodeKind, SyncScope, Untimed, Via, WindowChange};
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::Path;
+
+/// Kinds of records.
+pub const KINDS: u64 = 21;
 
 /// A status with something in every field.
 pub fn status(ending: Ending) -> Status {
@@ -177,10 +180,10 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
         }
     }
 
-    /// A body of one of the sixteen kinds.
+    /// A body of one of the [`KINDS`] kinds.
     pub fn body(&mut self, kind: u64) -> Body {
         let (n, memory) = (self, Memory::ALL);
-        match kind % 16 {
+        match kind % KINDS {
             0 => {
                 let what = n.kernel();
                 n.work(what)
@@ -244,11 +247,43 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
             }),
             13 => Body::Module(Module { start: n.u64(), end: n.u64(), bias: n.u64(), path: n.u32() }),
             14 => Body::Device(n.device()),
+            15 => {
+                let launches = n.u32();
+                n.work(What::Burst { launches })
+            }
+            16 => Body::GraphNode(GraphNode {
+                graph: n.u32(),
+                kind: n.one_of(NodeKind::ALL),
+                kernel: n.u32(),
+                count: n.u32(),
+                bytes: n.u64(),
+            }),
+            17 => Body::NodeTime(NodeTime {
+                correlation: n.u64(),
+                context: n.u32(),
+                kernel: n.u32(),
+                node: n.u32(),
+                gpu: n.gpu_time(),
+            }),
+            18 => Body::ClockSample(ClockSample {
+                context: n.u32(),
+                chain: n.u32(),
+                gpu: n.u64() as i64,
+                error: n.u32(),
+                after: n.u64(),
+                before: n.u64(),
+            }),
+            19 => Body::Window(Window {
+                change: n.one_of(WindowChange::ALL),
+                agent_ns: n.u64(),
+                poller_ns: n.u64(),
+                launches: n.u64(),
+            }),
             _ => Body::Loss { cause: n.one_of(LossCause::ALL), count: n.u64() },
         }
     }
 
-    /// A record of one of the sixteen kinds.
+    /// A record of one of the [`KINDS`] kinds.
     pub fn record(&mut self, kind: u64) -> Record {
         Record { thread: self.u32(), at: self.u64(), body: self.body(kind) }
     }
