@@ -236,9 +236,14 @@ pub fn with_context<T>(driver: &Driver, handle: CUcontext, work: impl FnOnce() -
 
 /// A context's events: a fixed table and a free list over it (a Treiber stack of indices; the tag in the head's upper
 /// half changes at every operation, so that a stale head is never exchanged).
+///
+/// An event has as many holders as need it to stay as it was recorded: the operation that it begins, the one that it ends,
+/// a chain whose anchor it is. It is free again when the last one has given it back.
 pub struct Pool {
     /// CUevents by index. Release on the store, acquire on the load by way of the free list.
     events: Box<[AtomicPtr<void>]>,
+    /// Holders of each event; 0 = it is free. AcqRel: who frees it has seen the other holders' last use.
+    holders: Box<[AtomicU32]>,
     /// The free list: index + 1 of the next free event.
     next: Box<[AtomicU32]>,
     /// Tag << 32 | index + 1 of the first free event; index 0 = none. AcqRel: hands an event from thread to thread.
@@ -253,6 +258,7 @@ impl Pool {
     fn new() -> Pool {
         Pool {
             events: (0..MAX_EVENTS).map(|_| AtomicPtr::new(core::ptr::null_mut())).collect(),
+            holders: (0..MAX_EVENTS).map(|_| AtomicU32::new(0)).collect(),
             next: (0..MAX_EVENTS).map(|_| AtomicU32::new(0)).collect(),
             free: AtomicU64::new(0),
             free_count: AtomicU32::new(0),
@@ -273,7 +279,7 @@ impl Pool {
             }
             place.store(event, Ordering::Release);
             self.made.store(index + 1, Ordering::Relaxed);
-            self.give(index);
+            self.free(index);
         }
     }
 
@@ -291,7 +297,7 @@ impl Pool {
             && (self.made.load(Ordering::Relaxed) as usize) < MAX_EVENTS
     }
 
-    /// Takes a free event.
+    /// Takes a free event; the caller is its one holder.
     #[inline]
     pub fn take(&self) -> Option<u32> {
         let mut head = self.free.load(Ordering::Acquire);
@@ -302,6 +308,7 @@ impl Pool {
             match self.free.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     self.free_count.fetch_sub(1, Ordering::Relaxed);
+                    self.hold(index);
                     return Some(index);
                 }
                 Err(now) => head = now,
@@ -309,9 +316,24 @@ impl Pool {
         }
     }
 
-    /// Gives an event back.
+    /// One more holder of an event that the caller holds, or has just taken.
+    #[inline]
+    pub fn hold(&self, index: u32) {
+        if let Some(holders) = self.holders.get(index as usize) {
+            holders.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives an event back: it is free when nobody else holds it.
     #[inline]
     pub fn give(&self, index: u32) {
+        let last = self.holders.get(index as usize).is_some_and(|h| h.fetch_sub(1, Ordering::AcqRel) == 1);
+        if last {
+            self.free(index);
+        }
+    }
+
+    fn free(&self, index: u32) {
         let Some(next) = self.next.get(index as usize) else { return };
         let mut head = self.free.load(Ordering::Acquire);
         loop {

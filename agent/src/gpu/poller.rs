@@ -206,7 +206,7 @@ impl Ring {
 /// A context's chain of anchors: positions on its GPU clock.
 struct Chain {
     context: u32,
-    /// The anchor event, pinned: out of the pool until the next hop.
+    /// The anchor event; the chain holds it until the next hop.
     anchor: u32,
     /// Its position, ns since the chain's first event, and how far off that may be.
     position: i64,
@@ -364,66 +364,57 @@ impl Poller {
                 _ => {
                     // A sticky error of the app's, or an event that cannot be asked: its time is lost, and said so.
                     self.tell_lost(LossCause::GpuTimePending, 1);
-                    self.finish(context, stream, op, None);
+                    finish(context, stream, op);
                     continue;
                 }
             }
-            let pinned =
-                if op.marker || op.cancelled { None } else { self.measure(driver, context, stream, op) };
-            self.finish(context, stream, op, pinned);
+            if !op.marker && !op.cancelled {
+                self.measure(driver, context, stream, op);
+            }
+            finish(context, stream, op);
             read += 1;
         }
         read
     }
 
-    /// An operation is read: its events go back, all but the one that is pinned as an anchor.
-    fn finish(&mut self, context: &Context, stream: &Stream, op: Pending, pinned: Option<u32>) {
-        stream.seen(op.position);
-        stream.pop();
-        for event in [Some(op.end), (op.start != op.end).then_some(op.start)].into_iter().flatten() {
-            if pinned != Some(event) {
-                context.pool.give(event);
-            }
-        }
-    }
-
-    /// Publishes an operation's time. Returns the event that became the chain's anchor, if one did.
-    fn measure(&mut self, driver: &Driver, context: &Context, stream: &Stream, op: Pending) -> Option<u32> {
+    /// Publishes an operation's time.
+    fn measure(&mut self, driver: &Driver, context: &Context, stream: &Stream, op: Pending) {
         let pool = &context.pool;
         let Some((duration, duration_error)) = elapsed(driver, pool.event(op.start), pool.event(op.end))
         else {
             self.tell_lost(LossCause::GpuTimePending, 1);
-            return None;
+            return;
         };
         let known = self.chains.iter().position(|c| c.context == context.number);
-        let (start, start_error, pinned) = match known.and_then(|n| self.chains.get_mut(n)) {
+        let (start, start_error) = match known.and_then(|n| self.chains.get_mut(n)) {
             None => {
                 // The chain's origin: this operation's start.
+                pool.hold(op.start);
                 self.chains.push(Chain {
                     context: context.number,
                     anchor: op.start,
                     position: 0,
                     error: 0.0,
                 });
-                (0, 0.0, Some(op.start))
+                (0, 0.0)
             }
             Some(chain) => {
                 let Some((distance, error)) = elapsed(driver, pool.event(chain.anchor), pool.event(op.start))
                 else {
                     self.tell_lost(LossCause::GpuTimePending, 1);
-                    return None;
+                    return;
                 };
                 let start = chain.position + distance;
                 let start_error = chain.error + error;
-                let hop = distance.abs() > HOP_NS;
-                if hop {
+                if distance.abs() > HOP_NS {
                     // The end event is the newest that we know complete.
+                    pool.hold(op.end);
                     pool.give(chain.anchor);
                     chain.anchor = op.end;
                     chain.position = start + duration;
                     chain.error = start_error + duration_error;
                 }
-                (start, start_error, hop.then_some(op.end))
+                (start, start_error)
             }
         };
         let record = GpuTime {
@@ -439,7 +430,16 @@ impl Poller {
             seen: 0,
         };
         self.measured.push(record);
-        pinned
+    }
+}
+
+/// An operation is read: it holds its events no more.
+fn finish(context: &Context, stream: &Stream, op: Pending) {
+    stream.seen(op.position);
+    stream.pop();
+    context.pool.give(op.end);
+    if !op.marker {
+        context.pool.give(op.start);
     }
 }
 
