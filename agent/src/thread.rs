@@ -14,6 +14,8 @@ use gpuspy_wire::record::{CELL_WORDS, Head, Kind, Loss, LossCause, Record, Via, 
 use gpuspy_wire::ring::LEVELS;
 use gpuspy_wire::segment::Counters;
 
+use crate::gpu::context::Context;
+use crate::gpu::pool::Magazine;
 use crate::hook::{Entry, Layer};
 use crate::session::segment::Claim;
 use crate::session::{self, Session};
@@ -58,6 +60,8 @@ struct Thread {
     pending_words: usize,
     /// Records dropped since the last one that fitted.
     dropped: u64,
+    /// Free events of its own.
+    events: Magazine,
 }
 
 struct State(UnsafeCell<Thread>);
@@ -76,6 +80,7 @@ thread_local! {
             pending: [0; PENDING_WORDS],
             pending_words: 0,
             dropped: 0,
+            events: Magazine::EMPTY,
         }))
     };
 }
@@ -235,6 +240,18 @@ impl Call {
         t.set_busy(false);
     }
 
+    /// Takes a free event of a context; the caller is its one holder.
+    #[inline]
+    pub fn take_event(&self, context: &Context) -> Option<u32> {
+        let others = |context| self.session.contexts.pool(context);
+        self.thread().events.take(context.number, &context.pool, others)
+    }
+
+    /// A correlation besides the record's own.
+    pub fn fresh_correlation(&self) -> u64 {
+        self.thread().next_correlation()
+    }
+
     /// A number that tells this thread from every other that lives.
     #[inline]
     pub fn thread_identity(&self) -> u64 {
@@ -290,6 +307,7 @@ impl Thread {
         self.pending_words = 0;
         self.dropped = 0;
         self.correlations = 0;
+        self.events = Magazine::EMPTY;
         self.claim = session.claim(state);
         errno.restore();
         if self.claim.is_none() {
@@ -435,6 +453,7 @@ pub unsafe extern "C" fn ended(state: *mut c_void) {
     }
     t.set_busy(true);
     t.flush_pending(flag::SCOPE_LOST);
+    t.events.empty(|context| session.contexts.pool(context));
     session.streams.thread_ended(state as u64);
     if let Some(claim) = t.claim.take() {
         claim.slot.state.close(claim.generation);

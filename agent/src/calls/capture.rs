@@ -7,6 +7,7 @@ use gpuspy_wire::record;
 use crate::calls::{Plain, Work, is_captured, stream_of};
 use crate::cuda::*;
 use crate::driver;
+use crate::gpu::burst;
 use crate::gpu::stream::Stream;
 use crate::thread::Call;
 
@@ -18,6 +19,8 @@ pub struct CaptureBegin {
 
 impl Plain for CaptureBegin {
     fn before(&self, call: &Call) {
+        let stream = stream_of(call, self.stream);
+        burst::end_before(call, |s| stream.is_some_and(|stream| core::ptr::eq(s, stream)));
         call.session.captures.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -22,11 +22,13 @@ pub struct Attributes {
     /// Bits `1 << CUlaunchAttributeID`.
     given: u32,
     cluster: [u8; 3],
+    /// It may overlap the one ahead of it, or signals in its middle.
+    programmatic: bool,
 }
 
 impl Attributes {
     /// A launch without.
-    pub const NONE: Attributes = Attributes { given: 0, cluster: [0; 3] };
+    pub const NONE: Attributes = Attributes { given: 0, cluster: [0; 3], programmatic: false };
 
     /// Reads an array of attributes.
     ///
@@ -37,20 +39,24 @@ impl Attributes {
         }
         // SAFETY: the app's array of that many, which the call it is passed to reads too.
         let array = unsafe { core::slice::from_raw_parts(attributes, count as usize) };
-        array.iter().fold(Attributes::NONE, |sum, a| {
-            let [x, y, z, ..] = a.value;
-            let cluster = if a.id == ATTRIBUTE_CLUSTER { [x as u8, y as u8, z as u8] } else { sum.cluster };
-            Attributes { given: sum.given | 1u32.checked_shl(a.id).unwrap_or(0), cluster }
-        })
+        array.iter().fold(Attributes::NONE, Attributes::and)
     }
 
-    /// A launch that may overlap the one before it, or that signals in its middle: an event beside it would serialise
-    /// what is meant to overlap (cuda.h: PROGRAMMATIC_STREAM_SERIALIZATION).
-    fn forbid_events(self) -> bool {
-        let programmatic = 1 << ATTRIBUTE_PROGRAMMATIC_SERIALIZATION
-            | 1 << ATTRIBUTE_PROGRAMMATIC_EVENT
-            | 1 << ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
-        self.given & programmatic != 0
+    /// With one more.
+    fn and(mut self, attribute: &LaunchAttribute) -> Attributes {
+        self.given |= 1u32.checked_shl(attribute.id).unwrap_or(0);
+        let [x, y, z, ..] = attribute.value;
+        match attribute.id {
+            ATTRIBUTE_CLUSTER => self.cluster = [x as u8, y as u8, z as u8],
+            // An int that allows it, or not.
+            ATTRIBUTE_PROGRAMMATIC_SERIALIZATION => self.programmatic |= x != 0,
+            // They begin with the event.
+            ATTRIBUTE_PROGRAMMATIC_EVENT | ATTRIBUTE_LAUNCH_COMPLETION_EVENT => {
+                self.programmatic |= x != 0 || y != 0;
+            }
+            _ => {}
+        }
+        self
     }
 }
 
@@ -117,8 +123,12 @@ impl Work for Launch {
         self.stream
     }
 
-    fn may_be_timed(&self) -> bool {
-        !self.attributes.forbid_events()
+    fn is_programmatic(&self) -> bool {
+        self.attributes.programmatic
+    }
+
+    fn kernel(&self) -> u64 {
+        self.function as u64
     }
 
     fn record(self, call: &Call, mut work: record::Work) -> record::Launch {

@@ -16,6 +16,7 @@ mod lookup;
 mod memory;
 mod order;
 mod setup;
+mod work;
 
 pub use capture::{CaptureBegin, CaptureEnd, GraphDestroy, GraphLaunch, Instantiate};
 pub use copy::{Copy, Set, runtime_direction};
@@ -27,132 +28,16 @@ pub use setup::{
     ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, Host, PrimaryEnd, PrimaryRetain,
     StreamCreate, StreamDestroy, Unload,
 };
+pub use work::{Work, work};
 
 use core::sync::atomic::Ordering;
-use gpuspy_wire::record::{self, Kind, Record, Untimed, flag};
+use gpuspy_wire::record::{self, Kind, flag};
 
 use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
 use crate::gpu::stream::Stream;
-use crate::gpu::timing;
 use crate::hook::{Entry, Layer};
 use crate::thread::{self, Call};
-
-/// Something that goes onto a stream.
-pub trait Work: Sized {
-    /// Its record.
-    type Record: Record;
-    /// The stream argument; `None`: the call has none and uses the default stream.
-    fn stream(&self) -> CUstream;
-    /// False: nothing is enqueued (a copy of no bytes).
-    fn is_work(&self) -> bool {
-        true
-    }
-    /// False: events beside it would change what it does.
-    fn may_be_timed(&self) -> bool {
-        true
-    }
-    /// The record, from the part that all have.
-    fn record(self, call: &Call, work: record::Work) -> Self::Record;
-    /// The API waits for the work by definition.
-    fn is_blocking(&self) -> bool {
-        false
-    }
-}
-
-/// Intercepts a call that enqueues work.
-#[inline]
-pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce() -> CUresult) -> CUresult {
-    let Some(call) = thread::enter(&entry) else { return real() };
-    let what = what();
-    match call.layer {
-        Layer::Driver => driver_work(&call, what, real),
-        Layer::Runtime => {
-            let (result, before, after) = call.real(real);
-            if call.was_recorded(W::Record::KIND) {
-                // The driver layer has it.
-            } else if result == CUDA_SUCCESS && what.is_work() {
-                let work = common::<W>(&call, &what, after, None, Untimed::NotHooked);
-                let record = what.record(&call, work);
-                call.record(&record);
-            } else {
-                record_call(&call, result, 0);
-            }
-            call.leave(after.wrapping_sub(before));
-            result
-        }
-    }
-}
-
-fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -> CUresult {
-    let session = call.session;
-    let driver = driver::driver();
-    let stream = driver.and_then(|d| session.streams.get(call, d, what.stream()));
-    let captured = is_captured(call, stream.map_or(what.stream(), Stream::handle));
-    let passage = stream.map(timing::Passage::begin);
-    let pair = match (driver, stream) {
-        _ if captured => Err(Untimed::Captured),
-        _ if !what.is_work() => Err(Untimed::NoStream),
-        _ if !what.may_be_timed() => Err(Untimed::Chain),
-        (Some(driver), Some(stream)) => timing::open(session, driver, stream),
-        _ => Err(Untimed::NoStream),
-    };
-    let (result, before, submitted) = call.real(real);
-    let succeeded = result == CUDA_SUCCESS;
-    let mut closed = timing::Closed { untimed: Untimed::NoStream, lead: 0, tail: 0 };
-    match (pair, driver, stream) {
-        (Ok(pair), Some(driver), Some(stream)) => {
-            closed = timing::close(session, driver, stream, pair, call.correlation, submitted, succeeded);
-        }
-        (Err(why), Some(driver), Some(stream)) => {
-            closed.untimed = why;
-            if succeeded && !captured && what.is_work() {
-                timing::count_untimed(session, driver, stream, why);
-            }
-        }
-        (Err(why), _, _) => closed.untimed = why,
-        (Ok(_), _, _) => {}
-    }
-    let shared = passage.is_some_and(timing::Passage::end) && closed.untimed == Untimed::Timed;
-    if succeeded && what.is_work() {
-        let mut work = common::<W>(call, &what, submitted, stream, closed.untimed);
-        work.head.flags |= if captured { flag::CAPTURED } else { 0 };
-        work.head.flags |= if shared { flag::SHARED_INTERVAL } else { 0 };
-        work.lead = closed.lead;
-        work.tail = closed.tail;
-        let record = what.record(call, work);
-        call.record(&record);
-    } else {
-        record_call(call, result, 0);
-    }
-    call.leave(submitted.wrapping_sub(before));
-    result
-}
-
-/// The part of a work record that all kinds have.
-fn common<W: Work>(
-    call: &Call,
-    what: &W,
-    submitted: u64,
-    stream: Option<&Stream>,
-    untimed: Untimed,
-) -> record::Work {
-    let blocking = if what.is_blocking() { flag::BLOCKING } else { 0 };
-    record::Work {
-        head: call.head::<W::Record>(blocking | stream.map_or(0, Stream::flags)),
-        correlation: call.correlation,
-        begin: call.begin,
-        end: submitted,
-        submitted,
-        lead: 0,
-        tail: 0,
-        caller: call.caller,
-        context: stream.and_then(Stream::context).map_or(0, |c| c.number),
-        untimed: untimed as u8,
-        reserved: [0; 3],
-        stream: stream.map_or(0, Stream::id),
-    }
-}
 
 /// A call that is recorded when it returns, or only counted.
 pub trait Plain: Sized {

@@ -6,8 +6,9 @@ use gpuspy_wire::record::{self, Head, Kind, SyncScope};
 
 use crate::calls::{Plain, current_context, is_captured, stream_of};
 use crate::cuda::*;
+use crate::gpu::burst;
+use crate::gpu::passage::Passage;
 use crate::gpu::stream::Stream;
-use crate::gpu::timing::Passage;
 use crate::thread::Call;
 
 /// The host waits.
@@ -43,6 +44,8 @@ impl Plain for Sync {
 
     fn before(&self, call: &Call) {
         let stream = self.stream.and_then(|s| stream_of(call, s));
+        // What is waited for is complete afterwards: nothing is left to overlap.
+        burst::end_before(call, |s| stream.is_none_or(|stream| core::ptr::eq(s, stream)));
         let entries = stream.map(|s| (s, s.submitted.load(Ordering::Relaxed)));
         self.waited.set(entries.or_else(|| call.session.streams.marked(self.event)));
     }
@@ -83,18 +86,20 @@ pub struct Untimed {
 impl Untimed {
     /// Before the real call.
     pub fn begin(&self, call: &Call, stream: CUstream) {
-        self.passage.set(stream_of(call, stream).map(Passage::begin));
+        let Some(stream) = stream_of(call, stream) else { return };
+        burst::end_before(call, |s| core::ptr::eq(s, stream));
+        self.passage.set(Some(Passage::begin(stream)));
     }
 
     /// After one that failed.
     pub fn failed(&self) {
-        self.passage.take().map(Passage::end);
+        drop(self.passage.take());
     }
 
     /// After one that succeeded: outside a capture it is an entry of the stream's queue like any other. Returns the
     /// stream, and how many entries it has now.
     pub fn end(&self, call: &Call, stream: CUstream) -> Option<(&'static Stream, u64)> {
-        self.passage.take().map(Passage::end);
+        drop(self.passage.take());
         let stream = stream_of(call, stream)?;
         let entry = u64::from(!is_captured(call, stream.handle()));
         // Relaxed: a bound.

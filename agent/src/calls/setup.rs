@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering;
 use crate::calls::{Plain, stream_of};
 use crate::cuda::*;
 use crate::driver;
+use crate::gpu::burst;
 use crate::gpu::context::{self, Context};
 use crate::thread::Call;
 
@@ -49,6 +50,7 @@ pub struct StreamDestroy {
 impl Plain for StreamDestroy {
     // Before the real call: behind it, another thread may already have the handle as a new stream's.
     fn before(&self, call: &Call) {
+        burst::end_before(call, |s| s.handle() == self.stream);
         call.session.streams.destroyed(call, self.stream);
     }
 
@@ -103,7 +105,9 @@ impl ContextDestroy {
 impl Plain for ContextDestroy {
     // Before the real call: behind it, another thread may already have the handle, and those of its streams, as new ones.
     fn before(&self, call: &Call) {
-        context::pause(call.session, |c| c.handle == self.handle as u64);
+        let goes = |c: &Context| c.handle == self.handle as u64;
+        burst::end_before(call, |s| s.context().is_some_and(goes));
+        context::pause(call.session, goes);
         let context = call.session.contexts.forget(self.handle as u64);
         context.into_iter().for_each(|c| call.session.streams.abandon(c));
         self.context.set(context);
@@ -146,6 +150,7 @@ impl PrimaryEnd {
 impl Plain for PrimaryEnd {
     fn before(&self, call: &Call) {
         if self.reset || call.session.contexts.release(self.device) {
+            burst::end_before(call, |s| s.context().is_some_and(|c| self.ends(call, c)));
             context::pause(call.session, |c| self.ends(call, c));
         }
     }

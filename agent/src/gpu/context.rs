@@ -1,12 +1,12 @@
-//! Contexts, and their pools of events.
-//!
-//! Events are created when a context is first seen and, later, by the poller; a hook only takes and never makes one.
+//! Contexts: which ones there are, and when they come and go.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::{self, Head};
 
 use crate::cuda::*;
 use crate::driver::Driver;
+use crate::gpu::passage::Passages;
+use crate::gpu::pool::Pool;
 use crate::gpu::stream::Stream;
 use crate::keyed::Keyed;
 use crate::session::Session;
@@ -15,14 +15,6 @@ use crate::thread::Call;
 
 /// Contexts of a process that are alive at the same time: one a GPU, and a few more.
 const PLACES: usize = 64;
-/// Events of a context at most: two for each operation that is timed and not read yet.
-pub const MAX_EVENTS: usize = 1 << 14;
-/// Events made when a context is first seen, and by the poller when fewer than [`LOW`] are free. The poller can be 4 ms
-/// late on a busy machine: 800 launches a thread, two events each.
-const FIRST: usize = 4096;
-const MORE: usize = 2048;
-const LOW: u32 = 2048;
-
 /// The contexts of a session. Valid when zero.
 pub struct Contexts {
     /// By CUcontext: the context that has this handle now, or null. Release on the store, acquire on the load.
@@ -49,14 +41,6 @@ pub struct Context {
     pub paused: AtomicBool,
     /// Destroyed or reset: its events are gone. Release by the hook, acquire by the poller.
     pub gone: AtomicBool,
-}
-
-/// Calls that enqueue something, as they pass. Relaxed: the driver's own lock orders the calls in question, and each
-/// thread counts before and reads after its own.
-#[derive(Default)]
-pub struct Passages {
-    pub begun: AtomicU64,
-    pub done: AtomicU64,
 }
 
 impl Contexts {
@@ -91,7 +75,7 @@ impl Contexts {
                 unsafe { ask(&mut device) };
             }
             if call.session.timing.load(Ordering::Relaxed) {
-                driver.relaxed(|| pool.make(driver, FIRST));
+                driver.relaxed(|| pool.fill(driver));
             }
         })?;
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
@@ -154,6 +138,11 @@ impl Contexts {
             let this = core::ptr::from_ref(context).cast_mut();
             let _ = place.compare_exchange(core::ptr::null_mut(), this, Ordering::Release, Ordering::Relaxed);
         }
+    }
+
+    /// The pool of the context with this number, if it is alive.
+    pub fn pool(&self, number: u32) -> Option<&'static Pool> {
+        self.iter().find(|c| c.number == number).map(|c| &c.pool)
     }
 
     /// All contexts that are known and alive.
@@ -234,128 +223,6 @@ pub fn with_context<T>(driver: &Driver, handle: CUcontext, work: impl FnOnce() -
     Some(result)
 }
 
-/// A context's events: a fixed table and a free list over it (a Treiber stack of indices; the tag in the head's upper
-/// half changes at every operation, so that a stale head is never exchanged).
-///
-/// An event has as many holders as need it to stay as it was recorded: the operation that it begins, the one that it ends,
-/// a chain whose anchor it is. It is free again when the last one has given it back.
-pub struct Pool {
-    /// CUevents by index. Release on the store, acquire on the load by way of the free list.
-    events: Box<[AtomicPtr<void>]>,
-    /// Holders of each event; 0 = it is free. AcqRel: who frees it has seen the other holders' last use.
-    holders: Box<[AtomicU32]>,
-    /// The free list: index + 1 of the next free event.
-    next: Box<[AtomicU32]>,
-    /// Tag << 32 | index + 1 of the first free event; index 0 = none. AcqRel: hands an event from thread to thread.
-    free: AtomicU64,
-    /// How many are free, about. Relaxed: a hint to make more.
-    free_count: AtomicU32,
-    /// How many exist. Written by the adopting thread, then by the poller. Relaxed.
-    made: AtomicU32,
-}
-
-impl Pool {
-    fn new() -> Pool {
-        Pool {
-            events: (0..MAX_EVENTS).map(|_| AtomicPtr::new(core::ptr::null_mut())).collect(),
-            holders: (0..MAX_EVENTS).map(|_| AtomicU32::new(0)).collect(),
-            next: (0..MAX_EVENTS).map(|_| AtomicU32::new(0)).collect(),
-            free: AtomicU64::new(0),
-            free_count: AtomicU32::new(0),
-            made: AtomicU32::new(0),
-        }
-    }
-
-    /// Creates events in the current context, as many as the table still holds.
-    fn make(&self, driver: &Driver, count: usize) {
-        let Some(create) = driver.event_create else { return };
-        for _ in 0..count {
-            let index = self.made.load(Ordering::Relaxed);
-            let Some(place) = self.events.get(index as usize) else { return };
-            let mut event: CUevent = core::ptr::null_mut();
-            // SAFETY: the context is current; flags 0 = CU_EVENT_DEFAULT, with timing; writes a place of ours.
-            if unsafe { create(&mut event, 0) } != CUDA_SUCCESS {
-                return;
-            }
-            place.store(event, Ordering::Release);
-            self.made.store(index + 1, Ordering::Relaxed);
-            self.free(index);
-        }
-    }
-
-    /// Poller, with the context current: makes more when few are left.
-    pub fn replenish(&self, driver: &Driver) {
-        if self.free_count.load(Ordering::Relaxed) < LOW {
-            self.make(driver, MORE);
-        }
-    }
-
-    /// Whether the poller should come, to give events back and make more.
-    #[inline]
-    pub fn is_low(&self) -> bool {
-        self.free_count.load(Ordering::Relaxed) < LOW
-            && (self.made.load(Ordering::Relaxed) as usize) < MAX_EVENTS
-    }
-
-    /// Takes a free event; the caller is its one holder.
-    #[inline]
-    pub fn take(&self) -> Option<u32> {
-        let mut head = self.free.load(Ordering::Acquire);
-        loop {
-            let index = (head as u32).checked_sub(1)?;
-            let next = self.next.get(index as usize)?.load(Ordering::Relaxed);
-            let new = ((head >> 32).wrapping_add(1) << 32) | u64::from(next);
-            match self.free.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => {
-                    self.free_count.fetch_sub(1, Ordering::Relaxed);
-                    self.hold(index);
-                    return Some(index);
-                }
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    /// One more holder of an event that the caller holds, or has just taken.
-    #[inline]
-    pub fn hold(&self, index: u32) {
-        if let Some(holders) = self.holders.get(index as usize) {
-            holders.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Gives an event back: it is free when nobody else holds it.
-    #[inline]
-    pub fn give(&self, index: u32) {
-        let last = self.holders.get(index as usize).is_some_and(|h| h.fetch_sub(1, Ordering::AcqRel) == 1);
-        if last {
-            self.free(index);
-        }
-    }
-
-    fn free(&self, index: u32) {
-        let Some(next) = self.next.get(index as usize) else { return };
-        let mut head = self.free.load(Ordering::Acquire);
-        loop {
-            next.store(head as u32, Ordering::Relaxed);
-            let new = ((head >> 32).wrapping_add(1) << 32) | u64::from(index + 1);
-            match self.free.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => {
-                    self.free_count.fetch_add(1, Ordering::Relaxed);
-                    return;
-                }
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    /// The CUevent of an index.
-    #[inline]
-    pub fn event(&self, index: u32) -> CUevent {
-        self.events.get(index as usize).map_or(core::ptr::null_mut(), |e| e.load(Ordering::Acquire))
-    }
-}
-
 /// Before a call that may be the end of these contexts: the poller reads what it can of them, then leaves them alone.
 pub fn pause(session: &Session, ends: impl Fn(&Context) -> bool) {
     if !session.contexts.iter().any(&ends) {
@@ -384,32 +251,4 @@ pub fn resume(call: &Call, ends: impl Fn(&Context) -> bool, gone: bool) {
 pub fn ended(call: &Call, context: &Context) {
     context.gone.store(true, Ordering::Release);
     call.publish(&record_of(context, 2));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_event_is_given_to_two_threads() {
-        let pool = Pool::new();
-        let owned: Vec<AtomicBool> = (0..64).map(|_| AtomicBool::new(false)).collect();
-        (0..64).for_each(|index| pool.give(index));
-        std::thread::scope(|threads| {
-            for _ in 0..4 {
-                threads.spawn(|| {
-                    for _ in 0..50_000 {
-                        let Some(index) = pool.take() else { continue };
-                        let place = &owned[index as usize];
-                        assert!(!place.swap(true, Ordering::AcqRel), "event {index} is out twice");
-                        place.store(false, Ordering::Release);
-                        pool.give(index);
-                    }
-                });
-            }
-        });
-        let mut left: Vec<u32> = std::iter::from_fn(|| pool.take()).collect();
-        left.sort_unstable();
-        assert_eq!(left, (0..64).collect::<Vec<_>>(), "every event came back, once");
-    }
 }

@@ -1,11 +1,17 @@
 //! GPU time: an event before and one after each operation, read later by the poller.
 //!
-//! - [`context`]: contexts and their pools of events;
+//! - [`context`]: contexts, from their coming to their going;
+//! - [`pool`]: the events of one;
 //! - [`stream`]: streams, and the operations on them whose events are not read yet;
+//! - [`passage`]: whether a call was alone on its stream;
 //! - [`timing`]: the pair around one call;
+//! - [`burst`]: the pair around launches that no event may cut;
 //! - [`poller`]: the thread that reads events and turns them into [`gpuspy_wire::record::GpuTime`].
 
+pub mod burst;
 pub mod context;
+pub mod passage;
 pub mod poller;
+pub mod pool;
 pub mod stream;
 pub mod timing;

@@ -6,7 +6,9 @@ use gpuspy_wire::record::{self, Head, LossCause, flag};
 
 use crate::cuda::*;
 use crate::driver::Driver;
-use crate::gpu::context::{Context, Passages};
+use crate::gpu::burst::OpenBurst;
+use crate::gpu::context::Context;
+use crate::gpu::passage::{Passages, Since};
 use crate::keyed::Keyed;
 use crate::sys::ticks;
 use crate::thread::Call;
@@ -19,6 +21,9 @@ const QUEUE: usize = 2048;
 /// Entries (launches and our own records) of a stream that may be unseen before we stop adding ours. The driver's queue
 /// holds about 1024 and then blocks the app (facts: OneFlow PR#890).
 pub const MAX_DEPTH: u64 = 256;
+/// How long the end of a stream waits for who holds it at most: 100 ms.
+const HOLDER_LOOKS: u32 = 5_000;
+const HOLDER_NS: u64 = 20_000;
 /// A stream id of our own making, where the driver has no cuStreamGetId (before CUDA 12.0).
 const OWN_ID: u64 = 1 << 63;
 
@@ -61,14 +66,16 @@ pub struct Stream {
     /// 1 = created with CU_STREAM_NON_BLOCKING: the legacy default stream does not wait for it, nor it for that one.
     non_blocking: AtomicU32,
     context: AtomicPtr<Context>,
-    /// 1 while a thread makes a pair on it.
-    pub claim: AtomicU32,
+    /// 1 while somebody holds it: see [`Hold`]. Acquire by who takes it, release by who lets go: `last` and `queue`.
+    held: AtomicU32,
+    /// The holder's.
+    last: UnsafeCell<Last>,
     /// Calls that enqueue something on it, as they pass.
     pub passages: Passages,
     /// Entries enqueued so far / seen complete. Relaxed: a bound, not a hand-over.
     pub submitted: AtomicU64,
     pub completed: AtomicU64,
-    /// Operations to be read: written by the claim's holder, read by the poller. `tail` release / acquire publishes an
+    /// Operations to be read: written by the holder, read by the poller. `tail` release / acquire publishes an
     /// operation, `head` release / acquire gives its place back.
     tail: AtomicU64,
     head: AtomicU64,
@@ -77,8 +84,75 @@ pub struct Stream {
     pub unasked: AtomicU32,
 }
 
-// SAFETY: the queue's cells are handed from the claim's holder to the poller and back by `tail` and `head`.
+// SAFETY: the queue's cells are handed from the holder to the poller and back by `tail` and `head`; `last` from holder to
+// holder by `held`.
 unsafe impl Sync for Stream {}
+
+/// The right to put our events on a stream: one thread's at a time, and never waited for.
+pub struct Hold {
+    stream: &'static Stream,
+}
+
+/// What stands last on a stream, as far as our events are concerned.
+#[derive(Default)]
+pub struct Last {
+    /// Our end event; the stream holds it. Something may have come behind it: [`End::since`] tells.
+    pub end: Option<End>,
+    /// Launches that no event has ended yet.
+    pub burst: Option<OpenBurst>,
+    /// Operations that go by before the driver is asked again whether `end` has fired.
+    pub patience: u32,
+    /// Start events in a row that could be shared.
+    pub row: u32,
+}
+
+/// An end event that was recorded.
+pub struct End {
+    /// Index in the context's pool.
+    pub event: u32,
+    /// The kernel that it ended; 0 = something else.
+    pub function: u64,
+    /// Ticks before its record, and after.
+    pub begun: u64,
+    pub ended: u64,
+    /// `submitted` after it.
+    pub position: u64,
+    /// The passages then.
+    pub since: Since,
+}
+
+impl Hold {
+    pub fn stream(&self) -> &'static Stream {
+        self.stream
+    }
+
+    pub fn last(&mut self) -> &mut Last {
+        // SAFETY: the holder's, and that is us; the borrow ends with ours of the hold.
+        unsafe { &mut *self.stream.last.get() }
+    }
+
+    /// Appends an operation for the poller. False when the queue is full.
+    pub fn push(&mut self, pending: Pending) -> bool {
+        let stream = self.stream;
+        let tail = stream.tail.load(Ordering::Relaxed); // the holder's
+        // Acquire, with the poller's release: it has read what was in the place.
+        if tail - stream.head.load(Ordering::Acquire) >= QUEUE as u64 {
+            return false;
+        }
+        let Some(cell) = stream.queue.get(tail as usize % QUEUE) else { return false };
+        // SAFETY: behind `tail` and not in [head, tail): ours alone.
+        unsafe { *cell.get() = pending };
+        stream.tail.store(tail + 1, Ordering::Release);
+        true
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // Release, with the acquire in `Stream::hold`.
+        self.stream.held.store(0, Ordering::Release);
+    }
+}
 
 /// An operation whose events are recorded and not read yet.
 #[derive(Clone, Copy, Default)]
@@ -105,7 +179,8 @@ impl Stream {
             flags: AtomicU32::new(0),
             non_blocking: AtomicU32::new(0),
             context: AtomicPtr::new(core::ptr::null_mut()),
-            claim: AtomicU32::new(0),
+            held: AtomicU32::new(0),
+            last: UnsafeCell::new(Last::default()),
             passages: Passages::default(),
             submitted: AtomicU64::new(0),
             completed: AtomicU64::new(0),
@@ -153,18 +228,12 @@ impl Stream {
         self.submitted.load(Ordering::Relaxed).saturating_sub(self.completed.load(Ordering::Relaxed))
     }
 
-    /// Claim's holder: appends an operation. False when the queue is full.
-    pub fn push(&self, pending: Pending) -> bool {
-        let tail = self.tail.load(Ordering::Relaxed); // ours
-        // Acquire, with the poller's release: it has read what was in the place.
-        if tail - self.head.load(Ordering::Acquire) >= QUEUE as u64 {
-            return false;
-        }
-        let Some(cell) = self.queue.get(tail as usize % QUEUE) else { return false };
-        // SAFETY: behind `tail` and not in [head, tail): ours alone.
-        unsafe { *cell.get() = pending };
-        self.tail.store(tail + 1, Ordering::Release);
-        true
+    /// Holds it, unless another does.
+    #[inline]
+    pub fn hold(&'static self) -> Option<Hold> {
+        // Acquire, with the release of the last holder.
+        let free = self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        free.then_some(Hold { stream: self })
     }
 
     /// The oldest operation not yet read.
@@ -198,14 +267,40 @@ impl Stream {
         self.completed.fetch_max(position, Ordering::Relaxed);
     }
 
+    /// Whether the app still has it. Acquire, with the release of its end: see [`Stream::ended`].
+    pub fn is_live(&self) -> bool {
+        self.state.load(Ordering::Acquire) == LIVE
+    }
+
+    /// The app destroys it: nothing of ours touches it any more when this returns. Whoever holds a stream asks whether it
+    /// is live before it records on behalf of another call than a launch there; who held it before is waited for, which
+    /// takes as long as one record.
+    fn ended(&'static self) {
+        self.state.store(DEAD, Ordering::SeqCst);
+        for _ in 0..HOLDER_LOOKS {
+            if self.hold().is_some() {
+                return;
+            }
+            crate::sys::sleep_ns(HOLDER_NS);
+        }
+    }
+
     /// Whether the poller has anything to do with it.
     pub fn is_in_use(&self) -> bool {
         self.state.load(Ordering::Acquire) != RETIRED
     }
 
     /// Poller: a destroyed stream that is drained becomes free to be made into another.
-    pub fn retire_if_dead(&self) {
-        if self.state.load(Ordering::Acquire) == DEAD && self.oldest().is_none() {
+    pub fn retire_if_dead(&'static self) {
+        if self.state.load(Ordering::Acquire) == DEAD
+            && self.oldest().is_none()
+            && let Some(mut hold) = self.hold()
+        {
+            let last = core::mem::take(hold.last());
+            if let Some(pool) = self.context().map(|c| &c.pool) {
+                let held = [last.end.map(|e| e.event), last.burst.map(|b| b.start)];
+                held.into_iter().flatten().for_each(|event| pool.give(event));
+            }
             // Release, with the acquire in `take_retired`; nobody else leaves DEAD.
             let _ = self.state.compare_exchange(DEAD, RETIRED, Ordering::Release, Ordering::Relaxed);
         }
@@ -336,7 +431,6 @@ impl Streams {
                 stream.state.compare_exchange(RETIRED, MAKING, Ordering::AcqRel, Ordering::Relaxed).is_ok();
             if taken {
                 stream.completed.store(stream.submitted.load(Ordering::Relaxed), Ordering::Relaxed);
-                stream.claim.store(0, Ordering::Relaxed);
                 return Some(stream);
             }
         }
@@ -405,7 +499,7 @@ impl Streams {
             ..Default::default()
         };
         call.publish(&record);
-        stream.state.store(DEAD, Ordering::Release);
+        stream.ended();
     }
 
     /// A thread has ended, and its default streams with it.
@@ -431,7 +525,7 @@ impl Streams {
             let stream = unsafe { place.load(Ordering::Acquire).as_ref() };
             if let Some(stream) = stream.filter(|s| of_context(s)) {
                 place.store(core::ptr::null_mut(), Ordering::Release);
-                stream.state.store(DEAD, Ordering::Release);
+                stream.ended();
             }
         }
     }

@@ -1,158 +1,215 @@
 //! The pair of events around one call.
 //!
 //! A pair is taken only where it can do no harm and will mean something: one at a time per stream, never inside a
-//! capture, never beside a programmatic launch, never on a stream that is already deep. Everything else is counted with
-//! its reason ([`Untimed`]).
+//! capture, never between launches that may overlap ([`burst`](super::burst)), never on a stream that is already deep.
+//! Everything else is counted with its reason ([`Untimed`]).
+//!
+//! Where operations follow back to back, the end event of one is the start event of the next: half the records, half the
+//! entries in the stream's queue, half the time that events take of the GPU. It may be, if nothing has come between that
+//! we know of ([`passage`](super::passage)), and
+//!
+//! - it was recorded a moment ago, so that a record of its own would have begun hardly later; or
+//! - it has not fired yet: the stream is busy, and whatever the host did since has left no gap. The driver is asked, which
+//!   costs less than a record, where the stream is likely to be deep.
+//!
+//! The start event's over-read is bounded by `lead` either way: it counts from the last moment at which the event is known
+//! not to have fired.
 
 use core::sync::atomic::Ordering;
-use gpuspy_wire::record::Untimed;
+use gpuspy_wire::record::{Untimed, flag};
 
-use crate::cuda::{CUDA_ERROR_DEINITIALIZED, CUDA_SUCCESS};
+use crate::cuda::{CUDA_ERROR_NOT_READY, CUDA_SUCCESS};
 use crate::driver::Driver;
-use crate::gpu::context::{Context, Passages};
-use crate::gpu::stream::{MAX_DEPTH, Pending, Stream};
+use crate::gpu::burst;
+use crate::gpu::context::Context;
+use crate::gpu::passage::Passage;
+use crate::gpu::stream::{End, Hold, MAX_DEPTH, Pending, Stream};
 use crate::session::Session;
 use crate::sys::ticks;
+use crate::thread::Call;
 
 /// How often a hook may ask the driver how far a deep stream has come: once per so many launches.
 const ASK_EVERY: u32 = 64;
 
 /// Beyond this depth not even a marker is recorded: it could be the entry that blocks the app.
-const MAX_MARKED: u64 = 768;
+pub const MAX_MARKED: u64 = 768;
+
+/// Entries of a stream, not seen complete, from which on it may well be busy: two operations and their events.
+const BUSY_DEPTH: u64 = 6;
+/// Operations that go by before a stream that was found idle is asked again.
+const PATIENCE: u32 = 16;
+/// Of so many start events in a row that could be shared, one is not: the distance between two neighbours' events tells
+/// what an event costs the GPU.
+const SHARED_IN_A_ROW: u32 = 63;
 
 /// An open pair: its start event is recorded. Dropped without being closed (the thread is cancelled inside the real call)
 /// it only lets go: an event that is recorded and not read can be recorded anew at any time.
 pub struct Pair {
-    stream: &'static Stream,
-    context: &'static Context,
-    start: u32,
-    end: u32,
-    /// Ticks before the start event's record.
-    begun: u64,
+    hold: Hold,
+    events: Events,
 }
 
-impl Drop for Pair {
+/// Its events.
+struct Events {
+    context: &'static Context,
+    start: Start,
+    end: u32,
+    /// They are the queue's, or a burst's, now.
+    handed_over: bool,
+}
+
+/// A start event.
+#[derive(Clone, Copy)]
+pub struct Start {
+    pub event: u32,
+    /// It is the end event of what was before.
+    pub shared: bool,
+    /// The last ticks at which it is known not to have fired.
+    pub begun: u64,
+}
+
+impl Drop for Events {
     fn drop(&mut self) {
-        self.context.pool.give(self.start);
-        self.context.pool.give(self.end);
-        let_go(self.stream);
+        if !self.handed_over {
+            self.context.pool.give(self.start.event);
+            self.context.pool.give(self.end);
+        }
+    }
+}
+
+impl Pair {
+    /// Gives up the end event: the operation begins a burst.
+    pub fn into_start(self) -> (Hold, &'static Context, Start) {
+        let Pair { hold, mut events } = self;
+        events.context.pool.give(events.end);
+        events.handed_over = true;
+        (hold, events.context, events.start)
     }
 }
 
 /// What closing a pair tells.
 pub struct Closed {
     pub untimed: Untimed,
-    /// Ticks from the begin of the start event's record to the launch's return.
+    /// Ticks from when the start event is known not to have fired to the launch's return.
     pub lead: u32,
     /// Ticks from the launch's return to the return of the end event's record.
     pub tail: u32,
+    /// [`flag::SHARED_INTERVAL`] and [`flag::SHARED_START`].
+    pub flags: u16,
 }
 
-/// A call's passage through its stream: whether something of another thread's came by meanwhile that the driver may have
-/// put between our events. That is a call on the same stream, and, between the legacy default stream and every blocking
-/// one, a call on a stream of the other kind: an end event on the one waits for what the others have queued.
-pub struct Passage {
-    stream: &'static Passages,
-    /// Calls on the stream that were over when this one began.
-    over: u64,
-    across: Option<Across>,
-}
-
-/// The same between streams.
-struct Across {
-    own: &'static Passages,
-    other: &'static Passages,
-    over: u64,
-}
-
-impl Passage {
-    /// Before the real call, and before anything of ours.
-    #[inline]
-    pub fn begin(stream: &'static Stream) -> Passage {
-        let over = stream.passages.done.load(Ordering::Relaxed);
-        stream.passages.begun.fetch_add(1, Ordering::Relaxed);
-        let across = stream.passages_across().map(|(own, other)| {
-            let over = other.done.load(Ordering::Relaxed);
-            own.begun.fetch_add(1, Ordering::Relaxed);
-            Across { own, other, over }
-        });
-        Passage { stream: &stream.passages, over, across }
-    }
-
-    /// After it: whether another call may lie between.
-    #[inline]
-    pub fn end(self) -> bool {
-        let across = self.across.as_ref().is_some_and(|a| a.other.begun.load(Ordering::Relaxed) != a.over);
-        // Itself has begun, too.
-        across || self.stream.begun.load(Ordering::Relaxed) != self.over + 1
-    }
-}
-
-impl Drop for Passage {
-    // Also where the thread is cancelled inside the real call.
-    fn drop(&mut self) {
-        if let Some(across) = &self.across {
-            across.own.done.fetch_add(1, Ordering::Relaxed);
-        }
-        self.stream.done.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-fn saturated(ticks: u64) -> u32 {
+/// Ticks as a record has them.
+pub fn saturated(ticks: u64) -> u32 {
     u32::try_from(ticks).unwrap_or(u32::MAX)
 }
 
 /// Opens a pair on a stream, or says why not.
 #[inline]
-pub fn open(session: &Session, driver: &Driver, stream: &'static Stream) -> Result<Pair, Untimed> {
+pub fn open(
+    call: &Call,
+    driver: &Driver,
+    stream: &'static Stream,
+    passage: &Passage,
+) -> Result<Pair, Untimed> {
+    let session = call.session;
     if !session.timing.load(Ordering::Relaxed) {
         return Err(Untimed::Off);
     }
     let context = stream.context().ok_or(Untimed::NoStream)?;
-    // Acquire, with the release in `let_go`: the last holder's queue entry.
-    if stream.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        return Err(Untimed::Contended);
-    }
-    match pair(session, driver, stream, context) {
-        Ok(pair) => Ok(pair),
-        Err(why) => {
-            let_go(stream);
-            Err(why)
-        }
-    }
-}
-
-/// As the claim's holder.
-fn pair(
-    session: &Session,
-    driver: &Driver,
-    stream: &'static Stream,
-    context: &'static Context,
-) -> Result<Pair, Untimed> {
+    let mut hold = stream.hold().ok_or(Untimed::Contended)?;
     if context.gone.load(Ordering::Relaxed) {
         return Err(Untimed::Teardown);
     }
     if stream.depth() > MAX_DEPTH && !is_shallow_after_asking(session, driver, stream, context) {
         return Err(Untimed::DeepQueue);
     }
-    let record = driver.event_record.ok_or(Untimed::EventFailed)?;
     if context.pool.is_low() {
         session.poller.wake(); // it is late: events that it could give back are complete
     }
-    let start = context.pool.take().ok_or(Untimed::NoEvent)?;
-    let Some(end) = context.pool.take() else {
-        context.pool.give(start);
-        return Err(Untimed::NoEvent);
-    };
+    let end = call.take_event(context).ok_or(Untimed::NoEvent)?;
+    match start(call, driver, context, &mut hold, passage) {
+        Ok(start) => Ok(Pair { hold, events: Events { context, start, end, handed_over: false } }),
+        Err(why) => {
+            context.pool.give(end);
+            Err(why)
+        }
+    }
+}
+
+/// The start event: the last end event, where that will do, or one recorded now.
+fn start(
+    call: &Call,
+    driver: &Driver,
+    context: &Context,
+    hold: &mut Hold,
+    passage: &Passage,
+) -> Result<Start, Untimed> {
+    burst::end(call, driver, hold, |since| passage.follows(since));
+    if let Some(end) = hold.last().end.take() {
+        if let Some(begun) = serves(call.session, driver, context, hold, &end, passage) {
+            return Ok(Start { event: end.event, shared: true, begun });
+        }
+        context.pool.give(end.event);
+    }
+    let event = call.take_event(context).ok_or(Untimed::NoEvent)?;
     let begun = ticks();
-    // SAFETY: an event of the stream's context, and a stream that the app is about to use.
-    if unsafe { record(context.pool.event(start), stream.handle()) } != CUDA_SUCCESS {
-        context.pool.give(start);
-        context.pool.give(end);
+    if !record(driver, context, event, hold.stream()) {
+        context.pool.give(event);
         return Err(Untimed::EventFailed);
     }
-    stream.submitted.fetch_add(1, Ordering::Relaxed);
-    Ok(Pair { stream, context, start, end, begun })
+    Ok(Start { event, shared: false, begun })
+}
+
+/// Records an event on a stream, as one more entry.
+pub fn record(driver: &Driver, context: &Context, event: u32, stream: &Stream) -> bool {
+    // SAFETY: an event of the stream's context, and a stream that the app is about to use or has just used.
+    let recorded = driver
+        .event_record
+        .is_some_and(|record| unsafe { record(context.pool.event(event), stream.handle()) } == CUDA_SUCCESS);
+    stream.submitted.fetch_add(u64::from(recorded), Ordering::Relaxed);
+    recorded
+}
+
+/// Whether an end event may serve as the next start event, and if so, the last ticks at which it had not fired.
+fn serves(
+    session: &Session,
+    driver: &Driver,
+    context: &Context,
+    hold: &mut Hold,
+    end: &End,
+    passage: &Passage,
+) -> Option<u64> {
+    if session.pairs_only.load(Ordering::Relaxed) || !passage.follows(end.since) {
+        return None;
+    }
+    let row = &mut hold.last().row;
+    *row = if *row < SHARED_IN_A_ROW { *row + 1 } else { 0 };
+    if *row == 0 {
+        return None;
+    }
+    let now = ticks();
+    if now.wrapping_sub(end.ended) <= end.ended.wrapping_sub(end.begun) {
+        return Some(end.begun);
+    }
+    // A query from a thread that is not RELAXED would invalidate a capture.
+    if hold.stream().depth() <= BUSY_DEPTH || session.captures.load(Ordering::Relaxed) != 0 {
+        return None;
+    }
+    if let Some(less) = hold.last().patience.checked_sub(1) {
+        hold.last().patience = less;
+        return None;
+    }
+    let query = driver.event_query?;
+    // SAFETY: an event of this context, recorded and held.
+    match unsafe { query(context.pool.event(end.event)) } {
+        CUDA_ERROR_NOT_READY => Some(now),
+        CUDA_SUCCESS => {
+            hold.stream().seen(end.position);
+            hold.last().patience = PATIENCE;
+            None
+        }
+        _ => None,
+    }
 }
 
 /// The poller wakes late on busy machines, so a hook may look for itself, now and then; but not while anything is being
@@ -185,77 +242,68 @@ fn ask(driver: &Driver, stream: &Stream, context: &Context) {
     }
 }
 
-/// Closes a pair after the real call returned at `submitted` with success or not.
+/// Closes a pair after the real call returned at `submitted` with success or not. `function` is the kernel launched, or 0.
 #[inline]
 pub fn close(
-    session: &Session,
+    call: &Call,
     driver: &Driver,
-    stream: &'static Stream,
     pair: Pair,
-    correlation: u64,
-    submitted: u64,
-    succeeded: bool,
+    passage: &Passage,
+    (submitted, succeeded): (u64, bool),
+    function: u64,
 ) -> Closed {
-    let pool = &pair.context.pool;
+    let Pair { mut hold, mut events } = pair;
+    let Events { context, start, end, .. } = events;
+    let stream = hold.stream();
     stream.submitted.fetch_add(u64::from(succeeded), Ordering::Relaxed);
-    // SAFETY: an event of the stream's context, and the stream that the app has just used.
-    let result = driver
-        .event_record
-        .map_or(CUDA_ERROR_DEINITIALIZED, |record| unsafe { record(pool.event(pair.end), stream.handle()) });
+    let begun = ticks();
+    let recorded = record(driver, context, end, stream);
     let ended = ticks();
-    let position = stream.submitted.fetch_add(1, Ordering::Relaxed) + 1;
-    let recorded = result == CUDA_SUCCESS;
+    let position = stream.submitted.load(Ordering::Relaxed);
     let pending = Pending {
-        correlation,
-        start: pair.start,
-        end: pair.end,
+        correlation: call.correlation,
+        start: start.event,
+        end,
         position,
         marker: false,
         cancelled: !succeeded,
     };
-    let queued = recorded && stream.push(pending);
-    let begun = pair.begun;
-    if queued {
-        core::mem::forget(pair); // the events are the queue's now
-        let_go(stream);
-        session.poller.work_added();
-    } else {
-        drop(pair);
+    let alone = passage.alone();
+    if let (true, Some(since)) = (recorded, alone) {
+        // Held before it is the poller's, which may give it back at once.
+        context.pool.hold(end);
+        hold.last().end = Some(End { event: end, function, begun, ended, position, since });
     }
+    let queued = recorded && hold.push(pending);
+    if queued {
+        events.handed_over = true;
+        call.session.poller.work_added();
+    }
+    let shared_interval = if alone.is_none() { flag::SHARED_INTERVAL } else { 0 };
+    let shared_start = if start.shared { flag::SHARED_START } else { 0 };
     Closed {
         untimed: if queued { Untimed::Timed } else { Untimed::EventFailed },
-        lead: saturated(submitted.wrapping_sub(begun)),
+        lead: saturated(submitted.wrapping_sub(start.begun)),
         tail: saturated(ended.wrapping_sub(submitted)),
+        flags: shared_interval | shared_start,
     }
 }
 
 /// Counts an operation that is enqueued without a pair, and, when a deep stream has nothing left that would show how far
 /// it has come, records one event that will.
-pub fn count_untimed(session: &Session, driver: &Driver, stream: &'static Stream, why: Untimed) {
+pub fn count_untimed(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed) {
     stream.submitted.fetch_add(1, Ordering::Relaxed);
     if why != Untimed::DeepQueue || stream.oldest().is_some() || stream.depth() > MAX_MARKED {
         return;
     }
-    if stream.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        return;
+    let (Some(mut hold), Some(context)) = (stream.hold(), stream.context()) else { return };
+    let Some(event) = call.take_event(context) else { return };
+    let recorded = record(driver, context, event, stream);
+    let position = stream.submitted.load(Ordering::Relaxed);
+    let marker = Pending { start: event, end: event, position, marker: true, ..Pending::default() };
+    if recorded && hold.push(marker) {
+        call.session.poller.work_added();
+    } else {
+        context.pool.give(event);
     }
-    if let (Some(context), Some(record)) = (stream.context(), driver.event_record)
-        && let Some(event) = context.pool.take()
-    {
-        // SAFETY: an event of the stream's context, and the stream that the app has just used.
-        let recorded = unsafe { record(context.pool.event(event), stream.handle()) } == CUDA_SUCCESS;
-        let position = stream.submitted.fetch_add(1, Ordering::Relaxed) + 1;
-        let marker = Pending { start: event, end: event, position, marker: true, ..Pending::default() };
-        if recorded && stream.push(marker) {
-            session.poller.work_added();
-        } else {
-            context.pool.give(event);
-        }
-    }
-    let_go(stream);
-}
-
-fn let_go(stream: &Stream) {
-    // Release, with the acquire in `open`: the next holder sees our queue entry.
-    stream.claim.store(0, Ordering::Release);
 }

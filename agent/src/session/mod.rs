@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, 
 use gpuspy_wire::record::LossCause;
 use gpuspy_wire::segment::{POLLER_SLOT, SLOTS};
 
+use crate::gpu::burst;
 use crate::gpu::context::Contexts;
 use crate::gpu::poller;
 use crate::gpu::stream::Streams;
@@ -34,6 +35,7 @@ pub struct Session {
     pub names: Names,
     pub graphs: Graphs,
     pub poller: poller::Shared,
+    pub bursts: burst::Shared,
     /// Larger buffers, by slot.
     growth: [Growth; SLOTS],
     /// Captures that the app has begun and not ended: outside any, no launch asks. Relaxed: a thread that begins a
@@ -41,6 +43,8 @@ pub struct Session {
     pub captures: AtomicU64,
     /// Events are recorded (`--timing exact`).
     pub timing: AtomicBool,
+    /// No event serves two operations (`GPUSPY_EVENTS=pairs`). Relaxed: written before the session is published.
+    pub pairs_only: AtomicBool,
     /// The pthread key whose destructor closes a thread's slot.
     key: AtomicU32,
     pub exit: exit::Shared,
@@ -203,6 +207,7 @@ fn make() -> Result<&'static Session, &'static str> {
     }
     session.key = AtomicU32::new(key);
     session.timing = AtomicBool::new(sys::env(c"GPUSPY_TIMING").is_none_or(|t| t != c"off"));
+    session.pairs_only = AtomicBool::new(sys::env(c"GPUSPY_EVENTS").is_some_and(|e| e == c"pairs"));
     session.exit.set_quiet(sys::env_is_on(c"GPUSPY_QUIET"));
     session.alive = AtomicU32::new(ALIVE);
     let session: &'static Session = session;

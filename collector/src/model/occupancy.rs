@@ -152,7 +152,8 @@ impl Pair {
         if self.start_error == 0 {
             clock.stamps.distance(self.start);
         }
-        if let Some(before) = before {
+        // Of an event that is both there is no distance.
+        if let Some(before) = before.filter(|_| self.flags & flag::SHARED_START == 0) {
             clock.stamps.gap(self.start - before + self.start_error);
         }
         // An event fires up to that much later than its stamp says.

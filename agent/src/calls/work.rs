@@ -1,0 +1,177 @@
+//! Calls that enqueue work on a stream.
+
+use gpuspy_wire::record::{self, Record, Untimed, flag};
+
+use crate::calls::{is_captured, record_call};
+use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
+use crate::driver::{self, Driver};
+use crate::gpu::burst;
+use crate::gpu::passage::Passage;
+use crate::gpu::stream::Stream;
+use crate::gpu::timing;
+use crate::hook::{Entry, Layer};
+use crate::thread::{self, Call};
+
+/// Something that goes onto a stream.
+pub trait Work: Sized {
+    /// Its record.
+    type Record: Record;
+    /// The stream argument; null: the default stream.
+    fn stream(&self) -> CUstream;
+    /// False: nothing is enqueued (a copy of no bytes).
+    fn is_work(&self) -> bool {
+        true
+    }
+    /// It may overlap what is ahead of it: no event may stand beside it.
+    fn is_programmatic(&self) -> bool {
+        false
+    }
+    /// The handle of the kernel that it launches; 0: none.
+    fn kernel(&self) -> u64 {
+        0
+    }
+    /// The record, from the part that all have.
+    fn record(self, call: &Call, work: record::Work) -> Self::Record;
+    /// The API waits for the work by definition.
+    fn is_blocking(&self) -> bool {
+        false
+    }
+}
+
+/// Intercepts a call that enqueues work.
+#[inline]
+pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce() -> CUresult) -> CUresult {
+    let Some(call) = thread::enter(&entry) else { return real() };
+    let what = what();
+    match call.layer {
+        Layer::Driver => driver_work(&call, what, real),
+        Layer::Runtime => {
+            let (result, before, after) = call.real(real);
+            if call.was_recorded(W::Record::KIND) {
+                // The driver layer has it.
+            } else if result == CUDA_SUCCESS && what.is_work() {
+                let mut work = common::<W>(&call, &what, after, None);
+                work.untimed = Untimed::NotHooked as u8;
+                let record = what.record(&call, work);
+                call.record(&record);
+            } else {
+                record_call(&call, result, 0);
+            }
+            call.leave(after.wrapping_sub(before));
+            result
+        }
+    }
+}
+
+fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -> CUresult {
+    let driver = driver::driver();
+    let stream = driver.and_then(|d| call.session.streams.get(call, d, what.stream()));
+    let captured = is_captured(call, stream.map_or(what.stream(), Stream::handle));
+    let way = driver.zip(stream).map(|(driver, stream)| Way::begin(driver, stream));
+    let around = match &way {
+        _ if captured => Around::Nothing(Untimed::Captured),
+        Some(way) if what.is_work() => way.enter(call, &what),
+        _ => Around::Nothing(Untimed::NoStream),
+    };
+    let (result, before, submitted) = call.real(real);
+    let succeeded = result == CUDA_SUCCESS && what.is_work();
+    let mut work = common::<W>(call, &what, submitted, stream);
+    match way {
+        Some(way) => way.leave(call, around, &mut work, what.kernel(), succeeded),
+        None => work.untimed = if captured { Untimed::Captured } else { Untimed::NoStream } as u8,
+    }
+    if succeeded {
+        work.head.flags |= if captured { flag::CAPTURED } else { 0 };
+        let record = what.record(call, work);
+        call.record(&record);
+    } else {
+        record_call(call, result, 0);
+    }
+    call.leave(submitted.wrapping_sub(before));
+    result
+}
+
+/// A call's way through its stream.
+struct Way {
+    driver: &'static Driver,
+    stream: &'static Stream,
+    passage: Passage,
+}
+
+/// What stands around the real call.
+enum Around {
+    /// An event pair.
+    Pair(timing::Pair),
+    /// The burst that the launch goes on with.
+    Burst(burst::Member),
+    /// Nothing, and why.
+    Nothing(Untimed),
+}
+
+impl Way {
+    #[inline]
+    fn begin(driver: &'static Driver, stream: &'static Stream) -> Way {
+        Way { driver, stream, passage: Passage::begin(stream) }
+    }
+
+    /// Before the real call, outside captures.
+    #[inline]
+    fn enter<W: Work>(&self, call: &Call, what: &W) -> Around {
+        if what.is_programmatic() {
+            let member = burst::join(call, self.stream, &self.passage);
+            return member.map_or(Around::Nothing(Untimed::Chain), Around::Burst);
+        }
+        let pair = timing::open(call, self.driver, self.stream, &self.passage);
+        pair.map_or_else(Around::Nothing, Around::Pair)
+    }
+
+    /// After it: writes into the record what is known of the time.
+    #[inline]
+    fn leave(self, call: &Call, around: Around, work: &mut record::Work, kernel: u64, succeeded: bool) {
+        let Way { driver, stream, passage } = self;
+        let (untimed, flags) = match around {
+            Around::Pair(pair) if succeeded && burst::may_begin(call, kernel) => {
+                burst::begin(call, pair, &passage, work, kernel);
+                (Untimed::Chain, flag::BURST)
+            }
+            Around::Pair(pair) => {
+                let done = (work.submitted, succeeded);
+                let closed = timing::close(call, driver, pair, &passage, done, kernel);
+                (work.lead, work.tail) = (closed.lead, closed.tail);
+                (closed.untimed, closed.flags)
+            }
+            Around::Burst(member) => {
+                let launched = succeeded.then_some(&*work);
+                let is_part = burst::joined(call, driver, member, &passage, launched, kernel);
+                (Untimed::Chain, if is_part { flag::BURST } else { 0 })
+            }
+            Around::Nothing(why) => {
+                if succeeded && why != Untimed::Captured {
+                    timing::count_untimed(call, driver, stream, why);
+                }
+                (why, 0)
+            }
+        };
+        work.untimed = untimed as u8;
+        work.head.flags |= flags;
+    }
+}
+
+/// The part of a work record that all kinds have.
+fn common<W: Work>(call: &Call, what: &W, submitted: u64, stream: Option<&Stream>) -> record::Work {
+    let blocking = if what.is_blocking() { flag::BLOCKING } else { 0 };
+    record::Work {
+        head: call.head::<W::Record>(blocking | stream.map_or(0, Stream::flags)),
+        correlation: call.correlation,
+        begin: call.begin,
+        end: submitted,
+        submitted,
+        lead: 0,
+        tail: 0,
+        caller: call.caller,
+        context: stream.and_then(Stream::context).map_or(0, |c| c.number),
+        untimed: Untimed::Timed as u8,
+        reserved: [0; 3],
+        stream: stream.map_or(0, Stream::id),
+    }
+}

@@ -1,0 +1,250 @@
+//! Launches that no event may cut.
+//!
+//! A kernel launched with PROGRAMMATIC_STREAM_SERIALIZATION may begin before the one ahead of it in its stream has ended;
+//! an event between the two would make it wait (cuda.h). A launch that signals an event in its middle
+//! (PROGRAMMATIC_EVENT, LAUNCH_COMPLETION_EVENT) is made for the same purpose. So a chain of those is timed as one *burst*:
+//! from an event before its first launch to one after its last. The launches are recorded as parts of it
+//! ([`flag::BURST`]); a [`record::Burst`] tells of the whole.
+//!
+//! The end event is recorded when something else comes: the next ordinary operation on the stream (whose start event it
+//! is), a record or a wait of the app's, a capture, or a synchronise, before the real call.
+//!
+//! The trouble is the first launch of a chain, an ordinary one, and the last: an event right behind it is what every other
+//! launch gets and what these must not, but what follows is not known yet. So it is learned per kernel: one that a
+//! programmatic launch has ever followed gets no event behind it any more. Each kernel can cut one chain, once.
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use gpuspy_wire::record::{self, Head, Untimed, flag};
+
+use crate::driver::{self, Driver};
+use crate::gpu::context::Context;
+use crate::gpu::passage::{Passage, Since};
+use crate::gpu::stream::{End, Hold, Pending, Stream};
+use crate::gpu::timing::{self, MAX_MARKED, Pair, Start, saturated};
+use crate::keyed::Keyed;
+use crate::sys::ticks;
+use crate::thread::Call;
+
+/// Kernels about which it is known what follows them.
+const KERNELS: usize = 4096;
+
+/// What a session knows of bursts. Valid when zero.
+pub struct Shared {
+    /// A programmatic launch was seen: before that, nothing of this costs anything. Relaxed: who misses it cuts a chain.
+    met: AtomicBool,
+    /// Bursts without an end event. Relaxed: a thread that waits for a stream has seen its own launches, and others' that
+    /// it knows of.
+    open: AtomicU32,
+    /// By CUfunction or CUkernel: [`UNKNOWN`], [`FOLLOWED`] or [`ALONE`]. Relaxed: one word, and a guess.
+    kernels: Keyed<AtomicU8, KERNELS>,
+}
+
+/// Nothing is known.
+const UNKNOWN: u8 = 0;
+/// A programmatic launch has followed it. For good: once cut is enough.
+const FOLLOWED: u8 = 1;
+/// Whenever it was looked, something else followed.
+const ALONE: u8 = 2;
+
+/// A burst without an end event.
+pub struct OpenBurst {
+    context: &'static Context,
+    /// Who launched the last of it.
+    thread: u64,
+    /// The start event; the burst holds it.
+    pub start: u32,
+    lead: u32,
+    /// Of its first launch.
+    first: record::Work,
+    launches: u32,
+    /// The last kernel launched.
+    function: u64,
+    /// After the last launch; none when another call may lie inside.
+    since: Option<Since>,
+}
+
+/// A programmatic launch that is under way.
+pub struct Member {
+    hold: Hold,
+    /// The start event, if it is the burst's first launch.
+    start: Option<(&'static Context, Start)>,
+}
+
+impl Shared {
+    fn kernel(&self, function: u64) -> Option<&AtomicU8> {
+        self.kernels.get(function)
+    }
+
+    /// A programmatic launch follows this kernel.
+    fn is_followed(&self, function: u64) {
+        if let Some(kernel) = self.kernel(function) {
+            kernel.store(FOLLOWED, Ordering::Relaxed);
+        }
+    }
+
+    /// Something else does.
+    fn is_alone(&self, function: u64) {
+        if let Some(kernel) = self.kernel(function) {
+            let _ = kernel.compare_exchange(UNKNOWN, ALONE, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    fn known(&self, function: u64) -> u8 {
+        self.kernel(function).map_or(ALONE, |kernel| kernel.load(Ordering::Relaxed))
+    }
+}
+
+/// Whether an ordinary launch of this kernel may be the first of a chain.
+#[inline]
+pub fn may_begin(call: &Call, function: u64) -> bool {
+    let bursts = &call.session.bursts;
+    function != 0 && bursts.met.load(Ordering::Relaxed) && bursts.known(function) == FOLLOWED
+}
+
+/// Before the real call of a programmatic launch: it goes on with what stands last on the stream, if that is a launch of
+/// ours. `None`: it is only counted.
+pub fn join(call: &Call, stream: &'static Stream, passage: &Passage) -> Option<Member> {
+    call.session.bursts.met.store(true, Ordering::Relaxed);
+    let context = stream.context()?;
+    let mut hold = stream.hold()?;
+    let last = hold.last();
+    if let Some(burst) = &mut last.burst {
+        call.session.bursts.is_followed(burst.function);
+        burst.since = burst.since.filter(|since| passage.follows(*since));
+        return Some(Member { hold, start: None });
+    }
+    // This one cuts the chain: the event is recorded.
+    let end = last.end.take()?;
+    if !passage.follows(end.since) {
+        context.pool.give(end.event);
+        return None;
+    }
+    call.session.bursts.is_followed(end.function);
+    let start = Start { event: end.event, shared: true, begun: end.begun };
+    Some(Member { hold, start: Some((context, start)) })
+}
+
+/// After the real call of a programmatic launch, at `work.submitted`: whether it is part of a burst.
+pub fn joined(
+    call: &Call,
+    driver: &Driver,
+    member: Member,
+    passage: &Passage,
+    work: Option<&record::Work>,
+    function: u64,
+) -> bool {
+    let Member { mut hold, start } = member;
+    let Some(work) = work else {
+        if let Some((context, start)) = start {
+            context.pool.give(start.event);
+        }
+        return false;
+    };
+    hold.stream().submitted.fetch_add(1, Ordering::Relaxed);
+    match (start, &mut hold.last().burst) {
+        (Some((context, start)), _) => open(call, &mut hold, context, start, passage, work, function),
+        (None, Some(burst)) => {
+            burst.launches += 1;
+            (burst.function, burst.thread) = (function, call.thread_identity());
+            burst.since = burst.since.and(passage.alone());
+        }
+        (None, None) => return false,
+    }
+    if call.session.bursts.known(function) == ALONE {
+        end(call, driver, &mut hold, |since| passage.alone() == Some(since));
+    }
+    true
+}
+
+/// An ordinary launch, whose pair is open and whose real call has returned, begins a burst.
+pub fn begin(call: &Call, pair: Pair, passage: &Passage, work: &record::Work, function: u64) {
+    let (mut hold, context, start) = pair.into_start();
+    hold.stream().submitted.fetch_add(1, Ordering::Relaxed);
+    open(call, &mut hold, context, start, passage, work, function);
+}
+
+fn open(
+    call: &Call,
+    hold: &mut Hold,
+    context: &'static Context,
+    start: Start,
+    passage: &Passage,
+    work: &record::Work,
+    function: u64,
+) {
+    let mut first = *work;
+    first.head.flags |= if start.shared { flag::SHARED_START } else { 0 };
+    let lead = saturated(work.submitted.wrapping_sub(start.begun));
+    let since = passage.alone();
+    let (start, launches) = (start.event, 1);
+    let thread = call.thread_identity();
+    hold.last().burst = Some(OpenBurst { context, thread, start, lead, first, launches, function, since });
+    call.session.bursts.open.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Ends the stream's burst, if it has one, with an event recorded now. `is_undisturbed` is asked whether nothing of others
+/// has come since the last launch.
+pub fn end(call: &Call, driver: &Driver, hold: &mut Hold, is_undisturbed: impl Fn(Since) -> bool) {
+    let Some(burst) = hold.last().burst.take() else { return };
+    let OpenBurst { context, thread: _, start, lead, first, launches, function, since } = burst;
+    let bursts = &call.session.bursts;
+    bursts.open.fetch_sub(1, Ordering::Relaxed);
+    bursts.is_alone(function);
+    let stream = hold.stream();
+    let since = since.filter(|since| is_undisturbed(*since));
+    let event = if stream.depth() > MAX_MARKED { None } else { call.take_event(context) };
+    let begun = ticks();
+    let Some(event) = event.filter(|event| timing::record(driver, context, *event, stream)) else {
+        event.into_iter().chain([start]).for_each(|event| context.pool.give(event));
+        return;
+    };
+    let ended = ticks();
+    let position = stream.submitted.load(Ordering::Relaxed);
+    let correlation = call.fresh_correlation();
+    if let Some(since) = since {
+        // Held before it is the poller's, which may give it back at once.
+        context.pool.hold(event);
+        hold.last().end = Some(End { event, function, begun, ended, position, since });
+    }
+    let pending = Pending { correlation, start, end: event, position, marker: false, cancelled: false };
+    if !hold.push(pending) {
+        [event, start].into_iter().for_each(|event| context.pool.give(event));
+        return;
+    }
+    call.session.poller.work_added();
+    let kept = first.head.flags & (flag::SHARED_START | flag::LEGACY_STREAM | flag::PER_THREAD_STREAM);
+    let disturbed = if since.is_none() { flag::SHARED_INTERVAL } else { 0 };
+    call.publish(&record::Burst {
+        work: record::Work {
+            head: Head { flags: kept | disturbed | flag::MORE, ..Head::new::<record::Burst>() },
+            correlation,
+            end: ended,
+            lead,
+            tail: saturated(ended.wrapping_sub(first.submitted)),
+            untimed: Untimed::Timed as u8,
+            ..first
+        },
+        launches,
+        reserved: 0,
+        reserved2: [0; 6],
+    });
+}
+
+/// Before a call that is about these streams and no launch: their bursts end here. A stream of a context that is not
+/// current, or another thread's default stream, cannot be named from here; its burst goes on.
+pub fn end_before(call: &Call, is_meant: impl Fn(&Stream) -> bool) {
+    let bursts = &call.session.bursts;
+    if bursts.open.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    let Some(driver) = driver::driver() else { return };
+    let current = driver.current_context() as u64;
+    let is_current = |s: &Stream| s.context().is_some_and(|c| c.handle == current);
+    for stream in call.session.streams.iter().filter(|s| s.is_live() && is_meant(s) && is_current(s)) {
+        let Some(mut hold) = stream.hold().filter(|_| stream.is_live()) else { continue };
+        let is_ours = hold.last().burst.as_ref().is_some_and(|b| b.thread == call.thread_identity());
+        if is_ours || stream.flags() & flag::PER_THREAD_STREAM == 0 {
+            end(call, driver, &mut hold, |since| since.is_now(stream));
+        }
+    }
+}

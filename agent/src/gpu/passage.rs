@@ -1,0 +1,91 @@
+//! Whether a call was alone on its stream.
+//!
+//! An event pair times an operation only if nothing else came between the two on the stream. Every call that enqueues
+//! something counts itself on its way in and out; who finds the counts as they would be without others was alone.
+//!
+//! Something of another thread's may come between on the same stream, and, between the legacy default stream and every
+//! blocking one, on a stream of the other kind: an event on the one waits for what the others have queued (CUDA
+//! Programming Guide, "Default stream").
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::gpu::stream::Stream;
+
+/// Calls that enqueue something, as they pass. Relaxed: the driver's own lock orders the calls in question, and each
+/// thread counts before and reads after its own.
+#[derive(Default)]
+pub struct Passages {
+    begun: AtomicU64,
+    done: AtomicU64,
+}
+
+/// A call's passage through its stream.
+pub struct Passage {
+    stream: &'static Passages,
+    /// Calls on the stream that were over when this one began.
+    over: u64,
+    across: Option<Across>,
+}
+
+/// The same between streams.
+struct Across {
+    own: &'static Passages,
+    other: &'static Passages,
+    over: u64,
+}
+
+/// The passages at a moment at which none was under way but the one that tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Since {
+    own: u64,
+    across: u64,
+}
+
+impl Passage {
+    /// Before the real call, and before anything of ours.
+    #[inline]
+    pub fn begin(stream: &'static Stream) -> Passage {
+        let over = stream.passages.done.load(Ordering::Relaxed);
+        stream.passages.begun.fetch_add(1, Ordering::Relaxed);
+        let across = stream.passages_across().map(|(own, other)| {
+            let over = other.done.load(Ordering::Relaxed);
+            own.begun.fetch_add(1, Ordering::Relaxed);
+            Across { own, other, over }
+        });
+        Passage { stream: &stream.passages, over, across }
+    }
+
+    /// After the real call, and after anything of ours: the moment, if no other call may lie between.
+    #[inline]
+    pub fn alone(&self) -> Option<Since> {
+        // Itself has begun, too.
+        let since = Since { own: self.over + 1, across: self.across.as_ref().map_or(0, |a| a.over) };
+        let across = self.across.as_ref().map_or(0, |a| a.other.begun.load(Ordering::Relaxed));
+        (self.stream.begun.load(Ordering::Relaxed) == since.own && across == since.across).then_some(since)
+    }
+
+    /// Whether this call is the first one since then.
+    #[inline]
+    pub fn follows(&self, since: Since) -> bool {
+        let across = self.across.as_ref().map_or(0, |a| a.other.begun.load(Ordering::Relaxed));
+        self.stream.begun.load(Ordering::Relaxed) == since.own + 1 && across == since.across
+    }
+}
+
+impl Since {
+    /// Whether no call has begun since then on a stream, or on one that it is ordered with.
+    pub fn is_now(self, stream: &Stream) -> bool {
+        let across = stream.passages_across().map_or(0, |(_, other)| other.begun.load(Ordering::Relaxed));
+        stream.passages.begun.load(Ordering::Relaxed) == self.own && across == self.across
+    }
+}
+
+impl Drop for Passage {
+    // Also where the thread is cancelled inside the real call.
+    fn drop(&mut self) {
+        if let Some(across) = &self.across {
+            across.own.done.fetch_add(1, Ordering::Relaxed);
+        }
+        self.stream.done.fetch_add(1, Ordering::Relaxed);
+    }
+}
