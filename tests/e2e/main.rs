@@ -3,5 +3,6 @@
 mod compare;
 mod counts;
 mod life;
+mod programmatic;
 mod random;
 mod roads;
