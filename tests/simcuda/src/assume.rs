@@ -90,6 +90,23 @@ pub const ALL: &[Assumption] = &[
         "staged",
         "an asynchronous copy of pageable memory blocks the caller",
     ),
+    word(
+        "launch_events",
+        &["nominal", "late"],
+        "nominal",
+        "programmatic and launch completion events fire as soon as they may, or when the kernel ends",
+    ),
+    word(
+        "negative_elapsed",
+        &["signed", "refused"],
+        "signed",
+        "cuEventElapsedTime of a later event to an earlier one: negative, or INVALID_VALUE",
+    ),
+    number(
+        "programmatic_trigger",
+        "100",
+        "% of its length at which a kernel triggers (`_trigger<N>` in its name is N)",
+    ),
     number("staging_bytes", "65536", "pageable copies to the device up to this return once staged"),
     number("launch_queue", "1024", "entries a stream holds before a call blocks (OneFlow PR#890: about)"),
     number("pinned_mbps", "25000", "MB/s of a copy engine, page-locked host memory"),

@@ -32,13 +32,32 @@ pub fn sleep_until(when: Ns) {
     }
 }
 
-/// The GPU's clock against the host's: `gpu(host) = host + offset + drift · (host − epoch)`.
+/// A drift that comes and goes as a sine does.
+#[derive(Clone, Copy, Debug)]
+pub struct Wander {
+    /// The most that it adds to the drift, parts per thousand million. It changes by at most `2π · ppb / period`.
+    pub ppb: i64,
+    /// Once up and down, ns.
+    pub period: Ns,
+}
+
+impl Wander {
+    /// What it has added to the clock `since` ns after the epoch: the integral of `ppb · sin(2π · t / period)`.
+    fn at(self, since: f64) -> f64 {
+        let pace = std::f64::consts::TAU / self.period.max(1) as f64;
+        self.ppb as f64 / 1e9 / pace * (1.0 - (since * pace).cos())
+    }
+}
+
+/// The GPU's clock against the host's: `gpu(host) = host + offset + drift · (host − epoch) + wander`.
 #[derive(Clone, Copy, Debug)]
 pub struct GpuClock {
     /// ns added to the host's clock.
     pub offset: i64,
     /// Parts per thousand million by which it runs fast.
     pub drift_ppb: i64,
+    /// How the drift wanders about that.
+    pub wander: Wander,
     /// Host ns from which the drift counts.
     pub epoch: Ns,
     /// Time stamps are whole multiples of this many ns.
@@ -49,7 +68,8 @@ impl GpuClock {
     /// The GPU's time at the host's `at`, ns, unquantised.
     pub fn at(&self, at: Ns) -> i64 {
         let since = at as i128 - self.epoch as i128;
-        (at as i128 + self.offset as i128 + since * self.drift_ppb as i128 / 1_000_000_000) as i64
+        let wandered = self.wander.at(since as f64) as i128;
+        (at as i128 + self.offset as i128 + since * self.drift_ppb as i128 / 1_000_000_000 + wandered) as i64
     }
 
     /// The time stamp that an event takes at the host's `at`.
@@ -72,12 +92,29 @@ mod tests {
 
     #[test]
     fn drift_is_measured_from_the_epoch() {
-        let clock = GpuClock { offset: 1_000, drift_ppb: 20_000, epoch: 500, resolution: 1 };
+        let clock = GpuClock { offset: 1_000, drift_ppb: 20_000, wander: STILL, epoch: 500, resolution: 1 };
         assert_eq!(clock.at(500), 1_500);
         assert_eq!(clock.at(500 + 1_000_000_000), 1_500 + 1_000_000_000 + 20_000);
         let coarse = GpuClock { resolution: 32, ..clock };
         assert_eq!(coarse.stamp(500) % 32, 0);
         assert!(coarse.stamp(500) <= 1_500 && coarse.stamp(500) > 1_500 - 32);
+    }
+
+    const STILL: Wander = Wander { ppb: 0, period: 1 };
+    const S: Ns = 1_000_000_000;
+
+    #[test]
+    fn a_wandering_drift_is_the_most_at_a_quarter_and_gone_after_the_period() {
+        let wander = Wander { ppb: 1_600, period: 10 * S };
+        let clock = GpuClock { offset: 0, drift_ppb: 0, wander, epoch: 0, resolution: 1 };
+        // Drift over 10 ms at a time, parts per thousand million.
+        let drift = |at: Ns| (clock.at(at + S / 100) - clock.at(at)) * 100 - S as i64;
+        assert!((drift(5 * S / 2) - 1_600).abs() <= 100, "{}", drift(5 * S / 2));
+        assert!((drift(15 * S / 2) + 1_600).abs() <= 100, "{}", drift(15 * S / 2));
+        assert!((clock.at(10 * S) - 10 * S as i64).abs() <= 1, "over a period it evens out");
+        let changes = (0..100).map(|tenth| (drift(tenth * S / 10 + S) - drift(tenth * S / 10)).abs());
+        let most = changes.max().unwrap();
+        assert!((900..=1_200).contains(&most), "about 1 ppm in a second, as set: {most}");
     }
 
     #[test]

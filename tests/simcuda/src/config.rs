@@ -2,7 +2,7 @@
 //! a test that runs on other settings than it asked for proves nothing.
 
 use crate::assume::Assume;
-use crate::clock::{self, GpuClock, Ns};
+use crate::clock::{self, GpuClock, Ns, Wander};
 use crate::error::Failure;
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -81,7 +81,8 @@ pub struct Config {
     pub kernel_ns: Ns,
     /// `SIMCUDA_EVENT_NS`: GPU time that an event takes.
     pub event_ns: Ns,
-    /// `SIMCUDA_CLOCK_OFFSET_NS`, `SIMCUDA_CLOCK_DRIFT_PPB`, `SIMCUDA_EVENT_RESOLUTION_NS`.
+    /// `SIMCUDA_CLOCK_OFFSET_NS`, `SIMCUDA_CLOCK_DRIFT_PPB`, `SIMCUDA_CLOCK_WANDER_PPB`, `SIMCUDA_CLOCK_WANDER_PERIOD_NS`,
+    /// `SIMCUDA_EVENT_RESOLUTION_NS`.
     pub gpu_clock: GpuClock,
     /// `SIMCUDA_ASSUME`.
     pub assume: Assume,
@@ -110,6 +111,10 @@ impl Config {
             gpu_clock: GpuClock {
                 offset: variable("SIMCUDA_CLOCK_OFFSET_NS", 3 * 3600 * 1_000_000_000, i64::from_str),
                 drift_ppb: variable("SIMCUDA_CLOCK_DRIFT_PPB", 20_000, i64::from_str),
+                wander: Wander {
+                    ppb: variable("SIMCUDA_CLOCK_WANDER_PPB", 0, i64::from_str),
+                    period: variable("SIMCUDA_CLOCK_WANDER_PERIOD_NS", 10_000_000_000, str::parse),
+                },
                 epoch: clock::now(),
                 resolution: variable("SIMCUDA_EVENT_RESOLUTION_NS", 1, str::parse),
             },

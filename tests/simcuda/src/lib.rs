@@ -1,7 +1,8 @@
 //! A stand-in `libcuda.so.1`: a simulated GPU for tests on machines without one.
 //!
 //! Programs find it as they find the real driver and call it in the same ways. Kernels have no code here: a kernel's
-//! duration is in its name (`_<N>ns`, `_<N>us`, `_<N>ms`; a name that ends in `_argns` takes its first 64-bit argument).
+//! duration is in its name (`_<N>ns`, `_<N>us`, `_<N>ms`; a name that ends in `_argns` takes its first 64-bit argument;
+//! a part `_trigger<N>`, as in `k_trigger30_20us`, lets programmatic launches in after N % of it).
 //! Device memory is host memory, copies and sets really happen, and every operation's start and end are computed by
 //! CUDA's ordering rules ([`engine`], [`work`]) on the host's `CLOCK_MONOTONIC_RAW`. Events see them on a GPU clock that
 //! has its own offset and drift. It is strict: contexts, handles, captures and events fail where the real ones do. Each
@@ -16,6 +17,7 @@
 //! | `SIMCUDA_HOST_COST` | ns that calls cost their caller: `off`, or some of `launch=3000,record=1000,query=500,elapsed=500,other=500,module=5000000` | as shown |
 //! | `SIMCUDA_KERNEL_NS` | duration of kernels whose name says nothing | 5000 |
 //! | `SIMCUDA_CLOCK_OFFSET_NS`, `SIMCUDA_CLOCK_DRIFT_PPB` | GPU clock against host clock | 3 h, 20000 |
+//! | `SIMCUDA_CLOCK_WANDER_PPB`, `SIMCUDA_CLOCK_WANDER_PERIOD_NS` | the drift swings by so much about that, as a sine | 0, 10 s |
 //! | `SIMCUDA_EVENT_NS` | GPU time that an event takes | 0 |
 //! | `SIMCUDA_EVENT_RESOLUTION_NS` | events' time stamps are multiples of this | 1 |
 //! | `SIMCUDA_FAIL` | `function:CUresult:call,…`: that call of the function fails; `*` = every call | |
@@ -35,6 +37,9 @@
 //!   which is where its occupancy begins; `start`, `end`, `gpu_start`, `gpu_end`; `queue`: entries ahead of it in its
 //!   stream. `captured`: it became a node and has no times. `in_graph`: the `seq` of the graph launch that ran it, or 0.
 //!   Times are `null` if they were never known: behind a gate that did not open.
+//!   Of kernels also: `programmatic`, it was launched to overlap the kernel before it in its stream; `overlaps`, it
+//!   started before that one had ended; `cut`, it could not, because nothing but records of events stood between it and a
+//!   kernel that had not ended when it was submitted.
 //! - `alloc`, `free`: `begin` of the call, `address`, `bytes`, `memory` (device, managed, pool, pinned, registered), `stream`
 //!   (0 for calls that are not stream-ordered).
 //! - `sync`: `scope` (context, stream, event), `stream`, `event`, `begin`, `end` of the call. Only those that succeeded.
@@ -47,7 +52,7 @@
 //! # Its parts
 //!
 //! [`export`] names and addresses · [`call`] what every call goes through · [`api`] the functions · [`state`] the objects,
-//! under one lock · [`work`] from call to schedule · [`engine`] the schedule · [`effects`] what copies do to memory ·
+//! under one lock · [`work`] from call to schedule · [`engine`] the schedule · [`programmatic`] launches that overlap · [`effects`] what copies do to memory ·
 //! [`worker`] host functions and values · [`capture`], [`graph`] · [`truth`].
 
 pub mod api;
@@ -64,6 +69,7 @@ pub mod graph;
 pub mod handle;
 pub mod image;
 pub mod memory;
+pub mod programmatic;
 pub mod state;
 pub mod thread;
 pub mod truth;

@@ -10,6 +10,7 @@ use crate::graph::{Exec, Graph, GraphNode};
 use crate::handle::{Handle, Kind, Table};
 use crate::image::{Function, KernelHandle, Library, Module};
 use crate::memory::{Memory, Pool};
+use crate::programmatic::Last;
 use crate::thread;
 use crate::truth;
 use crate::work::Job;
@@ -87,6 +88,8 @@ pub struct Stream {
     pub queue: VecDeque<Done>,
     /// It stands in the context's `dirty`.
     pub dirty: bool,
+    /// What its last entry means to a programmatic launch.
+    pub last: Last,
     /// The capture that it takes part in.
     pub capture: Option<u64>,
 }
@@ -308,6 +311,7 @@ impl State {
             tail: Done::At(0),
             queue: VecDeque::new(),
             dirty: false,
+            last: Last::Other,
             capture: None,
         };
         let handle = self.streams.insert(stream);

@@ -49,6 +49,12 @@ pub struct Operation {
     pub host_memory: &'static str,
     /// It became a node of a graph instead of running.
     pub captured: bool,
+    /// Kernels: launched to overlap the one before it in its stream.
+    pub programmatic: bool,
+    /// It did: it started before that one ended.
+    pub overlaps: bool,
+    /// It could not: the record of an event stood between.
+    pub cut: bool,
     /// Executed by this graph launch; 0 = none.
     pub in_graph: u64,
     /// Entries ahead of it in its stream.
@@ -171,7 +177,11 @@ impl Writer {
         text.words("\",\"name\":\"").escaped(&operation.name);
         text.words("\",\"direction\":\"").words(operation.direction);
         text.words("\",\"host_memory\":\"").words(operation.host_memory).words("\"");
-        text.words(",\"captured\":").words(if operation.captured { "true" } else { "false" });
+        text.flag("captured", operation.captured);
+        if operation.kind == "kernel" {
+            let Operation { programmatic, overlaps, cut, .. } = *operation;
+            text.flag("programmatic", programmatic).flag("overlaps", overlaps).flag("cut", cut);
+        }
         text.field("seq", operation.seq as i64).field("tid", i64::from(operation.tid));
         text.field("call_begin", operation.call_begin as i64);
         let end = operation.call_end.load(Ordering::Relaxed);
@@ -201,6 +211,10 @@ impl Text<'_> {
 
     fn field(&mut self, name: &str, value: i64) -> &mut Self {
         self.words(",\"").words(name).words("\":").number(value)
+    }
+
+    fn flag(&mut self, name: &str, value: bool) -> &mut Self {
+        self.words(",\"").words(name).words(if value { "\":true" } else { "\":false" })
     }
 
     fn optional(&mut self, name: &str, value: Option<i64>) -> &mut Self {

@@ -9,6 +9,7 @@ use crate::error::Outcome;
 use crate::handle::Handle;
 use crate::memory::Copy;
 use crate::memory::Set;
+use crate::programmatic::{Last, Moment};
 use crate::state::{self, Guard, Recorded, State, StreamKind};
 use crate::truth::{self, Operation, Times};
 use crate::worker::{HostCall, Value};
@@ -22,6 +23,10 @@ pub struct Launch {
     pub name: Arc<str>,
     /// How long it runs.
     pub length: Ns,
+    /// It may overlap the kernel before it in its stream.
+    pub programmatic: bool,
+    /// Events that the launch itself records.
+    pub events: Vec<(Handle, Moment)>,
     /// Function, dimensions and arguments: what a graph's kernel node gives back.
     pub node: Option<Arc<graph::KernelNode>>,
 }
@@ -92,6 +97,13 @@ pub enum Action {
         head: Done,
         /// Its first nodes could start then.
         begin: Done,
+    },
+    /// A kernel is done, whose start and end are told apart.
+    KernelEnd {
+        /// It started then.
+        head: Done,
+        /// The kernel that it was allowed to overlap.
+        primary: Option<Done>,
     },
 }
 
@@ -169,8 +181,14 @@ impl State {
     pub fn enqueue(&mut self, call: &Call, stream: Handle, work: &Work) -> Done {
         let place = self.place(stream);
         let before = self.predecessors(stream);
-        let done = self.run(call, work, before, &place);
+        let last = std::mem::take(&mut self.checked(stream).last);
+        let (done, last) = match work {
+            Work::Kernel(launch) => self.run_kernel(call, launch, before, last, &place),
+            Work::Record(_) => (self.run(call, work, before, &place), last.recorded()),
+            _ => (self.run(call, work, before, &place), Last::Other),
+        };
         self.append(stream, done.clone());
+        self.checked(stream).last = last;
         done
     }
 
@@ -179,6 +197,7 @@ impl State {
         let of = self.checked(stream);
         of.queue.push_back(done.clone());
         of.tail = done;
+        of.last = Last::Other;
     }
 
     /// Schedules work behind `before`.
@@ -200,10 +219,8 @@ impl State {
             Work::Empty => (Length::Fixed(0), None, Action::None),
         };
         let done = self.add(&before, length, lane, Job { action, truth });
-        if let Work::Record(event) = work
-            && let Some(event) = self.events.get_mut(*event)
-        {
-            event.recorded = Recorded::Stream(done.clone());
+        if let Work::Record(event) = work {
+            self.fire(*event, Recorded::Stream(done.clone()));
         }
         done
     }
@@ -227,9 +244,16 @@ impl State {
                             start: begin.end().unwrap_or(head),
                             end,
                         },
+                        Action::KernelEnd { head: begun, .. } => {
+                            let start = begun.end().unwrap_or(head);
+                            Times { head: start, start, end }
+                        }
                         _ => Times { head, start, end },
                     };
-                    if let Some(operation) = truth {
+                    if let Some(mut operation) = truth {
+                        if let Action::KernelEnd { primary: Some(primary), .. } = &action {
+                            operation.overlaps = primary.end().is_some_and(|end| times.start < end);
+                        }
                         truth::operation(operation, Some(times));
                     }
                     match action {
@@ -253,6 +277,7 @@ impl State {
             Work::Kernel(launch) => {
                 operation.kind = "kernel";
                 operation.name = launch.name.clone();
+                operation.programmatic = launch.programmatic;
             }
             Work::Copy(copy) => {
                 operation.kind = "copy";
@@ -290,6 +315,9 @@ impl State {
             direction: "",
             host_memory: "none",
             captured: false,
+            programmatic: false,
+            overlaps: false,
+            cut: false,
             in_graph: place.graph,
             queue: place.queue,
         })

@@ -24,11 +24,11 @@ exports! {
 }
 
 /// `CU_EVENT_DISABLE_TIMING`.
-const DISABLE_TIMING: u32 = 2;
+pub const DISABLE_TIMING: u32 = 2;
 /// `CU_EVENT_INTERPROCESS`.
-const INTERPROCESS: u32 = 4;
+pub const INTERPROCESS: u32 = 4;
 /// `CU_EVENT_RECORD_EXTERNAL`.
-const EXTERNAL: u32 = 1;
+pub const EXTERNAL: u32 = 1;
 
 unsafe fn create(call: &mut Call, event: *mut Handle, flags: u32) -> Outcome {
     // cuda.h: an interprocess event must have timing disabled.
@@ -153,6 +153,9 @@ unsafe fn elapsed_time(call: &mut Call, milliseconds: *mut f32, start: Handle, e
     }
     if times.contains(&i64::MIN) {
         return Err(NOT_READY);
+    }
+    if times[1] < times[0] && config().assume.is("negative_elapsed", "refused") {
+        return Err(INVALID_VALUE);
     }
     let multiplied = config().assume.is("elapsed", "multiplied");
     // SAFETY: cuda.h's promise.

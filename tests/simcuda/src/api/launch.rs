@@ -1,6 +1,7 @@
 //! Execution control: kernels and host functions; occupancy.
 
 use super::device::{BLOCKS_PER_MULTIPROCESSOR, MULTIPROCESSORS, THREADS_PER_MULTIPROCESSOR};
+use super::event::{DISABLE_TIMING, EXTERNAL, INTERPROCESS};
 use super::put;
 use crate::call::Call;
 use crate::config::config;
@@ -9,6 +10,7 @@ use crate::export::exports;
 use crate::graph::{Arguments, KernelNode};
 use crate::handle::Handle;
 use crate::image::Duration;
+use crate::programmatic::Moment;
 use crate::state::{Guard, Recorded, State};
 use crate::work::{Launch, Work, issue};
 use crate::worker::HostCall;
@@ -49,6 +51,8 @@ pub struct LaunchAttribute {
     value: [u64; 8],
 }
 
+/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`.
+const PROGRAMMATIC_SERIALIZATION: u32 = 6;
 /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT`.
 const PROGRAMMATIC_EVENT: u32 = 7;
 /// `CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT`.
@@ -118,7 +122,33 @@ impl State {
         let module = self.modules.get_mut(module).ok_or(INVALID_HANDLE)?;
         let cost = if module.launched { 0 } else { config().cost.module };
         module.launched = true;
-        Ok((Launch { name, length, node }, cost))
+        Ok((Launch { name, length, programmatic: false, events: Vec::new(), node }, cost))
+    }
+}
+
+impl State {
+    /// Reads the attributes that make a launch a programmatic one.
+    fn programmatic(&self, launch: &mut Launch, attributes: &[LaunchAttribute], context: Handle) -> Outcome {
+        for LaunchAttribute { id, value, .. } in attributes {
+            // CUlaunchAttributeValue: an int; an event, flags and triggerAtBlockStart; an event and flags.
+            let (event, flags, at_start) = (value[0], value[1] as u32, value[1] >> 32 != 0);
+            let moment = match *id {
+                PROGRAMMATIC_SERIALIZATION => {
+                    launch.programmatic = value[0] as u32 != 0;
+                    continue;
+                }
+                PROGRAMMATIC_EVENT if !at_start => Moment::Trigger,
+                PROGRAMMATIC_EVENT | COMPLETION_EVENT => Moment::Start,
+                _ => continue,
+            };
+            let of = self.events.get(event).filter(|of| of.context == context).ok_or(INVALID_HANDLE)?;
+            // cuda.h: "The event must disable timing"; no interprocess event, no CU_EVENT_RECORD_EXTERNAL.
+            if of.flags & (DISABLE_TIMING | INTERPROCESS) != DISABLE_TIMING || flags & EXTERNAL != 0 {
+                return Err(INVALID_VALUE);
+            }
+            launch.events.push((event, moment));
+        }
+        Ok(())
     }
 }
 
@@ -144,8 +174,13 @@ unsafe fn first_argument(arguments: *const *const u8, extra: *const u64) -> Opti
     None
 }
 
-/// Launches on a stream; `events` are recorded by the launch itself, here when the kernel ends.
-unsafe fn launch(call: &mut Call, request: Request, stream: Handle, events: &[Handle]) -> Outcome {
+/// Launches on a stream.
+unsafe fn launch(
+    call: &mut Call,
+    request: Request,
+    stream: Handle,
+    attributes: &[LaunchAttribute],
+) -> Outcome {
     let mut state: Guard = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     let context = state.checked(stream).context;
@@ -155,16 +190,19 @@ unsafe fn launch(call: &mut Call, request: Request, stream: Handle, events: &[Ha
         return Err(INVALID_HANDLE);
     }
     // SAFETY: cuda.h's promise.
-    let (launch, cost) = unsafe { state.launch(&request, context, keep) }?;
+    let (mut launch, cost) = unsafe { state.launch(&request, context, keep) }?;
     call.costs(cost);
     state.now = state.now.max(call.acts());
-    if events.iter().any(|&event| state.events.get(event).is_none()) {
-        return Err(INVALID_HANDLE);
-    }
+    state.programmatic(&mut launch, attributes, context)?;
+    let events = launch.events.clone();
     let (mut state, done) = issue(call, state, stream, &Work::Kernel(launch))?;
-    for event in events {
-        if let Some((event, done)) = state.events.get_mut(*event).zip(done.clone()) {
-            event.recorded = Recorded::Stream(done);
+    if done.is_none()
+        && let Some(capture) = state.checked(stream).capture
+    {
+        let nodes = state.captures.get(&capture).and_then(|capture| capture.tips.get(&stream));
+        let nodes = nodes.cloned().unwrap_or_default();
+        for (event, _) in events {
+            state.fire(event, Recorded::Capture { capture, nodes: nodes.clone() });
         }
     }
     Ok(())
@@ -205,12 +243,8 @@ unsafe fn launch_kernel_ex(
         let LaunchConfig { dimensions, shared_bytes, stream, attributes, count } = *config;
         let attributes =
             if count == 0 { &[] } else { std::slice::from_raw_parts(attributes, count as usize) };
-        let events = attributes
-            .iter()
-            .filter(|attribute| matches!(attribute.id, PROGRAMMATIC_EVENT | COMPLETION_EVENT));
-        let events: Vec<Handle> = events.map(|attribute| attribute.value[0]).collect();
         let request = Request { function, dimensions, shared_bytes, arguments, extra };
-        launch(call, request, stream, &events)
+        launch(call, request, stream, attributes)
     }
 }
 
