@@ -58,6 +58,9 @@ struct Thread {
     driver: Scope,
     pending: [u64; PENDING_WORDS],
     pending_words: usize,
+    /// A record that goes out behind the pending one.
+    behind: [u64; PENDING_WORDS],
+    behind_words: usize,
     /// Records dropped since the last one that fitted.
     dropped: u64,
     /// Free events of its own.
@@ -79,6 +82,8 @@ thread_local! {
             driver: NO_SCOPE,
             pending: [0; PENDING_WORDS],
             pending_words: 0,
+            behind: [0; PENDING_WORDS],
+            behind_words: 0,
             dropped: 0,
             events: Magazine::EMPTY,
         }))
@@ -212,6 +217,17 @@ impl Call {
         }
     }
 
+    /// Gives a record that goes out behind the call's own, and ends when the call does.
+    pub fn record_behind(&self, record: &impl Record) {
+        let t = self.thread();
+        let words = record.as_words();
+        t.push_behind(None);
+        if let Some(space) = t.behind.get_mut(..words.len()) {
+            space.copy_from_slice(words);
+            t.behind_words = words.len();
+        }
+    }
+
     /// Leaves the hook. `inside` is what the real call took of its time.
     #[inline]
     pub fn leave(self, inside: u64) {
@@ -229,6 +245,7 @@ impl Call {
         }
         if t.runtime.frame == 0 {
             t.flush_pending(0);
+            t.push_behind(Some(end));
         }
         if let Some(counters) = t.counters() {
             // Relaxed load and store: this thread is the only writer.
@@ -305,6 +322,7 @@ impl Thread {
         self.runtime = NO_SCOPE;
         self.driver = NO_SCOPE;
         self.pending_words = 0;
+        self.behind_words = 0;
         self.dropped = 0;
         self.correlations = 0;
         self.events = Magazine::EMPTY;
@@ -331,6 +349,7 @@ impl Thread {
         }
         if self.pending_words != 0 && self.runtime.frame == 0 && self.driver.frame == 0 {
             self.flush_pending(flag::SCOPE_LOST);
+            self.push_behind(None);
         }
     }
 
@@ -356,6 +375,21 @@ impl Thread {
         let mut record = self.pending;
         if let Some(first) = record.first_mut() {
             *first |= u64::from(flags) << 48; // Head::flags, the top two bytes (little-endian; asserted below)
+        }
+        if let Some(record) = record.get(..words) {
+            self.push(record);
+        }
+    }
+
+    /// Publishes the record that goes out behind, if there is one, with the call's end if that is known.
+    fn push_behind(&mut self, end: Option<u64>) {
+        let words = core::mem::take(&mut self.behind_words);
+        if words == 0 {
+            return;
+        }
+        let mut record = self.behind;
+        if let (Some(word), Some(end)) = (record.get_mut(END_WORD), end) {
+            *word = end;
         }
         if let Some(record) = record.get(..words) {
             self.push(record);
@@ -453,6 +487,7 @@ pub unsafe extern "C" fn ended(state: *mut c_void) {
     }
     t.set_busy(true);
     t.flush_pending(flag::SCOPE_LOST);
+    t.push_behind(None);
     t.events.empty(|context| session.contexts.pool(context));
     session.streams.thread_ended(state as u64);
     if let Some(claim) = t.claim.take() {

@@ -37,6 +37,7 @@ pub fn transfers(list: &Value) -> BTreeMap<(String, String), (u64, u64)> {
 
 /// An operation as the trace has it, beside its truth.
 pub struct Compared {
+    pub correlation: u64,
     pub truth: truth::Operation,
     pub when: When,
 }
@@ -96,13 +97,13 @@ pub fn compare(done: &Done) -> Vec<Compared> {
         ours.sort_by_key(|(correlation, ..)| *correlation);
         let theirs = &theirs[&tid];
         assert_eq!(ours.len(), theirs.len(), "thread {tid}");
-        for ((_, what, when), truth) in ours.into_iter().zip(theirs) {
+        for ((correlation, what, when), truth) in ours.into_iter().zip(theirs) {
             assert_eq!(
                 what,
                 (truth.kind.as_str(), truth.stream),
                 "thread {tid}: kind and stream id of {truth:?}"
             );
-            compared.push(Compared { truth: truth.clone(), when });
+            compared.push(Compared { correlation, truth: truth.clone(), when });
         }
     }
     compared

@@ -3,6 +3,7 @@
 mod captures;
 mod compare;
 mod counts;
+mod events;
 mod life;
 mod programmatic;
 mod random;

@@ -124,7 +124,8 @@ pub fn join(call: &Call, stream: &'static Stream, passage: &Passage) -> Option<M
     Some(Member { hold, start: Some((context, start)) })
 }
 
-/// After the real call of a programmatic launch, at `work.submitted`: whether it is part of a burst.
+/// After the real call of a programmatic launch, at `work.submitted`: whether it is part of a burst. Where it is the last,
+/// the burst's record is left with the call, to go out behind the launch's.
 pub fn joined(
     call: &Call,
     driver: &Driver,
@@ -151,7 +152,8 @@ pub fn joined(
         (None, None) => return false,
     }
     if call.session.bursts.known(function) == ALONE {
-        end(call, driver, &mut hold, |since| passage.alone() == Some(since));
+        let burst = close(call, driver, &mut hold, |since| passage.alone() == Some(since));
+        burst.into_iter().for_each(|burst| call.record_behind(&burst));
     }
     true
 }
@@ -184,8 +186,23 @@ fn open(
 
 /// Ends the stream's burst, if it has one, with an event recorded now. `is_undisturbed` is asked whether nothing of others
 /// has come since the last launch.
+#[inline]
 pub fn end(call: &Call, driver: &Driver, hold: &mut Hold, is_undisturbed: impl Fn(Since) -> bool) {
-    let Some(burst) = hold.last().burst.take() else { return };
+    if hold.last().burst.is_some()
+        && let Some(burst) = close(call, driver, hold, is_undisturbed)
+    {
+        call.publish(&burst);
+    }
+}
+
+#[cold]
+fn close(
+    call: &Call,
+    driver: &Driver,
+    hold: &mut Hold,
+    is_undisturbed: impl Fn(Since) -> bool,
+) -> Option<record::Burst> {
+    let burst = hold.last().burst.take()?;
     let OpenBurst { context, thread: _, start, lead, first, launches, function, since } = burst;
     let bursts = &call.session.bursts;
     bursts.open.fetch_sub(1, Ordering::Relaxed);
@@ -196,7 +213,7 @@ pub fn end(call: &Call, driver: &Driver, hold: &mut Hold, is_undisturbed: impl F
     let begun = ticks();
     let Some(event) = event.filter(|event| timing::record(driver, context, *event, stream)) else {
         event.into_iter().chain([start]).for_each(|event| context.pool.give(event));
-        return;
+        return None;
     };
     let ended = ticks();
     let position = stream.submitted.load(Ordering::Relaxed);
@@ -209,12 +226,12 @@ pub fn end(call: &Call, driver: &Driver, hold: &mut Hold, is_undisturbed: impl F
     let pending = Pending { correlation, start, end: event, position, marker: false, cancelled: false };
     if !hold.push(pending) {
         [event, start].into_iter().for_each(|event| context.pool.give(event));
-        return;
+        return None;
     }
     call.session.poller.work_added();
     let kept = first.head.flags & (flag::SHARED_START | flag::LEGACY_STREAM | flag::PER_THREAD_STREAM);
     let disturbed = if since.is_none() { flag::SHARED_INTERVAL } else { 0 };
-    call.publish(&record::Burst {
+    Some(record::Burst {
         work: record::Work {
             head: Head { flags: kept | disturbed | flag::MORE, ..Head::new::<record::Burst>() },
             correlation,
@@ -227,7 +244,7 @@ pub fn end(call: &Call, driver: &Driver, hold: &mut Hold, is_undisturbed: impl F
         launches,
         reserved: 0,
         reserved2: [0; 6],
-    });
+    })
 }
 
 /// Before a call that is about these streams and no launch: their bursts end here. A stream of a context that is not

@@ -1,0 +1,172 @@
+//! Where our events stand: shared between neighbours, never inside a chain of programmatic launches.
+
+use crate::compare::{Compared, compare, median, slack};
+use gpuspy_collector::model::occupancy::Occupancy;
+use gpuspy_collector::model::{Action, Model, When};
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_collector::trace::record::{Body, Work};
+use gpuspy_tests::{Done, Run};
+use gpuspy_wire::record::flag;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All work of a trace, in its order, with what the model makes of it.
+fn work(done: &Done) -> Vec<(Work, Action, When)> {
+    let mut reader = TraceReader::open(&done.trace()).unwrap();
+    let mut model = Model::new(&reader.names().clone());
+    let mut all = Vec::new();
+    for record in reader.records() {
+        let Some(operation) = model.observe(&record).operation else { continue };
+        let Body::Work(work) = &record.body else { panic!("{record:?}") };
+        all.push((work.clone(), operation.what, operation.when));
+    }
+    all
+}
+
+fn intervals_hold(done: &Done) -> Vec<Compared> {
+    let compared = compare(done);
+    let wrong: Vec<String> = compared.iter().filter_map(Compared::violation).collect();
+    assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), compared.len(), wrong[0]);
+    compared
+}
+
+fn busy_stream() -> Run {
+    Run::of("busy_stream")
+}
+
+/// Of the timed operations, how many began with the event that ended the one before.
+fn shared(done: &Done) -> (usize, usize) {
+    let timed = |w: &&(Work, Action, When)| matches!(w.2, When::Timed(_));
+    let work = work(done);
+    let shared = work.iter().filter(timed).filter(|w| w.0.call.flags & flag::SHARED_START != 0).count();
+    (shared, work.iter().filter(timed).count())
+}
+
+#[test]
+fn on_a_busy_stream_one_event_ends_an_operation_and_begins_the_next() {
+    let done = busy_stream().observed().succeeded();
+    let (shared, timed) = shared(&done);
+    println!("{shared} of {timed} share their start event");
+    assert!(shared * 10 > timed * 8, "{shared} of {timed}");
+    // One in 64 at least is not shared: how else would one know what an event costs.
+    assert!(shared * 64 <= timed * 63, "{shared} of {timed}");
+    let errors = intervals_hold(&done)
+        .iter()
+        .filter_map(|c| c.timed().map(|(o, truth)| o.value().abs_diff(truth)))
+        .collect();
+    assert!(median(errors) <= 2);
+}
+
+#[test]
+fn without_sharing_every_operation_has_its_pair() {
+    let done = busy_stream().env("GPUSPY_EVENTS", "pairs").observed().succeeded();
+    assert_eq!(shared(&done).0, 0);
+    intervals_hold(&done);
+}
+
+/// GPU time from the first kernel's begin to the last one's end.
+fn makespan(done: &Done) -> u64 {
+    let all = done.truth().operations();
+    let begin = all.iter().map(|o| o.occupancy.0).min().unwrap();
+    all.iter().map(|o| o.occupancy.1).max().unwrap() - begin
+}
+
+#[test]
+fn what_our_events_cost_the_gpu_is_halved_by_sharing() {
+    // An event takes 2 µs of the GPU here, a kernel 20.
+    let costly = || busy_stream().env("SIMCUDA_EVENT_NS", "2000");
+    let plain = makespan(&costly().plain().succeeded());
+    let pairs = costly().env("GPUSPY_EVENTS", "pairs").observed().succeeded();
+    let both = costly().observed().succeeded();
+    // What is too deep is not timed: the cost is compared by what was.
+    let cost = |done: &Done| (makespan(done) - plain) as f64 / shared(done).1 as f64;
+    let (by_pairs, by_shared) = (cost(&pairs), cost(&both));
+    println!("added to the GPU's time by operation: {by_pairs:.0} ns in pairs, {by_shared:.0} ns shared");
+    assert!((3_500.0..4_500.0).contains(&by_pairs), "two events of 2 µs: {by_pairs}");
+    assert!(by_shared < by_pairs * 0.65, "{by_shared} against {by_pairs}");
+    [pairs, both].iter().for_each(|done| drop(intervals_hold(done)));
+}
+
+#[test]
+fn an_event_of_ours_is_never_shared_across_something_else() {
+    // Host functions, waits and other threads' work between the launches of these programs.
+    for program in ["work_driver", "default_streams"] {
+        intervals_hold(&Run::of(program).observed().succeeded());
+    }
+}
+
+/// The bursts of a trace, each with the correlations of its launches.
+fn bursts(done: &Done) -> Vec<(Option<Occupancy>, Vec<u64>)> {
+    let mut open: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut bursts = Vec::new();
+    for (work, action, when) in work(done) {
+        match action {
+            Action::Burst { launches } => {
+                let members = open.remove(&work.stream).unwrap_or_default();
+                assert_eq!(members.len(), launches as usize, "{work:?}");
+                let occupancy = if let When::Timed(occupancy) = when { Some(occupancy) } else { None };
+                bursts.push((occupancy, members));
+            }
+            _ if work.call.flags & flag::BURST != 0 => {
+                open.entry(work.stream).or_default().push(work.call.correlation);
+            }
+            _ => {}
+        }
+    }
+    bursts
+}
+
+fn programmatic_launches_are_timed_as_bursts(program: &str) {
+    let done = Run::of(program).observed().succeeded();
+    let (said, truth) = (done.said(), done.truth());
+
+    // Each kernel cuts one chain at most: a stream of each of two threads can find out at the same time.
+    let cut = truth.of("kernel").filter(|kernel| kernel["cut"] == true);
+    let cut: Vec<&str> = cut.map(|kernel| kernel["name"].as_str().unwrap()).collect();
+    println!("{} of {} chains were cut: {cut:?}", cut.len(), said["chains"]);
+    let kernels = said["kernels"].as_object().unwrap().len();
+    assert!(cut.len() <= 2 * kernels, "{cut:?}");
+
+    let compared = intervals_hold(&done);
+    let by_correlation: BTreeMap<u64, &Compared> = compared.iter().map(|c| (c.correlation, c)).collect();
+    let all = bursts(&done);
+    let mut inside = BTreeSet::new();
+    for (occupancy, members) in &all {
+        inside.extend(members.iter().copied());
+        let Some(occupancy) = occupancy else { panic!("a burst of {} has no time", members.len()) };
+        let members: Vec<_> = members.iter().map(|m| by_correlation[m].truth.occupancy).collect();
+        let begin = members.iter().map(|m| m.0).min().unwrap();
+        let truth = members.iter().map(|m| m.1).max().unwrap() - begin;
+        let (lo, hi) = (occupancy.lo().saturating_sub(slack(truth)), occupancy.hi() + slack(truth));
+        assert!(lo <= truth && truth <= hi, "{truth} not in [{lo}, {hi}]: {occupancy:?}");
+    }
+    let long = all.iter().filter(|(_, members)| members.len() > 1).count();
+    println!("{} bursts, {long} of more than one launch", all.len());
+    let chains = said["chains"].as_u64().unwrap() as usize;
+    assert!(long * 10 >= chains * 9, "{long} of {chains}");
+    // No programmatic launch was timed by itself, and few stayed outside of bursts.
+    let programmatic: Vec<u64> = work(&done)
+        .iter()
+        .filter(|(work, ..)| is_programmatic(work))
+        .map(|(work, ..)| work.call.correlation)
+        .collect();
+    assert!(programmatic.len() as u64 >= said["programmatic"].as_u64().unwrap());
+    assert!(programmatic.iter().all(|p| by_correlation[p].timed().is_none()));
+    let left = programmatic.iter().filter(|p| !inside.contains(p)).count();
+    assert!(left * 20 <= programmatic.len(), "{left} of {}", programmatic.len());
+}
+
+fn is_programmatic(work: &Work) -> bool {
+    // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, _PROGRAMMATIC_EVENT, _LAUNCH_COMPLETION_EVENT (cuda.h).
+    use gpuspy_collector::trace::record::What;
+    matches!(work.what, What::Kernel { attributes, .. } if attributes & (1 << 6 | 1 << 7 | 1 << 12) != 0)
+}
+
+#[test]
+fn chains_of_the_driver_api_are_timed_as_bursts() {
+    programmatic_launches_are_timed_as_bursts("programmatic");
+}
+
+#[test]
+fn chains_of_the_runtime_are_timed_as_bursts() {
+    programmatic_launches_are_timed_as_bursts("programmatic_runtime");
+}

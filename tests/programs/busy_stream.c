@@ -1,0 +1,29 @@
+// A stream that is always busy and never deep: N launches (first argument, default 3000) of a kernel of 20 µs, of which
+// the host is about fifty ahead.
+// link: -l:libcuda.so.1
+#include "driver.h"
+
+enum { AHEAD = 25 };
+
+int main(int argc, char **argv)
+{
+    int launches = argc > 1 ? atoi(argv[1]) : 3000;
+    start_cuda();
+    CUfunction kernel = load_kernel("busy_20us");
+    CUstream stream = new_stream();
+    CUevent passed[2];
+    for (int i = 0; i < 2; i++)
+        CHECK(cuEventCreate(&passed[i], CU_EVENT_DISABLE_TIMING));
+    for (int n = 0; n < launches; n++) {
+        if (n % AHEAD == 0) {
+            int i = n / AHEAD % 2;
+            if (n >= 2 * AHEAD)
+                CHECK(cuEventSynchronize(passed[i]));
+            CHECK(cuEventRecord(passed[i], stream));
+        }
+        launch(kernel, stream);
+    }
+    CHECK(cuStreamSynchronize(stream));
+    printf("{\"program\":\"busy_stream\",\"launches\":%d}\n", launches);
+    return 0;
+}
