@@ -100,7 +100,7 @@ fn record_call(call: &Call, result: CUresult, subject: u64) {
 }
 
 /// Whether a stream is in a capture. Outside any, no call asks.
-fn is_captured(call: &Call, handle: CUstream) -> bool {
+pub fn is_captured(call: &Call, handle: CUstream) -> bool {
     // Relaxed: a thread that captures has counted its own.
     call.session.captures.load(Ordering::Relaxed) != 0
         && driver::driver().is_some_and(|d| d.is_capturing(handle))

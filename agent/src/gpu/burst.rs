@@ -16,6 +16,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use gpuspy_wire::record::{self, Head, Untimed, flag};
 
+use crate::calls::is_captured;
 use crate::driver::{self, Driver};
 use crate::gpu::context::Context;
 use crate::gpu::passage::{Passage, Since};
@@ -248,7 +249,8 @@ fn close(
 }
 
 /// Before a call that is about these streams and no launch: their bursts end here. A stream of a context that is not
-/// current, or another thread's default stream, cannot be named from here; its burst goes on.
+/// current, or another thread's default stream, cannot be named from here, and one in a capture takes no event; its burst
+/// goes on.
 pub fn end_before(call: &Call, is_meant: impl Fn(&Stream) -> bool) {
     let bursts = &call.session.bursts;
     if bursts.open.load(Ordering::Relaxed) == 0 {
@@ -260,7 +262,8 @@ pub fn end_before(call: &Call, is_meant: impl Fn(&Stream) -> bool) {
     for stream in call.session.streams.iter().filter(|s| s.is_live() && is_meant(s) && is_current(s)) {
         let Some(mut hold) = stream.hold().filter(|_| stream.is_live()) else { continue };
         let is_ours = hold.last().burst.as_ref().is_some_and(|b| b.thread == call.thread_identity());
-        if is_ours || stream.flags() & flag::PER_THREAD_STREAM == 0 {
+        let can_be_named = is_ours || stream.flags() & flag::PER_THREAD_STREAM == 0;
+        if can_be_named && !is_captured(call, stream.handle()) {
             end(call, driver, &mut hold, |since| since.is_now(stream));
         }
     }

@@ -191,7 +191,6 @@ fn serves(
     if now.wrapping_sub(end.ended) <= end.ended.wrapping_sub(end.begun) {
         return Some(end.begun);
     }
-    // A query from a thread that is not RELAXED would invalidate a capture.
     if hold.stream().depth() <= BUSY_DEPTH || session.captures.load(Ordering::Relaxed) != 0 {
         return None;
     }
@@ -200,8 +199,8 @@ fn serves(
         return None;
     }
     let query = driver.event_query?;
-    // SAFETY: an event of this context, recorded and held.
-    match unsafe { query(context.pool.event(end.event)) } {
+    // RELAXED: a capture may begin meanwhile. SAFETY: an event of this context, recorded and held.
+    match driver.relaxed(|| unsafe { query(context.pool.event(end.event)) }) {
         CUDA_ERROR_NOT_READY => Some(now),
         CUDA_SUCCESS => {
             hold.stream().seen(end.position);
