@@ -846,6 +846,10 @@ int main(int argc, char **argv)
                 CU(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (device));
         else if (end == 1)
             CU(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (device));
+        // cuda.h: resetting does not release; who does not care retains it for ever.
+        if (end == 1 && wide && one_in(2))
+            for (int left = retains; left > 0; left--)
+                CU(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (device));
         retained = end == 2;
     }
     print_counts_of(seed, threads);
