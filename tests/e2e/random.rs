@@ -5,19 +5,32 @@
 //! the other, with `GPUSPY_RANDOM_STEPS=N` steps of each thread instead of 50.
 
 use crate::compare::{Compared, by_name, compare, known_calls, median, transfers};
-use gpuspy_tests::{Done, Run};
+use gpuspy_tests::{Done, Run, sim_lib};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
+use std::ffi::{CStr, CString};
 
 /// What the stand-in is set to.
 type Setting = &'static [(&'static str, &'static str)];
+
+/// What the programs are made of: a seed that found something stands for the program that it made then.
+#[derive(Clone, Copy, PartialEq)]
+enum Breadth {
+    /// Streams, waits, copies, launches, captures, threads, contexts.
+    Narrow,
+    /// Also programmatic chains, graphs by hand, and phases between which contexts are reset.
+    Wide,
+}
 
 /// Settings under which all must hold: clocks, events, driver versions, and what is only assumed about the driver.
 const SETTINGS: &[Setting] = &[
     &[],
     &[("SIMCUDA_CLOCK_DRIFT_PPB", "50000")],
     &[("SIMCUDA_CLOCK_DRIFT_PPB", "-50000"), ("SIMCUDA_CLOCK_OFFSET_NS", "-7200000000000")],
+    // 1 ppm in a second, and what is more than the collector assumes.
+    &[("SIMCUDA_CLOCK_WANDER_PPB", "50"), ("SIMCUDA_CLOCK_WANDER_PERIOD_NS", "314000000")],
+    &[("SIMCUDA_CLOCK_WANDER_PPB", "2000"), ("SIMCUDA_CLOCK_WANDER_PERIOD_NS", "100000000")],
     &[("SIMCUDA_EVENT_RESOLUTION_NS", "32")],
     &[("SIMCUDA_EVENT_RESOLUTION_NS", "500")],
     &[("SIMCUDA_EVENT_NS", "300")],
@@ -34,15 +47,21 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_ASSUME", "elapsed=multiplied,null_sync=own,free=returns,pageable_async=asynchronous")],
     &[("SIMCUDA_ASSUME", "event_query_in_capture=safe,stream_query_in_capture=safe,sync_in_capture=safe")],
     &[("SIMCUDA_ASSUME", "event_needs_context=yes,free_in_capture=safe,event_sync_invalidates=no")],
+    &[("SIMCUDA_ASSUME", "event_create_in_capture=unsafe,module_load_in_capture=safe,callback_api=allowed")],
     &[("SIMCUDA_ASSUME", "launch_queue=700,copy_ns=200,set_ns=0,poll_ns=200000,device_mbps=20000")],
+    &[("SIMCUDA_ASSUME", "staging_bytes=0,pinned_mbps=60000,pageable_mbps=1000,peer_mbps=3000")],
+    &[("SIMCUDA_ASSUME", "programmatic_trigger=30")],
+    &[("SIMCUDA_ASSUME", "programmatic_trigger=0,launch_events=late,negative_elapsed=refused")],
 ];
 
 /// Runs a program. A poller that gets no processor on a busy machine cannot enlarge a ring in time; what is dropped then
 /// is counted, which is right, and shows nothing else: such a run is done again.
-fn run(seed: u64, setting: Setting) -> Done {
+fn run(seed: u64, breadth: Breadth, setting: Setting) -> Done {
     let once = || {
         let run = setting.iter().fold(Run::of("random_program"), |run, (name, value)| run.env(name, value));
-        run.arg(seed.to_string()).arg(number("GPUSPY_RANDOM_STEPS").unwrap_or(50).to_string()).observed()
+        let run = run.arg(seed.to_string()).arg(number("GPUSPY_RANDOM_STEPS").unwrap_or(50).to_string());
+        let run = if breadth == Breadth::Wide { run.arg("wide") } else { run };
+        run.observed()
     };
     let is_whole = |done: &Done| !done.status.success() || done.report()["coverage"]["dropped"] == 0;
     let runs = std::iter::repeat_with(once).take(5).enumerate();
@@ -114,10 +133,10 @@ fn check_intervals(compared: &[Compared]) -> Result<(), TestCaseError> {
 }
 
 /// Runs a program and checks all of it. The error tells how to run it again.
-fn check(seed: u64, setting: Setting) -> Result<(), TestCaseError> {
+fn check(seed: u64, breadth: Breadth, setting: Setting) -> Result<(), TestCaseError> {
     // Whatever panics in here, the seed is told.
     println!("random_program {seed} with {setting:?}");
-    let done = run(seed, setting);
+    let done = run(seed, breadth, setting);
     let checks = || {
         prop_assert!(done.status.success(), "{}\n{}", done.status, done.stderr);
         check_counts(&done)?;
@@ -147,15 +166,47 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn fixed_seeds_under_every_setting() {
     for (seed, setting) in (1..).zip(SETTINGS) {
-        must(check(seed, setting));
+        must(check(seed, Breadth::Wide, setting));
     }
+}
+
+#[test]
+fn settings_have_every_value_of_every_assumption() {
+    let path = CString::new(sim_lib().join("libcuda.so.1").to_str().unwrap()).unwrap();
+    // SAFETY: a library without constructors of its own; the function takes nothing and returns a C string that stays.
+    let text = unsafe {
+        let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+        assert!(!library.is_null());
+        let function = libc::dlsym(library, c"simcudaAssumptions".as_ptr());
+        assert!(!function.is_null());
+        let function: extern "C" fn() -> *const libc::c_char = std::mem::transmute(function);
+        CStr::from_ptr(function()).to_str().unwrap()
+    };
+    let assumed = SETTINGS.iter().copied().flatten().filter(|(name, _)| *name == "SIMCUDA_ASSUME");
+    let set: Vec<(&str, &str)> =
+        assumed.flat_map(|(_, pairs)| pairs.split(',').map(|pair| pair.split_once('=').unwrap())).collect();
+    for line in text.lines() {
+        // name=default  (this|that)  meaning
+        let (name, rest) = line.split_once('=').unwrap();
+        let (default, rest) = rest.split_once("  (").unwrap();
+        let values = rest.split_once(')').unwrap().0;
+        let mut ours = set.iter().filter(|(ours, _)| *ours == name).map(|(_, value)| *value);
+        if values == "a number" {
+            assert!(ours.any(|value| value != default), "{name} is never anything but {default}");
+            continue;
+        }
+        for value in values.split('|').filter(|value| *value != default) {
+            assert!(ours.clone().any(|ours| ours == value), "no setting has {name}={value}");
+        }
+    }
+    assert!(text.lines().count() > 20, "{text}");
 }
 
 // Seeds that found something, by what they found. How threads interleave differs from run to run: each is run a few times.
 
 fn found(seeds: &[u64], setting: Setting) {
     for _ in 0..3 {
-        seeds.iter().for_each(|&seed| must(check(seed, setting)));
+        seeds.iter().for_each(|&seed| must(check(seed, Breadth::Narrow, setting)));
     }
 }
 
@@ -211,7 +262,7 @@ fn random_seeds_under_random_settings() {
     let cases = number("GPUSPY_RANDOM_CASES");
     if let Some(first) = number("GPUSPY_RANDOM_FIRST") {
         let all = first..first + cases.unwrap_or(1);
-        let failed = all.map(|seed| check(seed, SETTINGS[seed as usize % SETTINGS.len()]));
+        let failed = all.map(|seed| check(seed, Breadth::Wide, SETTINGS[seed as usize % SETTINGS.len()]));
         let failed: Vec<String> = failed.filter_map(Result::err).map(|error| error.to_string()).collect();
         assert!(failed.is_empty(), "{} programs:\n{}", failed.len(), failed.join("\n"));
         return;
@@ -224,5 +275,5 @@ fn random_seeds_under_random_settings() {
     };
     let seeds = (0..SETTINGS.len() as u64 * 1_000_000)
         .prop_map(|seed| (seed, SETTINGS[seed as usize % SETTINGS.len()]));
-    TestRunner::new(config).run(&seeds, |(seed, setting)| check(seed, setting)).unwrap();
+    TestRunner::new(config).run(&seeds, |(seed, setting)| check(seed, Breadth::Wide, setting)).unwrap();
 }

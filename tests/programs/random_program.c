@@ -1,7 +1,7 @@
 // A random CUDA program: the same for the same seed, but for how its threads interleave. Legal throughout; calls that are
 // meant to fail must fail. Prints exactly what it did.
 //
-//   random_program SEED [STEPS]     steps of each thread; 50 if not given
+//   random_program SEED [STEPS [wide]]     steps of each thread; 50 if not given. wide: see random_wide.h
 // link: -l:libcuda.so.1
 #include "random_world.h"
 
@@ -394,6 +394,8 @@ static void step_gate(void)
         CU_ON(target, cuStreamSynchronize, cuStreamSynchronize, _ptsz, (target.stream));
 }
 
+#include "random_wide.h"
+
 // ---- captures ----
 
 // What a capture of this thread may be made of: a stream of its own, and one more that joins it.
@@ -437,6 +439,9 @@ static void capture_some(struct capture *capture, struct target target)
                   (own->device, own->pinned, 1 + (size_t)roll(1 << 15), target.stream));
         } else if (one_in(5)) {
             set_device(true, target, own->device, 1 + (size_t)roll(1 << 15));
+        } else if (wide && one_in(4)) {
+            launch_overlapping(roll(6), target);
+            capture->kernels++;
         } else {
             launch_kernel(roll(6), target);
             capture->kernels++;
@@ -458,6 +463,34 @@ static void work_outside(struct capture *capture)
         CU(cuMemFree, cuMemFree_v2, (block));
         atomic_fetch_add(&allocated[DEVICE], 1);
         atomic_fetch_add(&freed[DEVICE], 1);
+    }
+}
+
+// What the thread's own mode allows for a while.
+static void work_relaxed(struct capture *capture)
+{
+    CUstreamCaptureMode relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+    struct target target = target_of(mine()->streams[capture->outside], one_in(2));
+    CUdeviceptr block;
+    CHECK(cuThreadExchangeStreamCaptureMode(&relaxed));
+    launch(roll(KERNELS), target);
+    CU_ON(target, cuStreamSynchronize, cuStreamSynchronize, _ptsz, (target.stream));
+    CU(cuMemAlloc, cuMemAlloc_v2, (&block, 4096));
+    atomic_fetch_add(&allocated[DEVICE], 1);
+    CHECK(cuThreadExchangeStreamCaptureMode(&relaxed));
+    REQUIRE(relaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+static void begin_capture(struct capture *capture, bool to_graph)
+{
+    CUgraph graph;
+    if (to_graph) {
+        CHECK(cuGraphCreate(&graph, 0));
+        CU_ON(capture->target, cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, _ptsz,
+              (capture->target.stream, graph, NULL, NULL, 0, capture->mode));
+    } else {
+        CU_ON(capture->target, cuStreamBeginCapture, cuStreamBeginCapture_v2, _ptsz,
+              (capture->target.stream, capture->mode));
     }
 }
 
@@ -501,12 +534,14 @@ static void step_capture(void)
     CU(cuEventCreate, cuEventCreate, (&fork, CU_EVENT_DISABLE_TIMING));
     CU(cuEventCreate, cuEventCreate, (&join, CU_EVENT_DISABLE_TIMING));
     capture_enter(&capture);
-    CU_ON(capture.target, cuStreamBeginCapture, cuStreamBeginCapture_v2, _ptsz, (capture.target.stream, capture.mode));
+    begin_capture(&capture, wide && !breaks && driver_version >= 12030 && one_in(3));
     capture_some(&capture, capture.target);
     if (one_in(3))
         FAILS(cuStreamBeginCapture_v2_ptsz(capture.target.stream, capture.mode));
     if (one_in(2))
         work_outside(&capture);
+    if (wide && one_in(3))
+        work_relaxed(&capture);
     if (forks) {
         struct target side = target_of(own->streams[capture.fork], one_in(2));
         record(fork, capture.target);
@@ -662,7 +697,11 @@ static void step_context(void)
     }
     if (one_in(2))
         CU(cuCtxSynchronize, cuCtxSynchronize, ());
-    CU(cuCtxDestroy, cuCtxDestroy_v2, (own.context));
+    // Also one that is not current any more.
+    CUcontext popped = own.context;
+    if (wide && one_in(2))
+        CHECK(cuCtxPopCurrent_v2(&popped));
+    CU(cuCtxDestroy, cuCtxDestroy_v2, (popped));
     me.place = before;
 }
 
@@ -675,8 +714,14 @@ static void (*const steps[])(void) = {
     step_capture, step_failure, step_failure, step_synchronize, step_context,
 };
 
+static void (*const wide_steps[])(void) = {
+    step_chain, step_chain, step_chain, step_graph, step_push, step_across, step_across, step_ask, step_ask, step_capture,
+};
+
+#define ANY_OF(steps) (steps)[roll((int)(sizeof(steps) / sizeof *(steps)))]
+
 static uint64_t seed;
-static int steps_each = 50;
+static int steps_each = 50, phase;
 
 static void set_up(struct place *place)
 {
@@ -698,7 +743,7 @@ static void set_up(struct place *place)
 
 static void *run_thread(void *index)
 {
-    me.random = seed * 0x100000001B3u + (uint64_t)(intptr_t)index + 1;
+    me.random = seed * 0x100000001B3u + (uint64_t)(intptr_t)index + 1 + (uint64_t)phase * 1000;
     CHECK(pthread_rwlock_rdlock(&world));
     for (int place = 0; place < contexts_used; place++)
         set_up(&places[place]);
@@ -710,7 +755,10 @@ static void *run_thread(void *index)
     CHECK(pthread_rwlock_unlock(&world));
     for (int step = 0; step < steps_each; step++) {
         CHECK(pthread_rwlock_rdlock(&world));
-        steps[roll((int)(sizeof steps / sizeof *steps))]();
+        if (wide && one_in(3))
+            ANY_OF(wide_steps)();
+        else
+            ANY_OF(steps)();
         CHECK(pthread_rwlock_unlock(&world));
     }
     CHECK(pthread_rwlock_rdlock(&world));
@@ -739,12 +787,44 @@ static void make_place(struct place *place)
     launch(KERNELS, target_of(place->shared[0], false));
 }
 
+// Contexts, threads that work in them, and the contexts' end; or not, if they are to be gone on with.
+static void run_phase(int threads, int retains, CUcontext kept[CONTEXTS])
+{
+    for (int place = 0; place < contexts_used; place++)
+        places[place] = (struct place){.context = kept[place]};
+    for (int left = retains; left > 0; left--)
+        CU(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (&places[0].context, device));
+    if (contexts_used > 1 && kept[1] == NULL)
+        CU(cuCtxCreate, cuCtxCreate_v2, (&places[1].context, CU_CTX_SCHED_AUTO, device));
+    CU(cuCtxSetCurrent, cuCtxSetCurrent, (places[0].context));
+    if (library == NULL) {
+        char *ptx = ptx_module(kernel_names + KERNELS, KERNEL_HANDLES);
+        CU(cuLibraryLoadData, cuLibraryLoadData, (&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
+        free(ptx);
+    }
+    for (int place = 0; place < contexts_used; place++)
+        make_place(&places[place]);
+    run_threads(threads, run_thread);
+    if (one_in(2))
+        for (int place = 0; place < contexts_used; place++) {
+            CU(cuCtxSetCurrent, cuCtxSetCurrent, (places[place].context));
+            CU(cuCtxSynchronize, cuCtxSynchronize, ());
+        }
+    kept[0] = places[0].context;
+    kept[1] = places[1].context;
+    if (contexts_used > 1 && one_in(2)) {
+        CU(cuCtxDestroy, cuCtxDestroy_v2, (places[1].context));
+        kept[1] = NULL;
+    }
+}
+
 int main(int argc, char **argv)
 {
     REQUIRE(argc > 1);
     seed = strtoull(argv[1], NULL, 0);
     if (argc > 2)
         steps_each = atoi(argv[2]);
+    wide = argc > 3 && strcmp(argv[3], "wide") == 0;
     me.random = seed;
     int threads = 1 + roll(MAX_THREADS);
     contexts_used = 1 + roll(CONTEXTS);
@@ -754,27 +834,24 @@ int main(int argc, char **argv)
     CHECK(pthread_rwlock_init(&world, &attributes));
     CU(cuInit, cuInit, (0));
     CU(cuDeviceGet, cuDeviceGet, (&device, 0));
-    CU(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (&places[0].context, device));
-    if (contexts_used > 1)
-        CU(cuCtxCreate, cuCtxCreate_v2, (&places[1].context, CU_CTX_SCHED_AUTO, device));
-    CU(cuCtxSetCurrent, cuCtxSetCurrent, (places[0].context));
-    char *ptx = ptx_module(kernel_names + KERNELS, KERNEL_HANDLES);
-    CU(cuLibraryLoadData, cuLibraryLoadData, (&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
-    for (int place = 0; place < contexts_used; place++)
-        make_place(&places[place]);
-    run_threads(threads, run_thread);
-    if (one_in(2))
-        for (int place = 0; place < contexts_used; place++) {
-            CU(cuCtxSetCurrent, cuCtxSetCurrent, (places[place].context));
-            CU(cuCtxSynchronize, cuCtxSynchronize, ());
-        }
-    if (contexts_used > 1 && one_in(2))
-        CU(cuCtxDestroy, cuCtxDestroy_v2, (places[1].context));
-    int end = roll(3);
-    if (end == 0)
-        CU(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (device));
-    else if (end == 1)
-        CU(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (device));
+    CHECK(cuDriverGetVersion(&driver_version));
+    int phases = wide ? 1 + roll(3) : 1, retains = wide ? 1 + roll(2) : 1;
+    CUcontext kept[CONTEXTS] = {NULL};
+    steps_each /= phases;
+    for (bool retained = false; phase < phases; phase++) {
+        run_phase(threads, retained ? 0 : retains, kept);
+        int end = roll(3);
+        if (end == 0)
+            for (int left = retains; left > 0; left--)
+                CU(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (device));
+        else if (end == 1)
+            CU(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (device));
+        // cuda.h: resetting does not release; who does not care retains it for ever.
+        if (end == 1 && wide && one_in(2))
+            for (int left = retains; left > 0; left--)
+                CU(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (device));
+        retained = end == 2;
+    }
     print_counts_of(seed, threads);
     return 0;
 }

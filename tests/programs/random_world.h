@@ -10,8 +10,8 @@
 enum { KERNELS = 8, KERNEL_HANDLES = 2, SHARED_STREAMS = 3, SHARED_EVENTS = 2, OWN_STREAMS = 3, OWN_EVENTS = 3 };
 enum { MAX_THREADS = 4, CONTEXTS = 2, BLOCKS = 12, GATES = 1024, BUFFER_BYTES = 1 << 20 };
 
-static const char *const kernel_names[KERNELS + KERNEL_HANDLES] = {"r_1us",  "r_2us",  "r_5us",   "r_10us",  "r_20us",
-                                                                   "r_50us", "r_100us", "r_200us", "h_3us", "h_30us"};
+static const char *const kernel_names[KERNELS + KERNEL_HANDLES] = {"r_1us",  "r_2us",  "r_5us",   "r_10us",  "r_trigger50_20us",
+                                                                   "r_50us", "r_trigger20_100us", "r_200us", "h_3us", "h_30us"};
 
 // ---- sides: many of one kind, or many of the other, never both ----
 
@@ -81,6 +81,8 @@ struct own {
     // CU_STREAM_NON_BLOCKING or not.
     unsigned flags[OWN_STREAMS];
     CUevent events[OWN_EVENTS];
+    // Made when it is needed.
+    CUevent signal;
     CUdeviceptr device, managed;
     char *pinned;
     // What gates wait for, and how many there were.

@@ -99,9 +99,20 @@ fn a_context_that_is_current_elsewhere_is_known_to_be_destroyed() {
         });
         assert_eq!(error_name(thread.join().unwrap()), "CUDA_ERROR_CONTEXT_IS_DESTROYED");
         assert_eq!(error_name(cu!(cuCtxSynchronize())), "CUDA_ERROR_CONTEXT_IS_DESTROYED");
-        assert_eq!(cu!(cuDevicePrimaryCtxRelease_v2(0 => i32)), INVALID_CONTEXT, "not retained any more");
+        let state = || {
+            let (mut flags, mut active) = (0, 0);
+            ok!(cuDevicePrimaryCtxGetState(0 => i32, &mut flags => &mut u32, &mut active => &mut i32));
+            active
+        };
+        assert_eq!(state(), 0);
         begin();
         ok!(cuCtxSynchronize());
+        // A reset releases nothing: retained twice by now.
+        ok!(cuDevicePrimaryCtxRelease_v2(0 => i32));
+        assert_eq!(state(), 1);
+        ok!(cuDevicePrimaryCtxRelease_v2(0 => i32));
+        assert_eq!(state(), 0);
+        assert_eq!(cu!(cuDevicePrimaryCtxRelease_v2(0 => i32)), INVALID_CONTEXT, "not retained any more");
     });
 }
 

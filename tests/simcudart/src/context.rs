@@ -81,10 +81,14 @@ pub fn choose(driver: &Driver, device: Device) -> Result {
 /// Destroys what the device's primary context holds; the next call starts with a fresh one.
 pub fn reset(driver: &Driver) -> Result {
     let device = device(driver)?;
-    lock(&PRIMARY).remove(&device);
+    let retained = lock(&PRIMARY).remove(&device).is_some();
     // SAFETY: a device that the driver itself named; no current context is always allowed.
     unsafe {
         driver.cuDevicePrimaryCtxReset(device)?;
+        if retained {
+            // cuda.h, cuDevicePrimaryCtxReset: who has retained it "should explicitly release its usage".
+            driver.cuDevicePrimaryCtxRelease(device)?;
+        }
         driver.cuCtxSetCurrent(null_mut())
     }
 }

@@ -97,6 +97,7 @@ driver_functions! {
         fn cuDeviceGetDefaultMemPool[11020](pool: *mut Handle, device: Device);
         fn cuDeviceCanAccessPeer[4000](can: *mut c_int, device: Device, peer: Device);
         fn cuDevicePrimaryCtxRetain[7000](context: *mut Handle, device: Device);
+        fn cuDevicePrimaryCtxRelease[7000](device: Device);
         fn cuDevicePrimaryCtxReset[7000](device: Device);
         fn cuCtxGetCurrent[4000](context: *mut Handle);
         fn cuCtxSetCurrent[4000](context: Handle);

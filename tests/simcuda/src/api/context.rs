@@ -69,6 +69,11 @@ impl State {
         }
     }
 
+    /// Whether a handle is an active context's.
+    fn is_active(&self, handle: Handle) -> bool {
+        self.contexts.get(handle).is_some_and(|context| context.active)
+    }
+
     fn begin_context(&mut self, handle: Handle) -> Outcome {
         let legacy = self.new_stream(handle, StreamKind::Legacy, 0, 0)?;
         let context = self.live(handle)?;
@@ -125,7 +130,7 @@ unsafe fn primary_retain(call: &mut Call, context: *mut Handle, device: i32) -> 
     let device = ordinal(device)?;
     let mut state = call.lock();
     let mut primary = state.primaries[device as usize];
-    if primary.references == 0 {
+    if !state.is_active(primary.handle) {
         let blank = state.blank(device, primary.flags, true, 3020);
         match state.contexts.get_mut(primary.handle) {
             Some(old) => *old = blank,
@@ -144,38 +149,35 @@ unsafe fn primary_release(call: &mut Call, device: i32) -> Outcome {
     let mut state = call.lock();
     let primary = &mut state.primaries[device as usize];
     // cuda.h: INVALID_CONTEXT if the context has not been retained.
-    let left = primary.references.checked_sub(1).ok_or(INVALID_CONTEXT)?;
-    let handle = primary.handle;
-    if left > 0 {
-        primary.references = left;
+    primary.references = primary.references.checked_sub(1).ok_or(INVALID_CONTEXT)?;
+    if primary.references > 0 {
+        return Ok(());
+    }
+    drop(state);
+    end_primary(call, device)
+}
+
+/// Ends a device's primary context, if it is active, when its work is done.
+fn end_primary(call: &Call, device: u32) -> Outcome {
+    let state = call.lock();
+    let handle = state.primaries[device as usize].handle;
+    if !state.is_active(handle) {
         return Ok(());
     }
     let work = state.context_work(handle);
     drop(state);
     state::wait_all(&work);
     let mut state = call.lock();
-    state.primaries[device as usize].references = 0;
-    state.end_context(handle)?;
+    if state.is_active(handle) {
+        state.end_context(handle)?;
+    }
     drop(state);
     truth::flush().map_err(|_| crate::error::FILE_NOT_FOUND)
 }
 
 unsafe fn primary_reset(call: &mut Call, device: i32) -> Outcome {
-    let device = ordinal(device)?;
-    let state = call.lock();
-    let handle = state.primaries[device as usize].handle;
-    if state.contexts.get(handle).is_none_or(|context| !context.active) {
-        return Ok(());
-    }
-    let work = state.context_work(handle);
-    drop(state);
-    state::wait_all(&work);
-    let mut state = call.lock();
-    state.end_context(handle)?;
-    // cuda.h: the context is destroyed even if it is still retained, and the next retain makes a new one.
-    state.primaries[device as usize].references = 0;
-    drop(state);
-    truth::flush().map_err(|_| crate::error::FILE_NOT_FOUND)
+    // cuda.h: "Resetting the primary context does not release it"; the next retain makes a new one active.
+    end_primary(call, ordinal(device)?)
 }
 
 unsafe fn primary_set_flags(call: &mut Call, device: i32, flags: u32) -> Outcome {
@@ -204,7 +206,7 @@ unsafe fn primary_state(call: &mut Call, device: i32, flags: *mut u32, active: *
     // SAFETY: cuda.h's promise.
     unsafe {
         put(flags, primary.flags)?;
-        put(active, i32::from(primary.references > 0))
+        put(active, i32::from(state.is_active(primary.handle)))
     }
 }
 
