@@ -3,5 +3,6 @@
 mod compare;
 mod counts;
 mod life;
+mod operations;
 mod random;
 mod roads;
