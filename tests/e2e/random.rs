@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
 /// What the stand-in is set to.
-type Setting = &'static [(&'static str, &'static str)];
+pub type Setting = &'static [(&'static str, &'static str)];
 
 /// Settings under which all must hold: clocks, events, driver versions, and what is only assumed about the driver.
 const SETTINGS: &[Setting] = &[
@@ -39,7 +39,7 @@ const SETTINGS: &[Setting] = &[
 
 /// Runs a program. A poller that gets no processor on a busy machine cannot enlarge a ring in time; what is dropped then
 /// is counted, which is right, and shows nothing else: such a run is done again.
-fn run(seed: u64, setting: Setting) -> Done {
+pub fn run(seed: u64, setting: Setting) -> Done {
     let once = || {
         let run = setting.iter().fold(Run::of("random_program"), |run, (name, value)| run.env(name, value));
         run.arg(seed.to_string()).arg(number("GPUSPY_RANDOM_STEPS").unwrap_or(50).to_string()).observed()

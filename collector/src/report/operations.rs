@@ -1,21 +1,5 @@
-//! Every operation of a trace, a JSON object each: for those who want to reckon for themselves.
-//!
-//! | key | meaning |
-//! |---|---|
-//! | `pid`, `tid` | the process, and the thread that made the call |
-//! | `correlation` | unique in the process; rises with the calls of a thread |
-//! | `api` | the outermost API, without `_v2`, `_ptsz` and their like |
-//! | `kind` | `kernel`, `graph`, `burst` (launches timed as one), or a transfer's kind, as the report has it |
-//! | `name`, `symbol` | a kernel's name, demangled and as the app's binary has it |
-//! | `bytes`, `launches` | of a transfer; kernels that a graph runs, or launches of a burst |
-//! | `device`, `context`, `stream` | where: the device's ordinal, the context's number, the stream's id |
-//! | `begin_ns`, `end_ns` | host: entry into and return from the call, ns on `CLOCK_MONOTONIC_RAW` |
-//! | `clock` | `gpu <n>`: which clock `start_ns` and `finish_ns` are on; times of two of them do not compare |
-//! | `start_ns`, `finish_ns` | when it began and was done, best value and interval |
-//! | `duration_ns` | how long it occupied its stream, best value and interval |
-//! | `untimed` | why it has no times; `captured` = it did not run, but became a node of a graph |
-//!
-//! What is not known, or has no meaning, is null.
+//! Every operation of a trace, a JSON object each: for those who want to reckon for themselves. docs/operations.md tells the
+//! keys.
 
 use super::names::demangle;
 use crate::analyze::calls::base_name;
