@@ -1,10 +1,12 @@
 //! Client programs on the stand-in GPU, observed, and compared with what really happened.
 
+mod accuracy;
 mod captures;
 mod compare;
 mod counts;
 mod events;
 mod life;
+mod operations;
 mod programmatic;
 mod random;
 mod roads;

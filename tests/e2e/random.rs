@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use std::ffi::{CStr, CString};
 
 /// What the stand-in is set to.
-type Setting = &'static [(&'static str, &'static str)];
+pub type Setting = &'static [(&'static str, &'static str)];
 
 /// What the programs are made of: a seed that found something stands for the program that it made then.
 #[derive(Clone, Copy, PartialEq)]
-enum Breadth {
+pub enum Breadth {
     /// Streams, waits, copies, launches, captures, threads, contexts.
     Narrow,
     /// Also programmatic chains, graphs by hand, and phases between which contexts are reset.
@@ -56,7 +56,7 @@ const SETTINGS: &[Setting] = &[
 
 /// Runs a program. A poller that gets no processor on a busy machine cannot enlarge a ring in time; what is dropped then
 /// is counted, which is right, and shows nothing else: such a run is done again.
-fn run(seed: u64, breadth: Breadth, setting: Setting) -> Done {
+pub fn run(seed: u64, breadth: Breadth, setting: Setting) -> Done {
     let once = || {
         let run = setting.iter().fold(Run::of("random_program"), |run, (name, value)| run.env(name, value));
         let run = run.arg(seed.to_string()).arg(number("GPUSPY_RANDOM_STEPS").unwrap_or(50).to_string());

@@ -2,6 +2,7 @@
 
 mod collect;
 mod launch;
+mod operations;
 mod report;
 mod run;
 

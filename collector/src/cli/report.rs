@@ -1,6 +1,6 @@
 //! `gpuspy report`, and the report that `gpuspy run` ends with.
 
-use super::{Failure, UNREADABLE, say};
+use super::{Failure, UNREADABLE, operations, say};
 use crate::analyze::{self, Input, ProcessReport};
 use crate::collect::sys;
 use crate::report::{self, Style};
@@ -21,14 +21,20 @@ pub(super) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print a line of JSON for every operation instead: who asked for it, where and when it ran
+    #[arg(long, conflicts_with = "json")]
+    operations: bool,
 }
 
 /// How long a report waits for a trace that is still being written: a collector needs a moment after its program ends.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Columns where nobody says how many there are.
 const WIDTH: usize = 100;
 
 pub(super) fn report(options: &Options) -> Result<ExitCode, Failure> {
+    if options.operations {
+        return operations::print(&options.trace);
+    }
     let reports = read(&options.trace, PATIENCE)?;
     let mut stdout = io::stdout().lock();
     let text = if options.json { json(&reports) } else { screen(&reports, stdout.as_fd()) };
@@ -82,43 +88,43 @@ fn json(reports: &[ProcessReport]) -> String {
 /// Reads a trace, or all traces of a directory.
 fn read(path: &Path, patience: Duration) -> Result<Vec<ProcessReport>, Failure> {
     let deadline = Instant::now() + patience;
-    if !path.is_dir() {
-        return Ok(vec![read_one(path, deadline).map_err(|e| unreadable(path, &e))?]);
-    }
     let mut reports = Vec::new();
     let mut failures = Vec::new();
-    for trace in traces_in(path)? {
+    for trace in traces_of(path)? {
         match read_one(&trace, deadline) {
             Ok(report) => reports.push(report),
             Err(error) => failures.push(unreadable(&trace, &error)),
         }
     }
-    match (reports.is_empty(), failures.pop()) {
-        (true, Some(failure)) => Err(failure),
-        (true, None) => {
-            let sentence = format!("there is no trace in {}", path.display());
-            Err(Failure { code: UNREADABLE, sentence })
-        }
-        (false, last) => {
+    match failures.pop() {
+        Some(failure) if reports.is_empty() => Err(failure),
+        last => {
             failures.into_iter().chain(last).for_each(|failure| say(&failure.sentence));
             Ok(reports)
         }
     }
 }
 
-fn unreadable(path: &Path, error: &TraceError) -> Failure {
+pub(super) fn unreadable(path: &Path, error: &TraceError) -> Failure {
     Failure { code: UNREADABLE, sentence: format!("cannot read {}: {error}", path.display()) }
 }
 
-/// In the order of their names.
-fn traces_in(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let entries = fs::read_dir(directory).map_err(|e| unreadable(directory, &e.into()))?;
+/// The trace itself, or those of a directory in the order of their names: one at least.
+pub(super) fn traces_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = fs::read_dir(path).map_err(|e| unreadable(path, &e.into()))?;
     let mut traces: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|e| e == "gspy") && path.is_file())
         .collect();
     traces.sort();
+    if traces.is_empty() {
+        let sentence = format!("there is no trace in {}", path.display());
+        return Err(Failure { code: UNREADABLE, sentence });
+    }
     Ok(traces)
 }
 

@@ -1,0 +1,205 @@
+//! Every operation of a trace, a JSON object each: for those who want to reckon for themselves. docs/operations.md tells the
+//! keys.
+
+use super::names::demangle;
+use crate::analyze::calls::base_name;
+use crate::analyze::estimate::Estimate;
+use crate::analyze::kernels::UNKNOWN;
+use crate::model::occupancy::Occupancy;
+use crate::model::{Action, Model, Operation, When};
+use crate::trace::record::{Body, Call, Names, Record, Status};
+use gpuspy_wire::record::{Namespace, Untimed};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+
+/// Turns the records of one process, in the trace's order, into its operations. What it keeps grows with the number of
+/// different kernels, not with the trace.
+#[derive(Debug)]
+pub struct Operations<'a> {
+    names: &'a Names,
+    model: Model,
+    pid: Option<u32>,
+    tids: BTreeMap<u32, u32>,
+    demangled: HashMap<u32, String>,
+}
+
+#[derive(Serialize)]
+struct Line<'l> {
+    pid: Option<u32>,
+    tid: Option<u32>,
+    correlation: u64,
+    api: Option<&'l str>,
+    kind: &'static str,
+    name: Option<&'l str>,
+    symbol: Option<&'l str>,
+    bytes: Option<u64>,
+    launches: Option<u32>,
+    device: Option<u32>,
+    context: u32,
+    stream: u64,
+    begin_ns: u64,
+    end_ns: u64,
+    #[serde(flatten)]
+    times: Times,
+    untimed: Option<&'static str>,
+}
+
+#[derive(Default, Serialize)]
+struct Times {
+    clock: Option<String>,
+    start_ns: Option<Estimate<i64>>,
+    finish_ns: Option<Estimate<i64>>,
+    duration_ns: Option<Estimate<u64>>,
+}
+
+impl Times {
+    fn of(o: &Occupancy) -> Times {
+        Times {
+            clock: Some(format!("gpu {}", o.chain)),
+            start_ns: Some(Estimate::new(o.start, o.earliest_start, o.latest_start)),
+            finish_ns: Some(Estimate::new(o.end, o.earliest_end, o.latest_end)),
+            duration_ns: Some(Estimate::new(o.value(), o.lo(), o.hi())),
+        }
+    }
+}
+
+impl<'a> Operations<'a> {
+    /// Of a process that nothing has been read of yet.
+    pub fn new(names: &'a Names, status: Option<&Status>) -> Self {
+        Operations {
+            names,
+            model: Model::new(names),
+            pid: status.map(|status| status.pid),
+            tids: status.map(|status| status.threads.clone()).unwrap_or_default(),
+            demangled: HashMap::new(),
+        }
+    }
+
+    /// The line of the next record, without a newline; `None` when it is no operation.
+    pub fn observe(&mut self, record: &Record) -> Option<String> {
+        let operation = self.model.observe(record).operation?;
+        let Body::Work(work) = &record.body else { return None };
+        Some(self.line(record.thread, &work.call, &operation))
+    }
+
+    fn line(&mut self, thread: u32, call: &Call, operation: &Operation) -> String {
+        let names = self.names;
+        let (mut name, mut symbol, mut bytes, mut launches) = (None, None, None, None);
+        let kind = match operation.what {
+            Action::Kernel { name: id, .. } => {
+                symbol = names.get(Namespace::Kernel, id);
+                let text = self.demangled.entry(id).or_insert_with(|| demangle(symbol.unwrap_or(UNKNOWN)));
+                name = Some(text.as_str());
+                "kernel"
+            }
+            Action::Transfer { kind, bytes: moved, .. } => {
+                bytes = Some(moved);
+                kind.name()
+            }
+            Action::Graph { kernels } => {
+                launches = Some(kernels);
+                "graph"
+            }
+            Action::Burst { launches: several } => {
+                launches = Some(several);
+                "burst"
+            }
+        };
+        let (times, untimed) = match operation.when {
+            When::Timed(occupancy) => (Times::of(&occupancy), None),
+            When::Untimed { reason, .. } => (Times::default(), Some(reason.name())),
+            When::Captured => (Times::default(), Some(Untimed::Captured.name())),
+        };
+        let line = Line {
+            pid: self.pid,
+            tid: self.tids.get(&thread).copied(),
+            correlation: operation.correlation,
+            api: names.get(Namespace::Api, call.api.into()).map(base_name),
+            kind,
+            name,
+            symbol,
+            bytes,
+            launches,
+            device: operation.device,
+            context: operation.context,
+            stream: operation.stream,
+            begin_ns: call.begin,
+            end_ns: call.end,
+            times,
+            untimed,
+        };
+        // Numbers and texts: there is nothing in it that JSON cannot hold.
+        serde_json::to_string(&line).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::simulation;
+    use crate::trace::record::{Context, GpuTime};
+    use serde_json::{Value, json};
+
+    const PID: u32 = 4242;
+
+    fn lines(records: &[Body]) -> Vec<Value> {
+        let text = |space, id, text: &str| ((space, id), text.to_owned());
+        let names = Names(BTreeMap::from([
+            text(Namespace::Kernel, 1, "_Z6vecaddPKfS0_Pfi"),
+            text(Namespace::Api, 5, "cuLaunchKernel_ptsz"),
+        ]));
+        let mut operations = Operations::new(&names, None);
+        (operations.pid, operations.tids) = (Some(PID), BTreeMap::from([(1, 77)]));
+        let record = |body: &Body| Record { thread: 1, at: 0, body: body.clone() };
+        let lines = records.iter().filter_map(|body| operations.observe(&record(body)));
+        lines.map(|line| serde_json::from_str(&line).unwrap()).collect()
+    }
+
+    fn launch(gpu: Option<GpuTime>, untimed: Untimed) -> Body {
+        let mut work = simulation::work(10_000, 4_000, 1_000);
+        (work.gpu, work.untimed, work.call.api, work.call.context) = (gpu, untimed, 5, 1);
+        work.what = crate::trace::record::What::Kernel {
+            name: 1,
+            function: 0,
+            grid: [1; 3],
+            block: [1; 3],
+            shared_bytes: 0,
+            attributes: 0,
+            cluster: [0; 3],
+        };
+        Body::Work(work)
+    }
+
+    #[test]
+    fn an_operation_is_a_line_and_nothing_else_is() {
+        let gpu = GpuTime { chain: 2, start: 50_000, duration: 90_000, ..GpuTime::default() };
+        let context = Body::Context(Context { context: 1, device: 3, handle: 9, destroyed: false });
+        let lines = lines(&[
+            context,
+            launch(Some(gpu), Untimed::Timed),
+            launch(None, Untimed::DeepQueue),
+            launch(None, Untimed::Captured),
+        ]);
+        let [timed, deep, captured] = &lines[..] else { panic!("{lines:?}") };
+        for (key, value) in [
+            ("pid", json!(PID)),
+            ("tid", json!(77)),
+            ("api", json!("cuLaunchKernel")),
+            ("kind", json!("kernel")),
+            ("name", json!("vecadd(float const*, float const*, float*, int)")),
+            ("symbol", json!("_Z6vecaddPKfS0_Pfi")),
+            ("bytes", Value::Null),
+            ("device", json!(3)),
+            ("untimed", Value::Null),
+        ] {
+            assert_eq!(timed[key], value, "{key}");
+        }
+        let (start, finish, took) = (&timed["start_ns"], &timed["finish_ns"], &timed["duration_ns"]);
+        assert_eq!(start["lo"], 50_000);
+        assert!(took["hi"].as_u64().is_some_and(|hi| (90_000..91_000).contains(&hi)), "{took}");
+        let span = finish["value"].as_i64().unwrap() - start["value"].as_i64().unwrap();
+        assert_eq!(took["value"].as_i64(), Some(span));
+        assert_eq!((&deep["untimed"], &deep["duration_ns"]), (&json!("deep_queue"), &Value::Null));
+        assert_eq!(captured["untimed"], "captured");
+    }
+}

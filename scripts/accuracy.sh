@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Prints docs/accuracy.md: how far durations are from the truth, on the stand-in GPU, by situation. Takes about a minute.
+#
+#   scripts/accuracy.sh > docs/accuracy.md
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+"$root/scripts/build-sim.sh" >&2
+GPUSPY_ACCURACY=$scratch/page cargo test --quiet --manifest-path "$root/Cargo.toml" -p gpuspy-tests --test e2e -- \
+    --ignored --exact accuracy::the_page_of_accuracy >&2
+cat "$scratch/page"

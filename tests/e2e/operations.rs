@@ -1,0 +1,73 @@
+//! `gpuspy report --operations`: every operation that the stand-in ran is a line, with an interval that holds its truth.
+
+use crate::compare::slack;
+use gpuspy_tests::{Run, gpuspy, truth};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn operations(trace: &Path) -> Vec<Value> {
+    let output = Command::new(gpuspy()).arg("report").arg(trace).arg("--operations").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
+}
+
+fn number(line: &Value, pointer: &str) -> u64 {
+    line.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {pointer} in {line}"))
+}
+
+/// The line of one operation beside what really happened.
+fn agrees(line: &Value, truth: &truth::Operation) {
+    assert_eq!(number(line, "/tid"), truth.tid);
+    assert_eq!(number(line, "/stream"), truth.stream);
+    assert_eq!(line["name"], truth.name.as_str(), "{line}");
+    assert!(number(line, "/begin_ns") <= truth.called, "{line}: {truth:?}");
+    assert!(truth.called <= number(line, "/end_ns"), "{line}: {truth:?}");
+    if line["untimed"] == Value::Null {
+        let lasted = truth.occupancy.1 - truth.occupancy.0;
+        let (lo, hi) = (number(line, "/duration_ns/lo"), number(line, "/duration_ns/hi"));
+        assert!(lo <= lasted + slack(lasted) && lasted <= hi + slack(lasted), "{line}: {truth:?}");
+    }
+}
+
+#[test]
+fn every_operation_is_a_line_that_holds_the_truth() {
+    let done = Run::of("plain_work").observed().succeeded();
+    let mut lines = operations(&done.trace());
+    lines.sort_by_key(|line| number(line, "/correlation"));
+    let truth = done.truth().operations();
+    assert_eq!(lines.len(), truth.len());
+    assert!(lines.iter().filter(|line| line["untimed"] == Value::Null).count() >= 100);
+    for (line, truth) in lines.iter().zip(&truth) {
+        agrees(line, truth);
+    }
+}
+
+#[test]
+fn operations_of_a_run_of_several_processes_name_their_process() {
+    let done = Run::of("fork_child").arg("before").observed().succeeded();
+    let lines = operations(&done.folder().join("trace.gspy"));
+    let pids: BTreeSet<u64> = lines.iter().map(|line| number(line, "/pid")).collect();
+    assert_eq!((pids.len(), lines.len()), (2, 400));
+}
+
+#[test]
+fn a_reader_of_operations_may_have_seen_enough() {
+    let done = Run::of("plain_work").observed().succeeded();
+    let mut report = Command::new(gpuspy())
+        .arg("report")
+        .arg(done.trace())
+        .arg("--operations")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    report.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let output = report.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let absent = Command::new(gpuspy()).args(["report", "absent.gspy", "--operations"]).output().unwrap();
+    assert_eq!(absent.status.code(), Some(3), "{absent:?}");
+}
