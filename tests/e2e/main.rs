@@ -2,6 +2,7 @@
 
 mod compare;
 mod counts;
+mod graphs;
 mod life;
 mod random;
 mod roads;

@@ -17,7 +17,9 @@ mod memory;
 mod order;
 mod setup;
 
-pub use capture::{CaptureBegin, CaptureEnd, GraphDestroy, GraphLaunch, Instantiate};
+pub use capture::{
+    CaptureBegin, CaptureEnd, Change, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, NodeChange,
+};
 pub use copy::{Copy, Set, runtime_direction};
 pub use launch::{Attributes, Launch};
 pub use lookup::{Lookup, lookup};
