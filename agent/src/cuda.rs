@@ -44,6 +44,14 @@ pub type CUctxCreateParams = c_void;
 pub type CUgraphEdgeData = c_void;
 pub type cudaGraphEdgeData = c_void;
 pub type CUDA_GRAPH_INSTANTIATE_PARAMS = c_void;
+pub type CUgraphExecUpdateResult = c_int;
+pub type CUgraphExecUpdateResultInfo = c_void;
+pub type CUgraphRecaptureCallback = *mut c_void;
+pub type cudaGraphInstantiateParams = c_void;
+pub type cudaKernelNodeParams = c_void;
+pub type cudaMemcpy3DParms = c_void;
+pub type cudaMemsetParams = c_void;
+pub type cudaGraphNodeParams = c_void;
 
 /// Success.
 pub const CUDA_SUCCESS: CUresult = 0;
@@ -67,11 +75,12 @@ pub const CAPTURE_MODE_RELAXED: c_int = 2;
 /// CU_STREAM_CAPTURE_STATUS_NONE.
 pub const CAPTURE_STATUS_NONE: c_int = 0;
 
-/// CU_GRAPH_NODE_TYPE_KERNEL, _MEMCPY, _MEMSET, _GRAPH.
+/// CU_GRAPH_NODE_TYPE_KERNEL, _MEMCPY, _MEMSET, _GRAPH, _CONDITIONAL.
 pub const NODE_KERNEL: c_int = 0;
 pub const NODE_MEMCPY: c_int = 1;
 pub const NODE_MEMSET: c_int = 2;
 pub const NODE_GRAPH: c_int = 4;
+pub const NODE_CONDITIONAL: c_int = 13;
 
 /// CUlaunchAttributeID: CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION, PROGRAMMATIC_EVENT,
 /// LAUNCH_COMPLETION_EVENT.
@@ -127,7 +136,66 @@ pub struct cudaLaunchConfig_t {
     pub attribute_count: c_uint,
 }
 
+/// CUDA_KERNEL_NODE_PARAMS_v1.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_KERNEL_NODE_PARAMS_v1 {
+    pub func: CUfunction,
+    pub grid: [c_uint; 3],
+    pub block: [c_uint; 3],
+    pub shared_bytes: c_uint,
+    pub parameters: *mut void,
+    pub extra: *mut void,
+}
+
+/// CUDA_KERNEL_NODE_PARAMS_v2 = _v3.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_KERNEL_NODE_PARAMS_v2 {
+    pub first: CUDA_KERNEL_NODE_PARAMS_v1,
+    /// Counts when there is no `func`.
+    pub kern: CUkernel,
+    pub context: CUcontext,
+}
+
+/// CUDA_MEMCPY3D.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_MEMCPY3D {
+    /// Source and destination: eleven words each.
+    pub sides: [u64; 22],
+    /// Bytes of a row, rows, slices.
+    pub width: size_t,
+    pub height: size_t,
+    pub depth: size_t,
+}
+
+/// CUDA_MEMSET_NODE_PARAMS.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_MEMSET_NODE_PARAMS {
+    pub dst: CUdeviceptr,
+    pub pitch: size_t,
+    pub value: c_uint,
+    /// Bytes of an element, elements of a row, rows.
+    pub element: c_uint,
+    pub width: size_t,
+    pub height: size_t,
+}
+
+/// CUgraphNodeParams: a type and a union.
+#[repr(C)]
+pub struct CUgraphNodeParams {
+    pub kind: c_int,
+    pub reserved: [c_int; 3],
+    pub body: [u64; 29],
+    pub reserved2: u64,
+}
+
 const _: () = {
+    assert!(size_of::<CUDA_KERNEL_NODE_PARAMS_v1>() == 56 && size_of::<CUDA_KERNEL_NODE_PARAMS_v2>() == 72);
+    assert!(size_of::<CUDA_MEMCPY3D>() == 200 && size_of::<CUDA_MEMSET_NODE_PARAMS>() == 40);
+    assert!(size_of::<CUgraphNodeParams>() == 256);
     assert!(size_of::<LaunchAttribute>() == 72);
     assert!(size_of::<CUlaunchConfig>() == 56);
     assert!(size_of::<cudaLaunchConfig_t>() == 56);

@@ -52,6 +52,12 @@ primary_state = c"cuDevicePrimaryCtxGetState" (CUdevice, *mut c_uint, *mut c_int
     graph_nodes = c"cuGraphGetNodes" (CUgraph, *mut CUgraphNode, *mut usize);
     node_type = c"cuGraphNodeGetType" (CUgraphNode, *mut c_int);
     child_graph = c"cuGraphChildGraphNodeGetGraph" (CUgraphNode, *mut CUgraph);
+    /// CUDA 12.0.
+    kernel_node = c"cuGraphKernelNodeGetParams_v2" (CUgraphNode, *mut CUDA_KERNEL_NODE_PARAMS_v2);
+    /// What CUDA 11 has for it.
+    kernel_node_v1 = c"cuGraphKernelNodeGetParams" (CUgraphNode, *mut CUDA_KERNEL_NODE_PARAMS_v1);
+    copy_node = c"cuGraphMemcpyNodeGetParams" (CUgraphNode, *mut CUDA_MEMCPY3D);
+    set_node = c"cuGraphMemsetNodeGetParams" (CUgraphNode, *mut CUDA_MEMSET_NODE_PARAMS);
 }
 
 /// Found once, kept for good. Release on the store, acquire on the load: the pointers behind it.
@@ -106,6 +112,53 @@ impl Driver {
         result != CUDA_SUCCESS || status != CAPTURE_STATUS_NONE
     }
 
+    /// A graph's nodes; none where it cannot be asked.
+    pub fn nodes_of(&self, graph: CUgraph) -> Vec<CUgraphNode> {
+        let Some(ask) = self.graph_nodes else { return Vec::new() };
+        let mut count = 0usize;
+        // SAFETY: a graph that the app is using; a null array asks for the count.
+        if unsafe { ask(graph, core::ptr::null_mut(), &mut count) } != CUDA_SUCCESS || count == 0 {
+            return Vec::new();
+        }
+        let mut nodes: Vec<CUgraphNode> = vec![core::ptr::null_mut(); count];
+        // SAFETY: an array of ours with room for `count`.
+        if unsafe { ask(graph, nodes.as_mut_ptr(), &mut count) } != CUDA_SUCCESS {
+            return Vec::new();
+        }
+        nodes.truncate(count);
+        nodes
+    }
+
+    /// A node's CUgraphNodeType; -1 where it cannot be asked.
+    pub fn type_of_node(&self, node: CUgraphNode) -> c_int {
+        answer(self.node_type, node).unwrap_or(-1)
+    }
+
+    /// The graph that a child node runs.
+    pub fn child_of(&self, node: CUgraphNode) -> Option<CUgraph> {
+        answer(self.child_graph, node)
+    }
+
+    /// A kernel node's parameters.
+    pub fn kernel_of_node(&self, node: CUgraphNode) -> Option<CUDA_KERNEL_NODE_PARAMS_v2> {
+        let old = || {
+            let first = answer(self.kernel_node_v1, node)?;
+            let none = core::ptr::null_mut();
+            Some(CUDA_KERNEL_NODE_PARAMS_v2 { first, kern: none, context: none })
+        };
+        if self.kernel_node.is_some() { answer(self.kernel_node, node) } else { old() }
+    }
+
+    /// A copy node's parameters.
+    pub fn copy_of_node(&self, node: CUgraphNode) -> Option<CUDA_MEMCPY3D> {
+        answer(self.copy_node, node)
+    }
+
+    /// A set node's parameters.
+    pub fn set_of_node(&self, node: CUgraphNode) -> Option<CUDA_MEMSET_NODE_PARAMS> {
+        answer(self.set_node, node)
+    }
+
     /// Runs `work` with the thread's capture mode RELAXED, so that a call of ours, which a GLOBAL capture elsewhere
     /// would forbid, invalidates nothing.
     pub fn relaxed<T>(&self, work: impl FnOnce() -> T) -> T {
@@ -120,4 +173,16 @@ impl Driver {
         }
         result
     }
+}
+
+/// What the driver answers about a graph's node, if it does.
+fn answer<T>(
+    ask: Option<unsafe extern "C-unwind" fn(CUgraphNode, *mut T) -> CUresult>,
+    node: CUgraphNode,
+) -> Option<T> {
+    let mut answer = core::mem::MaybeUninit::<T>::zeroed();
+    // SAFETY: a node of a graph that the app is using; writes a place of ours, of the type that the question has.
+    let answered = unsafe { ask?(node, answer.as_mut_ptr()) } == CUDA_SUCCESS;
+    // SAFETY: success says that it was written; integers and addresses, for which zeros are values too.
+    answered.then(|| unsafe { answer.assume_init() })
 }

@@ -218,6 +218,11 @@ impl Names {
     }
 }
 
+/// Publishes a fact about the process from a hook.
+pub fn tell_fact(call: &Call, fact: Fact, text: &[u8]) {
+    with_intern(Namespace::Fact, fact as u32, text, |words| call.push_words(words));
+}
+
 /// Publishes a name from the poller.
 pub fn tell(ring: &mut Ring, namespace: Namespace, id: u32, text: &[u8]) -> bool {
     with_intern(namespace, id, text, |words| ring.push(words))

@@ -45,6 +45,9 @@ fn c_type(rust: &str) -> String {
         "cudaMemcpyKind" | "cudaStreamCaptureMode" | "cudaDriverEntryPointQueryResult" => {
             format!("enum {rust}")
         }
+        "cudaKernelNodeParams" | "cudaMemcpy3DParms" | "cudaMemsetParams" | "cudaGraphNodeParams" => {
+            format!("struct {rust}")
+        }
         _ => rust.into(),
     }
 }

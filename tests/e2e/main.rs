@@ -5,6 +5,7 @@ mod captures;
 mod compare;
 mod counts;
 mod events;
+mod graphs;
 mod life;
 mod operations;
 mod programmatic;

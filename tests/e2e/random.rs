@@ -91,7 +91,10 @@ fn check_counts(done: &Done) -> Result<(), TestCaseError> {
         kernels.retain(|_, count| *count != 0);
         json!(kernels)
     };
-    prop_assert_eq!(json!(by_name(&report["kernels"], "name", "count")), launched(&said["kernels"]));
+    prop_assert_eq!(
+        launched(&json!(by_name(&report["kernels"], "name", "count"))),
+        launched(&said["kernels"])
+    );
     prop_assert_eq!(transfers(&report["transfers"]), transfers(&said["transfers"]));
     for (kind, expected) in said["memory"].as_object().unwrap() {
         for key in ["allocations", "frees"] {

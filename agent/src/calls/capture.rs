@@ -9,6 +9,7 @@ use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst;
 use crate::gpu::stream::Stream;
+use crate::graphs::{Contents, What};
 use crate::thread::Call;
 
 /// A capture begins. Counted before the real call, so that no launch of the capture can be missed; a launch outside it
@@ -96,6 +97,82 @@ impl Plain for Instantiate {
     }
 }
 
+/// An executable graph gets another graph's nodes.
+pub struct GraphUpdate {
+    pub exec: CUgraphExec,
+    pub graph: CUgraph,
+}
+
+impl Plain for GraphUpdate {
+    fn after(&self, call: &Call, _: u64) -> bool {
+        if let Some(driver) = driver::driver() {
+            call.session.graphs.updated(call, driver, self.exec, self.graph);
+        }
+        false
+    }
+
+    fn subject(&self) -> u64 {
+        self.exec as u64
+    }
+}
+
+/// A node of an executable graph changes.
+pub struct NodeChange {
+    pub exec: CUgraphExec,
+    pub node: CUgraphNode,
+    pub to: Change,
+}
+
+/// What becomes of it. The pointers are the app's parameters, which the call that they are passed to reads too.
+pub enum Change {
+    KernelV1(*const CUDA_KERNEL_NODE_PARAMS_v1),
+    Kernel(*const CUDA_KERNEL_NODE_PARAMS_v2),
+    Copy(*const CUDA_MEMCPY3D),
+    Set(*const CUDA_MEMSET_NODE_PARAMS),
+    Child(CUgraph),
+    Any(*const CUgraphNodeParams),
+    Enabled(bool),
+}
+
+impl Plain for NodeChange {
+    fn after(&self, call: &Call, _: u64) -> bool {
+        let graphs = &call.session.graphs;
+        let set = |what: Option<What>| {
+            graphs.changed(call, self.exec, |contents| contents.set(self.node, what?));
+        };
+        let set_child = |graph: CUgraph| {
+            let Some(driver) = driver::driver() else { return };
+            let new = driver.relaxed(|| Contents::read(call, driver, graph));
+            graphs.changed(call, self.exec, |contents| contents.replace_child(self.node, &new));
+        };
+        // SAFETY: the app's structures, which the call has read; null would have failed.
+        unsafe {
+            match self.to {
+                Change::KernelV1(kernel) => set(kernel.as_ref().map(|&first| {
+                    let none = core::ptr::null_mut();
+                    What::Kernel(CUDA_KERNEL_NODE_PARAMS_v2 { first, kern: none, context: none }.name(call))
+                })),
+                Change::Kernel(kernel) => set(kernel.as_ref().map(|kernel| What::Kernel(kernel.name(call)))),
+                Change::Copy(copy) => set(copy.as_ref().map(|copy| What::Copy(copy.bytes()))),
+                Change::Set(of) => set(of.as_ref().map(|of| What::Set(of.bytes()))),
+                Change::Child(graph) => set_child(graph),
+                Change::Any(any) => match any.as_ref().map(|any| (any.what(call), any.child())) {
+                    Some((None, child)) => set_child(child),
+                    known => set(known.and_then(|(what, _)| what)),
+                },
+                Change::Enabled(enabled) => {
+                    graphs.changed(call, self.exec, |contents| contents.enable(self.node, enabled));
+                }
+            }
+        }
+        false
+    }
+
+    fn subject(&self) -> u64 {
+        self.exec as u64
+    }
+}
+
 /// An executable graph goes.
 pub struct GraphDestroy {
     pub exec: CUgraphExec,
@@ -125,7 +202,7 @@ impl Work for GraphLaunch {
     }
 
     fn record(self, call: &Call, work: record::Work) -> record::GraphLaunch {
-        let counts = call.session.graphs.of_handle(self.exec);
+        let counts = call.session.graphs.of_handle(call, self.exec);
         record::GraphLaunch {
             work,
             graph: counts.graph,

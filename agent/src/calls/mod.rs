@@ -18,7 +18,9 @@ mod order;
 mod setup;
 mod work;
 
-pub use capture::{CaptureBegin, CaptureEnd, GraphDestroy, GraphLaunch, Instantiate};
+pub use capture::{
+    CaptureBegin, CaptureEnd, Change, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, NodeChange,
+};
 pub use copy::{Copy, Set, runtime_direction};
 pub use launch::{Attributes, Launch};
 pub use lookup::{Lookup, lookup};

@@ -15,7 +15,6 @@ pub const UNKNOWN: &str = "(unknown kernel)";
 pub struct KernelTimes<'a> {
     names: &'a Names,
     by_name: HashMap<u32, Kernel>,
-    graphs: u64,
 }
 
 /// One kernel.
@@ -25,8 +24,8 @@ pub struct Kernel {
     pub symbol: String,
     /// Launch calls that succeeded outside captures.
     pub count: u64,
-    /// How often it ran in graphs: `None` = graphs ran, and which kernels they hold is not known.
-    pub in_graphs: Option<u64>,
+    /// How often it ran in graphs: launches of each graph, times the nodes that it has of this name.
+    pub in_graphs: u64,
     /// Of the timed ones.
     pub durations: Durations,
 }
@@ -35,21 +34,22 @@ impl Kernel {
     /// Adds another's.
     pub fn merge(&mut self, other: &Kernel) {
         self.count += other.count;
-        self.in_graphs = self.in_graphs.zip(other.in_graphs).map(|(mine, theirs)| mine + theirs);
+        self.in_graphs = self.in_graphs.saturating_add(other.in_graphs);
         self.durations.merge(&other.durations);
     }
 
-    /// Order of a table: the most time first, then the most launches, then the name.
+    /// Order of a table: the most time first, then the most launches, then the most runs in
+    /// graphs, then the name.
     pub fn rank(&self) -> impl Ord + use<> {
         let total = self.durations.total().map_or(0, |total| total.value);
-        (std::cmp::Reverse((total, self.count)), self.symbol.clone())
+        (std::cmp::Reverse((total, self.count, self.in_graphs)), self.symbol.clone())
     }
 }
 
 impl<'a> KernelTimes<'a> {
     /// A fold that has seen nothing.
     pub fn new(names: &'a Names) -> Self {
-        KernelTimes { names, by_name: HashMap::new(), graphs: 0 }
+        KernelTimes { names, by_name: HashMap::new() }
     }
 }
 
@@ -61,7 +61,14 @@ impl Analysis for KernelTimes<'_> {
         let Some(operation) = &event.operation else { return };
         match (operation.what, operation.when) {
             (_, When::Captured) | (Action::Transfer { .. } | Action::Burst { .. }, _) => {}
-            (Action::Graph { .. }, _) => self.graphs += 1,
+            (Action::Graph { .. }, _) => {
+                let Some(ran) = &event.graph else { return };
+                let unnamed = Some((0, ran.unnamed())).filter(|(_, count)| *count > 0);
+                for (name, count) in ran.kernels.iter().copied().chain(unnamed) {
+                    let kernel = self.by_name.entry(name).or_default();
+                    kernel.in_graphs = kernel.in_graphs.saturating_add(count);
+                }
+            }
             (Action::Kernel { name, .. }, when) => {
                 let kernel = self.by_name.entry(name).or_default();
                 kernel.count += 1;
@@ -73,16 +80,13 @@ impl Analysis for KernelTimes<'_> {
     }
 
     fn finish(self) -> Self::Table {
-        let in_graphs = if self.graphs == 0 { Some(0) } else { None };
         let mut by_symbol: HashMap<&str, Kernel> = HashMap::new();
         for (id, kernel) in &self.by_name {
             let symbol = self.names.get(Namespace::Kernel, *id).unwrap_or(UNKNOWN);
-            let whole = by_symbol.entry(symbol).or_insert_with(|| Kernel {
-                symbol: symbol.to_owned(),
-                in_graphs: Some(0),
-                ..Kernel::default()
-            });
-            whole.merge(&Kernel { in_graphs, ..kernel.clone() });
+            let whole = by_symbol
+                .entry(symbol)
+                .or_insert_with(|| Kernel { symbol: symbol.to_owned(), ..Kernel::default() });
+            whole.merge(kernel);
         }
         let mut kernels: Vec<Kernel> = by_symbol.into_values().collect();
         kernels.sort_by_cached_key(Kernel::rank);

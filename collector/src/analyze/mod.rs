@@ -5,6 +5,7 @@
 //!
 //! - [`coverage`]: what was seen and what was not?
 //! - [`identity`], [`gaps`]: where did the GPU's time go, when had it nothing to do? (both read from one [`timeline`])
+//! - [`graphs`]: what ran inside graph launches?
 //! - [`kernels`], [`transfers`], [`memory`], [`calls`]: which work, which memory, which calls?
 //! - [`overhead`]: what did looking cost?
 
@@ -13,6 +14,7 @@ pub mod coverage;
 pub mod durations;
 pub mod estimate;
 pub mod gaps;
+pub mod graphs;
 pub mod identity;
 pub mod kernels;
 pub mod memory;

@@ -4,6 +4,7 @@ use super::calls::{ApiTimes, ByApi};
 use super::coverage::{Coverage, Seen};
 use super::estimate::{Estimate, Sum};
 use super::gaps::{Gap, LARGEST, Neighbour};
+use super::graphs::{GraphTimes, GraphUse};
 use super::identity::Identity;
 use super::kernels::{Kernel, KernelTimes};
 use super::memory::{MemoryTimeline, MemoryUse};
@@ -64,6 +65,8 @@ pub struct Tables {
     pub gaps: GapReport,
     /// Kernels, the longest total first.
     pub kernels: Vec<Kernel>,
+    /// What ran inside graphs.
+    pub graphs: GraphUse,
     /// Transfers.
     pub transfers: Transfers,
     /// Memory; times in it are host ns since the collection began.
@@ -130,6 +133,8 @@ pub struct Side {
     pub symbol: Option<String>,
     /// A transfer's bytes.
     pub bytes: Option<u64>,
+    /// A graph's kernels.
+    pub kernels: Option<u32>,
     /// Its correlation.
     pub correlation: u64,
     /// The library that asked for it, where known.
@@ -146,6 +151,7 @@ where
     let mut seen = Seen::new(names, status, damage.records_lost);
     let mut timelines = Timelines::default();
     let mut kernels = KernelTimes::new(names);
+    let mut graphs = GraphTimes::new(names);
     let mut transfers = TransferTimes::default();
     let mut memory = MemoryTimeline::default();
     let mut apis = ApiTimes::new(names);
@@ -157,6 +163,7 @@ where
         seen.observe(&event);
         timelines.observe(&event);
         kernels.observe(&event);
+        graphs.observe(&event);
         transfers.observe(&event);
         memory.observe(&event);
         apis.observe(&event);
@@ -186,6 +193,7 @@ where
             devices,
             gaps,
             kernels: kernels.finish(),
+            graphs: graphs.finish(),
             transfers: transfers.finish(),
             memory: since(memory.finish(), began),
             apis,
@@ -243,15 +251,15 @@ fn devices(
 }
 
 fn side(neighbour: &Neighbour, known: &model::Process, names: &Names) -> Side {
-    let (kind, symbol, bytes) = match neighbour.what {
-        Action::Kernel { name, .. } => ("kernel", names.get(Namespace::Kernel, name), None),
-        Action::Graph { .. } => ("graph", None, None),
-        Action::Burst { .. } => ("burst", None, None),
-        Action::Transfer { kind, bytes, .. } => (kind.name(), None, Some(bytes)),
+    let (kind, symbol, bytes, kernels) = match neighbour.what {
+        Action::Kernel { name, .. } => ("kernel", names.get(Namespace::Kernel, name), None, None),
+        Action::Graph { kernels } => ("graph", None, None, Some(kernels)),
+        Action::Burst { .. } => ("burst", None, None, None),
+        Action::Transfer { kind, bytes, .. } => (kind.name(), None, Some(bytes), None),
     };
     let symbol = symbol.map(str::to_owned);
     let caller = known.modules.resolve(neighbour.caller, names);
-    Side { kind, symbol, bytes, correlation: neighbour.correlation, caller }
+    Side { kind, symbol, bytes, kernels, correlation: neighbour.correlation, caller }
 }
 
 /// A UUID as nvidia-smi prints it.
@@ -312,6 +320,7 @@ impl Tables {
                 .or_insert_with(|| theirs.clone());
         }
         self.kernels = kernels.into_values().collect();
+        self.graphs.merge(&other.graphs);
         for (key, theirs) in &other.transfers {
             self.transfers.entry(*key).or_default().merge(theirs);
         }

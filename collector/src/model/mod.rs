@@ -6,11 +6,13 @@
 //! - [`clock`]: what is known of a GPU clock against the host's
 //! - [`stamps`]: what an event's time stamp is worth
 //! - [`occupancy`]: a raw event pair → an interval that holds the truth
+//! - [`graphs`]: what a graph launch ran
 //! - [`memory`], [`transfer`]: blocks by address; what a copy was
 //! - [`modules`]: which library called
 //! - [`order`]: from host order to GPU order
 
 pub mod clock;
+pub mod graphs;
 pub mod memory;
 pub mod modules;
 pub mod occupancy;
@@ -20,13 +22,15 @@ pub(crate) mod simulation;
 pub mod stamps;
 pub mod transfer;
 
-use crate::trace::record::{Body, Call, Device, GpuTime, Names, Record, Synchronize, What, Work};
+use crate::trace::record::{Body, Call, Device, GpuTime, Names, NodeTime, Record, Synchronize, What, Work};
 use clock::ClockBounds;
 use gpuspy_wire::record::{LossCause, Namespace, SyncScope, Untimed, flag};
+use graphs::{Contents, Graphs};
 use memory::{Blocks, MemoryChange, failed};
 use modules::Modules;
 use occupancy::{Occupancy, host};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use transfer::{HostMemory, TransferKind};
 
 /// What one record means.
@@ -38,10 +42,29 @@ pub struct Event<'r> {
     pub call: Option<CountedCall>,
     /// Work for a GPU.
     pub operation: Option<Operation>,
+    /// What a graph launch ran.
+    pub graph: Option<Arc<Contents>>,
+    /// When a node of a graph ran.
+    pub node: Option<Occupancy>,
     /// What became of memory.
     pub memory: Vec<MemoryChange>,
     /// Streams that are known to be empty.
     pub drained: Option<Drained>,
+}
+
+impl<'r> Event<'r> {
+    /// A record that means nothing yet.
+    pub fn new(record: &'r Record) -> Self {
+        Event {
+            record,
+            call: None,
+            operation: None,
+            graph: None,
+            node: None,
+            memory: Vec::new(),
+            drained: None,
+        }
+    }
 }
 
 /// The app waited until streams were empty.
@@ -185,7 +208,7 @@ pub struct Model {
     clocks: HashMap<(u32, u32), ClockBounds>,
     chains: HashMap<u32, u32>,
     stream_ends: HashMap<(u32, u64), StreamEnd>,
-    graph_kernels: HashMap<u32, u32>,
+    graphs: Graphs,
     blocks: Blocks,
     modules: Modules,
 }
@@ -215,7 +238,7 @@ impl Model {
             clocks: HashMap::new(),
             chains: HashMap::new(),
             stream_ends: HashMap::new(),
-            graph_kernels: HashMap::new(),
+            graphs: Graphs::default(),
             blocks: Blocks::default(),
             modules: Modules::default(),
         }
@@ -223,11 +246,12 @@ impl Model {
 
     /// Says what a record means.
     pub fn observe<'r>(&mut self, record: &'r Record) -> Event<'r> {
-        let mut event = Event { record, call: None, operation: None, memory: Vec::new(), drained: None };
+        let mut event = Event::new(record);
         match &record.body {
             Body::Work(work) => {
                 event.call = counted(&work.call);
                 event.operation = Some(self.operation(work));
+                event.graph = self.contents(&work.what);
             }
             Body::Alloc(alloc) => {
                 event.call = counted(&alloc.call);
@@ -254,19 +278,14 @@ impl Model {
             Body::Stream(stream) if stream.destroyed => {
                 self.stream_ends.remove(&(stream.context, stream.stream));
             }
-            Body::Graph(graph) => {
-                self.graph_kernels.insert(graph.graph, graph.kernels);
-            }
+            Body::Graph(graph) => self.graphs.told(graph),
+            Body::GraphNode(node) => self.graphs.holds(node),
+            Body::NodeTime(node) => event.node = Some(self.node(node)),
             Body::Module(module) => self.modules.mapped(module),
             Body::Device(device) => {
                 self.devices.insert(device.ordinal, device.clone());
             }
-            Body::Stream(_)
-            | Body::GraphNode(_)
-            | Body::NodeTime(_)
-            | Body::ClockSample(_)
-            | Body::Window(_)
-            | Body::Loss { .. } => {}
+            Body::Stream(_) | Body::ClockSample(_) | Body::Window(_) | Body::Loss { .. } => {}
         }
         event
     }
@@ -304,12 +323,25 @@ impl Model {
             What::Memset { bytes, .. } => {
                 Action::Transfer { kind: TransferKind::Memset, host_memory: HostMemory::None, bytes }
             }
-            What::Graph { graph, kernels: 0, .. } => {
-                Action::Graph { kernels: self.graph_kernels.get(&graph).copied().unwrap_or(0) }
-            }
             What::Graph { kernels, .. } => Action::Graph { kernels },
             What::Burst { launches } => Action::Burst { launches },
         }
+    }
+
+    /// What a graph launch ran.
+    fn contents(&self, what: &What) -> Option<Arc<Contents>> {
+        match *what {
+            What::Graph { graph, kernels, copies, memsets, .. } => {
+                Some(self.graphs.launched(graph, kernels, copies, memsets))
+            }
+            _ => None,
+        }
+    }
+
+    /// When a node ran: its graph orders it between its two events.
+    fn node(&self, node: &NodeTime) -> Occupancy {
+        let clock = self.clocks.get(&(node.context, node.gpu.chain));
+        occupancy::of_node(&node.gpu, clock.map_or(stamps::EVENT_RESOLUTION, |c| c.stamps.resolution()))
     }
 
     fn when(&mut self, work: &Work, what: Action) -> When {
@@ -465,21 +497,23 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_launch_knows_its_kernels_by_its_instantiation() {
+    fn a_graph_launch_knows_what_it_ran() {
         let mut model = Model::new(&Names::default());
-        let (kernels, handle) = (12, 0);
+        let (copies, memsets, handle) = (0, 0, 0);
         model.observe(&record(Body::Graph(Graph {
             graph: 5,
             handle,
-            kernels,
-            copies: 0,
-            memsets: 0,
-            others: 0,
+            kernels: 12,
+            copies,
+            memsets,
+            others: 1,
         })));
-        let graph = |graph, kernels| What::Graph { graph, handle, kernels, copies: 0, memsets: 0 };
-        assert_eq!(model.action(&graph(5, 0)), Action::Graph { kernels: 12 });
-        assert_eq!(model.action(&graph(5, 9)), Action::Graph { kernels: 9 });
-        assert_eq!(model.action(&graph(6, 0)), Action::Graph { kernels: 0 });
+        let mut launch = kernel(Untimed::Off, None, 0);
+        launch.what = What::Graph { graph: 5, handle, kernels: 12, copies, memsets };
+        let launch = record(Body::Work(launch));
+        let event = model.observe(&launch);
+        assert_eq!(event.operation.unwrap().what, Action::Graph { kernels: 12 });
+        assert_eq!(event.graph.unwrap().others, 1);
     }
 
     #[test]

@@ -37,7 +37,7 @@
 //! one chain they cancel.
 
 use super::clock::{ClockBounds, drift};
-use super::stamps::EVENT_RESOLUTION;
+use super::stamps::{EVENT_RESOLUTION, MOST_EVENT_COST};
 use crate::trace::record::{GpuTime, Work};
 use gpuspy_wire::record::flag;
 
@@ -214,6 +214,27 @@ pub fn derive(
         },
         raw: pair.raw as u64,
         clock_half_width: clock.half_width(pair.submitted),
+    }
+}
+
+/// A node of a graph between its two events, which no host call takes part in: it begins when the start event is over, and
+/// the end event follows it. `late` is by how much a stamp can be off. The end event's own cost, and the graph's way to it,
+/// are in the pair; nothing measures them, so all that is assumed of an event may be.
+pub fn of_node(gpu: &GpuTime, late: i64) -> Occupancy {
+    let start = gpu.start.clamp(-(MOST_TIME as i64), MOST_TIME as i64);
+    let (raw, error) = (host(gpu.duration), i64::from(gpu.duration_error));
+    let end = start + raw;
+    Occupancy {
+        chain: gpu.chain,
+        earliest_start: start,
+        latest_start: start + late,
+        earliest_end: (end - error - MOST_EVENT_COST).max(start),
+        latest_end: end + error + late,
+        start,
+        end,
+        basis: Basis::Corrected,
+        raw: raw as u64,
+        clock_half_width: None,
     }
 }
 

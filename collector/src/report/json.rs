@@ -3,7 +3,9 @@
 use super::names::demangle;
 use crate::analyze::calls::{ByApi, Calls};
 use crate::analyze::coverage::Coverage;
+use crate::analyze::durations::Durations;
 use crate::analyze::gaps::LARGEST;
+use crate::analyze::graphs::GraphUse;
 use crate::analyze::identity::Class;
 use crate::analyze::kernels::Kernel;
 use crate::analyze::memory::{MemoryUse, Use};
@@ -11,6 +13,7 @@ use crate::analyze::overhead::Overhead;
 use crate::analyze::summary::{DeviceReport, GapReport, GapRow, Side};
 use crate::analyze::transfers::{Transfer, Transfers};
 use crate::analyze::{ProcessReport, Tables};
+use crate::model::graphs::Moves;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::trace::record::Ending;
 use serde_json::{Map, Value, json};
@@ -25,6 +28,7 @@ pub fn json(reports: &[ProcessReport]) -> Value {
         "devices": all.devices.iter().map(device).collect::<Vec<_>>(),
         "gaps": gaps(&all.gaps),
         "kernels": all.kernels.iter().map(kernel).collect::<Vec<_>>(),
+        "graphs": graphs(&all.graphs),
         "transfers": transfers(&all.transfers),
         "memory": memory(&all.memory),
         "apis": apis(&all.apis),
@@ -103,6 +107,7 @@ fn side(side: &Side) -> Value {
         "kind": side.kind,
         "name": side.symbol.as_deref().map(demangle),
         "bytes": side.bytes,
+        "kernels": side.kernels,
         "correlation": side.correlation,
         "library": side.caller.as_ref().map(|site| &site.path),
         "library_offset": side.caller.as_ref().map(|site| site.offset),
@@ -123,6 +128,32 @@ fn kernel(kernel: &Kernel) -> Value {
         "min_ns": durations.min(),
         "max_ns": durations.max(),
         "stddev_ns": durations.stddev(),
+    })
+}
+
+fn graphs(graphs: &GraphUse) -> Value {
+    let moves = |moves: &Moves| json!({ "count": moves.count, "bytes": moves.bytes });
+    let node = |(symbol, durations): (&String, &Durations)| {
+        json!({
+            "name": demangle(symbol),
+            "symbol": symbol,
+            "samples": durations.count(),
+            "median_ns": durations.median(),
+            "min_ns": durations.min(),
+            "max_ns": durations.max(),
+        })
+    };
+    json!({
+        "launches": graphs.launches,
+        "timed": graphs.durations.count(),
+        "total_ns": graphs.durations.total(),
+        "median_ns": graphs.durations.median(),
+        "kernels": graphs.kernels,
+        "copies": moves(&graphs.copies),
+        "memsets": moves(&graphs.sets),
+        "others": graphs.others,
+        "sampled": graphs.sampled,
+        "nodes": graphs.nodes.iter().map(node).collect::<Vec<_>>(),
     })
 }
 

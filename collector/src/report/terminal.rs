@@ -3,7 +3,8 @@
 use super::names::{cut, demangle, plain, shorten};
 use super::table::{Align, Table};
 use super::units::{bytes, count, duration, percent};
-use crate::analyze::estimate::Sum;
+use crate::analyze::durations::Durations;
+use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::identity::{Class, Identity};
 use crate::analyze::kernels::UNKNOWN;
 use crate::analyze::summary::{DeviceReport, GapRow, Side};
@@ -44,6 +45,7 @@ pub fn terminal(reports: &[ProcessReport], style: &Style) -> String {
     }
     gaps(&mut screen, &all, reports.len() > 1);
     kernels(&mut screen, &all);
+    graphs(&mut screen, &all);
     transfers(&mut screen, &all);
     memory(&mut screen, &all);
     calls(&mut screen, &all);
@@ -327,20 +329,31 @@ fn operation(side: &Side, width: usize) -> String {
     match (side.kind, &side.symbol, side.bytes) {
         (_, Some(symbol), _) => shorten(&demangle(symbol), width),
         ("kernel", None, _) => UNKNOWN.to_owned(),
-        ("graph", ..) => "graph launch".to_owned(),
+        ("graph", ..) => graph(side.kernels),
         (kind, None, Some(size)) => format!("{kind} {}", bytes(size)),
         (kind, None, None) => kind.to_owned(),
     }
 }
 
+/// A graph launch beside a gap.
+fn graph(kernels: Option<u32>) -> String {
+    match kernels {
+        Some(1) => "graph (1 kernel)".to_owned(),
+        Some(kernels) if kernels > 0 => format!("graph ({} kernels)", count(kernels.into())),
+        _ => "graph launch".to_owned(),
+    }
+}
+
 fn kernels(screen: &mut Screen, all: &Tables) {
-    if all.kernels.is_empty() {
+    // Those that ran in graphs only are under "Graphs".
+    let launched: Vec<_> = all.kernels.iter().filter(|kernel| kernel.count > 0).collect();
+    if launched.is_empty() {
         return;
     }
     let span: u64 = all.devices.iter().map(|device| device.identity.span).sum();
     let mut table = Table::new(&[Right, Right, Right, Right, Right, Right, Right, Left]);
     table.row(["total", "of span", "count", "avg", "median", "min", "max", "name"]);
-    for kernel in all.kernels.iter().take(ROWS) {
+    for kernel in launched.iter().take(ROWS) {
         let d = &kernel.durations;
         let time = |ns: Option<u64>| ns.map_or("-".to_owned(), duration);
         table.row([
@@ -357,10 +370,72 @@ fn kernels(screen: &mut Screen, all: &Tables) {
     let room = screen.room().saturating_sub(table.width_before(7));
     table.map_column(7, |symbol| shorten(&demangle(symbol), room));
     let mut lines = table.lines();
-    if let Some(rest) = all.kernels.len().checked_sub(ROWS).filter(|rest| *rest > 0) {
+    if let Some(rest) = launched.len().checked_sub(ROWS).filter(|rest| *rest > 0) {
         lines.push(format!("and {} more kernels, in --json", count(rest as u64)));
     }
     screen.section("Kernels", lines);
+}
+
+fn graphs(screen: &mut Screen, all: &Tables) {
+    let graphs = &all.graphs;
+    if graphs.launches == 0 {
+        return;
+    }
+    let durations = &graphs.durations;
+    let mut lines = vec![format!(
+        "{} launches ran {} kernels; {} timed: {} in all, median {}",
+        count(graphs.launches),
+        count(graphs.kernels),
+        count(durations.count()),
+        durations.total().map_or("-".to_owned(), |total| duration(total.value)),
+        durations.median().map_or("-".to_owned(), |median| duration(median.value)),
+    )];
+    let moved = [("copies", graphs.copies), ("sets", graphs.sets)].into_iter().filter(|(_, m)| m.count > 0);
+    let mut moved: Vec<String> =
+        moved.map(|(kind, m)| format!("{} {kind} of {}", count(m.count), bytes(m.bytes))).collect();
+    if graphs.others > 0 {
+        moved.push(format!("{} other nodes", count(graphs.others)));
+    }
+    if !moved.is_empty() {
+        lines.push(format!("inside them: {}", moved.join(", ")));
+    }
+    if graphs.sampled > 0 {
+        lines.push(format!(
+            "{} launches have times of their kernels, each with the cost of an event",
+            count(graphs.sampled)
+        ));
+    }
+    lines.extend(kernels_in_graphs(screen, all));
+    screen.section("Graphs", lines);
+}
+
+/// Kernels by how often they ran in graphs, with the times of the launches whose nodes were timed.
+fn kernels_in_graphs(screen: &Screen, all: &Tables) -> Vec<String> {
+    let mut kernels: Vec<_> = all.kernels.iter().filter(|kernel| kernel.in_graphs > 0).collect();
+    kernels.sort_by_key(|kernel| (std::cmp::Reverse(kernel.in_graphs), &kernel.symbol));
+    let mut table = Table::new(&[Right, Right, Right, Right, Right, Left]);
+    table.row(["ran", "samples", "median", "min", "max", "name"]);
+    for kernel in kernels.iter().take(ROWS) {
+        let timed = all.graphs.nodes.get(&kernel.symbol);
+        let time = |of: fn(&Durations) -> Option<Estimate<u64>>| {
+            timed.and_then(of).map_or("-".to_owned(), |time| duration(time.value))
+        };
+        table.row([
+            count(kernel.in_graphs),
+            timed.map_or("-".to_owned(), |durations| count(durations.count())),
+            time(Durations::median),
+            time(Durations::min),
+            time(Durations::max),
+            kernel.symbol.clone(),
+        ]);
+    }
+    let room = screen.room().saturating_sub(table.width_before(5));
+    table.map_column(5, |symbol| shorten(&demangle(symbol), room));
+    let mut lines = table.lines();
+    if let Some(rest) = kernels.len().checked_sub(ROWS).filter(|rest| *rest > 0) {
+        lines.push(format!("and {} more kernels, in --json", count(rest as u64)));
+    }
+    lines
 }
 
 fn transfers(screen: &mut Screen, all: &Tables) {

@@ -58,7 +58,7 @@ fn record() -> Record {
 fn sweep_all(operations: &[Operation], drained: Option<Drained>) -> DeviceTime {
     let record = record();
     let mut timelines = Timelines::default();
-    let event = Event { record: &record, call: None, operation: None, memory: Vec::new(), drained: None };
+    let event = Event::new(&record);
     for operation in operations {
         timelines.observe(&Event { operation: Some(*operation), ..event.clone() });
     }
@@ -150,7 +150,7 @@ fn a_synchronise_ends_what_is_undecided() {
     let record = record();
     for (issued_before, undecided) in [(2, 20), (1, 80)] {
         let mut timelines = Timelines::default();
-        let event = Event { record: &record, call: None, operation: None, memory: Vec::new(), drained: None };
+        let event = Event::new(&record);
         for operation in [before, hidden] {
             timelines.observe(&Event { operation: Some(operation), ..event.clone() });
         }
@@ -186,7 +186,7 @@ fn contexts_are_added_side_by_side() {
 #[test]
 fn a_new_chain_or_the_end_of_the_context_ends_the_old_timelines() {
     let record = record();
-    let event = Event { record: &record, call: None, operation: None, memory: Vec::new(), drained: None };
+    let event = Event::new(&record);
     let mut timelines = Timelines::default();
     for chain in 0..100 {
         let o = Occupancy { chain, ..exactly(0, 10) };

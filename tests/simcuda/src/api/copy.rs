@@ -328,6 +328,18 @@ impl Memcpy2D {
 }
 
 impl Memcpy3D {
+    /// What would ask for this copy. Memory types are unified, which says no more than the addresses.
+    pub fn of(copy: &Copy) -> Self {
+        let Shape { width, height, depth, pitch, slice } = copy.shape;
+        let side = |at: u64, pitch: u64, slice: u64| {
+            let height = slice.checked_div(pitch).unwrap_or(height);
+            let [x, y, z, level, host, array, reserved] = [0; 7];
+            Side3D { x, y, z, level, memory: 4, host, device: at, array, reserved, pitch, height }
+        };
+        let destination = side(copy.dst, pitch[0], slice[0]);
+        Self { source: side(copy.src, pitch[1], slice[1]), destination, width, height, depth }
+    }
+
     /// Destination, source, extent and direction.
     pub fn resolve(&self) -> Outcome<(u64, u64, Shape, Option<Direction>)> {
         let Self { source, destination, width, height, depth } = *self;

@@ -35,6 +35,7 @@ exports! {
     cuGraphKernelNodeGetParams_v2 => get_kernel(node: Handle, parameters: *mut KernelParameters);
     cuGraphKernelNodeSetParams => set_kernel_v1(node: Handle, parameters: *const KernelParameters);
     cuGraphKernelNodeSetParams_v2 => set_kernel(node: Handle, parameters: *const KernelParameters);
+    cuGraphMemcpyNodeGetParams => get_copy(node: Handle, copy: *mut Memcpy3D);
     cuGraphMemcpyNodeSetParams => set_copy(node: Handle, copy: *const Memcpy3D);
     cuGraphMemsetNodeGetParams => get_set(node: Handle, set: *mut SetParameters);
     cuGraphMemsetNodeSetParams => set_set(node: Handle, set: *const SetParameters);
@@ -465,6 +466,15 @@ unsafe fn set_kernel(call: &mut Call, node: Handle, parameters: *const KernelPar
     let parameters = *unsafe { parameters.as_ref() }.ok_or(INVALID_VALUE)?;
     // SAFETY: as above.
     replace(call, node, |state| unsafe { parameters.work(state) }.map(NodeWork::One))
+}
+
+unsafe fn get_copy(call: &mut Call, node: Handle, copy: *mut Memcpy3D) -> Outcome {
+    let known = look(call, node, |work| match work {
+        NodeWork::One(Work::Copy(copy)) => Some(Memcpy3D::of(copy)),
+        _ => None,
+    })?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(copy, known) }
 }
 
 unsafe fn set_copy(call: &mut Call, node: Handle, copy: *const Memcpy3D) -> Outcome {

@@ -1,0 +1,288 @@
+//! What an executable graph holds, node by node.
+//!
+//! Read once when the graph is instantiated, in time linear in its nodes, and kept, so that a call that changes one node
+//! costs one search and no question to the driver. A child graph's nodes follow the node that runs it: two graphs of one
+//! shape, made in the same order, have the same list but for what the nodes do.
+
+use gpuspy_wire::record::NodeKind;
+
+use crate::cuda::*;
+use crate::driver::Driver;
+use crate::thread::Call;
+
+/// Child graphs inside child graphs that are still read.
+const MAX_NESTING: u32 = 16;
+
+/// What one node does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// Runs a kernel, by its number in the names table; 0 = unknown.
+    Kernel(u32),
+    /// Copies so many bytes.
+    Copy(u64),
+    /// Sets so many bytes.
+    Set(u64),
+    /// Runs the nodes that follow it in the list, so many.
+    Child(u32),
+    /// Runs graphs of its own, and only the GPU knows how often.
+    Conditional,
+    /// Anything else.
+    Other,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    what: What,
+    /// A disabled node does nothing (cuda.h, cuGraphNodeSetEnabled).
+    enabled: bool,
+}
+
+/// All nodes of one kind and, of kernels, of one name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line {
+    pub kind: NodeKind,
+    pub kernel: u32,
+    pub count: u32,
+    pub bytes: u64,
+}
+
+/// An executable graph's nodes.
+#[derive(Default)]
+pub struct Contents {
+    nodes: Vec<Node>,
+    /// The nodes of the graph that it was made from, sorted, and their places in `nodes`: by them a call names the node
+    /// that it changes.
+    places: Vec<(usize, usize)>,
+}
+
+impl Contents {
+    /// Reads a graph, while the app's own call on it keeps other threads away (cuda.h: a graph is not to be used by two
+    /// threads at a time).
+    pub fn read(call: &Call, driver: &Driver, graph: CUgraph) -> Contents {
+        let mut contents = Contents::default();
+        contents.add(call, driver, graph, 0);
+        contents.places.sort_unstable();
+        contents
+    }
+
+    fn add(&mut self, call: &Call, driver: &Driver, graph: CUgraph, nesting: u32) {
+        for handle in driver.nodes_of(graph) {
+            let place = self.nodes.len();
+            self.places.push((handle as usize, place));
+            let what = what(call, driver, handle);
+            self.nodes.push(Node { what, enabled: true });
+            if let What::Child(_) = what
+                && nesting < MAX_NESTING
+                && let Some(child) = driver.child_of(handle)
+            {
+                self.add(call, driver, child, nesting + 1);
+                let inside = (self.nodes.len() - place - 1) as u32;
+                if let Some(node) = self.nodes.get_mut(place) {
+                    node.what = What::Child(inside);
+                }
+            }
+        }
+    }
+
+    /// One node does something else now. Whether that changes what the graph runs; `None`: the node is not known.
+    pub fn set(&mut self, handle: CUgraphNode, what: What) -> Option<bool> {
+        let node = self.node(handle)?;
+        let changed = node.what != what && node.enabled;
+        node.what = what;
+        Some(changed)
+    }
+
+    /// One node is enabled or disabled; as [`Contents::set`].
+    pub fn enable(&mut self, handle: CUgraphNode, enabled: bool) -> Option<bool> {
+        let node = self.node(handle)?;
+        let changed = node.enabled != enabled;
+        node.enabled = enabled;
+        Some(changed)
+    }
+
+    /// Every node does what its like in `new` does; as [`Contents::set`]. The driver has found the two to be of one shape;
+    /// `None`: they were made in another order, and nothing here tells which node is which.
+    pub fn replace(&mut self, new: &Contents) -> Option<bool> {
+        replace(&mut self.nodes, &new.nodes)
+    }
+
+    /// The same for the nodes of a child graph, by the node that runs it.
+    pub fn replace_child(&mut self, handle: CUgraphNode, new: &Contents) -> Option<bool> {
+        let place = self.place(handle)?;
+        let What::Child(inside) = self.nodes.get(place)?.what else { return None };
+        replace(self.nodes.get_mut(place + 1..)?.get_mut(..inside as usize)?, &new.nodes)
+    }
+
+    /// What a launch runs, kind by kind and name by name.
+    pub fn lines(&self) -> Vec<Line> {
+        let mut kernels: Vec<u32> = Vec::new();
+        let [mut copies, mut sets, mut others] = [NodeKind::Copy, NodeKind::Set, NodeKind::Other]
+            .map(|kind| Line { kind, kernel: 0, count: 0, bytes: 0 });
+        for node in self.nodes.iter().filter(|node| node.enabled) {
+            match node.what {
+                What::Kernel(name) => kernels.push(name),
+                What::Copy(bytes) => copies.add(bytes),
+                What::Set(bytes) => sets.add(bytes),
+                What::Child(_) => {}
+                What::Conditional | What::Other => others.add(0),
+            }
+        }
+        kernels.sort_unstable();
+        let alike = kernels.chunk_by(|one, other| one == other);
+        let named = alike.filter_map(|alike| {
+            let count = alike.len() as u32;
+            Some(Line { kind: NodeKind::Kernel, kernel: *alike.first()?, count, bytes: 0 })
+        });
+        named.chain([copies, sets, others].into_iter().filter(|line| line.count > 0)).collect()
+    }
+
+    /// Whether a node runs graphs of its own whose launches nobody counts.
+    pub fn has_conditionals(&self) -> bool {
+        self.nodes.iter().any(|node| node.what == What::Conditional)
+    }
+
+    fn place(&self, handle: CUgraphNode) -> Option<usize> {
+        let at = self.places.binary_search_by_key(&(handle as usize), |(handle, _)| *handle).ok()?;
+        self.places.get(at).map(|(_, place)| *place)
+    }
+
+    fn node(&mut self, handle: CUgraphNode) -> Option<&mut Node> {
+        let place = self.place(handle)?;
+        self.nodes.get_mut(place)
+    }
+}
+
+impl Line {
+    fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+/// Gives nodes the work of their likes. Kinds must agree place by place, or nothing is changed.
+fn replace(old: &mut [Node], new: &[Node]) -> Option<bool> {
+    let is_alike = |(old, new): (&Node, &Node)| match (old.what, new.what) {
+        (What::Child(old), What::Child(new)) => old == new,
+        (old, new) => core::mem::discriminant(&old) == core::mem::discriminant(&new),
+    };
+    if old.len() != new.len() || !old.iter().zip(new).all(is_alike) {
+        return None;
+    }
+    let changed = old.iter().zip(new).any(|(old, new)| old.enabled && old.what != new.what);
+    old.iter_mut().zip(new).for_each(|(old, new)| old.what = new.what);
+    Some(changed)
+}
+
+/// What a graph's node does.
+fn what(call: &Call, driver: &Driver, node: CUgraphNode) -> What {
+    match driver.type_of_node(node) {
+        NODE_KERNEL => What::Kernel(driver.kernel_of_node(node).map_or(0, |kernel| kernel.name(call))),
+        NODE_MEMCPY => What::Copy(driver.copy_of_node(node).map_or(0, |copy| copy.bytes())),
+        NODE_MEMSET => What::Set(driver.set_of_node(node).map_or(0, |set| set.bytes())),
+        NODE_GRAPH => What::Child(0),
+        NODE_CONDITIONAL => What::Conditional,
+        _ => What::Other,
+    }
+}
+
+impl CUDA_KERNEL_NODE_PARAMS_v2 {
+    /// The kernel's number in the names table; 0 = unknown. `kern` is what counts when there is no `func` (cuda.h); of a
+    /// node with both, either may be the one whose name was learned.
+    pub fn name(&self, call: &Call) -> u32 {
+        let of = |handle: CUfunction| call.session.names.of_handle(call, handle).id;
+        match of(self.first.func) {
+            0 => of(self.kern),
+            name => name,
+        }
+    }
+}
+
+impl CUDA_MEMCPY3D {
+    /// Bytes copied.
+    pub fn bytes(&self) -> u64 {
+        (self.width as u64).saturating_mul(self.height as u64).saturating_mul(self.depth as u64)
+    }
+}
+
+impl CUDA_MEMSET_NODE_PARAMS {
+    /// Bytes written: `height` rows of `width` elements.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.element).saturating_mul(self.width as u64).saturating_mul(self.height.max(1) as u64)
+    }
+}
+
+impl CUgraphNodeParams {
+    /// What a node with these parameters does; `None`: a child graph, whose graph [`CUgraphNodeParams::child`] tells.
+    pub fn what(&self, call: &Call) -> Option<What> {
+        let body: *const u64 = self.body.as_ptr();
+        // SAFETY: the union's member is what `kind` says, and none is larger than the body (asserted); it holds any bytes.
+        Some(unsafe {
+            match self.kind {
+                NODE_KERNEL => What::Kernel((*body.cast::<CUDA_KERNEL_NODE_PARAMS_v2>()).name(call)),
+                // CUDA_MEMCPY_NODE_PARAMS: flags and a reserved word, a context, the copy.
+                NODE_MEMCPY => What::Copy((*body.add(2).cast::<CUDA_MEMCPY3D>()).bytes()),
+                NODE_MEMSET => What::Set((*body.cast::<CUDA_MEMSET_NODE_PARAMS>()).bytes()),
+                NODE_GRAPH => return None,
+                NODE_CONDITIONAL => What::Conditional,
+                _ => What::Other,
+            }
+        })
+    }
+
+    /// A child node's graph.
+    pub fn child(&self) -> CUgraph {
+        self.body.first().map_or(core::ptr::null_mut(), |graph| *graph as CUgraph)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(list: &[What]) -> Contents {
+        let nodes = list.iter().map(|&what| Node { what, enabled: true }).collect();
+        let places = (0..list.len()).map(|place| (100 + place, place)).collect();
+        Contents { nodes, places }
+    }
+
+    fn kernels(contents: &Contents) -> Vec<(u32, u32)> {
+        let lines = contents.lines().into_iter().filter(|line| line.kind == NodeKind::Kernel);
+        lines.map(|line| (line.kernel, line.count)).collect()
+    }
+
+    #[test]
+    fn lines_are_sums_by_kind_and_name_of_what_is_enabled() {
+        let (a, b) = (What::Kernel(7), What::Kernel(3));
+        let mut g =
+            graph(&[a, What::Copy(10), b, a, What::Child(1), a, What::Set(5), What::Copy(20), What::Other]);
+        let line = |kind, kernel, count, bytes| Line { kind, kernel, count, bytes };
+        let expected = [
+            line(NodeKind::Kernel, 3, 1, 0),
+            line(NodeKind::Kernel, 7, 3, 0),
+            line(NodeKind::Copy, 0, 2, 30),
+            line(NodeKind::Set, 0, 1, 5),
+            line(NodeKind::Other, 0, 1, 0),
+        ];
+        assert_eq!(g.lines(), expected);
+        assert_eq!(g.enable(105 as CUgraphNode, false), Some(true));
+        assert_eq!(g.enable(105 as CUgraphNode, false), Some(false));
+        assert_eq!(kernels(&g), [(3, 1), (7, 2)]);
+        assert_eq!(g.set(105 as CUgraphNode, b), Some(false), "it does not run");
+        assert_eq!(g.enable(105 as CUgraphNode, true), Some(true));
+        assert_eq!(kernels(&g), [(3, 2), (7, 2)]);
+        assert_eq!(g.set(99 as CUgraphNode, b), None, "no node of this graph");
+    }
+
+    #[test]
+    fn a_child_graphs_nodes_are_replaced_by_their_likes() {
+        let (a, b, c) = (What::Kernel(1), What::Kernel(2), What::Kernel(3));
+        let mut g = graph(&[a, What::Child(3), a, What::Child(1), b, a]);
+        assert_eq!(g.replace_child(101 as CUgraphNode, &graph(&[c, What::Child(1), b])), Some(true));
+        assert_eq!(kernels(&g), [(1, 2), (2, 1), (3, 1)]);
+        assert_eq!(g.replace_child(103 as CUgraphNode, &graph(&[b])), Some(false));
+        assert_eq!(g.replace_child(100 as CUgraphNode, &graph(&[b])), None, "it runs no graph");
+        assert_eq!(g.replace_child(101 as CUgraphNode, &graph(&[c])), None, "another shape");
+        assert_eq!(g.replace(&graph(&[a, What::Child(3), a, What::Child(1), b, c])), Some(true));
+        assert_eq!(kernels(&g), [(1, 2), (2, 1), (3, 1)]);
+    }
+}

@@ -1,0 +1,101 @@
+//! What ran inside graph launches, and for how long?
+//!
+//! Copies and sets of graphs are counted here and not among the transfers: they have no times of their own. Kernels are
+//! counted by name with the others (`in_graphs`). Their times, where `--graph nodes` asked for them, are samples: a replay
+//! is read only if no other had begun before its events were.
+
+use super::Analysis;
+use super::durations::Durations;
+use super::kernels::UNKNOWN;
+use crate::model::graphs::Moves;
+use crate::model::{Action, Event, When};
+use crate::trace::record::{Body, Names};
+use gpuspy_wire::record::Namespace;
+use std::collections::{BTreeMap, HashMap};
+
+/// All graph launches.
+#[derive(Clone, Debug, Default)]
+pub struct GraphUse {
+    /// Launches that succeeded outside captures.
+    pub launches: u64,
+    /// Kernels that they ran.
+    pub kernels: u64,
+    /// Copies.
+    pub copies: Moves,
+    /// Sets.
+    pub sets: Moves,
+    /// Nodes of other kinds.
+    pub others: u64,
+    /// How long the timed launches took, each as a whole.
+    pub durations: Durations,
+    /// Launches whose nodes were timed.
+    pub sampled: u64,
+    /// Times of kernels in those, by name as the app's binary has it.
+    pub nodes: BTreeMap<String, Durations>,
+}
+
+impl GraphUse {
+    /// Adds another's.
+    pub fn merge(&mut self, other: &GraphUse) {
+        self.launches += other.launches;
+        self.kernels = self.kernels.saturating_add(other.kernels);
+        self.copies.add(other.copies);
+        self.sets.add(other.sets);
+        self.others = self.others.saturating_add(other.others);
+        self.durations.merge(&other.durations);
+        self.sampled += other.sampled;
+        for (symbol, durations) in &other.nodes {
+            self.nodes.entry(symbol.clone()).or_default().merge(durations);
+        }
+    }
+}
+
+/// The fold.
+#[derive(Debug)]
+pub struct GraphTimes<'a> {
+    names: &'a Names,
+    sum: GraphUse,
+    nodes: HashMap<u32, Durations>,
+    /// The launch whose nodes came last: those of one come together.
+    last: Option<u64>,
+}
+
+impl<'a> GraphTimes<'a> {
+    /// A fold that has seen nothing.
+    pub fn new(names: &'a Names) -> Self {
+        GraphTimes { names, sum: GraphUse::default(), nodes: HashMap::new(), last: None }
+    }
+}
+
+impl Analysis for GraphTimes<'_> {
+    type Table = GraphUse;
+
+    fn observe(&mut self, event: &Event<'_>) {
+        if let (Body::NodeTime(node), Some(occupancy)) = (&event.record.body, &event.node) {
+            self.nodes.entry(node.kernel).or_default().add(occupancy);
+            let is_new = self.last.replace(node.correlation) != Some(node.correlation);
+            self.sum.sampled += u64::from(is_new);
+        }
+        let Some(operation) = &event.operation else { return };
+        let (Action::Graph { .. }, Some(ran)) = (operation.what, &event.graph) else { return };
+        let sum = &mut self.sum;
+        match operation.when {
+            When::Captured => return,
+            When::Timed(occupancy) => sum.durations.add(&occupancy),
+            When::Untimed { .. } => {}
+        }
+        sum.launches += 1;
+        sum.kernels = sum.kernels.saturating_add(ran.kernel_count);
+        sum.copies.add(ran.copies);
+        sum.sets.add(ran.sets);
+        sum.others = sum.others.saturating_add(ran.others);
+    }
+
+    fn finish(mut self) -> Self::Table {
+        for (id, durations) in &self.nodes {
+            let symbol = self.names.get(Namespace::Kernel, *id).unwrap_or(UNKNOWN);
+            self.sum.nodes.entry(symbol.to_owned()).or_default().merge(durations);
+        }
+        self.sum
+    }
+}

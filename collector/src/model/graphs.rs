@@ -1,0 +1,156 @@
+//! What graphs hold, and so what each of their launches ran.
+//!
+//! An executable graph has a number for what it holds now; a change gives it another one. Records of two threads can come
+//! in the other order than they were made, so the numbers that a graph had before are kept for a while.
+
+use crate::trace::record::{Graph, GraphNode};
+use gpuspy_wire::record::NodeKind;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Replaced contents that are kept.
+const KEPT: usize = 4096;
+
+/// Nodes that move bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// How many.
+    pub count: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+impl Moves {
+    /// Adds others.
+    pub fn add(&mut self, other: Moves) {
+        self.count = self.count.saturating_add(other.count);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// What one launch of a graph runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Kernels in all.
+    pub kernel_count: u64,
+    /// Kernels by name, in [`gpuspy_wire::record::Namespace::Kernel`] (0 = unknown), and how many of each.
+    pub kernels: Vec<(u32, u64)>,
+    /// Copies.
+    pub copies: Moves,
+    /// Sets.
+    pub sets: Moves,
+    /// Nodes of other kinds.
+    pub others: u64,
+}
+
+impl Contents {
+    /// Kernels that were counted and never named.
+    pub fn unnamed(&self) -> u64 {
+        let named = self.kernels.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
+        self.kernel_count.saturating_sub(named)
+    }
+}
+
+/// The graphs of a process.
+#[derive(Debug, Default)]
+pub struct Graphs {
+    by_number: HashMap<u32, Arc<Contents>>,
+    /// The number that a CUgraphExec has now.
+    numbers: HashMap<u64, u32>,
+    replaced: VecDeque<u32>,
+}
+
+impl Graphs {
+    /// A graph has a new number; what it holds follows.
+    pub fn told(&mut self, graph: &Graph) {
+        let contents = Contents {
+            kernel_count: u64::from(graph.kernels),
+            copies: Moves { count: u64::from(graph.copies), bytes: 0 },
+            sets: Moves { count: u64::from(graph.memsets), bytes: 0 },
+            others: u64::from(graph.others),
+            kernels: Vec::new(),
+        };
+        self.by_number.insert(graph.graph, Arc::new(contents));
+        self.replaced.extend(self.numbers.insert(graph.handle, graph.graph));
+        if self.replaced.len() > KEPT
+            && let Some(oldest) = self.replaced.pop_front()
+        {
+            self.by_number.remove(&oldest);
+        }
+    }
+
+    /// What it holds of one kind.
+    pub fn holds(&mut self, node: &GraphNode) {
+        let Some(contents) = self.by_number.get_mut(&node.graph) else { return };
+        let contents = Arc::make_mut(contents);
+        match node.kind {
+            NodeKind::Kernel => contents.kernels.push((node.kernel, u64::from(node.count))),
+            NodeKind::Copy => contents.copies.bytes = node.bytes,
+            NodeKind::Set => contents.sets.bytes = node.bytes,
+            NodeKind::Other => {}
+        }
+    }
+
+    /// What a launch ran, by the graph's number and what the launch itself said of it.
+    pub fn launched(&self, graph: u32, kernels: u32, copies: u32, sets: u32) -> Arc<Contents> {
+        let moves = |count: u32| Moves { count: u64::from(count), bytes: 0 };
+        self.by_number.get(&graph).cloned().unwrap_or_else(|| {
+            let kernel_count = u64::from(kernels);
+            Arc::new(Contents {
+                kernel_count,
+                copies: moves(copies),
+                sets: moves(sets),
+                ..Contents::default()
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(graph: u32, handle: u64, kernels: u32) -> Graph {
+        Graph { graph, handle, kernels, copies: 2, memsets: 1, others: 0 }
+    }
+
+    fn node(graph: u32, kind: NodeKind, kernel: u32, count: u32, bytes: u64) -> GraphNode {
+        GraphNode { graph, kind, kernel, count, bytes }
+    }
+
+    #[test]
+    fn a_launch_runs_what_its_graph_held_under_that_number() {
+        let mut graphs = Graphs::default();
+        graphs.told(&graph(1, 0x10, 5));
+        graphs.holds(&node(1, NodeKind::Kernel, 7, 3, 0));
+        graphs.holds(&node(1, NodeKind::Copy, 0, 2, 4096));
+        graphs.told(&graph(2, 0x10, 1));
+        let first = graphs.launched(1, 5, 2, 1);
+        assert_eq!(
+            (first.kernels.as_slice(), first.unnamed()),
+            ([(7, 3)].as_slice(), 2),
+            "two names were lost"
+        );
+        assert_eq!(
+            (first.copies, first.sets),
+            (Moves { count: 2, bytes: 4096 }, Moves { count: 1, bytes: 0 })
+        );
+        assert_eq!(graphs.launched(2, 1, 2, 1).kernel_count, 1);
+        assert_eq!(graphs.launched(9, 4, 0, 0).unnamed(), 4, "never told: the launch's own count");
+    }
+
+    #[test]
+    fn a_graph_that_is_changed_for_ever_is_forgotten_piece_by_piece() {
+        let mut graphs = Graphs::default();
+        graphs.told(&graph(1_000_000, 0x20, 8));
+        for number in 1..=2 * KEPT as u32 {
+            graphs.told(&graph(number, 0x10, 3));
+        }
+        assert_eq!(graphs.by_number.len(), KEPT + 2, "what is there now, and the last that were replaced");
+        assert_eq!(
+            graphs.launched(1_000_000, 0, 0, 0).kernel_count,
+            8,
+            "another graph is not forgotten for it"
+        );
+    }
+}
