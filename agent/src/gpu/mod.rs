@@ -3,8 +3,10 @@
 //! - [`context`]: contexts and their pools of events;
 //! - [`stream`]: streams, and the operations on them whose events are not read yet;
 //! - [`timing`]: the pair around one call;
+//! - [`budget`]: whether to time at all, by what it may cost;
 //! - [`poller`]: the thread that reads events and turns them into [`gpuspy_wire::record::GpuTime`].
 
+pub mod budget;
 pub mod context;
 pub mod poller;
 pub mod stream;

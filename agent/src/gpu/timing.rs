@@ -105,9 +105,7 @@ fn saturated(ticks: u64) -> u32 {
 /// Opens a pair on a stream, or says why not.
 #[inline]
 pub fn open(session: &Session, driver: &Driver, stream: &'static Stream) -> Result<Pair, Untimed> {
-    if !session.timing.load(Ordering::Relaxed) {
-        return Err(Untimed::Off);
-    }
+    session.timing.admit()?;
     let context = stream.context().ok_or(Untimed::NoStream)?;
     // Acquire, with the release in `let_go`: the last holder's queue entry.
     if stream.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -131,6 +129,9 @@ fn pair(
 ) -> Result<Pair, Untimed> {
     if context.gone.load(Ordering::Relaxed) {
         return Err(Untimed::Teardown);
+    }
+    if !stream.has_room() {
+        return Err(Untimed::DeepQueue);
     }
     if stream.depth() > MAX_DEPTH && !is_shallow_after_asking(session, driver, stream, context) {
         return Err(Untimed::DeepQueue);
@@ -230,10 +231,18 @@ pub fn close(
 }
 
 /// Counts an operation that is enqueued without a pair, and, when a deep stream has nothing left that would show how far
-/// it has come, records one event that will.
+/// it has come, records one event that will. In a pause of the budget, too: else every stream would look deep when the
+/// next window opens, since nothing of it was seen complete meanwhile.
 pub fn count_untimed(session: &Session, driver: &Driver, stream: &'static Stream, why: Untimed) {
     stream.submitted.fetch_add(1, Ordering::Relaxed);
-    if why != Untimed::DeepQueue || stream.oldest().is_some() || stream.depth() > MAX_MARKED {
+    let looks_deep = matches!(why, Untimed::DeepQueue | Untimed::Budget) && stream.depth() > MAX_DEPTH / 2;
+    if !looks_deep || stream.depth() > MAX_MARKED {
+        return;
+    }
+    if stream.is_watched() {
+        if let Some(context) = stream.context() {
+            is_shallow_after_asking(session, driver, stream, context);
+        }
         return;
     }
     if stream.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -246,10 +255,11 @@ pub fn count_untimed(session: &Session, driver: &Driver, stream: &'static Stream
         let recorded = unsafe { record(context.pool.event(event), stream.handle()) } == CUDA_SUCCESS;
         let position = stream.submitted.fetch_add(1, Ordering::Relaxed) + 1;
         let marker = Pending { start: event, end: event, position, marker: true, ..Pending::default() };
-        if recorded && stream.push(marker) {
-            session.poller.work_added();
-        } else {
-            context.pool.give(event);
+        match recorded && stream.push(marker) {
+            // In a pause nobody waits for it: a hook asks it, and the poller gives it back when it wakes.
+            true if why == Untimed::Budget => {}
+            true => session.poller.work_added(),
+            false => context.pool.give(event),
         }
     }
     let_go(stream);

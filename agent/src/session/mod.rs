@@ -7,12 +7,14 @@
 
 pub mod collector;
 pub mod exit;
+pub mod options;
 pub mod segment;
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::LossCause;
 use gpuspy_wire::segment::{POLLER_SLOT, SLOTS};
 
+use crate::gpu::budget::Gate;
 use crate::gpu::context::Contexts;
 use crate::gpu::poller;
 use crate::gpu::stream::Streams;
@@ -21,6 +23,7 @@ use crate::hook::{Hook, Layer};
 use crate::names::Names;
 use crate::{sys, thread};
 use collector::Environment;
+use options::Options;
 use segment::Segment;
 
 /// The session's state and tables. Every field is valid when zero.
@@ -39,8 +42,8 @@ pub struct Session {
     /// Captures that the app has begun and not ended: outside any, no launch asks. Relaxed: a thread that begins a
     /// capture sees its own change, and only its streams are in it.
     pub captures: AtomicU64,
-    /// Events are recorded (`--timing exact`).
-    pub timing: AtomicBool,
+    /// Which operations are timed.
+    pub timing: Gate,
     /// The pthread key whose destructor closes a thread's slot.
     key: AtomicU32,
     pub exit: exit::Shared,
@@ -202,7 +205,11 @@ fn make() -> Result<&'static Session, &'static str> {
         return Err("this process has no thread-specific keys left");
     }
     session.key = AtomicU32::new(key);
-    session.timing = AtomicBool::new(sys::env(c"GPUSPY_TIMING").is_none_or(|t| t != c"off"));
+    session.timing = Gate::new(Options::read(
+        sys::env(c"GPUSPY_TIMING"),
+        sys::env(c"GPUSPY_BUDGET"),
+        sys::env(c"CUDA_DEVICE_MAX_CONNECTIONS"),
+    ));
     session.exit.set_quiet(sys::env_is_on(c"GPUSPY_QUIET"));
     session.alive = AtomicU32::new(ALIVE);
     let session: &'static Session = session;
