@@ -7,7 +7,7 @@ use gpuspy_tests::{Done, Run};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-fn counts_are_exact(done: &Done) {
+pub fn counts_are_exact(done: &Done) {
     let (said, report) = (done.said(), done.report());
     let coverage = &report["coverage"];
     assert_eq!(coverage["launches"], said["launches"]);

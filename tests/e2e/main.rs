@@ -1,6 +1,7 @@
 //! Client programs on the stand-in GPU, observed, and compared with what really happened.
 
 mod accuracy;
+mod budget;
 mod captures;
 mod compare;
 mod counts;

@@ -88,6 +88,11 @@ impl Run {
         self
     }
 
+    /// Timed in windows inside a budget, not in full as tests are by default.
+    pub fn auto(self, percent: &str) -> Run {
+        self.env("GPUSPY_TIMING", "auto").env("GPUSPY_BUDGET", percent)
+    }
+
     /// On a machine without any CUDA.
     pub fn without_gpu(mut self) -> Run {
         self.on_gpu = false;
@@ -164,6 +169,8 @@ impl Run {
             process.env("LD_LIBRARY_PATH", sim_lib());
             process.env("SIMCUDA_TRUTH", self.folder.path().join("truth.jsonl"));
         }
+        // Most tests compare every operation's time with the truth.
+        process.env("GPUSPY_TIMING", "exact");
         process.envs(self.environment.iter().map(|(n, v)| (n, v))).envs(extra.iter().copied());
         process
     }

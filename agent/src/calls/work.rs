@@ -121,8 +121,14 @@ impl Way {
             let member = burst::join(call, self.stream, &self.passage);
             return member.map_or(Around::Nothing(Untimed::Chain), Around::Burst);
         }
-        let pair = timing::open(call, self.driver, self.stream, &self.passage);
-        pair.map_or_else(Around::Nothing, Around::Pair)
+        match timing::open(call, self.driver, self.stream, &self.passage) {
+            Ok(pair) => Around::Pair(pair),
+            Err(why) => {
+                // What comes now is no part of it.
+                burst::end_before(call, |s| core::ptr::eq(s, self.stream));
+                Around::Nothing(why)
+            }
+        }
     }
 
     /// After it: writes into the record what is known of the time.

@@ -115,7 +115,7 @@ pub fn join(call: &Call, stream: &'static Stream, passage: &Passage) -> Option<M
         return Some(Member { hold, start: None });
     }
     // This one cuts the chain: the event is recorded.
-    let end = last.end.take()?;
+    let end = last.end.take_if(|_| call.session.timing.admit().is_ok())?;
     if !passage.follows(end.since) {
         context.pool.give(end.event);
         return None;

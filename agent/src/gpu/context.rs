@@ -74,7 +74,7 @@ impl Contexts {
                 // SAFETY: a context is current; writes a place of ours.
                 unsafe { ask(&mut device) };
             }
-            if call.session.timing.load(Ordering::Relaxed) {
+            if call.session.timing.is_on() {
                 driver.relaxed(|| pool.fill(driver));
             }
         })?;

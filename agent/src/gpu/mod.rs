@@ -6,8 +6,10 @@
 //! - [`passage`]: whether a call was alone on its stream;
 //! - [`timing`]: the pair around one call;
 //! - [`burst`]: the pair around launches that no event may cut;
+//! - [`budget`]: whether to time at all, by what it may cost;
 //! - [`poller`]: the thread that reads events and turns them into [`gpuspy_wire::record::GpuTime`].
 
+pub mod budget;
 pub mod burst;
 pub mod context;
 pub mod passage;

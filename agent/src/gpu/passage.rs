@@ -41,6 +41,13 @@ pub struct Since {
     across: u64,
 }
 
+impl Passages {
+    /// Calls so far.
+    pub fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+}
+
 impl Passage {
     /// Before the real call, and before anything of ours.
     #[inline]

@@ -12,6 +12,7 @@ use gpuspy_wire::ring::LEVELS;
 
 use crate::cuda::*;
 use crate::driver::{self, Driver};
+use crate::gpu::budget::Budget;
 use crate::gpu::context::{Context, with_context};
 use crate::gpu::stream::{Pending, Stream};
 use crate::modules::Modules;
@@ -168,6 +169,7 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
         chains: Vec::new(),
         measured: Vec::new(),
         modules: Modules::default(),
+        budget: Budget::new(start.session),
         relaxed: false,
     };
     poller.introduce();
@@ -221,6 +223,7 @@ struct Poller {
     /// costs less in the trace than a moment each.
     measured: Vec<GpuTime>,
     modules: Modules,
+    budget: Budget,
     /// The thread's capture mode is RELAXED.
     relaxed: bool,
 }
@@ -229,6 +232,7 @@ impl Poller {
     /// Who we are, before anything else is said, and somebody to say it to.
     fn introduce(&mut self) {
         self.session.names.introduce(&mut self.ring);
+        self.budget.introduce(self.session, &mut self.ring);
         collector::reach(self.session);
         self.session.poller.introduced.store(true, Ordering::Release);
     }
@@ -261,6 +265,7 @@ impl Poller {
             live.poller_ns.fetch_add(own, Ordering::Relaxed); // a figure for the report
             idle = if read != 0 || pending != 0 { 0 } else { idle.saturating_add(1) };
             let (sleep, ns) = if idle < PATIENCE { (DOZING, BUSY_NS) } else { (ASLEEP, IDLE_NS) };
+            let ns = ns.min(self.budget.step(self.session, &mut self.ring));
             shared.sleeping.store(sleep, Ordering::Relaxed);
             sys::futex_wait(&shared.sleeping, sleep, ns);
             shared.sleeping.store(AWAKE, Ordering::Relaxed);
@@ -291,7 +296,7 @@ impl Poller {
         }
         let Some(driver) = driver::driver() else { return (0, 0) };
         let (mut read, mut pending) = (0, 0);
-        let timing = self.session.timing.load(Ordering::Relaxed);
+        let timing = self.session.timing.is_on();
         for context in self.session.contexts.iter().filter(|c| !c.paused.load(Ordering::SeqCst)) {
             let busy =
                 |s: &Stream| s.oldest().is_some() && s.context().is_some_and(|c| core::ptr::eq(c, context));
@@ -314,8 +319,7 @@ impl Poller {
                 }
                 for stream in self.session.streams.iter().filter(|s| busy(s)) {
                     read += self.read_stream(driver, context, stream);
-                    let (oldest, behind) = stream.unread();
-                    pending += behind - oldest;
+                    pending += stream.to_be_read();
                 }
                 let seen = ticks();
                 for record in self.measured.drain(..) {
@@ -372,7 +376,7 @@ impl Poller {
                 self.measure(driver, context, stream, op);
             }
             finish(context, stream, op);
-            read += 1;
+            read += u64::from(!op.marker);
         }
         read
     }

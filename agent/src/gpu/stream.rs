@@ -18,6 +18,8 @@ use crate::thread::Call;
 const PLACES: usize = 4096;
 /// Operations of a stream that can wait to be read: what a late poller leaves unread of a stream that drains.
 const QUEUE: usize = 2048;
+/// Of those, places that only markers take: one comes every [`MAX_DEPTH`] / 2 entries, so they last for 100 ms of a storm.
+const MARKERS: usize = 256;
 /// Entries (launches and our own records) of a stream that may be unseen before we stop adding ours. The driver's queue
 /// holds about 1024 and then blocks the app (facts: OneFlow PR#890).
 pub const MAX_DEPTH: u64 = 256;
@@ -236,6 +238,13 @@ impl Stream {
         free.then_some(Hold { stream: self })
     }
 
+    /// Whether a pair has a place. The last places are kept for markers: without them nobody would know any more how far
+    /// the stream has come.
+    pub fn has_room(&self) -> bool {
+        let (oldest, behind) = self.unread();
+        behind - oldest < (QUEUE - MARKERS) as u64
+    }
+
     /// The oldest operation not yet read.
     pub fn oldest(&self) -> Option<Pending> {
         let (head, tail) = self.unread();
@@ -247,6 +256,20 @@ impl Stream {
         // Acquire, with `push`'s release.
         let tail = self.tail.load(Ordering::Acquire);
         (self.head.load(Ordering::Relaxed).min(tail), tail)
+    }
+
+    /// How many of them somebody waits for: a marker alone is only asked how far the stream has come, by hooks.
+    pub fn to_be_read(&self) -> u64 {
+        let (oldest, behind) = self.unread();
+        let is_marker = |position| self.at(position).is_none_or(|op| op.marker);
+        if oldest < behind && (!is_marker(oldest) || !is_marker(behind - 1)) { behind - oldest } else { 0 }
+    }
+
+    /// Whether one of them is not seen complete: it will show how far the stream has come.
+    pub fn is_watched(&self) -> bool {
+        let (oldest, behind) = self.unread();
+        oldest < behind
+            && self.at(behind - 1).is_some_and(|op| op.position > self.completed.load(Ordering::Relaxed))
     }
 
     /// One of them.
@@ -472,6 +495,11 @@ impl Streams {
         let count = self.count.load(Ordering::Relaxed) as usize;
         // SAFETY: null or a stream, which is never freed. Acquire, with the release in `take_retired`.
         self.all.iter().take(count).filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
+    }
+
+    /// Calls so far that went onto a stream.
+    pub fn passed(&self) -> u64 {
+        self.iter().map(|s| s.passages.begun()).sum()
     }
 
     fn id_of(&self, driver: &Driver, handle: CUstream) -> u64 {

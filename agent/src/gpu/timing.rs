@@ -112,13 +112,14 @@ pub fn open(
     passage: &Passage,
 ) -> Result<Pair, Untimed> {
     let session = call.session;
-    if !session.timing.load(Ordering::Relaxed) {
-        return Err(Untimed::Off);
-    }
+    session.timing.admit()?;
     let context = stream.context().ok_or(Untimed::NoStream)?;
     let mut hold = stream.hold().ok_or(Untimed::Contended)?;
     if context.gone.load(Ordering::Relaxed) {
         return Err(Untimed::Teardown);
+    }
+    if !stream.has_room() {
+        return Err(Untimed::DeepQueue);
     }
     if stream.depth() > MAX_DEPTH && !is_shallow_after_asking(session, driver, stream, context) {
         return Err(Untimed::DeepQueue);
@@ -289,20 +290,27 @@ pub fn close(
 }
 
 /// Counts an operation that is enqueued without a pair, and, when a deep stream has nothing left that would show how far
-/// it has come, records one event that will.
+/// it has come, records one event that will. In a pause of the budget, too: else every stream would look deep when the
+/// next window opens, since nothing of it was seen complete meanwhile.
 pub fn count_untimed(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed) {
     stream.submitted.fetch_add(1, Ordering::Relaxed);
-    if why != Untimed::DeepQueue || stream.oldest().is_some() || stream.depth() > MAX_MARKED {
+    let looks_deep = matches!(why, Untimed::DeepQueue | Untimed::Budget) && stream.depth() > MAX_DEPTH / 2;
+    let Some(context) = stream.context().filter(|_| looks_deep && stream.depth() <= MAX_MARKED) else {
+        return;
+    };
+    if stream.is_watched() {
+        is_shallow_after_asking(call.session, driver, stream, context);
         return;
     }
-    let (Some(mut hold), Some(context)) = (stream.hold(), stream.context()) else { return };
+    let Some(mut hold) = stream.hold() else { return };
     let Some(event) = call.take_event(context) else { return };
     let recorded = record(driver, context, event, stream);
     let position = stream.submitted.load(Ordering::Relaxed);
     let marker = Pending { start: event, end: event, position, marker: true, ..Pending::default() };
-    if recorded && hold.push(marker) {
-        call.session.poller.work_added();
-    } else {
-        context.pool.give(event);
+    match recorded && hold.push(marker) {
+        // In a pause nobody waits for it: a hook asks it, and the poller gives it back when it wakes.
+        true if why == Untimed::Budget => {}
+        true => call.session.poller.work_added(),
+        false => context.pool.give(event),
     }
 }

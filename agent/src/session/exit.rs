@@ -67,8 +67,8 @@ extern "C" fn at_exit() {
     let Some(session) = session::existing() else { return };
     session.poller.drain(|| session.streams.iter().all(|s| s.oldest().is_none()));
     // The driver's own exit handlers run after ours: from here on nothing of ours calls it. What static destructors still
-    // do is recorded without events. Relaxed: a thread that is just making a pair completes it.
-    session.timing.store(false, Ordering::Relaxed);
+    // do is recorded without events. A thread that is just making a pair completes it.
+    session.timing.stop();
     session.poller.stop();
     session.poller.let_finish();
     // Relaxed: read by the collector after the process's end.

@@ -7,12 +7,14 @@
 
 pub mod collector;
 pub mod exit;
+pub mod options;
 pub mod segment;
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::LossCause;
 use gpuspy_wire::segment::{POLLER_SLOT, SLOTS};
 
+use crate::gpu::budget::Gate;
 use crate::gpu::burst;
 use crate::gpu::context::Contexts;
 use crate::gpu::poller;
@@ -22,6 +24,7 @@ use crate::hook::{Hook, Layer};
 use crate::names::Names;
 use crate::{sys, thread};
 use collector::Environment;
+use options::Options;
 use segment::Segment;
 
 /// The session's state and tables. Every field is valid when zero.
@@ -41,8 +44,8 @@ pub struct Session {
     /// Captures that the app has begun and not ended: outside any, no launch asks. Relaxed: a thread that begins a
     /// capture sees its own change, and only its streams are in it.
     pub captures: AtomicU64,
-    /// Events are recorded (`--timing exact`).
-    pub timing: AtomicBool,
+    /// Which operations are timed.
+    pub timing: Gate,
     /// No event serves two operations (`GPUSPY_EVENTS=pairs`). Relaxed: written before the session is published.
     pub pairs_only: AtomicBool,
     /// The pthread key whose destructor closes a thread's slot.
@@ -206,8 +209,12 @@ fn make() -> Result<&'static Session, &'static str> {
         return Err("this process has no thread-specific keys left");
     }
     session.key = AtomicU32::new(key);
-    session.timing = AtomicBool::new(sys::env(c"GPUSPY_TIMING").is_none_or(|t| t != c"off"));
     session.pairs_only = AtomicBool::new(sys::env(c"GPUSPY_EVENTS").is_some_and(|e| e == c"pairs"));
+    session.timing = Gate::new(Options::read(
+        sys::env(c"GPUSPY_TIMING"),
+        sys::env(c"GPUSPY_BUDGET"),
+        sys::env(c"CUDA_DEVICE_MAX_CONNECTIONS"),
+    ));
     session.exit.set_quiet(sys::env_is_on(c"GPUSPY_QUIET"));
     session.alive = AtomicU32::new(ALIVE);
     let session: &'static Session = session;

@@ -99,6 +99,14 @@ impl Segment {
         (index < SLOTS).then(|| unsafe { &*self.base.add(LAYOUT.slot_at(index) as usize).cast::<Slot>() })
     }
 
+    /// Ticks that hooks took so far, of all threads that ever had a slot.
+    pub fn hook_ticks(&self) -> u64 {
+        // Relaxed, here and below: figures. Slots are taken from the front, so no slot behind the claims was ever taken.
+        let claims = self.header().live.0.claims.load(Ordering::Relaxed) as usize;
+        let slots = (0..=claims).map_while(|index| self.slot(index));
+        slots.fold(0, |sum, s| sum.wrapping_add(s.counters.0.agent_ticks.load(Ordering::Relaxed)))
+    }
+
     /// Claims a free slot for the calling thread, maps its first buffer and opens it.
     pub fn claim(&self, indices: core::ops::Range<usize>) -> Option<Claim> {
         for index in indices {

@@ -183,7 +183,11 @@ where
             ending: status.map(|status| status.ending),
             wall_ns: ended.saturating_sub(began),
             damage,
-            notes: fact(names, Fact::Interception).into_iter().map(str::to_owned).collect(),
+            notes: [Fact::Interception, Fact::TimingNote]
+                .into_iter()
+                .filter_map(|told| fact(names, told))
+                .map(str::to_owned)
+                .collect(),
             clock_contradictions: known.clock_contradictions,
         },
         tables: Tables {

@@ -22,8 +22,11 @@ pub(super) struct Options {
     #[arg(short, long, value_name = "PATH", env = "GPUSPY_OUTPUT")]
     output: Option<PathBuf>,
     /// Which operations get GPU times
-    #[arg(long, value_enum, default_value_t = Timing::Exact, env = "GPUSPY_TIMING")]
+    #[arg(long, value_enum, default_value_t = Timing::Auto, env = "GPUSPY_TIMING")]
     timing: Timing,
+    /// What --timing auto may cost, in percent of wall time: hooks of all threads and the agent's own thread
+    #[arg(long, value_name = "PERCENT", default_value = "5", env = "GPUSPY_BUDGET", value_parser = percent)]
+    budget: f64,
     /// Do not print the report
     #[arg(long, env = "GPUSPY_NO_REPORT", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     no_report: bool,
@@ -40,10 +43,18 @@ pub(super) struct Options {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Timing {
+    /// As many as the budget allows: everything at first, then windows in which everything is timed
+    Auto,
     /// All of them
     Exact,
     /// None: every call is recorded, no event is
     Off,
+}
+
+/// Reads the budget.
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|p| *p > 0.0 && *p <= 100.0);
+    percent.ok_or_else(|| "a percentage above 0 and up to 100 is needed".to_owned())
 }
 
 /// A process that ends with the command may take so long to be seen to.
@@ -105,8 +116,9 @@ fn command(options: &Options, private: &PrivateDir, socket: &std::path::Path) ->
         .env("GPUSPY_SOCKET", socket)
         .env(
             "GPUSPY_TIMING",
-            options.timing.to_possible_value().map_or("exact".into(), |v| v.get_name().to_owned()),
-        );
+            options.timing.to_possible_value().map_or("auto".into(), |v| v.get_name().to_owned()),
+        )
+        .env("GPUSPY_BUDGET", options.budget.to_string());
     if options.quiet {
         command.env("GPUSPY_QUIET", "1");
     }

@@ -1,0 +1,217 @@
+//! `--timing auto`: what it costs is the budget, what it times are windows without holes, and what it does not time is
+//! counted all the same.
+
+use crate::compare::by_name;
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_collector::trace::record::{Body, Names, What, Window, Work};
+use gpuspy_tests::{Done, Run};
+use gpuspy_wire::record::{Fact, Namespace, Untimed, WindowChange};
+use serde_json::json;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// What a trace says about windows.
+struct Seen {
+    names: Names,
+    /// Edges, in order; a host time each.
+    edges: Vec<(u64, Window)>,
+    /// Everything that went onto a stream outside captures.
+    work: Vec<Work>,
+}
+
+impl Seen {
+    fn of(done: &Done) -> Seen {
+        let mut reader = TraceReader::open(&done.trace()).unwrap();
+        let names = reader.names().clone();
+        let mut seen = Seen { names, edges: Vec::new(), work: Vec::new() };
+        for record in reader.records() {
+            match record.body {
+                Body::Window(window) => seen.edges.push((record.at, window)),
+                Body::Work(work) if work.untimed != Untimed::Captured => seen.work.push(work),
+                _ => {}
+            }
+        }
+        seen
+    }
+
+    fn fact(&self, fact: Fact) -> Option<&str> {
+        self.names.get(Namespace::Fact, fact as u32)
+    }
+
+    /// Windows, from when to when; the last may be open to the end.
+    fn windows(&self) -> Vec<(u64, u64)> {
+        let mut windows = Vec::new();
+        for (n, (at, window)) in self.edges.iter().enumerate() {
+            let expected = if n % 2 == 0 { WindowChange::Opens } else { WindowChange::Closes };
+            assert_eq!(window.change, expected, "windows open and close in turn: {:?}", self.edges);
+            match expected {
+                WindowChange::Opens => windows.push((*at, u64::MAX)),
+                WindowChange::Closes => windows.last_mut().unwrap().1 = *at,
+            }
+        }
+        windows
+    }
+
+    /// What it cost from the end of the first phase to each edge that is at least `after` later, in percent.
+    fn shares(&self, after: u64) -> Vec<f64> {
+        let (begun, first) = &self.edges[1];
+        let cost = |w: &Window| w.agent_ns + w.poller_ns;
+        let later = self.edges.iter().filter(|(at, _)| *at >= begun + after);
+        later.map(|(at, w)| 100.0 * (cost(w) - cost(first)) as f64 / (at - begun) as f64).collect()
+    }
+}
+
+fn storm(percent: &str, ms: &str, threads: &str, launch: u64) -> Done {
+    let run = Run::of("storm").arg(ms).arg(threads).auto(percent);
+    // The truth of a million launches is of no use here.
+    run.env("SIMCUDA_TRUTH", "")
+        .env("SIMCUDA_HOST_COST", format!("launch={launch}"))
+        .observed_with(&["--quiet"])
+        .succeeded()
+}
+
+fn settles_at(percent: f64, threads: u32, launch: u64) {
+    let done = storm(&percent.to_string(), "4000", &threads.to_string(), launch);
+    let seen = Seen::of(&done);
+    let shares = seen.shares(2 * SECOND);
+    println!(
+        "budget {percent} %, {launch} ns a launch, {threads} threads: {} windows, cost {:.2} % after 2 s, {:.2} % at the end",
+        seen.windows().len(),
+        shares[0],
+        shares.last().unwrap()
+    );
+    assert!(shares.iter().all(|share| (share / percent - 1.0).abs() < 0.2), "{percent}: {shares:?}");
+    assert_eq!(done.report()["coverage"]["launches"], done.said()["launches"]);
+}
+
+#[test]
+fn the_cost_of_a_storm_settles_at_one_percent() {
+    settles_at(1.0, 1, 20_000);
+}
+
+#[test]
+fn the_cost_of_a_storm_settles_at_five_percent() {
+    settles_at(5.0, 1, 10_000);
+}
+
+#[test]
+fn the_cost_of_a_storm_settles_at_twenty_percent() {
+    settles_at(20.0, 1, 3_000);
+}
+
+#[test]
+fn the_cost_of_a_storm_of_several_threads_settles() {
+    settles_at(10.0, 3, 20_000);
+}
+
+/// Work that lies wholly in a window, by the host's clock: from the call's entry to its return.
+fn inside<'s>(seen: &'s Seen, windows: &'s [(u64, u64)]) -> impl Iterator<Item = &'s Work> {
+    let is_in = |w: &Work| windows.iter().any(|(from, to)| *from <= w.call.begin && w.call.end <= *to);
+    seen.work.iter().filter(move |w| is_in(w))
+}
+
+#[test]
+fn a_window_has_no_holes() {
+    for threads in ["1", "3"] {
+        let seen = Seen::of(&storm("5", "2500", threads, 10_000));
+        let windows = seen.windows();
+        assert!(windows.len() >= 5, "{windows:?}");
+        let holes = inside(&seen, &windows).filter(|w| w.untimed == Untimed::Budget).count();
+        assert_eq!(holes, 0, "{threads} threads");
+        let budgeted = seen.work.iter().filter(|w| w.untimed == Untimed::Budget).count();
+        assert!(budgeted > seen.work.len() / 3, "{budgeted} of {}", seen.work.len());
+    }
+}
+
+#[test]
+fn a_stream_that_nobody_waits_for_does_not_look_deep_after_a_pause() {
+    let seen = Seen::of(&storm("5", "2500", "1", 20_000));
+    let windows = seen.windows();
+    let (all, timed) = inside(&seen, &windows[1..])
+        .fold((0, 0), |(all, timed), w| (all + 1, timed + u32::from(w.untimed == Untimed::Timed)));
+    assert!(all > 500 && timed * 10 > all * 9, "{timed} of {all} launches in windows are timed");
+}
+
+#[test]
+fn the_first_phase_is_timed_in_full() {
+    let done = Run::of("mixed_kernels").arg("600").auto("1").observed().succeeded();
+    let seen = Seen::of(&done);
+    let (opened, closed) = seen.windows()[0];
+    let first = &seen.edges[1].1;
+    assert!(first.launches == 10_000 || closed - opened >= SECOND, "{first:?}");
+    let launches = inside(&seen, &[(0, closed)]).count() as u64;
+    assert!(launches >= first.launches - 1, "{launches} of {}", first.launches);
+    assert!(inside(&seen, &[(0, closed)]).all(|w| w.untimed != Untimed::Budget));
+    let what = seen.work.iter().filter(|w| matches!(w.what, What::Kernel { .. })).count() as u64;
+    assert_eq!(what, done.said()["launches"].as_u64().unwrap());
+}
+
+#[test]
+fn everything_is_counted_whatever_is_timed() {
+    for program in ["work_runtime", "work_driver", "work_getproc"] {
+        let done = Run::of(program).auto("0.5").observed().succeeded();
+        crate::counts::counts_are_exact(&done);
+        let untimed = done.report()["coverage"]["untimed"].clone();
+        assert_eq!(Seen::of(&done).fact(Fact::Timing), Some("auto 0.5"));
+        println!("{program}: {untimed}");
+    }
+    let done = Run::of("mixed_kernels").auto("1").observed().succeeded();
+    let (said, report) = (done.said(), done.report());
+    assert_eq!(json!(by_name(&report["kernels"], "name", "count")), said["kernels"]);
+    assert!(report["coverage"]["untimed"]["budget"].as_u64() > Some(10_000), "{}", report["coverage"]);
+    assert_eq!(report["transfers"][0]["count"], said["memsets"]);
+}
+
+#[test]
+fn without_a_budget_there_are_no_windows() {
+    for timing in ["exact", "off"] {
+        let done = Run::of("mixed_kernels").arg("300").observed_with(&["--timing", timing]).succeeded();
+        let seen = Seen::of(&done);
+        assert!(seen.edges.is_empty(), "{timing}: {:?}", seen.edges);
+        assert_eq!(seen.fact(Fact::Timing), Some(timing));
+        assert_eq!(seen.fact(Fact::TimingNote), None);
+        let budgeted = seen.work.iter().filter(|w| w.untimed == Untimed::Budget).count();
+        assert_eq!((seen.work.len(), budgeted), (300 * 61, 0), "{timing}");
+    }
+}
+
+#[test]
+fn auto_is_the_default_and_a_bad_value_of_a_variable_is_told() {
+    let facts = |variables: &[(&str, &str)]| {
+        let run = variables.iter().fold(Run::of("plain_work"), |run, (name, value)| run.env(name, value));
+        let done = run.preloaded().succeeded();
+        done.report(); // waits until the trace is whole
+        let seen = Seen::of(&done);
+        let fact = |fact| seen.fact(fact).unwrap_or_default().to_owned();
+        (fact(Fact::Timing), fact(Fact::TimingNote))
+    };
+    assert_eq!(facts(&[("GPUSPY_TIMING", "")]), ("auto 5".into(), String::new()));
+    for (name, value) in [("GPUSPY_TIMING", "always"), ("GPUSPY_BUDGET", "0"), ("GPUSPY_BUDGET", "5 %")] {
+        let (timing, note) = facts(&[("GPUSPY_TIMING", "auto"), (name, value)]);
+        assert_eq!(timing, "auto 5", "{name}={value}");
+        assert!(note.contains(name), "{name}={value}: {note}");
+    }
+}
+
+#[test]
+fn one_connection_is_timed_in_windows_only() {
+    let run = Run::of("storm").arg("1500").env("CUDA_DEVICE_MAX_CONNECTIONS", "1").env("SIMCUDA_TRUTH", "");
+    let done = run.observed_with(&["--timing", "exact"]).succeeded();
+    let seen = Seen::of(&done);
+    assert_eq!(seen.fact(Fact::Timing), Some("auto 5"));
+    let note = seen.fact(Fact::TimingNote).unwrap();
+    assert!(note.contains("CUDA_DEVICE_MAX_CONNECTIONS=1"), "{note}");
+    assert!(seen.work.iter().any(|w| w.untimed == Untimed::Budget));
+    assert!(done.stderr.contains(note), "the report says so: {}", done.stderr);
+}
+
+#[test]
+fn a_budget_that_is_no_percentage_is_refused() {
+    for bad in ["0", "-1", "100.1", "NaN", "five", ""] {
+        let run = Run::of("plain_work");
+        let output = run.gpuspy_command(&["run", "--budget", bad, "--", "true"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{bad}: {said}");
+        assert!(said.contains("a percentage above 0 and up to 100 is needed"), "{bad}: {said}");
+    }
+}
