@@ -91,6 +91,12 @@ pub const ALL: &[Assumption] = &[
         "an asynchronous copy of pageable memory blocks the caller",
     ),
     word(
+        "one_connection",
+        &["queue", "streams"],
+        "queue",
+        "with CUDA_DEVICE_MAX_CONNECTIONS=1 what waits at the head of its stream holds up all streams of its context",
+    ),
+    word(
         "launch_events",
         &["nominal", "late"],
         "nominal",

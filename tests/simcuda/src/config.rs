@@ -84,6 +84,8 @@ pub struct Config {
     /// `SIMCUDA_CLOCK_OFFSET_NS`, `SIMCUDA_CLOCK_DRIFT_PPB`, `SIMCUDA_CLOCK_WANDER_PPB`, `SIMCUDA_CLOCK_WANDER_PERIOD_NS`,
     /// `SIMCUDA_EVENT_RESOLUTION_NS`.
     pub gpu_clock: GpuClock,
+    /// `CUDA_DEVICE_MAX_CONNECTIONS` is 1, and that means something.
+    pub one_connection: bool,
     /// `SIMCUDA_ASSUME`.
     pub assume: Assume,
     /// `SIMCUDA_FAIL`.
@@ -102,6 +104,10 @@ pub fn config() -> &'static Config {
 
 impl Config {
     fn from_environment() -> Self {
+        let assume = variable("SIMCUDA_ASSUME", None, |text| Assume::parse(text).map(Some))
+            .unwrap_or_else(|| Assume::parse("").expect("the defaults are values"));
+        let one_connection =
+            std::env::var_os("CUDA_DEVICE_MAX_CONNECTIONS").is_some_and(|value| value == "1");
         Self {
             driver_version: variable("SIMCUDA_DRIVER_VERSION", 12090, str::parse),
             devices: variable("SIMCUDA_DEVICES", 1, str::parse),
@@ -118,8 +124,8 @@ impl Config {
                 epoch: clock::now(),
                 resolution: variable("SIMCUDA_EVENT_RESOLUTION_NS", 1, str::parse),
             },
-            assume: variable("SIMCUDA_ASSUME", None, |text| Assume::parse(text).map(Some))
-                .unwrap_or_else(|| Assume::parse("").expect("the defaults are values")),
+            one_connection: one_connection && assume.is("one_connection", "queue"),
+            assume,
             failures: variable("SIMCUDA_FAIL", Failures::new(), failures),
             errno: std::env::var_os("SIMCUDA_ERRNO").is_some_and(|v| v == "1"),
             truth: std::env::var_os("SIMCUDA_TRUTH").filter(|path| !path.is_empty()).map(PathBuf::from),

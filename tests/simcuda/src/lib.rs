@@ -22,6 +22,7 @@
 //! | `SIMCUDA_EVENT_RESOLUTION_NS` | events' time stamps are multiples of this | 1 |
 //! | `SIMCUDA_FAIL` | `function:CUresult:call,…`: that call of the function fails; `*` = every call | |
 //! | `SIMCUDA_ASSUME` | `name=value,…`, see [`assume::ALL`] or the exported `simcudaAssumptions()` | |
+//! | `CUDA_DEVICE_MAX_CONNECTIONS` | 1: one queue for all streams of a context, as far as `one_connection` assumes it | |
 //! | `SIMCUDA_TRUTH` | a file that the truth is appended to | |
 //!
 //! # The truth file

@@ -15,13 +15,12 @@
 //!
 //! In a graph such launches are ordinary ones: "allows, but does not guarantee, concurrent execution".
 
-use crate::call::Call;
 use crate::clock::Ns;
 use crate::config::config;
 use crate::engine::{Done, Length};
 use crate::handle::Handle;
 use crate::state::{Recorded, State};
-use crate::work::{Action, Job, Launch, Place, Work};
+use crate::work::{Action, Job, Launch, Told};
 
 /// A kernel that the next launch on its stream may overlap.
 #[derive(Clone, Debug)]
@@ -76,13 +75,12 @@ impl State {
     /// next launch may overlap.
     pub fn run_kernel(
         &mut self,
-        call: &Call,
+        stream: Handle,
         launch: &Launch,
         mut before: Vec<Done>,
         last: Last,
-        place: &Place,
+        mut truth: Told,
     ) -> (Done, Last) {
-        let mut truth = self.operation(call, &Work::Kernel(launch.clone()), place);
         if let Some(operation) = &mut truth {
             // A kernel that was over already could not have been overlapped.
             operation.cut =
@@ -92,14 +90,15 @@ impl State {
             Last::Kernel(primary) if launch.programmatic => Some(primary),
             _ => None,
         };
+        if let Some(primary) = &primary {
+            before[0] = primary.trigger.clone();
+        }
+        let (before, truth) = self.turn(stream, before, truth);
         let trigger = trigger_ns(&launch.name, launch.length);
         if primary.is_none() && trigger.is_none() && launch.events.is_empty() {
             let job = Job { action: Action::None, truth };
             let done = self.add(&before, Length::Fixed(launch.length), None, job);
             return (done.clone(), Last::Kernel(Primary { trigger: done.clone(), done }));
-        }
-        if let Some(primary) = &primary {
-            before[0] = primary.trigger.clone();
         }
         let nothing = || Job { action: Action::None, truth: None };
         let head = self.add(&before, Length::Fixed(0), None, nothing());

@@ -41,6 +41,8 @@ pub struct Context {
     pub streams: BTreeSet<Handle>,
     /// Blocking streams used since the legacy stream was used last.
     pub dirty: Vec<Handle>,
+    /// What must have been taken off the context's queue before anything else is, where it has only one.
+    pub taken: Done,
     /// Work left by streams that were destroyed.
     pub orphans: Vec<Orphan>,
     /// `cuCtxSetLimit`.

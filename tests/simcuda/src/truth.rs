@@ -5,6 +5,7 @@
 
 use crate::clock::{GpuClock, Ns};
 use crate::config::config;
+use crate::engine::Done;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -49,6 +50,8 @@ pub struct Operation {
     pub host_memory: &'static str,
     /// It became a node of a graph instead of running.
     pub captured: bool,
+    /// It was submitted and at the head of its stream then, where that is not when its turn came.
+    pub head: Option<Done>,
     /// Kernels: launched to overlap the one before it in its stream.
     pub programmatic: bool,
     /// It did: it started before that one ended.

@@ -75,8 +75,11 @@ pub struct Job {
     /// What happens when its times are known or its turn comes.
     pub action: Action,
     /// What to tell about it.
-    pub truth: Option<Box<Operation>>,
+    pub truth: Told,
 }
+
+/// What is to be told about a piece of work, if anything is.
+pub type Told = Option<Box<Operation>>;
 
 /// What happens when a job's times are known or its turn comes.
 #[derive(Debug)]
@@ -147,9 +150,41 @@ impl State {
         Place { context: number, device, stream: id, handle: stream, queue, graph: 0 }
     }
 
-    /// What work on a stream stands behind (CUDA programming guide, "Default Stream"): the stream's last work; on a
-    /// blocking stream also the legacy stream's; on the legacy stream also that of all blocking streams.
+    /// What work on a stream stands behind, its turn in the connection included.
     pub fn predecessors(&mut self, stream: Handle) -> Vec<Done> {
+        let before = self.ordered_behind(stream);
+        self.turn(stream, before, None).0
+    }
+
+    /// With CUDA_DEVICE_MAX_CONNECTIONS=1 all streams of a context share one queue into the device (CUDA programming guide,
+    /// "CUDA Environment Variables"; one for each context is a guess): a piece of work at the head of its stream waits
+    /// there until all that was submitted before it has been taken off the queue. Returns what it stands behind then, and
+    /// what is to be told about it: its occupancy begins at the head of its stream all the same.
+    pub fn turn(&mut self, stream: Handle, mut before: Vec<Done>, truth: Told) -> (Vec<Done>, Told) {
+        if !config().one_connection {
+            return (before, truth);
+        }
+        let nothing = || Job { action: Action::None, truth: None };
+        let head = self.add(&before, Length::Fixed(0), None, nothing());
+        let context = self.checked(stream).context;
+        before.extend(self.contexts.get(context).map(|context| context.taken.clone()));
+        let turn = self.add(&before, Length::Fixed(0), None, nothing());
+        self.taken(stream, &turn);
+        let truth = truth.map(|operation| Box::new(Operation { head: Some(head), ..*operation }));
+        (vec![turn], truth)
+    }
+
+    /// What is submitted from now on in the stream's context is not taken off the queue before `done`.
+    fn taken(&mut self, stream: Handle, done: &Done) {
+        let context = self.checked(stream).context;
+        if let Some(context) = self.contexts.get_mut(context) {
+            context.taken = done.clone();
+        }
+    }
+
+    /// What a stream's order puts its work behind (CUDA programming guide, "Default Stream"): the stream's last work; on a
+    /// blocking stream also the legacy stream's; on the legacy stream also that of all blocking streams.
+    fn ordered_behind(&mut self, stream: Handle) -> Vec<Done> {
         let of = self.checked(stream);
         let (context, kind, blocking, dirty) = (of.context, of.kind, of.blocking(), of.dirty);
         let mut before = Vec::with_capacity(2);
@@ -180,13 +215,23 @@ impl State {
     /// Puts work at the end of a stream that has room.
     pub fn enqueue(&mut self, call: &Call, stream: Handle, work: &Work) -> Done {
         let place = self.place(stream);
-        let before = self.predecessors(stream);
+        let mut before = self.ordered_behind(stream);
+        if let Work::Wait(event) = work {
+            before.extend(self.recorded(*event));
+        }
         let last = std::mem::take(&mut self.checked(stream).last);
+        let truth = self.operation(call, work, &place);
         let (done, last) = match work {
-            Work::Kernel(launch) => self.run_kernel(call, launch, before, last, &place),
-            Work::Record(_) => (self.run(call, work, before, &place), last.recorded()),
-            _ => (self.run(call, work, before, &place), Last::Other),
+            Work::Kernel(launch) => self.run_kernel(stream, launch, before, last, truth),
+            _ => {
+                let last = if matches!(work, Work::Record(_)) { last.recorded() } else { Last::Other };
+                let (before, truth) = self.turn(stream, before, truth);
+                (self.schedule(work, before, truth), last)
+            }
         };
+        if matches!(work, Work::Value(Value { wait: Some(_), .. })) {
+            self.taken(stream, &done);
+        }
         self.append(stream, done.clone());
         self.checked(stream).last = last;
         done
@@ -201,8 +246,12 @@ impl State {
     }
 
     /// Schedules work behind `before`.
-    pub fn run(&mut self, call: &Call, work: &Work, mut before: Vec<Done>, place: &Place) -> Done {
+    pub fn run(&mut self, call: &Call, work: &Work, before: Vec<Done>, place: &Place) -> Done {
         let truth = self.operation(call, work, place);
+        self.schedule(work, before, truth)
+    }
+
+    fn schedule(&mut self, work: &Work, mut before: Vec<Done>, truth: Told) -> Done {
         let (length, lane, action) = match work {
             Work::Kernel(launch) => (Length::Fixed(launch.length), None, Action::None),
             Work::Copy(copy) => (Length::Fixed(copy.length()), copy.lane, Action::Copy(copy.clone())),
@@ -211,9 +260,7 @@ impl State {
             Work::Value(value) => (Length::Gate, None, Action::Value(*value)),
             Work::Record(_) => (Length::Fixed(config().event_ns), None, Action::None),
             Work::Wait(event) => {
-                if let Some(Recorded::Stream(done)) = self.events.get(*event).map(|event| &event.recorded) {
-                    before.push(done.clone());
-                }
+                before.extend(self.recorded(*event));
                 (Length::Fixed(0), None, Action::None)
             }
             Work::Empty => (Length::Fixed(0), None, Action::None),
@@ -223,6 +270,14 @@ impl State {
             self.fire(*event, Recorded::Stream(done.clone()));
         }
         done
+    }
+
+    /// What an event was recorded behind, outside captures.
+    fn recorded(&self, event: Handle) -> Option<Done> {
+        match &self.events.get(event)?.recorded {
+            Recorded::Stream(done) => Some(done.clone()),
+            _ => None,
+        }
     }
 
     /// Schedules a job behind `before`, as of now.
@@ -238,6 +293,8 @@ impl State {
         for known in std::mem::take(&mut self.known) {
             match known {
                 Known::Scheduled { payload: Job { action, truth }, head, start, end } => {
+                    let own = truth.as_ref().and_then(|operation| operation.head.as_ref()?.end());
+                    let head = own.unwrap_or(head);
                     let times = match &action {
                         Action::GraphEnd { head: reached, begin } => Times {
                             head: reached.end().unwrap_or(head),
@@ -246,7 +303,7 @@ impl State {
                         },
                         Action::KernelEnd { head: begun, .. } => {
                             let start = begun.end().unwrap_or(head);
-                            Times { head: start, start, end }
+                            Times { head: own.unwrap_or(start), start, end }
                         }
                         _ => Times { head, start, end },
                     };
@@ -268,7 +325,7 @@ impl State {
     }
 
     /// What the truth file tells about a piece of work; nothing about events and empty nodes.
-    pub fn operation(&mut self, call: &Call, work: &Work, place: &Place) -> Option<Box<Operation>> {
+    pub fn operation(&mut self, call: &Call, work: &Work, place: &Place) -> Told {
         if !truth::wanted() {
             return None;
         }
@@ -316,6 +373,7 @@ impl State {
             host_memory: "none",
             captured: false,
             programmatic: false,
+            head: None,
             overlaps: false,
             cut: false,
             in_graph: place.graph,

@@ -470,3 +470,46 @@ fn elapsed_time_backwards_is_negative() {
 fn elapsed_time_backwards_may_be_refused() {
     elapsed_time_backwards("elapsed_time_backwards_may_be_refused", "negative_elapsed=refused", 1);
 }
+
+/// Two kernels on a stream, then one on another: when the last one was at the head of its stream, and when it started, ns
+/// after the first one's start.
+fn behind_another_stream(test: &str, settings: &[(&str, &str)], expected: (i64, i64)) {
+    with_truth(
+        test,
+        settings,
+        || {
+            begin();
+            let (first, second) = (stream(1), stream(1));
+            let (long, other) = (kernel("long_50us"), kernel("other_5us"));
+            let gate = Gate::close(&[first, second]);
+            launch(long, first, 0);
+            launch(long, first, 0);
+            launch(other, second, 0);
+            gate.open();
+            synchronize(first);
+            synchronize(second);
+        },
+        |truth| {
+            let start = number(named(&truth, "long_50us")[0], "start");
+            let other = named(&truth, "other_5us")[0];
+            assert_eq!((number(other, "head") - start, number(other, "start") - start), expected);
+        },
+    );
+}
+
+#[test]
+fn streams_do_not_wait_for_each_other() {
+    behind_another_stream("streams_do_not_wait_for_each_other", &[], (0, 0));
+}
+
+#[test]
+fn streams_of_one_connection_wait_for_what_waits_in_another() {
+    let test = "streams_of_one_connection_wait_for_what_waits_in_another";
+    behind_another_stream(test, &[("CUDA_DEVICE_MAX_CONNECTIONS", "1")], (0, 50_000));
+}
+
+#[test]
+fn one_connection_may_mean_nothing() {
+    let settings = [("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "one_connection=streams")];
+    behind_another_stream("one_connection_may_mean_nothing", &settings, (0, 0));
+}

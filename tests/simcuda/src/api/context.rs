@@ -3,6 +3,7 @@
 use super::device::ordinal;
 use super::put;
 use crate::call::Call;
+use crate::engine::Done;
 use crate::error::{
     INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, Outcome, PEER_ACCESS_ALREADY_ENABLED,
     PEER_ACCESS_NOT_ENABLED, PRIMARY_CONTEXT_ACTIVE, UNSUPPORTED_LIMIT,
@@ -63,6 +64,7 @@ impl State {
             per_thread: HashMap::new(),
             streams: BTreeSet::new(),
             dirty: Vec::new(),
+            taken: Done::At(0),
             orphans: Vec::new(),
             limits: HashMap::new(),
             peers: BTreeSet::new(),
