@@ -26,8 +26,9 @@
 #     durations[] against (profiler: CUPTI, the same launches; graphs: CUPTI, whole graph launches; apart: CUPTI of a run of
 #                 its own, medians by kernel; program: the GPU's own timer, medians by kernel), pairs, unpaired,
 #                 median_ns, p5_ns, p95_ns of ours - theirs (signed), abs_median_ns, abs_p95_ns, and for single launches
-#                 inside, below, above: shares of theirs in [lo, hi], under lo, over hi. CUPTI tells how long a kernel
-#                 executed, gpuspy how long it occupied its stream: ours may be longer by what a launch takes to begin
+#                 inside, below, above: shares of theirs in [lo, hi], under lo, over hi, give or take 2 ns and 50 ppm, as
+#                 clocks differ. CUPTI tells how long a kernel executed, gpuspy how long it occupied its stream: ours may be
+#                 longer by what a launch takes to begin
 #     starts[]    ours - CUPTI's begin of the same launches: clock (host, or gpu: then the offset is not known, and the median
 #                 is taken off), pairs, median_ns, p5_ns, p95_ns, and on the host's clock inside
 #     slowdown{}  by mode: ratios of step_ns to that of "plain" in the same round: rounds, median, q1, q3

@@ -8,6 +8,11 @@ LOOK_AHEAD = 64
 MOST_DIFFERENCES = 20
 
 
+def slack(duration):
+    """ns by which a duration may differ on two good clocks: their rates (50 ppm), and roundings."""
+    return 2 + duration / 20_000
+
+
 def quantile(ordered, share):
     """Nearest rank, of a sorted list."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
@@ -102,8 +107,8 @@ def durations(pairs, unpaired):
     timed = [(line["duration_ns"], ran.duration) for line, ran in pairs if line["duration_ns"]]
     if not timed:
         return None
-    below = sum(theirs < ours["lo"] for ours, theirs in timed)
-    above = sum(theirs > ours["hi"] for ours, theirs in timed)
+    below = sum(theirs < ours["lo"] - slack(theirs) for ours, theirs in timed)
+    above = sum(theirs > ours["hi"] + slack(theirs) for ours, theirs in timed)
     return {
         "pairs": len(timed),
         "unpaired": unpaired,

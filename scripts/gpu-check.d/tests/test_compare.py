@@ -143,6 +143,13 @@ class Durations(unittest.TestCase):
         row = compare.durations(*compare.pair(*self.launches(["a"] * 10, [-40] * 10)))
         self.assertEqual((row["median_ns"], row["abs_median_ns"], row["above"]), (-40, 40, 1.0))
 
+    def test_what_two_good_clocks_differ_by_is_inside(self):
+        kernel = profile(kernel_event("a", 1, RAW, 1_000_000)).kernels
+        for off, inside in ((51, 1.0), (54, 0.0), (-51, 1.0), (-54, 0.0)):
+            took = estimate(1_000_000 + off)
+            pairs = compare.pair(Observed([line("a", 1, estimate(RAW), took)]).kernels, kernel)
+            self.assertEqual(compare.durations(*pairs)["inside"], inside, off)
+
     def test_streams_are_matched_by_what_runs_on_them(self):
         ours = [line("ab"[at % 2], at, stream=at % 2) for at in range(20)]
         theirs = [kernel_event("ab"[at % 2], at, RAW + at, 1, stream=70 - at % 2) for at in range(20)]
