@@ -13,6 +13,7 @@ import compare
 import parts
 import table
 from kineto import Observed, Profile
+from names import normal
 from runs import Budget, Failed, NotHere, Runner
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -20,7 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 FORMAT = 1
 SECONDS, QUICK_SECONDS = 540, 150
 # Of one run, and of building a program.
-RUN_SECONDS, BUILD_SECONDS = 100, 60
+RUN_SECONDS, BUILD_SECONDS = 100, 40
 MOST_ROUNDS = 15
 TIMINGS = ("off", "auto", "exact")
 GPU_QUESTIONS = "name,uuid,driver_version,memory.total,compute_cap,mig.mode.current,clocks.sm,persistence_mode"
@@ -83,32 +84,39 @@ class Program:
         began = runner.budget.spent()
         entry = {"mode": mode, "round": number}
         try:
-            run = runner.run(self.part, mode, read=number == 1)
+            run = runner.run(self.part, mode, read=number == 1, seconds=self.limit(mode))
             entry["step_ns"] = run.said["step_ns"]
             if number == 1:
                 self.first[mode] = run
                 self.row["versions"].update(run.said.get("versions", {}))
-        except NotHere:
-            raise
         except Exception as error:  # whatever goes wrong with one run is a row, and the others go on
-            entry["error"] = f"{type(error).__name__}: {error}" if not isinstance(error, Failed) else str(error)
+            # What can run without us and not with us has not been skipped: it failed.
+            if isinstance(error, NotHere) and mode == "plain":
+                raise
+            entry["error"] = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
             self.dead.add(mode)
         entry["seconds"] = round(runner.budget.spent() - began, 2)
         self.row["runs"].append(entry)
 
+    def limit(self, mode):
+        """How long a run may take: the first one sets the measure."""
+        return RUN_SECONDS if mode == "plain" else min(RUN_SECONDS, 20 + 5 * self.seconds("plain"))
+
     def first_round(self, runner):
         for mode in self.modes:
             self.try_run(runner, mode, 1)
+            if "plain" in self.dead:
+                break
 
     def seconds(self, mode):
         """How long a run of a mode takes, by the last one."""
         return next((run["seconds"] for run in reversed(self.row["runs"]) if run["mode"] == mode), 0)
 
     def another_round(self, runner, number):
-        """Every mode once more, in an order that turns; whether all had time."""
+        """Every mode once more, in an order that turns; whether there was something to run, and the time for it."""
         live = [mode for mode in self.modes if mode not in self.dead and mode != "profiler+exact"]
         if "plain" not in live or len(live) < 2:
-            return True
+            return False
         turn = number % len(live)
         for mode in live[turn:] + live[:turn]:
             if runner.budget.left() < 1.5 * self.seconds(mode) + 2:
@@ -152,7 +160,7 @@ class Comparison:
             said = self.runs[mode].said
             against = []
             if said.get("kernels") is not None:
-                against.append(("program", Counter(said["kernels"]), None))
+                against.append(("program", Counter(normal_keys(said["kernels"])), None))
             elif said.get("launches") is not None:
                 against.append(("program", said["launches"], None))
             # CUPTI of the same run, where there is one.
@@ -190,7 +198,7 @@ class Comparison:
 
     def by_program(self):
         if "exact" in self.observed and self.runs["exact"].said.get("true_ns"):
-            theirs = self.runs["exact"].said["true_ns"]
+            theirs = normal_keys(self.runs["exact"].said["true_ns"])
             self.add_durations("program", compare.medians_apart(self.our_medians(), theirs))
 
     def our_medians(self):
@@ -200,6 +208,10 @@ class Comparison:
     def add_durations(self, against, row):
         if row:
             self.row["durations"].append({"against": against, **row})
+
+
+def normal_keys(by_name):
+    return {normal(name): value for name, value in by_name.items()}
 
 
 def check(options, runner, result):
@@ -225,11 +237,11 @@ def check(options, runner, result):
             continue
         programs.append(program)
         name_gpu(result["machine"], program)
-    rounds = 1 if options.quick else MOST_ROUNDS
-    for number in range(2, rounds + 1):
+    going, number = [] if options.quick else programs, 1
+    while going and number < MOST_ROUNDS:
+        number += 1
         print(f"gpu-check: round {number}", file=sys.stderr)
-        if not all([program.another_round(runner, number) for program in programs]):
-            break
+        going = [program for program in going if program.another_round(runner, number)]
     result["programs"] = [program.compared() for program in programs]
 
 
@@ -273,7 +285,7 @@ def main():
     }
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
         result["gpuspy"] = gpuspy_facts(options.gpuspy, folder)
-        check(options, Runner(options.gpuspy, folder, budget, options.quick, RUN_SECONDS), result)
+        check(options, Runner(options.gpuspy, folder, budget, options.quick), result)
     result["seconds"] = round(budget.spent(), 1)
     text = table.page(result)
     with open(os.path.join(options.output, "gpu-check.json"), "w", encoding="utf-8") as file:

@@ -9,6 +9,8 @@ import time
 SKIPPED = 77
 # No run gets less time than this to begin with.
 LEAST_SECONDS = 3
+# To print the operations of a trace.
+READ_SECONDS = 30
 
 
 class Failed(Exception):
@@ -81,9 +83,8 @@ class Run:
 class Runner:
     """Runs programs in modes. Everything that is written lies in `folder`."""
 
-    def __init__(self, gpuspy, folder, budget, quick, seconds):
+    def __init__(self, gpuspy, folder, budget, quick):
         self.gpuspy, self.folder, self.budget, self.quick = gpuspy, folder, budget, quick
-        self.seconds = seconds
         caches = {
             "CUDA_CACHE_PATH": "cuda",
             "CUPY_CACHE_DIR": "cupy",
@@ -99,8 +100,8 @@ class Runner:
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         }
 
-    def run(self, part, mode, read):
-        """One run. With `read`, report, operations and profile are read, too; else only the time of a step counts."""
+    def run(self, part, mode, read, seconds):
+        """One run, of so many seconds at most. With `read`, report, operations and profile are read, too; else only the time of a step counts."""
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             profile, trace = os.path.join(place, "profile.json"), os.path.join(place, "trace.gspy")
             timing = mode.rpartition("+")[2]
@@ -112,8 +113,7 @@ class Runner:
             if timing not in ("plain", "profiler"):
                 ours = [self.gpuspy, "run", "--timing", timing, "--quiet", "--no-report", "-o", trace]
                 command = [*ours, *(["--json"] if read else []), "--", *command]
-            seconds = min(self.seconds, self.budget.left())
-            code, output, errors = execute(command, seconds, self.environment, place)
+            code, output, errors = execute(command, min(seconds, self.budget.left()), self.environment, place)
             run = Run(last_json(output))
             if code == SKIPPED:
                 words = (errors.strip().splitlines() or ["it says no more"])[-1]
@@ -135,7 +135,7 @@ class Runner:
 
     def read_operations(self, trace):
         command = [self.gpuspy, "report", trace, "--operations"]
-        code, output, errors = execute(command, max(LEAST_SECONDS, self.seconds), self.environment, self.folder)
+        code, output, errors = execute(command, READ_SECONDS, self.environment, self.folder)
         if code != 0:
             raise Failed(f"report --operations: exit {code}: {errors.strip()}")
         return [json.loads(line) for line in output.splitlines()]

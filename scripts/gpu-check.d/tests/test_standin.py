@@ -35,12 +35,13 @@ class OnTheStandIn(unittest.TestCase):
         self.addCleanup(place.cleanup)
         self.folder = place.name
 
-    def program(self, command, seconds=30, budget=60):
-        """A profiled program's row, after a first round."""
+    def program(self, command, limit=30):
+        """A profiled program's row, after a first round of runs of so many seconds at most."""
         library = os.path.join(ROOT, "target", "sim", "lib")
-        runner = Runner(GPUSPY, self.folder, Budget(budget), True, seconds)
+        runner = Runner(GPUSPY, self.folder, Budget(60), True)
         runner.environment["LD_LIBRARY_PATH"] = library
         program = check.Program(parts.Part("program", command, profiled=True), ["off", "exact"])
+        program.limit = lambda mode: limit
         program.first_round(runner)
         return program.compared()
 
@@ -77,11 +78,21 @@ print(json.dumps(said))
 
     def test_a_run_that_hangs_is_ended_and_the_others_go_on(self):
         hangs = 'case "$*" in *--profile*) sleep 60;; *) exec "$0" "$@";; esac'
-        row = self.program(["bash", "-c", hangs, STEADY], seconds=4)
+        row = self.program(["bash", "-c", hangs, STEADY], limit=4)
         errors = {run["mode"]: run.get("error") for run in row["runs"]}
         self.assertIn("stopped after", errors["profiler"])
         self.assertEqual((errors["plain"], errors["exact"]), (None, None))
         self.assertTrue(any(count["equal"] for count in row["counts"]))
+
+    def test_what_can_only_not_run_under_us_has_failed(self):
+        refuses = 'case "$LD_PRELOAD" in *gpuspy*) echo {\\"skip\\":\\"no GPU\\"}; exit 77;; *) exec "$0" "$@";; esac'
+        row = self.program(["bash", "-c", refuses, *PROFILED])
+        errors = {run["mode"]: run.get("error") for run in row["runs"]}
+        self.assertEqual((errors["plain"], errors["exact"]), (None, "NotHere: no GPU"))
+
+    def test_a_program_that_fails_by_itself_is_tried_once(self):
+        row = self.program(["false"])
+        self.assertEqual([(run["mode"], run["error"]) for run in row["runs"]], [("plain", "exit 1, and no line of JSON")])
 
     def test_the_script_takes_rounds_until_its_time_is_over_and_writes_both_files(self):
         code, result, table = run_check(self.folder, "--budget", "14", "--program", f"steady={STEADY}")
