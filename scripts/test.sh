@@ -26,5 +26,8 @@ scripts/fetch.sh
 step "gpuspy, the stand-in GPU and the client programs"
 scripts/build-sim.sh
 
+step "gpu-check.sh"
+python3 -B -m unittest discover -s scripts/gpu-check.d/tests
+
 step "tests"
 cargo nextest run --workspace "$@"

@@ -201,5 +201,9 @@ mod tests {
         assert_eq!(took["value"].as_i64(), Some(span));
         assert_eq!((&deep["untimed"], &deep["duration_ns"]), (&json!("deep_queue"), &Value::Null));
         assert_eq!(captured["untimed"], "captured");
+        let documented = include_str!("../../../docs/operations.md");
+        for key in timed.as_object().unwrap().keys() {
+            assert!(documented.contains(&format!("`{key}`")), "docs/operations.md does not tell of {key}");
+        }
     }
 }

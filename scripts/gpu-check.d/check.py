@@ -1,0 +1,302 @@
+"""Runs everything, in order of importance, and writes the result. gpu-check.sh tells what it is for."""
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+
+import compare
+import parts
+import table
+from kineto import Observed, Profile
+from names import normal
+from runs import Budget, Failed, NotHere, Runner
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+FORMAT = 1
+SECONDS, QUICK_SECONDS = 540, 150
+# Of one run, and of building a program.
+RUN_SECONDS, BUILD_SECONDS = 100, 40
+MOST_ROUNDS = 15
+TIMINGS = ("off", "auto", "exact")
+GPU_QUESTIONS = "name,uuid,driver_version,memory.total,compute_cap,mig.mode.current,clocks.sm,persistence_mode"
+
+
+def answer(command):
+    """What a command prints, or nothing."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def machine():
+    rows = answer(["nvidia-smi", f"--query-gpu={GPU_QUESTIONS}", "--format=csv,noheader"]).splitlines()
+    keys = GPU_QUESTIONS.split(",")
+    cpu = ""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            cpu = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "")
+    except OSError:
+        pass
+    return {
+        "gpus": [dict(zip(keys, (cell.strip() for cell in row.split(",")))) for row in rows],
+        "gpu": None,
+        "cpu": cpu,
+        "cores": len(os.sched_getaffinity(0)),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def gpuspy_facts(gpuspy, folder):
+    """Its version, and which kinds of --timing it takes."""
+
+    def takes(timing):
+        command = [gpuspy, "run", "--quiet", "--timing", timing, "--", "true"]
+        return subprocess.run(command, capture_output=True, cwd=folder, timeout=20, check=False).returncode == 0
+
+    return {
+        "version": answer([gpuspy, "--version"]),
+        "commit": answer(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"]),
+        "modes": [timing for timing in TIMINGS if takes(timing)],
+    }
+
+
+class Program:
+    """A program and what is found about it."""
+
+    def __init__(self, part, modes):
+        profiled = ["profiler", "profiler+exact"] if part.profiled else []
+        self.part, self.modes = part, ["plain", *reversed(modes), *profiled]
+        self.first = {}
+        self.dead = set()
+        self.row = {"name": part.name, "versions": {}, "kernels": None, "runs": []}
+
+    def try_run(self, runner, mode, number):
+        """A run in a mode. A mode that failed is not tried again."""
+        began = runner.budget.spent()
+        entry = {"mode": mode, "round": number}
+        try:
+            run = runner.run(self.part, mode, read=number == 1, seconds=self.limit(mode))
+            entry["step_ns"] = run.said["step_ns"]
+            if number == 1:
+                self.first[mode] = run
+                self.row["versions"].update(run.said.get("versions", {}))
+        except Exception as error:  # whatever goes wrong with one run is a row, and the others go on
+            # What can run without us and not with us has not been skipped: it failed.
+            if isinstance(error, NotHere) and mode == "plain":
+                raise
+            entry["error"] = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
+            self.dead.add(mode)
+        entry["seconds"] = round(runner.budget.spent() - began, 2)
+        self.row["runs"].append(entry)
+
+    def limit(self, mode):
+        """How long a run may take: the first one sets the measure."""
+        return RUN_SECONDS if mode == "plain" else min(RUN_SECONDS, 20 + 5 * self.seconds("plain"))
+
+    def first_round(self, runner):
+        for mode in self.modes:
+            self.try_run(runner, mode, 1)
+            if "plain" in self.dead:
+                break
+
+    def seconds(self, mode):
+        """How long a run of a mode takes, by the last one."""
+        return next((run["seconds"] for run in reversed(self.row["runs"]) if run["mode"] == mode), 0)
+
+    def another_round(self, runner, number):
+        """Every mode once more, in an order that turns; whether there was something to run, and the time for it."""
+        live = [mode for mode in self.modes if mode not in self.dead and mode != "profiler+exact"]
+        if "plain" not in live or len(live) < 2:
+            return False
+        turn = number % len(live)
+        for mode in live[turn:] + live[:turn]:
+            if runner.budget.left() < 1.5 * self.seconds(mode) + 2:
+                return False
+            self.try_run(runner, mode, number)
+        return True
+
+    def compared(self):
+        """Everything that the first round's runs can be asked."""
+        self.row.update(counts=[], durations=[], starts=[], errors=[])
+        comparison = Comparison(self.first, self.row)
+        for question in (comparison.counts, comparison.launch_by_launch, comparison.apart, comparison.by_program):
+            try:
+                question()
+            except Exception as error:  # a comparison that fails is a line, and the others go on
+                self.row["errors"].append(f"{question.__name__}: {type(error).__name__}: {error}")
+        self.row["slowdown"] = compare.slowdown(self.row["runs"])
+        self.first.clear()
+        return self.row
+
+
+class Comparison:
+    """The runs of a program's first round, by mode, against each other and against what the program knows."""
+
+    def __init__(self, runs, row):
+        self.runs, self.row = runs, row
+        self.observed = {
+            mode: Observed(run.operations, run.said.get("region")) for mode, run in runs.items() if run.operations is not None
+        }
+        self.profiles = {
+            mode: Profile(run.profile, run.said["clocks"]) for mode, run in runs.items() if run.profile is not None
+        }
+        if "exact" in self.observed:
+            row["kernels"] = len(self.observed["exact"].kernels)
+
+    def by_name(self, mode):
+        return Counter(line["normal"] for line in self.observed[mode].kernels)
+
+    def counts(self):
+        for mode, observed in self.observed.items():
+            said = self.runs[mode].said
+            against = []
+            if said.get("kernels") is not None:
+                against.append(("program", Counter(normal_keys(said["kernels"])), None))
+            elif said.get("launches") is not None:
+                against.append(("program", said["launches"], None))
+            # CUPTI of the same run, where there is one.
+            profile = self.profiles.get(mode) or self.profiles.get("profiler")
+            if profile:
+                theirs = Counter(kernel.name for kernel in profile.kernels)
+                against.append(("profiler", theirs, len(profile.in_graphs)))
+            if not against and mode != "exact" and "exact" in self.observed:
+                against.append(("exact", self.by_name("exact"), self.observed["exact"].in_graphs))
+            coverage = self.runs[mode].report["coverage"]
+            for who, theirs, in_graphs in against:
+                row = compare.counts(self.by_name(mode), observed.in_graphs, theirs, in_graphs)
+                untimed = {reason: count for reason, count in coverage["untimed"].items() if count}
+                whole = {key: coverage[key] for key in ("dropped", "unattributed")}
+                self.row["counts"].append({"mode": mode, "against": who, **row, **whole, "untimed": untimed})
+
+    def launch_by_launch(self):
+        mode = "profiler+exact"
+        if mode not in self.observed or mode not in self.profiles:
+            return
+        observed, profile = self.observed[mode], self.profiles[mode]
+        for against, ours, theirs in (
+            ("profiler", observed.kernels, profile.kernels),
+            ("graphs", observed.graphs, profile.graphs),
+        ):
+            pairs, unpaired = compare.pair(ours, theirs)
+            self.add_durations(against, compare.durations(pairs, unpaired))
+            if against == "profiler":
+                self.row["starts"] = compare.starts(pairs)
+
+    def apart(self):
+        if "exact" in self.observed and "profiler" in self.profiles:
+            theirs = compare.medians((kernel.name, kernel.duration) for kernel in self.profiles["profiler"].kernels)
+            self.add_durations("apart", compare.medians_apart(self.our_medians(), theirs))
+
+    def by_program(self):
+        if "exact" in self.observed and self.runs["exact"].said.get("true_ns"):
+            theirs = normal_keys(self.runs["exact"].said["true_ns"])
+            self.add_durations("program", compare.medians_apart(self.our_medians(), theirs))
+
+    def our_medians(self):
+        timed = (line for line in self.observed["exact"].kernels if line["duration_ns"])
+        return compare.medians((line["normal"], line["duration_ns"]["value"]) for line in timed)
+
+    def add_durations(self, against, row):
+        if row:
+            self.row["durations"].append({"against": against, **row})
+
+
+def normal_keys(by_name):
+    return {normal(name): value for name, value in by_name.items()}
+
+
+def check(options, runner, result):
+    """The first round of every program, then as many more as there is time for."""
+    build = os.path.join(runner.folder, "build")
+    os.mkdir(build)
+    found, result["skipped"] = parts.find_parts(build, options.program, BUILD_SECONDS)
+    skip = lambda what, why: result["skipped"].append({"what": what, "why": str(why)})  # noqa: E731
+    for timing in TIMINGS:
+        if timing not in result["gpuspy"]["modes"]:
+            skip(f"--timing {timing}", "this gpuspy does not take it")
+    programs = []
+    for part in found:
+        if runner.budget.left() < 10:
+            skip(part.name, "no time left")
+            continue
+        print(f"gpu-check: {part.name}", file=sys.stderr)
+        program = Program(part, result["gpuspy"]["modes"])
+        try:
+            program.first_round(runner)
+        except NotHere as why:
+            skip(part.name, why)
+            continue
+        programs.append(program)
+        name_gpu(result["machine"], program)
+    going, number = [] if options.quick else programs, 1
+    while going and number < MOST_ROUNDS:
+        number += 1
+        print(f"gpu-check: round {number}", file=sys.stderr)
+        going = [program for program in going if program.another_round(runner, number)]
+    result["programs"] = [program.compared() for program in programs]
+
+
+def name_gpu(machine_facts, program):
+    """The GPU's name as gpuspy's report has it: nvidia-smi need not be there."""
+    for run in program.first.values():
+        devices = run.report["devices"] if run.report else []
+        machine_facts["gpu"] = machine_facts["gpu"] or next((d["name"] for d in devices if d["name"]), None)
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="gpu-check.sh", description="Compares gpuspy with the truth on an NVIDIA GPU.")
+    parser.add_argument("-o", "--output", default="gpu-check", metavar="FOLDER", help="where the results go [gpu-check]")
+    parser.add_argument("--quick", action="store_true", help="one round, and less of everything")
+    parser.add_argument("--budget", type=float, metavar="SECONDS", help=f"[{SECONDS}; with --quick {QUICK_SECONDS}]")
+    parser.add_argument("--gpuspy", default=os.path.join(ROOT, "target", "release", "gpuspy"), metavar="PATH")
+    parser.add_argument(
+        "--program", action="append", default=[], type=parts.named_part, metavar="NAME=COMMAND", help="one more program"
+    )
+    options = parser.parse_args()
+    options.gpuspy = os.path.abspath(options.gpuspy)
+    if not os.access(options.gpuspy, os.X_OK):
+        parser.error(f"there is no {options.gpuspy}: cargo build --release makes it, --gpuspy names another")
+    options.budget = options.budget or (QUICK_SECONDS if options.quick else SECONDS)
+    return options
+
+
+def main():
+    options = parse()
+    os.makedirs(options.output, exist_ok=True)
+    budget = Budget(options.budget)
+    result = {
+        "format": FORMAT,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "command": ["scripts/gpu-check.sh", *sys.argv[1:]],
+        "budget_s": options.budget,
+        "quick": options.quick,
+        "machine": machine(),
+        "skipped": [],
+        "programs": [],
+    }
+    with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
+        result["gpuspy"] = gpuspy_facts(options.gpuspy, folder)
+        check(options, Runner(options.gpuspy, folder, budget, options.quick), result)
+    result["seconds"] = round(budget.spent(), 1)
+    text = table.page(result)
+    with open(os.path.join(options.output, "gpu-check.json"), "w", encoding="utf-8") as file:
+        json.dump(result, file, indent=1)
+        file.write("\n")
+    with open(os.path.join(options.output, "gpu-check.txt"), "w", encoding="utf-8") as file:
+        file.write(text)
+    print(text, end="")
+    worked = any("step_ns" in run and run["mode"] != "plain" for program in result["programs"] for run in program["runs"])
+    return 0 if worked else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""Running a program in one of the modes, and reading what it and gpuspy said."""
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+SKIPPED = 77
+# No run gets less time than this to begin with.
+LEAST_SECONDS = 3
+# To print the operations of a trace.
+READ_SECONDS = 30
+
+
+class Failed(Exception):
+    """A run that came to nothing, and why."""
+
+
+class NotHere(Exception):
+    """The program says that it cannot run on this machine, and why."""
+
+
+class Budget:
+    """Seconds that are left for everything."""
+
+    def __init__(self, seconds):
+        self.began = time.monotonic()
+        self.seconds = seconds
+
+    def spent(self):
+        return time.monotonic() - self.began
+
+    def left(self):
+        return self.seconds - self.spent()
+
+
+def execute(command, seconds, environment, folder):
+    """Runs a command in a process group of its own, for so long at most: (exit code, stdout, stderr)."""
+    if seconds < LEAST_SECONDS:
+        raise Failed("no time left")
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise Failed(f"stopped after {seconds:.0f} s") from None
+        texts = []
+        for file in (output, errors):
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+    return code, *texts
+
+
+def last_json(text):
+    for line in reversed(text.splitlines()):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            return found
+    return None
+
+
+class Run:
+    """A finished run: what the program said, and with gpuspy its report and operations, with torch.profiler its trace."""
+
+    def __init__(self, said):
+        self.said, self.report, self.operations, self.profile = said, None, None, None
+
+
+class Runner:
+    """Runs programs in modes. Everything that is written lies in `folder`."""
+
+    def __init__(self, gpuspy, folder, budget, quick):
+        self.gpuspy, self.folder, self.budget, self.quick = gpuspy, folder, budget, quick
+        caches = {
+            "CUDA_CACHE_PATH": "cuda",
+            "CUPY_CACHE_DIR": "cupy",
+            "NUMBA_CACHE_DIR": "numba",
+            "TORCHINDUCTOR_CACHE_DIR": "inductor",
+            "TRITON_CACHE_DIR": "triton",
+        }
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("GPUSPY")},
+            **{name: os.path.join(folder, "cache", place) for name, place in caches.items()},
+            # Compiled in the process itself: helpers would be programs to watch as well.
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        }
+
+    def run(self, part, mode, read, seconds):
+        """One run, of so many seconds at most. With `read`, report, operations and profile are read, too; else only the time of a step counts."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as place:
+            profile, trace = os.path.join(place, "profile.json"), os.path.join(place, "trace.gspy")
+            timing = mode.rpartition("+")[2]
+            command = list(part.command)
+            if self.quick:
+                command.append("--quick")
+            if mode.startswith("profiler"):
+                command += ["--profile", profile]
+            if timing not in ("plain", "profiler"):
+                ours = [self.gpuspy, "run", "--timing", timing, "--quiet", "--no-report", "-o", trace]
+                command = [*ours, *(["--json"] if read else []), "--", *command]
+            code, output, errors = execute(command, min(seconds, self.budget.left()), self.environment, place)
+            run = Run(last_json(output))
+            if code == SKIPPED:
+                words = (errors.strip().splitlines() or ["it says no more"])[-1]
+                raise NotHere((run.said or {}).get("skip", words))
+            if code != 0 or not run.said or "step_ns" not in run.said:
+                words = errors.strip().splitlines()
+                ended = f"exit {code}" if code >= 0 else signal.Signals(-code).name
+                raise Failed(f"{ended}: {words[-1]}" if words else f"{ended}, and no line of JSON")
+            if read and os.path.exists(trace):
+                with open(os.path.join(place, "trace.json"), encoding="utf-8") as file:
+                    run.report = json.load(file)
+                run.operations = self.read_operations(trace)
+            elif read and timing not in ("plain", "profiler"):
+                raise Failed("gpuspy wrote no trace")
+            if read and mode.startswith("profiler"):
+                with open(profile, encoding="utf-8", errors="replace") as file:
+                    run.profile = json.load(file, strict=False)
+            return run
+
+    def read_operations(self, trace):
+        command = [self.gpuspy, "report", trace, "--operations"]
+        code, output, errors = execute(command, READ_SECONDS, self.environment, self.folder)
+        if code != 0:
+            raise Failed(f"report --operations: exit {code}: {errors.strip()}")
+        return [json.loads(line) for line in output.splitlines()]

@@ -1,0 +1,47 @@
+"""Runs a client program on the stand-in GPU and writes its truth as torch.profiler would write what CUPTI saw.
+
+    truth_as_profile.py COMMAND [ARGUMENT]... [--profile FILE]
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+BASE = 1_700_000_000_000_000_000
+
+
+def document(said, truth):
+    """A Kineto trace: real time in µs since a base, streams numbered in its own way."""
+    (raw, real), _ = said["clocks"]
+    events = []
+    for line in truth:
+        if line["kind"] != "kernel" or not said["region"][0] <= line["call_begin"] <= said["region"][1]:
+            continue
+        correlation = line["seq"]
+        args = {"stream": 100 + line["stream"], "correlation": correlation}
+        shown = {"ph": "X", "args": args, "dur": (line["end"] - line["start"]) / 1000}
+        start = line["start"] - raw + real
+        events.append({**shown, "cat": "kernel", "name": line["name"], "ts": (start - BASE) / 1000})
+        events.append({**shown, "cat": "cuda_driver", "name": "cuLaunchKernel", "ts": (start - BASE) / 1000 - 9})
+    return {"baseTimeNanoseconds": BASE, "traceEvents": events}
+
+
+def main():
+    command, profile = sys.argv[1:], None
+    if "--profile" in command:
+        at = command.index("--profile")
+        profile = command[at + 1]
+        del command[at : at + 2]
+    with tempfile.TemporaryDirectory() as folder:
+        truth = os.path.join(folder, "truth.jsonl")
+        environment = {**os.environ, "SIMCUDA_TRUTH": truth} if profile else None
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        if profile:
+            with open(truth, encoding="utf-8") as file, open(profile, "w", encoding="utf-8") as out:
+                json.dump(document(json.loads(done.stdout), map(json.loads, file)), out)
+    print(done.stdout, end="")
+
+
+if __name__ == "__main__":
+    main()
