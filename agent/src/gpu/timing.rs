@@ -109,8 +109,9 @@ pub fn open(session: &Session, driver: &Driver, stream: &'static Stream) -> Resu
         return Err(Untimed::Off);
     }
     let context = stream.context().ok_or(Untimed::NoStream)?;
-    // Acquire, with the release in `let_go`: the last holder's queue entry.
-    if stream.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+    // Acquire, with the release in `let_go`: the last holder's queue entry. SeqCst, with the context's `ending`: who ends
+    // the context waits for the claim, or the claim's holder sees that it ends.
+    if stream.claim.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_err() {
         return Err(Untimed::Contended);
     }
     match pair(session, driver, stream, context) {
@@ -129,7 +130,7 @@ fn pair(
     stream: &'static Stream,
     context: &'static Context,
 ) -> Result<Pair, Untimed> {
-    if context.gone.load(Ordering::Relaxed) {
+    if context.is_leaving() {
         return Err(Untimed::Teardown);
     }
     if stream.depth() > MAX_DEPTH && !is_shallow_after_asking(session, driver, stream, context) {
@@ -236,10 +237,11 @@ pub fn count_untimed(session: &Session, driver: &Driver, stream: &'static Stream
     if why != Untimed::DeepQueue || stream.oldest().is_some() || stream.depth() > MAX_MARKED {
         return;
     }
-    if stream.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+    if stream.claim.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_err() {
         return;
     }
     if let (Some(context), Some(record)) = (stream.context(), driver.event_record)
+        && !context.is_leaving()
         && let Some(event) = context.pool.take()
     {
         // SAFETY: an event of the stream's context, and the stream that the app has just used.
