@@ -38,6 +38,8 @@ primary_state = c"cuDevicePrimaryCtxGetState" (CUdevice, *mut c_uint, *mut c_int
     event_record = c"cuEventRecord" (CUevent, CUstream);
     event_query = c"cuEventQuery" (CUevent);
     event_elapsed = c"cuEventElapsedTime" (*mut f32, CUevent, CUevent);
+    stream_priorities = c"cuCtxGetStreamPriorityRange" (*mut c_int, *mut c_int);
+    stream_create = c"cuStreamCreateWithPriority" (*mut CUstream, c_uint, c_int);
     stream_context = c"cuStreamGetCtx" (CUstream, *mut CUcontext);
     /// CUDA 12.0.
     stream_id = c"cuStreamGetId" (CUstream, *mut u64);

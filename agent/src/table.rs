@@ -281,9 +281,9 @@ hooks! {
     driver "cuDevicePrimaryCtxRetain" { cuDevicePrimaryCtxRetain @ 7000 } (pctx: *mut CUcontext, dev: CUdevice)
         => plain(PrimaryRetain { out: pctx, device: dev });
     driver "cuDevicePrimaryCtxRelease" { cuDevicePrimaryCtxRelease @ 7000, cuDevicePrimaryCtxRelease_v2 @ 11000 }
-        (dev: CUdevice) => plain(PrimaryEnd { device: dev, reset: false });
+        (dev: CUdevice) => plain(PrimaryEnd::release(dev));
     driver "cuDevicePrimaryCtxReset" { cuDevicePrimaryCtxReset @ 7000, cuDevicePrimaryCtxReset_v2 @ 11000 }
-        (dev: CUdevice) => plain(PrimaryEnd { device: dev, reset: true });
+        (dev: CUdevice) => plain(PrimaryEnd::reset(dev));
     runtime "cudaDeviceReset" { cudaDeviceReset @ 0 } () => plain(Host { subject: 0 });
 
     // Modules, as far as kernels' names need them.

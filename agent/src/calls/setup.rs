@@ -1,14 +1,13 @@
 //! Calls that set things up or take them down: streams, contexts, modules, functions.
 
-use core::cell::Cell;
 use core::ffi::CStr;
-use core::sync::atomic::Ordering;
 
 use crate::calls::{Plain, stream_of};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst;
-use crate::gpu::context::{self, Context};
+use crate::gpu::context::{Context, Primary};
+use crate::gpu::ending::{Ending, PrimaryEnding};
 use crate::thread::Call;
 
 /// A call of which only its time matters.
@@ -67,7 +66,7 @@ pub struct ContextCreate {
 impl Plain for ContextCreate {
     fn after(&self, call: &Call, _: u64) -> bool {
         if let (Some(context), Some(driver)) = (written(self.out), driver::driver()) {
-            call.session.contexts.get(call, driver, context);
+            call.session.contexts.made(call, driver, context);
         }
         false
     }
@@ -79,50 +78,67 @@ pub struct PrimaryRetain {
     pub device: CUdevice,
 }
 
-impl Plain for PrimaryRetain {
-    fn after(&self, call: &Call, end: u64) -> bool {
-        if let Some(context) = written(self.out) {
-            call.session.contexts.retain(self.device, context);
+impl PrimaryRetain {
+    fn primary<'c>(&self, call: &'c Call) -> Option<&'c Primary> {
+        call.session.contexts.primary(self.device)
+    }
+
+    /// It has passed. Relaxed, like its begin: the driver's lock orders it with the calls that ask.
+    fn passed(&self, call: &Call) {
+        if let Some(primary) = self.primary(call) {
+            primary.retains.end();
         }
-        ContextCreate { out: self.out }.after(call, end)
+    }
+}
+
+impl Plain for PrimaryRetain {
+    fn before(&self, call: &Call) {
+        if let Some(primary) = self.primary(call) {
+            primary.retains.begin();
+        }
+    }
+
+    fn after(&self, call: &Call, _: u64) -> bool {
+        self.passed(call);
+        if let (Some(primary), Some(context)) = (self.primary(call), written(self.out)) {
+            primary.retain(context);
+            driver::driver().map(|driver| call.session.contexts.get(call, driver, context));
+        }
+        false
+    }
+
+    fn failed(&self, call: &Call) {
+        self.passed(call);
     }
 }
 
 /// A context goes.
 pub struct ContextDestroy {
     handle: CUcontext,
-    /// The one that had the handle when the call began.
-    context: Cell<Option<&'static Context>>,
+    ending: Ending,
 }
 
 impl ContextDestroy {
     /// The one with this handle.
     pub fn of(handle: CUcontext) -> ContextDestroy {
-        ContextDestroy { handle, context: Cell::new(None) }
+        ContextDestroy { handle, ending: Ending::default() }
     }
 }
 
 impl Plain for ContextDestroy {
-    // Before the real call: behind it, another thread may already have the handle, and those of its streams, as new ones.
     fn before(&self, call: &Call) {
-        let goes = |c: &Context| c.handle == self.handle as u64;
-        burst::end_before(call, |s| s.context().is_some_and(goes));
-        context::pause(call.session, goes);
-        let context = call.session.contexts.forget(self.handle as u64);
-        context.into_iter().for_each(|c| call.session.streams.abandon(c));
-        self.context.set(context);
+        let ends = |c: &Context| c.handle == self.handle as u64;
+        burst::end_before(call, |s| s.context().is_some_and(ends));
+        self.ending.begin(call.session, ends);
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.context.take().into_iter().for_each(|c| context::ended(call, c));
+        self.ending.over(call, true);
         false
     }
 
     fn failed(&self, call: &Call) {
-        if let Some(context) = self.context.take() {
-            context.paused.store(false, Ordering::SeqCst);
-            call.session.contexts.remember(context);
-        }
+        self.ending.over(call, false);
     }
 
     fn subject(&self) -> u64 {
@@ -132,36 +148,36 @@ impl Plain for ContextDestroy {
 
 /// A primary context is released, which may be its end, or reset, which is.
 pub struct PrimaryEnd {
-    pub device: CUdevice,
-    pub reset: bool,
+    device: CUdevice,
+    is_reset: bool,
+    ending: PrimaryEnding,
 }
 
 impl PrimaryEnd {
-    fn ends(&self, call: &Call, context: &context::Context) -> bool {
-        context.device == self.device as u32 && call.session.contexts.is_primary(context)
+    /// A device's is released.
+    pub fn release(device: CUdevice) -> PrimaryEnd {
+        PrimaryEnd { device, is_reset: false, ending: PrimaryEnding::default() }
     }
 
-    fn resume(&self, call: &Call, succeeded: bool) {
-        let active = driver::driver().is_some_and(|d| d.is_primary_active(self.device));
-        context::resume(call, |c| self.ends(call, c), succeeded && (self.reset || !active));
+    /// A device's is reset.
+    pub fn reset(device: CUdevice) -> PrimaryEnd {
+        PrimaryEnd { is_reset: true, ..PrimaryEnd::release(device) }
     }
 }
 
 impl Plain for PrimaryEnd {
     fn before(&self, call: &Call) {
-        if self.reset || call.session.contexts.release(self.device) {
-            burst::end_before(call, |s| s.context().is_some_and(|c| self.ends(call, c)));
-            context::pause(call.session, |c| self.ends(call, c));
-        }
+        burst::end_before(call, |s| s.context().is_some_and(|c| c.device == self.device as u32));
+        self.ending.begin(call.session, self.device, self.is_reset);
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.resume(call, true);
+        self.ending.over(call, self.device, self.is_reset, true);
         false
     }
 
     fn failed(&self, call: &Call) {
-        self.resume(call, false);
+        self.ending.over(call, self.device, self.is_reset, false);
     }
 }
 

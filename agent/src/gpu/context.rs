@@ -7,9 +7,7 @@ use crate::cuda::*;
 use crate::driver::Driver;
 use crate::gpu::passage::Passages;
 use crate::gpu::pool::Pool;
-use crate::gpu::stream::Stream;
 use crate::keyed::Keyed;
-use crate::session::Session;
 use crate::sys::ticks;
 use crate::thread::Call;
 
@@ -21,10 +19,40 @@ pub struct Contexts {
     places: Keyed<AtomicPtr<Context>, PLACES>,
     /// The last number given. Relaxed: only its being unique matters.
     last: AtomicU32,
-    /// By device: how often the app has retained its primary context and not released it. Relaxed: a count.
-    retained: [AtomicU32; PLACES],
-    /// By device: its primary context's handle; 0 = not seen. Relaxed: an address.
-    primary: [AtomicU64; PLACES],
+    /// By device.
+    primaries: [Primary; PLACES],
+}
+
+/// What is known of a device's primary context.
+pub struct Primary {
+    /// Its handle; 0 = not seen. Relaxed: an address.
+    handle: AtomicU64,
+    /// How often the app has retained it and not released it, or less: never more. Relaxed: a count.
+    pub retained: AtomicU32,
+    /// Calls that retain it, as they pass.
+    pub retains: Passages,
+    /// Calls under way that may be its end: the device takes no context in. SeqCst, with the store in `adopt`.
+    pub ending: AtomicU32,
+}
+
+impl Primary {
+    /// The app has retained it.
+    pub fn retain(&self, handle: CUcontext) {
+        self.retained.fetch_add(1, Ordering::Relaxed);
+        self.handle.store(handle as u64, Ordering::Relaxed);
+    }
+
+    /// The app releases it. True when that may be its end.
+    pub fn release(&self) -> bool {
+        let before = self.retained.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        before.is_err() || before == Ok(1)
+    }
+
+    /// Whether it is this context; where none was seen retained, any of the device's may be.
+    pub fn is(&self, context: &Context) -> bool {
+        let handle = self.handle.load(Ordering::Relaxed);
+        handle == 0 || handle == context.handle
+    }
 }
 
 /// A context. Never freed: a few exist in a process's life.
@@ -37,14 +65,23 @@ pub struct Context {
     /// Calls on the legacy default stream, and on the streams that it orders itself with.
     pub legacy: Passages,
     pub blocking: Passages,
-    /// A call that may be its end is under way: the poller leaves it alone. SeqCst, with the poller's `looks`.
-    pub paused: AtomicBool,
+    /// Calls under way that may be its end: nobody touches it. SeqCst, with the poller's `looks` and streams' claims.
+    pub ending: AtomicU32,
     /// Destroyed or reset: its events are gone. Release by the hook, acquire by the poller.
     pub gone: AtomicBool,
 }
 
+impl Context {
+    /// It is gone, or may be any moment: nothing is asked of its events.
+    #[inline]
+    pub fn is_leaving(&self) -> bool {
+        self.ending.load(Ordering::SeqCst) != 0 || self.gone.load(Ordering::Acquire)
+    }
+}
+
 impl Contexts {
-    /// The context with this handle, made known now if it is new. Slow only then.
+    /// The context with this handle, made known now if it is new. Slow only then. `None` too while a call that may be its
+    /// end is under way: the handle may mean another by now.
     #[inline]
     pub fn get(&self, call: &Call, driver: &Driver, handle: CUcontext) -> Option<&'static Context> {
         if handle.is_null() {
@@ -53,7 +90,8 @@ impl Contexts {
         let place = self.places.get(handle as u64)?;
         // SAFETY: null or a leaked context. Acquire, with the release in `adopt`.
         match unsafe { place.load(Ordering::Acquire).as_ref() } {
-            Some(context) => Some(context),
+            // Relaxed: who has made it anew has met the driver's lock after the call that ended it.
+            Some(context) => (context.ending.load(Ordering::Relaxed) == 0).then_some(context),
             None => self.adopt(call, driver, handle, place),
         }
     }
@@ -69,15 +107,20 @@ impl Contexts {
         let errno = crate::sys::Errno::save();
         let mut device: CUdevice = 0;
         let pool = Pool::new();
-        with_context(driver, handle, || {
+        let is_ending = |device| self.primary(device).is_some_and(|p| p.ending.load(Ordering::SeqCst) != 0);
+        let entered = with_context(driver, handle, || {
             if let Some(ask) = driver.context_device {
                 // SAFETY: a context is current; writes a place of ours.
                 unsafe { ask(&mut device) };
             }
-            if call.session.timing.is_on() {
+            if !is_ending(device) && call.session.timing.is_on() {
                 driver.relaxed(|| pool.fill(driver));
             }
-        })?;
+        });
+        if entered.is_none() || is_ending(device) {
+            errno.restore();
+            return None;
+        }
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let context = Box::into_raw(Box::new(Context {
             number,
@@ -86,58 +129,58 @@ impl Contexts {
             pool,
             legacy: Passages::default(),
             blocking: Passages::default(),
-            paused: AtomicBool::new(false),
+            ending: AtomicU32::new(0),
             gone: AtomicBool::new(false),
         }));
-        // Two threads can meet a new context at once: the first one's stands; the other's events stay unused.
+        // Two threads can meet a new context at once: the first one's stands; the other's events stay unused. SeqCst: see
+        // `Primary::ending`.
         let first = place
-            .compare_exchange(core::ptr::null_mut(), context, Ordering::Release, Ordering::Relaxed)
+            .compare_exchange(core::ptr::null_mut(), context, Ordering::SeqCst, Ordering::Relaxed)
             .is_ok();
-        // SAFETY: just stored, or stored by the other; leaked. Acquire, with the release above.
-        let context = unsafe { place.load(Ordering::Acquire).as_ref() }?;
-        if first {
+        // SAFETY: just stored, or stored by the other; leaked. Acquire, with the store above.
+        let context = unsafe { place.load(Ordering::Acquire).as_ref() };
+        if let Some(context) = context.filter(|_| first) {
+            if is_ending(device) {
+                // Since the last look: it may not be what we took it for.
+                self.forget(context);
+                errno.restore();
+                return None;
+            }
             announce(call, driver, context);
             crate::session::exit::register_drain();
         }
         errno.restore();
-        Some(context)
+        context
     }
 
-    /// The app has retained a device's primary context.
-    pub fn retain(&self, device: CUdevice, handle: CUcontext) {
-        let at = device as usize;
-        if let (Some(count), Some(primary)) = (self.retained.get(at), self.primary.get(at)) {
-            count.fetch_add(1, Ordering::Relaxed);
-            primary.store(handle as u64, Ordering::Relaxed);
+    /// What is known of a device's primary context.
+    pub fn primary(&self, device: CUdevice) -> Option<&Primary> {
+        self.primaries.get(usize::try_from(device).ok()?)
+    }
+
+    /// A call has just made the context with this handle: whichever had it before is gone.
+    pub fn made(&self, call: &Call, driver: &Driver, handle: CUcontext) {
+        if let Some(old) = self.iter().find(|c| c.handle == handle as u64) {
+            call.session.streams.abandon(old);
+            self.ended(call, old);
+        }
+        self.get(call, driver, handle);
+    }
+
+    /// A context is gone. Told by the one who says so first.
+    pub fn ended(&self, call: &Call, context: &Context) {
+        if self.forget(context) {
+            call.publish(&record_of(context, 2));
         }
     }
 
-    /// Whether a context is its device's primary one; where none was seen retained, any may be.
-    pub fn is_primary(&self, context: &Context) -> bool {
-        let primary = self.primary.get(context.device as usize).map_or(0, |p| p.load(Ordering::Relaxed));
-        primary == 0 || primary == context.handle
-    }
-
-    /// The app releases a device's primary context. True when that may be its end.
-    pub fn release(&self, device: CUdevice) -> bool {
-        let Some(count) = self.retained.get(device as usize) else { return true };
-        let before = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-        before.is_err() || before == Ok(1)
-    }
-
-    /// The handle is this context's no longer. Returns the context, once.
-    pub fn forget(&self, handle: u64) -> Option<&'static Context> {
-        let place = self.places.get(handle)?;
-        // SAFETY: null or a leaked context. Acquire, with the release in `adopt`.
-        unsafe { place.swap(core::ptr::null_mut(), Ordering::AcqRel).as_ref() }
-    }
-
-    /// It is after all, unless another has it by now.
-    pub fn remember(&self, context: &'static Context) {
-        if let Some(place) = self.places.get(context.handle) {
-            let this = core::ptr::from_ref(context).cast_mut();
-            let _ = place.compare_exchange(core::ptr::null_mut(), this, Ordering::Release, Ordering::Relaxed);
-        }
+    /// A context is gone, and the handle its no longer. True for the one who says so first.
+    pub fn forget(&self, context: &Context) -> bool {
+        context.gone.store(true, Ordering::Release);
+        let this = core::ptr::from_ref(context).cast_mut();
+        self.places.find(context.handle).is_some_and(|place| {
+            place.compare_exchange(this, core::ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        })
     }
 
     /// The pool of the context with this number, if it is alive.
@@ -163,7 +206,7 @@ fn announce(call: &Call, driver: &Driver, context: &Context) {
 }
 
 /// The record that tells of a context's coming (1) or going (2).
-pub fn record_of(context: &Context, change: u8) -> record::Context {
+fn record_of(context: &Context, change: u8) -> record::Context {
     record::Context {
         head: Head::new::<record::Context>(),
         at: ticks(),
@@ -221,34 +264,4 @@ pub fn with_context<T>(driver: &Driver, handle: CUcontext, work: impl FnOnce() -
     // SAFETY: undoes our own push.
     unsafe { pop(&mut popped) };
     Some(result)
-}
-
-/// Before a call that may be the end of these contexts: the poller reads what it can of them, then leaves them alone.
-pub fn pause(session: &Session, ends: impl Fn(&Context) -> bool) {
-    if !session.contexts.iter().any(&ends) {
-        return;
-    }
-    let is_read = |s: &Stream| s.oldest().is_none() || !s.context().is_some_and(&ends);
-    session.poller.drain(|| session.streams.iter().all(is_read));
-    session.contexts.iter().filter(|c| ends(c)).for_each(|c| c.paused.store(true, Ordering::SeqCst));
-    session.poller.let_finish();
-}
-
-/// After that call: the same contexts are gone, or they are not.
-pub fn resume(call: &Call, ends: impl Fn(&Context) -> bool, gone: bool) {
-    let session = call.session;
-    for context in session.contexts.iter().filter(|c| c.paused.load(Ordering::Relaxed) && ends(c)) {
-        if !gone {
-            context.paused.store(false, Ordering::SeqCst);
-        } else if session.contexts.forget(context.handle).is_some() {
-            session.streams.abandon(context);
-            ended(call, context);
-        }
-    }
-}
-
-/// Its events are gone.
-pub fn ended(call: &Call, context: &Context) {
-    context.gone.store(true, Ordering::Release);
-    call.publish(&record_of(context, 2));
 }

@@ -1,19 +1,24 @@
 //! GPU time: an event before and one after each operation, read later by the poller.
 //!
-//! - [`context`]: contexts, from their coming to their going;
+//! - [`context`]: contexts, from their coming to their going; [`ending`] is about calls that may be that;
 //! - [`pool`]: the events of one;
 //! - [`stream`]: streams, and the operations on them whose events are not read yet;
 //! - [`passage`]: whether a call was alone on its stream;
 //! - [`timing`]: the pair around one call;
 //! - [`burst`]: the pair around launches that no event may cut;
 //! - [`budget`]: whether to time at all, by what it may cost;
-//! - [`poller`]: the thread that reads events and turns them into [`gpuspy_wire::record::GpuTime`].
+//! - [`poller`]: the thread that reads events and turns them into [`gpuspy_wire::record::GpuTime`];
+//! - [`chain`]: where on a context's clock an event lies;
+//! - [`sample`]: what time it is on the GPU.
 
 pub mod budget;
 pub mod burst;
+pub mod chain;
 pub mod context;
+pub mod ending;
 pub mod passage;
 pub mod poller;
 pub mod pool;
+pub mod sample;
 pub mod stream;
 pub mod timing;

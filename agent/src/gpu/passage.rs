@@ -42,9 +42,24 @@ pub struct Since {
 }
 
 impl Passages {
+    /// A call begins.
+    pub fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One is over.
+    pub fn end(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Calls so far.
     pub fn begun(&self) -> u64 {
         self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Those that are over.
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
     }
 }
 
@@ -52,11 +67,11 @@ impl Passage {
     /// Before the real call, and before anything of ours.
     #[inline]
     pub fn begin(stream: &'static Stream) -> Passage {
-        let over = stream.passages.done.load(Ordering::Relaxed);
-        stream.passages.begun.fetch_add(1, Ordering::Relaxed);
+        let over = stream.passages.done();
+        stream.passages.begin();
         let across = stream.passages_across().map(|(own, other)| {
-            let over = other.done.load(Ordering::Relaxed);
-            own.begun.fetch_add(1, Ordering::Relaxed);
+            let over = other.done();
+            own.begin();
             Across { own, other, over }
         });
         Passage { stream: &stream.passages, over, across }
@@ -67,23 +82,23 @@ impl Passage {
     pub fn alone(&self) -> Option<Since> {
         // Itself has begun, too.
         let since = Since { own: self.over + 1, across: self.across.as_ref().map_or(0, |a| a.over) };
-        let across = self.across.as_ref().map_or(0, |a| a.other.begun.load(Ordering::Relaxed));
-        (self.stream.begun.load(Ordering::Relaxed) == since.own && across == since.across).then_some(since)
+        let across = self.across.as_ref().map_or(0, |a| a.other.begun());
+        (self.stream.begun() == since.own && across == since.across).then_some(since)
     }
 
     /// Whether this call is the first one since then.
     #[inline]
     pub fn follows(&self, since: Since) -> bool {
-        let across = self.across.as_ref().map_or(0, |a| a.other.begun.load(Ordering::Relaxed));
-        self.stream.begun.load(Ordering::Relaxed) == since.own + 1 && across == since.across
+        let across = self.across.as_ref().map_or(0, |a| a.other.begun());
+        self.stream.begun() == since.own + 1 && across == since.across
     }
 }
 
 impl Since {
     /// Whether no call has begun since then on a stream, or on one that it is ordered with.
     pub fn is_now(self, stream: &Stream) -> bool {
-        let across = stream.passages_across().map_or(0, |(_, other)| other.begun.load(Ordering::Relaxed));
-        stream.passages.begun.load(Ordering::Relaxed) == self.own && across == self.across
+        let across = stream.passages_across().map_or(0, |(_, other)| other.begun());
+        stream.passages.begun() == self.own && across == self.across
     }
 }
 
@@ -91,8 +106,8 @@ impl Drop for Passage {
     // Also where the thread is cancelled inside the real call.
     fn drop(&mut self) {
         if let Some(across) = &self.across {
-            across.own.done.fetch_add(1, Ordering::Relaxed);
+            across.own.end();
         }
-        self.stream.done.fetch_add(1, Ordering::Relaxed);
+        self.stream.end();
     }
 }

@@ -230,12 +230,23 @@ impl Stream {
         self.submitted.load(Ordering::Relaxed).saturating_sub(self.completed.load(Ordering::Relaxed))
     }
 
-    /// Holds it, unless another does.
+    /// Holds it, unless another does or its context may be ending.
     #[inline]
     pub fn hold(&'static self) -> Option<Hold> {
-        // Acquire, with the release of the last holder.
-        let free = self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        self.try_hold().filter(|_| !self.context().is_some_and(Context::is_leaving))
+    }
+
+    /// Acquire, with the release of the last holder. SeqCst, with the context's `ending`: who ends the context waits for
+    /// the holder, or the holder sees that it ends.
+    #[inline]
+    fn try_hold(&'static self) -> Option<Hold> {
+        let free = self.held.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok();
         free.then_some(Hold { stream: self })
+    }
+
+    /// Whether somebody holds it.
+    pub fn is_held(&self) -> bool {
+        self.held.load(Ordering::SeqCst) != 0
     }
 
     /// Whether a pair has a place. The last places are kept for markers: without them nobody would know any more how far
@@ -301,7 +312,7 @@ impl Stream {
     fn ended(&'static self) {
         self.state.store(DEAD, Ordering::SeqCst);
         for _ in 0..HOLDER_LOOKS {
-            if self.hold().is_some() {
+            if self.try_hold().is_some() {
                 return;
             }
             crate::sys::sleep_ns(HOLDER_NS);
@@ -317,7 +328,7 @@ impl Stream {
     pub fn retire_if_dead(&'static self) {
         if self.state.load(Ordering::Acquire) == DEAD
             && self.oldest().is_none()
-            && let Some(mut hold) = self.hold()
+            && let Some(mut hold) = self.try_hold()
         {
             let last = core::mem::take(hold.last());
             if let Some(pool) = self.context().map(|c| &c.pool) {

@@ -114,10 +114,8 @@ pub fn open(
     let session = call.session;
     session.timing.admit()?;
     let context = stream.context().ok_or(Untimed::NoStream)?;
-    let mut hold = stream.hold().ok_or(Untimed::Contended)?;
-    if context.gone.load(Ordering::Relaxed) {
-        return Err(Untimed::Teardown);
-    }
+    let refused = || if context.is_leaving() { Untimed::Teardown } else { Untimed::Contended };
+    let mut hold = stream.hold().ok_or_else(refused)?;
     if !stream.has_room() {
         return Err(Untimed::DeepQueue);
     }

@@ -1,0 +1,105 @@
+//! Is this context still the one that we know?
+//!
+//! A call that may be a context's end (destroy, primary release or reset) and whatever other threads do meanwhile are
+//! put in order by the driver's own lock, of which we see nothing: a handle that is met during such a call may mean the
+//! old context or one that another thread has just made anew under the same handle. So between its begin and its return
+//! nobody uses the handle: the context's `ending` keeps hooks from timing on it, the poller from asking for its events
+//! and [`Contexts::get`] from giving it out, and a device whose primary context may be ending takes no context in. Calls
+//! that other threads make in those moments are recorded without a stream and not timed; the next one after it meets the
+//! context anew. Only a create that returns the handle says for sure that it is another's by then. No lock is held across the real call, which may wait for work that another thread has yet to release.
+//!
+//! When the call has returned, a context that it has ended is gone for good: what was not read of it is counted. A reset
+//! that succeeded has ended it. A primary context's release has ended it if the driver says that there is none now; if
+//! there is one, it is the same only when no thread retained it meanwhile: another's retain may have made it anew.
+//! Where that cannot be told, it counts as gone. To take a living context for gone costs a second pool of events and
+//! its pending times; to take a dead one for living would be a use of freed events.
+
+use core::cell::Cell;
+use core::sync::atomic::Ordering;
+
+use crate::cuda::CUdevice;
+use crate::driver;
+use crate::gpu::context::Context;
+use crate::gpu::stream::Stream;
+use crate::session::Session;
+use crate::thread::Call;
+
+/// A call that may be the end of contexts, from before it to after it. Never over (its thread is cancelled inside the real
+/// call), it leaves them alone for good.
+#[derive(Default)]
+pub struct Ending(Cell<Vec<&'static Context>>);
+
+impl Ending {
+    /// Before the real call: what is complete is read, then nobody touches the contexts. Their streams' handles mean
+    /// nothing any more: behind the call, another thread may already have them as new ones'.
+    pub fn begin(&self, session: &Session, ends: impl Fn(&Context) -> bool) {
+        let contexts: Vec<&'static Context> = session.contexts.iter().filter(|c| ends(c)).collect();
+        if contexts.is_empty() {
+            return;
+        }
+        let is_theirs =
+            |s: &&Stream| s.context().is_some_and(|c| contexts.iter().any(|ended| core::ptr::eq(*ended, c)));
+        let streams = || session.streams.iter().filter(|s| is_theirs(s));
+        session.poller.drain(|| streams().all(|s| s.oldest().is_none()));
+        // SeqCst, with the holders of streams and the poller's `looks`: who does not see it is seen, and waited for.
+        contexts.iter().for_each(|c| _ = c.ending.fetch_add(1, Ordering::SeqCst));
+        session.poller.finished(|| streams().all(|s| !s.is_held()));
+        session.poller.let_finish();
+        contexts.iter().for_each(|c| session.streams.abandon(c));
+        self.0.set(contexts);
+    }
+
+    /// After it: they are gone, or they are not.
+    pub fn over(&self, call: &Call, gone: bool) {
+        for context in self.0.take() {
+            if !gone {
+                context.ending.fetch_sub(1, Ordering::SeqCst);
+                continue;
+            }
+            // `ending` stays: nobody who still has it at hand uses it.
+            call.session.contexts.ended(call, context);
+            call.session.poller.wake(); // what is lost of it is told
+        }
+    }
+}
+
+/// A release or reset of a device's primary context.
+#[derive(Default)]
+pub struct PrimaryEnding {
+    ending: Ending,
+    /// Retains of it that were over when this began; `None`: this cannot be its end.
+    retains: Cell<Option<u64>>,
+}
+
+impl PrimaryEnding {
+    /// Before the real call.
+    pub fn begin(&self, session: &Session, device: CUdevice, is_reset: bool) {
+        let contexts = &session.contexts;
+        let Some(primary) = contexts.primary(device) else { return };
+        if !primary.release() && !is_reset {
+            return;
+        }
+        // Relaxed: the driver's lock orders retains with this call.
+        self.retains.set(Some(primary.retains.done()));
+        // SeqCst, with `adopt`: either it sees this and takes none in, or we see what it took in.
+        primary.ending.fetch_add(1, Ordering::SeqCst);
+        self.ending.begin(session, |c| c.device == device as u32 && primary.is(c));
+    }
+
+    /// After it.
+    pub fn over(&self, call: &Call, device: CUdevice, is_reset: bool, succeeded: bool) {
+        let (Some(retains), Some(primary)) = (self.retains.take(), call.session.contexts.primary(device))
+        else {
+            return;
+        };
+        let is_active = || driver::driver().is_some_and(|d| d.is_primary_active(device));
+        // In this order: a retain that made it active has begun before. Relaxed: the driver's lock orders them.
+        let is_the_same = || is_active() && primary.retains.begun() == retains;
+        let gone = succeeded && (is_reset || !is_the_same());
+        if succeeded && is_reset {
+            primary.retained.store(0, Ordering::Relaxed); // from here on each release may be the end
+        }
+        self.ending.over(call, gone);
+        primary.ending.fetch_sub(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,242 @@
+//! Which operations have completed, and when did they run?
+//!
+//! A look goes through the contexts that have work, pushes each once, and asks in each stream for the oldest operation's
+//! end event until one is not complete: one stalled stream never holds back another. Streams take turns of [`TURN`]
+//! operations, so that a busy one does not make the others wait until they are deep.
+
+use gpuspy_wire::record::{GpuTime, Head, Loss, LossCause, Record};
+use std::sync::atomic::Ordering;
+
+use crate::cuda::*;
+use crate::driver;
+use crate::gpu::chain::{self, Chain, Events};
+use crate::gpu::context::Context;
+use crate::gpu::poller::Ring;
+use crate::gpu::poller::cost::{Meter, Outside};
+use crate::gpu::poller::rhythm::Found;
+use crate::gpu::pool::Pool;
+use crate::gpu::sample::Sampler;
+use crate::gpu::stream::{Pending, Stream};
+use crate::session::Session;
+use crate::sys::ticks;
+
+/// Operations read of one stream before the next one's turn: with three driver calls each, about 100 µs.
+const TURN: u64 = 64;
+/// Turns that a stream has in one look at most. What is left is met by the next, which comes soon.
+const TURNS: usize = 4;
+
+/// A pool's events, as a chain asks for them.
+pub struct Asked<'a> {
+    pub outside: Outside<'a>,
+    pub pool: &'a Pool,
+}
+
+impl Events for Asked<'_> {
+    fn elapsed(&self, from: u32, to: u32) -> Option<f32> {
+        self.outside.elapsed(self.pool.event(from), self.pool.event(to))
+    }
+
+    fn hold(&self, event: u32) {
+        self.pool.hold(event);
+    }
+
+    fn give(&self, event: u32) {
+        self.pool.give(event);
+    }
+}
+
+/// What the poller knows of a context.
+struct Known {
+    context: &'static Context,
+    chain: Chain,
+    sampler: Sampler,
+}
+
+/// What reads events.
+pub struct Reader {
+    session: &'static Session,
+    known: Vec<Known>,
+    /// Times read and not published yet: they were all seen complete before one and the same moment, which costs less in
+    /// the trace than a moment each.
+    measured: Vec<GpuTime>,
+    /// The poller records events of its own.
+    samples: bool,
+    /// The thread's capture mode is RELAXED.
+    relaxed: bool,
+}
+
+impl Reader {
+    /// `samples`: whether events of our own may be recorded.
+    pub fn new(session: &'static Session, samples: bool) -> Reader {
+        Reader { session, known: Vec::new(), measured: Vec::new(), samples, relaxed: false }
+    }
+
+    /// One look at all contexts. Between [`super::Shared::begin_look`] and its end; `may_ask` is the answer to the first.
+    pub fn look(&mut self, ring: &mut Ring, meter: &Meter, may_ask: bool) -> Found {
+        let session = self.session;
+        self.tell_lost(ring, session.streams.drop_abandoned());
+        // Acquire, with the release of who has seen it end: its events are not to be touched.
+        self.known.retain(|k| !k.context.gone.load(Ordering::Acquire));
+        let mut found = Found::default();
+        let Some(driver) = driver::driver().filter(|_| may_ask) else { return found };
+        let outside = meter.outside(driver);
+        let timing = session.timing.is_on();
+        for context in session.contexts.iter() {
+            let low = timing && context.pool.is_low();
+            let busy = session.streams.iter().any(|s| is_busy(s, context));
+            if !(low || busy) || !self.may_touch(context) {
+                continue;
+            }
+            if !self.relaxed {
+                let mut mode = CAPTURE_MODE_RELAXED;
+                // SAFETY: exchanges this thread's own mode.
+                outside.call(|d| d.capture_mode.map(|exchange| unsafe { exchange(&mut mode) }));
+                self.relaxed = true;
+            }
+            let known = self.known.iter().position(|k| core::ptr::eq(k.context, context));
+            let mut known = known.map_or_else(
+                || Known { context, chain: Chain::default(), sampler: Sampler::default() },
+                |at| self.known.swap_remove(at),
+            );
+            let looked = outside.within(context.handle, || {
+                if low {
+                    outside.call(|driver| context.pool.replenish(driver));
+                }
+                self.read_context(ring, outside, &mut known, &mut found);
+                if busy && self.samples {
+                    let Known { chain, sampler, .. } = &mut known;
+                    let sample = sampler.sample(outside, context, chain, || self.may_touch(context));
+                    sample.into_iter().for_each(|s| _ = ring.push(s.as_words()));
+                }
+            });
+            match looked {
+                Ok(()) => self.known.push(known),
+                Err(CUDA_ERROR_DEINITIALIZED) => session.poller.stop(),
+                Err(_) => {
+                    // It was taken down by a call that we do not see: what is pending on it is lost.
+                    session.contexts.forget(context);
+                    session.streams.abandon(context);
+                }
+            }
+        }
+        session.streams.iter().for_each(Stream::retire_if_dead);
+        found
+    }
+
+    /// Whether a context's events may be asked for: nothing may be its end just now, nor was.
+    fn may_touch(&self, context: &Context) -> bool {
+        !self.session.poller.is_stopped() && !context.is_leaving()
+    }
+
+    /// Reads what is complete in the context that is current.
+    fn read_context(&mut self, ring: &mut Ring, outside: Outside<'_>, known: &mut Known, found: &mut Found) {
+        let session = self.session;
+        let context = known.context;
+        let streams = || session.streams.iter().filter(|s| is_busy(s, context));
+        let mut most = 0;
+        for _ in 0..TURNS {
+            let mut longest = 0;
+            for stream in streams() {
+                longest = longest.max(self.read_stream(ring, outside, known, stream));
+            }
+            let seen = ticks();
+            for record in self.measured.drain(..) {
+                ring.push(GpuTime { seen, ..record }.as_words());
+            }
+            most += longest;
+            if longest < TURN {
+                break;
+            }
+        }
+        found.most = found.most.max(most);
+        found.pending += streams().map(Stream::to_be_read).sum::<u64>();
+    }
+
+    /// Reads a stream's operations from the oldest on, as far as they are complete, or for one turn. Returns how many.
+    fn read_stream(
+        &mut self,
+        ring: &mut Ring,
+        outside: Outside<'_>,
+        known: &mut Known,
+        stream: &Stream,
+    ) -> u64 {
+        let context = known.context;
+        let mut read = 0;
+        while read < TURN
+            && let Some(op) = stream.oldest()
+            && self.may_touch(context)
+        {
+            match outside.query(context.pool.event(op.end)) {
+                Some(CUDA_SUCCESS) => {
+                    if !op.marker && !op.cancelled {
+                        self.measure(ring, outside, known, stream, op);
+                    }
+                }
+                Some(CUDA_ERROR_NOT_READY) | None => break,
+                Some(CUDA_ERROR_DEINITIALIZED) => {
+                    self.session.poller.stop();
+                    break;
+                }
+                // A sticky error of the app's, or an event that cannot be asked: its time is lost, and said so.
+                Some(_) => self.tell_lost(ring, u64::from(!op.marker && !op.cancelled)),
+            }
+            finish(context, stream, op);
+            read += 1;
+        }
+        read
+    }
+
+    /// Finds out an operation's time.
+    fn measure(
+        &mut self,
+        ring: &mut Ring,
+        outside: Outside<'_>,
+        known: &mut Known,
+        stream: &Stream,
+        op: Pending,
+    ) {
+        let events = Asked { outside, pool: &known.context.pool };
+        let duration = chain::distance(&events, op.start, op.end);
+        let start = known.chain.locate(&events, op.start);
+        let (Some(duration), Some(start)) = (duration, start) else { return self.tell_lost(ring, 1) };
+        self.measured.push(GpuTime {
+            head: Head::new::<GpuTime>(),
+            correlation: op.correlation,
+            context: known.context.number,
+            chain: start.chain,
+            stream: stream.id(),
+            start: start.ns,
+            duration: duration.ns.max(0) as u64,
+            start_error: start.error,
+            duration_error: duration.error.ceil() as u32,
+            seen: 0,
+        });
+    }
+
+    /// Tells of operations whose times are lost, if there are any.
+    fn tell_lost(&mut self, ring: &mut Ring, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let cause = LossCause::GpuTimePending;
+        self.session.lost(cause, count);
+        let loss =
+            Loss { head: Head::new::<Loss>(), at: ticks(), count, cause: cause as u8, ..Loss::default() };
+        ring.push(loss.as_words());
+    }
+}
+
+/// Whether a stream is this context's and has something to be read.
+fn is_busy(stream: &Stream, context: &Context) -> bool {
+    stream.oldest().is_some() && stream.context().is_some_and(|c| core::ptr::eq(c, context))
+}
+
+/// An operation is read: it holds its events no more.
+fn finish(context: &Context, stream: &Stream, op: Pending) {
+    stream.seen(op.position);
+    stream.pop();
+    context.pool.give(op.end);
+    if !op.marker {
+        context.pool.give(op.start);
+    }
+}

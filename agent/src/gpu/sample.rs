@@ -1,0 +1,117 @@
+//! What time is it on the GPU, without a synchronise?
+//!
+//! Once a second while a context has work, and at its first, the poller records an event on a stream of its own and asks
+//! whether it has fired until it has: it fired after the last question that found it pending (or its record) and before
+//! the answer that found it complete. Where the app itself gives no bound for a second, this one ties the clocks.
+//!
+//! The stream is non-blocking (the legacy default stream waits for no event of ours), of the lowest priority, made by the
+//! poller at the context's first sample, and never told to the collector. It goes with its context; at exit nothing is
+//! destroyed. With `CUDA_DEVICE_MAX_CONNECTIONS=1` all streams share one hardware queue, in which even this event would
+//! stand before the app's work: there is no sample then.
+
+use gpuspy_wire::record::{ClockSample, Head};
+
+use crate::cuda::*;
+use crate::gpu::chain::Chain;
+use crate::gpu::context::Context;
+use crate::gpu::poller::cost::Outside;
+use crate::gpu::poller::reader::Asked;
+use crate::sys::{self, ticks};
+
+/// Between samples: the bounds of two a second apart, with a drift that changes slowly, leave the clocks' offset uncertain
+/// by little more than either does.
+const EVERY_NS: u64 = 1_000_000_000;
+/// How long the poller watches at most: an event on an empty stream fires within a few µs. What has not fired by then is
+/// held up by something, and would say little.
+const WATCH_NS: u64 = 50_000;
+
+/// A context's samples.
+#[derive(Default)]
+pub struct Sampler {
+    /// The stream of our own, from the first sample on.
+    stream: Option<CUstream>,
+    /// CLOCK_MONOTONIC, ns, before which there is none.
+    next: u64,
+}
+
+impl Sampler {
+    /// The sample that is due, if it is and the event fires in time. `may_ask` says whether the context may be touched.
+    pub fn sample(
+        &mut self,
+        outside: Outside<'_>,
+        context: &Context,
+        chain: &mut Chain,
+        may_ask: impl Fn() -> bool,
+    ) -> Option<ClockSample> {
+        let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
+        if now < self.next || !may_ask() {
+            return None;
+        }
+        self.next = now + EVERY_NS;
+        let stream = match self.stream {
+            Some(stream) => stream,
+            None => *self.stream.insert(make_stream(outside)?),
+        };
+        let event = context.pool.take()?;
+        let sample =
+            watch(outside, stream, context.pool.event(event), may_ask).and_then(|(after, before)| {
+                let at = chain.locate(&Asked { outside, pool: &context.pool }, event)?;
+                Some(ClockSample {
+                    head: Head::new::<ClockSample>(),
+                    context: context.number,
+                    chain: at.chain,
+                    gpu: at.ns,
+                    error: at.error,
+                    reserved: 0,
+                    after,
+                    before,
+                    reserved2: [0; 2],
+                })
+            });
+        // Also where it has not fired: whoever records it next, anew, does not care.
+        context.pool.give(event);
+        sample
+    }
+}
+
+/// Records the event and watches it: the ticks between which it fired.
+fn watch(
+    outside: Outside<'_>,
+    stream: CUstream,
+    event: CUevent,
+    may_ask: impl Fn() -> bool,
+) -> Option<(u64, u64)> {
+    let until = sys::clock_ns(libc::CLOCK_MONOTONIC) + WATCH_NS;
+    let mut after = ticks();
+    // SAFETY: an event of the pool and our stream, both of the context, which is current and not gone.
+    let recorded = outside.call(|d| d.event_record.map(|record| unsafe { record(event, stream) }));
+    if recorded != Some(CUDA_SUCCESS) {
+        return None;
+    }
+    while may_ask() {
+        let asked = ticks();
+        match outside.query(event)? {
+            CUDA_SUCCESS => return Some((after, ticks())),
+            CUDA_ERROR_NOT_READY => after = asked,
+            _ => return None,
+        }
+        if sys::clock_ns(libc::CLOCK_MONOTONIC) > until {
+            return None;
+        }
+    }
+    None
+}
+
+/// Makes the stream in the current context.
+fn make_stream(outside: Outside<'_>) -> Option<CUstream> {
+    outside.call(|driver| {
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: a context is current; writes places of ours.
+        driver.stream_priorities.map(|ask| unsafe { ask(&mut least, &mut greatest) });
+        let mut stream: CUstream = core::ptr::null_mut();
+        // SAFETY: as above.
+        let made =
+            driver.stream_create.map(|create| unsafe { create(&mut stream, STREAM_NON_BLOCKING, least) });
+        (made == Some(CUDA_SUCCESS)).then_some(stream)
+    })
+}
