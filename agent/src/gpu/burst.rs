@@ -90,6 +90,11 @@ impl Shared {
         }
     }
 
+    /// A stream has gone with a burst that nobody ended.
+    pub fn abandoned(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
     fn known(&self, function: u64) -> u8 {
         self.kernel(function).map_or(ALONE, |kernel| kernel.load(Ordering::Relaxed))
     }

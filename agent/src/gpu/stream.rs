@@ -6,7 +6,7 @@ use gpuspy_wire::record::{self, Head, LossCause, flag};
 
 use crate::cuda::*;
 use crate::driver::Driver;
-use crate::gpu::burst::OpenBurst;
+use crate::gpu::burst::{self, OpenBurst};
 use crate::gpu::context::Context;
 use crate::gpu::passage::{Passages, Since};
 use crate::keyed::Keyed;
@@ -325,12 +325,13 @@ impl Stream {
     }
 
     /// Poller: a destroyed stream that is drained becomes free to be made into another.
-    pub fn retire_if_dead(&'static self) {
+    pub fn retire_if_dead(&'static self, bursts: &burst::Shared) {
         if self.state.load(Ordering::Acquire) == DEAD
             && self.oldest().is_none()
             && let Some(mut hold) = self.try_hold()
         {
             let last = core::mem::take(hold.last());
+            last.burst.iter().for_each(|_| bursts.abandoned());
             if let Some(pool) = self.context().map(|c| &c.pool) {
                 let held = [last.end.map(|e| e.event), last.burst.map(|b| b.start)];
                 held.into_iter().flatten().for_each(|event| pool.give(event));

@@ -119,7 +119,7 @@ impl Reader {
                 }
             }
         }
-        session.streams.iter().for_each(Stream::retire_if_dead);
+        session.streams.iter().for_each(|s| s.retire_if_dead(&session.bursts));
         found
     }
 
