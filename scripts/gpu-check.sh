@@ -30,7 +30,8 @@
 #                 clocks differ. CUPTI tells how long a kernel executed, gpuspy how long it occupied its stream: ours may be
 #                 longer by what a launch takes to begin
 #     starts[]    ours - CUPTI's begin of the same launches: clock (host, or gpu: then the offset is not known, and the median
-#                 is taken off), pairs, median_ns, p5_ns, p95_ns, and on the host's clock inside
+#                 is taken off), pairs, median_ns, p5_ns, p95_ns, on the host's clock inside, and uncertainty_ns: half the
+#                 width of the clocks' interval by gpuspy's own account. How well torch.profiler knows its clocks is in it
 #     slowdown{}  by mode: ratios of step_ns to that of "plain" in the same round: rounds, median, q1, q3
 #     errors[]    comparisons that failed
 set -euo pipefail

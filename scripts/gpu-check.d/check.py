@@ -189,7 +189,8 @@ class Comparison:
             pairs, unpaired = compare.pair(ours, theirs)
             self.add_durations(against, compare.durations(pairs, unpaired))
             if against == "profiler":
-                self.row["starts"] = compare.starts(pairs)
+                known_to = self.runs[mode].report["clock"]["uncertainty_ns"]
+                self.row["starts"] = [{**row, "uncertainty_ns": known_to} for row in compare.starts(pairs)]
 
     def apart(self):
         if "exact" in self.observed and "profiler" in self.profiles:

@@ -71,8 +71,10 @@ def starts(programs):
         for row in program["starts"]:
             errors = [ns(row[key]) for key in ("median_ns", "p5_ns", "p95_ns")]
             inside = share(row["inside"]) if "inside" in row else "-"
-            rows.append((program["name"], row["clock"], row["pairs"], *errors, inside))
-    return table(("program", "clock", "pairs", "median", "p5", "p95", "inside"), rows, texts=2) if rows else []
+            known_to = "-" if row["uncertainty_ns"] is None else ns(row["uncertainty_ns"])
+            rows.append((program["name"], row["clock"], row["pairs"], *errors, inside, known_to))
+    head = ("program", "clock", "pairs", "median", "p5", "p95", "inside", "clock known to +/-")
+    return table(head, rows, texts=2) if rows else []
 
 
 def slowdown(programs):
