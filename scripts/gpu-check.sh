@@ -20,7 +20,8 @@
 #   skipped[]   what, why: programs that could not be tried, and what there was no time for
 #   programs[]  name, versions{}, kernels: launches of the measured part, as mode "exact" saw it, and
 #     runs[]      every run in order: mode (plain; off, auto, exact: --timing; profiler: torch.profiler alone;
-#                 profiler+exact: both at once), round, seconds, step_ns: median time of a step of the measured part; or error
+#                 profiler+exact: both at once), round, seconds, step_ns: median time of a step of the measured part; or error,
+#                 and stderr[]: the last lines
 #     counts[]    mode, against (program, profiler, exact: what else counted), ours and theirs {launches, in_graphs}, equal,
 #                 differences[] {name, ours, theirs} by kernel; dropped, unattributed, untimed{} of the whole run
 #     durations[] against (profiler: CUPTI, the same launches; graphs: CUPTI, whole graph launches; apart: CUPTI of a run of

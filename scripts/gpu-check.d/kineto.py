@@ -30,7 +30,7 @@ class Ran:
 
 
 class Profile:
-    """`kernels` that were launched one by one, `graphs`: launches of graphs, `in_graphs`: names of kernels inside those."""
+    """`kernels` that were launched one by one, `graphs`: launches of graphs, `in_graphs`: names of kernels in those."""
 
     def __init__(self, document, clocks):
         base = int(document.get("baseTimeNanoseconds", 0))

@@ -32,7 +32,7 @@ def header(result):
         f"           {'; '.join(gpus)}",
         f"           {facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, Python {facts['python']}",
         f"           {gpuspy['version']}, commit {gpuspy['commit'] or 'unknown'}",
-        *([f"           {', '.join(f'{name} {version}' for name, version in sorted(versions.items()))}"] if versions else []),
+        f"           {', '.join(f'{name} {version}' for name, version in sorted(versions.items()))}",
     ]
 
 
@@ -50,7 +50,8 @@ def counts(programs):
             for difference in row["differences"]:
                 words = f"ours {difference['ours']}, theirs {difference['theirs']}: {difference['name']}"
                 differences.append(f"  {program['name']}, {row['mode']}: {words}")
-    head = ("program", "mode", "against", "launches", "theirs", "in graphs", "theirs", "equal", "dropped", "untimed, whole run")
+    who, numbers = ("program", "mode", "against"), ("launches", "theirs", "in graphs", "theirs", "equal", "dropped")
+    head = (*who, *numbers, "untimed, whole run")
     return [*table(head, rows, texts=3), *differences] if rows else []
 
 
@@ -116,4 +117,4 @@ def page(result):
     for title, body in sections:
         if body:
             lines += ["", title, *(f"  {line}" for line in body)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(line.rstrip() for line in lines) + "\n"
