@@ -27,13 +27,14 @@ def header(result):
     versions = {}
     for program in result["programs"]:
         versions.update(program["versions"])
-    return [
+    lines = [
         f"gpu-check  {result['date']}, {result.get('seconds', 0):.0f} s of {result['budget_s']:.0f} s",
         f"           {'; '.join(gpus)}",
         f"           {facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, Python {facts['python']}",
         f"           {gpuspy['version']}, commit {gpuspy['commit'] or 'unknown'}",
         f"           {', '.join(f'{name} {version}' for name, version in sorted(versions.items()))}",
     ]
+    return [line for line in lines if line.strip()]
 
 
 def counts(programs):
