@@ -20,7 +20,8 @@
 #   skipped[]   what, why: programs that could not be tried, and what there was no time for
 #   programs[]  name, versions{}, kernels: launches of the measured part, as mode "exact" saw it, and
 #     runs[]      every run in order: mode (plain; off, auto, exact: --timing; profiler: torch.profiler alone;
-#                 profiler+exact: both at once), round, seconds, step_ns: median time of a step of the measured part; or error
+#                 profiler+exact: both at once), round, seconds, step_ns: median time of a step of the measured part; or error,
+#                 and stderr[]: the last lines
 #     counts[]    mode, against (program, profiler, exact: what else counted), ours and theirs {launches, in_graphs}, equal,
 #                 differences[] {name, ours, theirs} by kernel; dropped, unattributed, untimed{} of the whole run
 #     durations[] against (profiler: CUPTI, the same launches; graphs: CUPTI, whole graph launches; apart: CUPTI of a run of
@@ -30,7 +31,8 @@
 #                 clocks differ. CUPTI tells how long a kernel executed, gpuspy how long it occupied its stream: ours may be
 #                 longer by what a launch takes to begin
 #     starts[]    ours - CUPTI's begin of the same launches: clock (host, or gpu: then the offset is not known, and the median
-#                 is taken off), pairs, median_ns, p5_ns, p95_ns, and on the host's clock inside
+#                 is taken off), pairs, median_ns, p5_ns, p95_ns, on the host's clock inside, and uncertainty_ns: half the
+#                 width of the clocks' interval by gpuspy's own account. How well torch.profiler knows its clocks is in it
 #     slowdown{}  by mode: ratios of step_ns to that of "plain" in the same round: rounds, median, q1, q3
 #     errors[]    comparisons that failed
 set -euo pipefail

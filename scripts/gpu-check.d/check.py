@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections import Counter
 
 import compare
@@ -24,7 +25,11 @@ SECONDS, QUICK_SECONDS = 540, 150
 RUN_SECONDS, BUILD_SECONDS = 100, 40
 MOST_ROUNDS = 15
 TIMINGS = ("off", "auto", "exact")
-GPU_QUESTIONS = "name,uuid,driver_version,memory.total,compute_cap,mig.mode.current,clocks.sm,persistence_mode"
+# What nvidia-smi is asked; an old one that does not know all of it is asked for less.
+GPU_FACTS = (
+    ("name", "uuid", "driver_version", "memory.total", "compute_cap", "mig.mode.current", "persistence_mode"),
+    ("name", "uuid", "driver_version"),
+)
 
 
 def answer(command):
@@ -36,9 +41,15 @@ def answer(command):
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
+def gpus():
+    for keys in GPU_FACTS:
+        rows = answer(["nvidia-smi", f"--query-gpu={','.join(keys)}", "--format=csv,noheader"]).splitlines()
+        if rows:
+            return [dict(zip(keys, (cell.strip() for cell in row.split(",")))) for row in rows]
+    return []
+
+
 def machine():
-    rows = answer(["nvidia-smi", f"--query-gpu={GPU_QUESTIONS}", "--format=csv,noheader"]).splitlines()
-    keys = GPU_QUESTIONS.split(",")
     cpu = ""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -46,7 +57,7 @@ def machine():
     except OSError:
         pass
     return {
-        "gpus": [dict(zip(keys, (cell.strip() for cell in row.split(",")))) for row in rows],
+        "gpus": gpus(),
         "gpu": None,
         "cpu": cpu,
         "cores": len(os.sched_getaffinity(0)),
@@ -75,9 +86,11 @@ class Program:
     def __init__(self, part, modes):
         profiled = ["profiler", "profiler+exact"] if part.profiled else []
         self.part, self.modes = part, ["plain", *reversed(modes), *profiled]
+        self.gpu = None
         self.first = {}
         self.dead = set()
         self.row = {"name": part.name, "versions": {}, "kernels": None, "runs": []}
+        self.row.update(counts=[], durations=[], starts=[], slowdown={}, errors=[])
 
     def try_run(self, runner, mode, number):
         """A run in a mode. A mode that failed is not tried again."""
@@ -94,19 +107,40 @@ class Program:
             if isinstance(error, NotHere) and mode == "plain":
                 raise
             entry["error"] = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
+            if tail := getattr(error, "tail", None):
+                entry["stderr"] = tail
             self.dead.add(mode)
         entry["seconds"] = round(runner.budget.spent() - began, 2)
         self.row["runs"].append(entry)
+        self.row["slowdown"] = compare.slowdown(self.row["runs"])
 
     def limit(self, mode):
         """How long a run may take: the first one sets the measure."""
         return RUN_SECONDS if mode == "plain" else min(RUN_SECONDS, 20 + 5 * self.seconds("plain"))
 
     def first_round(self, runner):
+        """Every mode once, and all that these runs can be asked."""
         for mode in self.modes:
             self.try_run(runner, mode, 1)
             if "plain" in self.dead:
                 break
+        comparison = self.ask(lambda: Comparison(self.first, self.row))
+        if comparison:
+            for question in (comparison.counts, comparison.launch_by_launch, comparison.apart, comparison.by_program):
+                self.ask(question)
+        reports = [run.report for run in self.first.values() if run.report]
+        self.gpu = next((device["name"] for report in reports for device in report["devices"]), None)
+        # Traces of a profiler are large.
+        self.first.clear()
+
+    def ask(self, question):
+        """The answer, or None and a line about what went wrong: the other questions go on."""
+        try:
+            return question()
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self.row["errors"].append(f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})")
+            return None
 
     def seconds(self, mode):
         """How long a run of a mode takes, by the last one."""
@@ -124,19 +158,6 @@ class Program:
             self.try_run(runner, mode, number)
         return True
 
-    def compared(self):
-        """Everything that the first round's runs can be asked."""
-        self.row.update(counts=[], durations=[], starts=[], errors=[])
-        comparison = Comparison(self.first, self.row)
-        for question in (comparison.counts, comparison.launch_by_launch, comparison.apart, comparison.by_program):
-            try:
-                question()
-            except Exception as error:  # a comparison that fails is a line, and the others go on
-                self.row["errors"].append(f"{question.__name__}: {type(error).__name__}: {error}")
-        self.row["slowdown"] = compare.slowdown(self.row["runs"])
-        self.first.clear()
-        return self.row
-
 
 class Comparison:
     """The runs of a program's first round, by mode, against each other and against what the program knows."""
@@ -144,11 +165,18 @@ class Comparison:
     def __init__(self, runs, row):
         self.runs, self.row = runs, row
         self.observed = {
-            mode: Observed(run.operations, run.said.get("region")) for mode, run in runs.items() if run.operations is not None
+            mode: Observed(run.operations, run.said.get("region"))
+            for mode, run in runs.items()
+            if run.operations is not None
         }
-        self.profiles = {
-            mode: Profile(run.profile, run.said["clocks"]) for mode, run in runs.items() if run.profile is not None
-        }
+        self.profiles = {}
+        for mode, run in runs.items():
+            if run.profile is not None:
+                profile = Profile(run.profile, run.said["clocks"])
+                if profile.kernels or profile.graphs:
+                    self.profiles[mode] = profile
+                else:
+                    row["errors"].append(f"{mode}: torch.profiler saw nothing on the GPU")
         if "exact" in self.observed:
             row["kernels"] = len(self.observed["exact"].kernels)
 
@@ -189,7 +217,8 @@ class Comparison:
             pairs, unpaired = compare.pair(ours, theirs)
             self.add_durations(against, compare.durations(pairs, unpaired))
             if against == "profiler":
-                self.row["starts"] = compare.starts(pairs)
+                known_to = self.runs[mode].report["clock"]["uncertainty_ns"]
+                self.row["starts"] = [{**row, "uncertainty_ns": known_to} for row in compare.starts(pairs)]
 
     def apart(self):
         if "exact" in self.observed and "profiler" in self.profiles:
@@ -214,8 +243,8 @@ def normal_keys(by_name):
     return {normal(name): value for name, value in by_name.items()}
 
 
-def check(options, runner, result):
-    """The first round of every program, then as many more as there is time for."""
+def check(options, runner, result, save):
+    """The first round of every program, then as many more as there is time for. Saves what there is as it goes."""
     build = os.path.join(runner.folder, "build")
     os.mkdir(build)
     found, result["skipped"] = parts.find_parts(build, options.program, BUILD_SECONDS)
@@ -236,20 +265,15 @@ def check(options, runner, result):
             skip(part.name, why)
             continue
         programs.append(program)
-        name_gpu(result["machine"], program)
+        result["programs"].append(program.row)
+        result["machine"]["gpu"] = result["machine"]["gpu"] or program.gpu
+        save()
     going, number = [] if options.quick else programs, 1
     while going and number < MOST_ROUNDS:
         number += 1
         print(f"gpu-check: round {number}", file=sys.stderr)
         going = [program for program in going if program.another_round(runner, number)]
-    result["programs"] = [program.compared() for program in programs]
-
-
-def name_gpu(machine_facts, program):
-    """The GPU's name as gpuspy's report has it: nvidia-smi need not be there."""
-    for run in program.first.values():
-        devices = run.report["devices"] if run.report else []
-        machine_facts["gpu"] = machine_facts["gpu"] or next((d["name"] for d in devices if d["name"]), None)
+        save()
 
 
 def parse():
@@ -283,19 +307,23 @@ def main():
         "skipped": [],
         "programs": [],
     }
+
+    def save():
+        result["seconds"] = round(budget.spent(), 1)
+        with open(os.path.join(options.output, "gpu-check.json"), "w", encoding="utf-8") as file:
+            json.dump(result, file, indent=1)
+            file.write("\n")
+        text = table.page(result)
+        with open(os.path.join(options.output, "gpu-check.txt"), "w", encoding="utf-8") as file:
+            file.write(text)
+        return text
+
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
         result["gpuspy"] = gpuspy_facts(options.gpuspy, folder)
-        check(options, Runner(options.gpuspy, folder, budget, options.quick), result)
-    result["seconds"] = round(budget.spent(), 1)
-    text = table.page(result)
-    with open(os.path.join(options.output, "gpu-check.json"), "w", encoding="utf-8") as file:
-        json.dump(result, file, indent=1)
-        file.write("\n")
-    with open(os.path.join(options.output, "gpu-check.txt"), "w", encoding="utf-8") as file:
-        file.write(text)
-    print(text, end="")
-    worked = any("step_ns" in run and run["mode"] != "plain" for program in result["programs"] for run in program["runs"])
-    return 0 if worked else 1
+        check(options, Runner(options.gpuspy, folder, budget, options.quick), result, save)
+    print(save(), end="")
+    runs = (run for program in result["programs"] for run in program["runs"])
+    return 0 if any("step_ns" in run and run["mode"] in TIMINGS for run in runs) else 1
 
 
 if __name__ == "__main__":

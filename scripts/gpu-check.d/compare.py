@@ -31,8 +31,8 @@ def spread(errors):
 
 
 def counts(ours, ours_in_graphs, theirs, theirs_in_graphs=None):
-    """Are launches equal, in number and by name? Each side is a Counter by name, or a plain number where names are not known;
-    kernels in graphs are a number, None where they are not known."""
+    """Are launches equal, in number and by name? Each side is a Counter by name, or a plain number where names are not
+    known; kernels in graphs are a number, None where they are not known."""
     total = lambda side: sum(side.values()) if isinstance(side, Counter) else side  # noqa: E731
     row = {
         "ours": {"launches": total(ours), "in_graphs": ours_in_graphs},
@@ -49,8 +49,8 @@ def counts(ours, ours_in_graphs, theirs, theirs_in_graphs=None):
 
 
 def match_streams(ours, theirs):
-    """Pairs streams of both sides: whoever numbers them, the same launches in the same order are the same stream. Each side
-    is a dict from stream to names."""
+    """Pairs streams of both sides: whoever numbers them, the same launches in the same order are the same stream. Each
+    side is a dict from stream to names."""
     left, pairs = dict(ours), []
     for stream, names in sorted(theirs.items(), key=lambda item: -len(item[1])):
         if not left:
@@ -87,7 +87,8 @@ def align(ours, theirs):
 
 
 def pair(ours, theirs):
-    """The same launches on both sides, by their order on each stream: pairs of a line and a Ran, and how many have none."""
+    """The same launches on both sides, by their order on each stream: pairs of a line and a Ran, and how many are in
+    none."""
     our_streams, their_streams = defaultdict(list), defaultdict(list)
     for line in ours:
         our_streams[line["context"], line["stream"]].append(line)
@@ -120,7 +121,7 @@ def durations(pairs, unpaired):
 
 
 def medians_apart(ours, theirs):
-    """Medians by kernel of runs that are not the same; both are dicts from name to median. None when no name is common."""
+    """Medians by kernel of different runs; both are dicts from name to median. None when no name is common."""
     common = sorted(set(ours) & set(theirs))
     if not common:
         return None

@@ -30,7 +30,7 @@ class Ran:
 
 
 class Profile:
-    """`kernels` that were launched one by one, `graphs`: launches of graphs, `in_graphs`: names of kernels inside those."""
+    """`kernels` that were launched one by one, `graphs`: launches of graphs, `in_graphs`: names of kernels in those."""
 
     def __init__(self, document, clocks):
         base = int(document.get("baseTimeNanoseconds", 0))
@@ -49,7 +49,7 @@ class Profile:
             # Microseconds with three decimals: whole ns again.
             start = clock.raw_ns(base + round(event["ts"] * 1000))
             duration = round(event["dur"] * 1000)
-            in_graph = launchers.get(correlation, "").startswith(GRAPH_LAUNCHES)
+            in_graph = args.get("graph id") or launchers.get(correlation, "").startswith(GRAPH_LAUNCHES)
             is_kernel = event["cat"] == "kernel"
             if in_graph:
                 first, last, stream = graphs.get(correlation, (start, start, args.get("stream")))

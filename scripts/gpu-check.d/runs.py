@@ -9,12 +9,18 @@ import time
 SKIPPED = 77
 # No run gets less time than this to begin with.
 LEAST_SECONDS = 3
+# Lines of stderr that are kept of a run that failed.
+TAIL = 12
 # To print the operations of a trace.
 READ_SECONDS = 30
 
 
 class Failed(Exception):
-    """A run that came to nothing, and why."""
+    """A run that came to nothing, and why; `tail` holds the last lines that it complained."""
+
+    def __init__(self, why, tail=()):
+        super().__init__(why)
+        self.tail = list(tail)
 
 
 class NotHere(Exception):
@@ -101,7 +107,7 @@ class Runner:
         }
 
     def run(self, part, mode, read, seconds):
-        """One run, of so many seconds at most. With `read`, report, operations and profile are read, too; else only the time of a step counts."""
+        """One run, of so many seconds at most. Without `read` only the time of a step is of interest."""
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             profile, trace = os.path.join(place, "profile.json"), os.path.join(place, "trace.gspy")
             timing = mode.rpartition("+")[2]
@@ -121,7 +127,7 @@ class Runner:
             if code != 0 or not run.said or "step_ns" not in run.said:
                 words = errors.strip().splitlines()
                 ended = f"exit {code}" if code >= 0 else signal.Signals(-code).name
-                raise Failed(f"{ended}: {words[-1]}" if words else f"{ended}, and no line of JSON")
+                raise Failed(f"{ended}: {words[-1]}" if words else f"{ended}, and no line of JSON", words[-TAIL:])
             if read and os.path.exists(trace):
                 with open(os.path.join(place, "trace.json"), encoding="utf-8") as file:
                     run.report = json.load(file)

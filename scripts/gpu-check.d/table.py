@@ -27,13 +27,14 @@ def header(result):
     versions = {}
     for program in result["programs"]:
         versions.update(program["versions"])
-    return [
+    lines = [
         f"gpu-check  {result['date']}, {result.get('seconds', 0):.0f} s of {result['budget_s']:.0f} s",
         f"           {'; '.join(gpus)}",
         f"           {facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, Python {facts['python']}",
         f"           {gpuspy['version']}, commit {gpuspy['commit'] or 'unknown'}",
-        *([f"           {', '.join(f'{name} {version}' for name, version in sorted(versions.items()))}"] if versions else []),
+        f"           {', '.join(f'{name} {version}' for name, version in sorted(versions.items()))}",
     ]
+    return [line for line in lines if line.strip()]
 
 
 def counts(programs):
@@ -50,7 +51,8 @@ def counts(programs):
             for difference in row["differences"]:
                 words = f"ours {difference['ours']}, theirs {difference['theirs']}: {difference['name']}"
                 differences.append(f"  {program['name']}, {row['mode']}: {words}")
-    head = ("program", "mode", "against", "launches", "theirs", "in graphs", "theirs", "equal", "dropped", "untimed, whole run")
+    who, numbers = ("program", "mode", "against"), ("launches", "theirs", "in graphs", "theirs", "equal", "dropped")
+    head = (*who, *numbers, "untimed, whole run")
     return [*table(head, rows, texts=3), *differences] if rows else []
 
 
@@ -71,8 +73,10 @@ def starts(programs):
         for row in program["starts"]:
             errors = [ns(row[key]) for key in ("median_ns", "p5_ns", "p95_ns")]
             inside = share(row["inside"]) if "inside" in row else "-"
-            rows.append((program["name"], row["clock"], row["pairs"], *errors, inside))
-    return table(("program", "clock", "pairs", "median", "p5", "p95", "inside"), rows, texts=2) if rows else []
+            known_to = "-" if row["uncertainty_ns"] is None else ns(row["uncertainty_ns"])
+            rows.append((program["name"], row["clock"], row["pairs"], *errors, inside, known_to))
+    head = ("program", "clock", "pairs", "median", "p5", "p95", "inside", "clock known to +/-")
+    return table(head, rows, texts=2) if rows else []
 
 
 def slowdown(programs):
@@ -114,4 +118,4 @@ def page(result):
     for title, body in sections:
         if body:
             lines += ["", title, *(f"  {line}" for line in body)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(line.rstrip() for line in lines) + "\n"

@@ -78,6 +78,12 @@ class Reading(unittest.TestCase):
         self.assertEqual(read.in_graphs, ["b", "c"])
         self.assertEqual([(graph.start, graph.duration) for graph in read.graphs], [(RAW + 1000, 800)])
 
+    def test_a_kernel_that_names_its_graph_is_inside_it(self):
+        inside = kernel_event("b", 2, RAW, 100)
+        inside["args"]["graph id"] = 5
+        read = profile(inside, kernel_event("a", 1, RAW, 100))
+        self.assertEqual((read.in_graphs, [kernel.name for kernel in read.kernels]), (["b"], ["a"]))
+
     def test_only_what_was_launched_in_the_region_and_ran_is_ours(self):
         lines = [
             line("late", 900),

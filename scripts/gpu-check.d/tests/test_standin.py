@@ -43,17 +43,19 @@ class OnTheStandIn(unittest.TestCase):
         program = check.Program(parts.Part("program", command, profiled=True), ["off", "exact"])
         program.limit = lambda mode: limit
         program.first_round(runner)
-        return program.compared()
+        return program.row
 
     def test_counts_durations_and_begins_agree_with_the_truth(self):
         row = self.program(PROFILED)
-        self.assertEqual([run["mode"] for run in row["runs"]], ["plain", "exact", "off", "profiler", "profiler+exact"])
+        modes = ["plain", "exact", "off", "profiler", "profiler+exact"]
+        self.assertEqual([run["mode"] for run in row["runs"]], modes)
         self.assertEqual([run.get("error") for run in row["runs"]], [None] * 5)
         self.assertEqual((row["errors"], row["kernels"]), ([], 810))
         for count in row["counts"]:
             self.assertTrue(count["equal"], count)
         pairs = {(count["mode"], count["against"]) for count in row["counts"]}
-        self.assertEqual(pairs, {(mode, who) for mode in ("off", "exact", "profiler+exact") for who in ("program", "profiler")})
+        observed = ("off", "exact", "profiler+exact")
+        self.assertEqual(pairs, {(mode, who) for mode in observed for who in ("program", "profiler")})
         durations = {found["against"]: found for found in row["durations"]}
         launches = durations["profiler"]
         self.assertEqual((launches["unpaired"], launches["inside"]), (0, 1.0), launches)
@@ -63,6 +65,18 @@ class OnTheStandIn(unittest.TestCase):
         self.assertEqual(durations["apart"]["pairs"], 3)
         self.assertEqual(sum(found["pairs"] for found in row["starts"]), launches["pairs"])
         self.assertEqual(set(row["slowdown"]), {"off", "exact", "profiler", "profiler+exact"})
+
+    def test_a_profiler_that_sees_nothing_is_no_truth(self):
+        blind = """
+for last; do :; done
+case $last in *profile.json) echo '{"traceEvents":[]}' >"$last";; esac
+exec "$0" --quick"""
+        row = self.program(["bash", "-c", blind, STEADY])
+        self.assertEqual(
+            row["errors"],
+            ["profiler: torch.profiler saw nothing on the GPU", "profiler+exact: torch.profiler saw nothing on the GPU"],
+        )
+        self.assertEqual({count["against"] for count in row["counts"]}, {"program"})
 
     def test_a_program_that_launches_more_than_it_says_is_found_out(self):
         lies = """
@@ -100,6 +114,7 @@ print(json.dumps(said))
         (program,) = [program for program in result["programs"] if program["name"] == "steady"]
         self.assertGreaterEqual(program["slowdown"]["exact"]["rounds"], 2)
         self.assertLess(result["seconds"], 20)
+        self.assertEqual([run["error"] for p in result["programs"] for run in p["runs"] if "error" in run], [])
         with open(os.path.join(self.folder, "gpu-check.txt"), encoding="utf-8") as file:
             self.assertEqual(file.read(), table)
         for words in ("Simulated GPU", "steady", "are they equal?", "multiple of that without watching"):

@@ -1,0 +1,70 @@
+"""What the Python programs share, without a GPU: the line of JSON tells of the measured part and of nothing else."""
+import contextlib
+import importlib.metadata
+import io
+import json
+import os
+import sys
+import tempfile
+import types
+import unittest
+from unittest import mock
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "programs"))
+
+import steady
+
+
+class FakeProfiler:
+    """Stands for torch.profiler.profile: notes when it was on."""
+
+    def __enter__(self):
+        self.began = steady.raw()
+        return self
+
+    def __exit__(self, *_):
+        self.ended = steady.raw()
+
+    def export_chrome_trace(self, path):
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump([self.began, self.ended], file)
+
+
+class Measuring(unittest.TestCase):
+    def measure(self, *arguments, **facts):
+        """What a program with these facts prints, and the moments of its steps and waits."""
+        moments = {"step": [], "wait": []}
+        note = lambda what: lambda: moments[what].append(steady.raw())  # noqa: E731
+        torch = types.SimpleNamespace(profiler=types.SimpleNamespace(profile=FakeProfiler))
+        output = io.StringIO()
+        with mock.patch.object(sys, "argv", ["program", *arguments]), mock.patch.dict(sys.modules, torch=torch):
+            with contextlib.redirect_stdout(output):
+                steady.measure("program", note("step"), note("wait"), ["pip"], steps=4, groups=6, warm=2, **facts)
+        return json.loads(output.getvalue()), moments
+
+    def test_the_region_holds_the_measured_steps_and_no_others(self):
+        said, moments = self.measure(launches=2, kernels={"a": 1, "b": 1})
+        began, ended = said["region"]
+        inside = [at for at in moments["step"] if began <= at <= ended]
+        self.assertEqual((said["steps"], len(inside), len(moments["step"])), (24, 24, 8 + 24))
+        self.assertEqual((said["launches"], said["kernels"]), (48, {"a": 24, "b": 24}))
+        self.assertTrue(any(at <= began for at in moments["wait"][2:]), "what came before is over when it begins")
+        self.assertEqual(said["versions"], {"pip": importlib.metadata.version("pip")})
+        (first, _), (last, _) = said["clocks"]
+        self.assertTrue(first <= began <= ended <= last)
+
+    def test_less_is_done_when_in_a_hurry(self):
+        said, _ = self.measure("--quick")
+        self.assertEqual((said["steps"], said["launches"], said["kernels"]), (12, None, None))
+
+    def test_the_profiler_is_on_for_the_region(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "profile.json")
+            said, _ = self.measure("--profile", path)
+            with open(path, encoding="utf-8") as file:
+                on, off = json.load(file)
+        self.assertTrue(on <= said["region"][0] <= said["region"][1] <= off)
+
+
+if __name__ == "__main__":
+    unittest.main()
