@@ -51,6 +51,7 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_ASSUME", "launch_queue=700,copy_ns=200,set_ns=0,poll_ns=200000,device_mbps=20000")],
     &[("SIMCUDA_ASSUME", "staging_bytes=0,pinned_mbps=60000,pageable_mbps=1000,peer_mbps=3000")],
     &[("SIMCUDA_ASSUME", "programmatic_trigger=30")],
+    &[("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "one_connection=streams")],
     &[("SIMCUDA_ASSUME", "programmatic_trigger=0,launch_events=late,negative_elapsed=refused")],
 ];
 
@@ -154,6 +155,18 @@ fn check(seed: u64, breadth: Breadth, setting: Setting) -> Result<(), TestCaseEr
     };
     let again = || format!("GPUSPY_RANDOM_FIRST={seed} GPUSPY_RANDOM_CASES=1 (seed {seed}, {setting:?})");
     checks().map_err(|error: TestCaseError| TestCaseError::fail(format!("{}: {error}", again())))
+}
+
+/// What is wrong with a program, also where that panics.
+fn failure(seed: u64, setting: Setting) -> Option<String> {
+    match std::panic::catch_unwind(|| check(seed, Breadth::Wide, setting)) {
+        Ok(result) => result.err().map(|error| error.to_string()),
+        Err(_) => Some(format!("seed {seed}, {setting:?}: see its panic above")),
+    }
+}
+
+fn setting_of(seed: u64) -> Setting {
+    SETTINGS[seed as usize % SETTINGS.len()]
 }
 
 fn must(result: Result<(), TestCaseError>) {
@@ -265,8 +278,7 @@ fn random_seeds_under_random_settings() {
     let cases = number("GPUSPY_RANDOM_CASES");
     if let Some(first) = number("GPUSPY_RANDOM_FIRST") {
         let all = first..first + cases.unwrap_or(1);
-        let failed = all.map(|seed| check(seed, Breadth::Wide, SETTINGS[seed as usize % SETTINGS.len()]));
-        let failed: Vec<String> = failed.filter_map(Result::err).map(|error| error.to_string()).collect();
+        let failed: Vec<String> = all.filter_map(|seed| failure(seed, setting_of(seed))).collect();
         assert!(failed.is_empty(), "{} programs:\n{}", failed.len(), failed.join("\n"));
         return;
     }
@@ -276,7 +288,6 @@ fn random_seeds_under_random_settings() {
         failure_persistence: None,
         ..Config::default()
     };
-    let seeds = (0..SETTINGS.len() as u64 * 1_000_000)
-        .prop_map(|seed| (seed, SETTINGS[seed as usize % SETTINGS.len()]));
+    let seeds = (0..SETTINGS.len() as u64 * 1_000_000).prop_map(|seed| (seed, setting_of(seed)));
     TestRunner::new(config).run(&seeds, |(seed, setting)| check(seed, Breadth::Wide, setting)).unwrap();
 }
