@@ -108,7 +108,7 @@ impl Durations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::occupancy::Basis;
+    use crate::model::occupancy::{Basis, Length};
 
     fn lasting(lo: i64, value: i64, hi: i64) -> Occupancy {
         Occupancy {
@@ -119,9 +119,11 @@ mod tests {
             latest_end: hi,
             start: hi - value,
             end: hi,
+            length: Length { lo: lo as u64, value: value as u64, hi: hi as u64 },
             basis: Basis::Corrected,
             raw: hi as u64,
             clock_half_width: None,
+            off_by: None,
         }
     }
 

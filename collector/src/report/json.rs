@@ -11,6 +11,7 @@ use crate::analyze::overhead::Overhead;
 use crate::analyze::summary::{DeviceReport, GapReport, GapRow, Side};
 use crate::analyze::transfers::{Transfer, Transfers};
 use crate::analyze::{ProcessReport, Tables};
+use crate::model::clock::{DRIFT_PPM, TURN_PPM};
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::trace::record::Ending;
 use serde_json::{Map, Value, json};
@@ -21,7 +22,7 @@ pub fn json(reports: &[ProcessReport]) -> Value {
     json!({
         "coverage": coverage(&all.coverage),
         "overhead": all.overhead.as_ref().map(overhead),
-        "clock": { "uncertainty_ns": all.clock.median() },
+        "clock": clock(&all),
         "devices": all.devices.iter().map(device).collect::<Vec<_>>(),
         "gaps": gaps(&all.gaps),
         "kernels": all.kernels.iter().map(kernel).collect::<Vec<_>>(),
@@ -30,6 +31,13 @@ pub fn json(reports: &[ProcessReport]) -> Value {
         "apis": apis(&all.apis),
         "syncs": syncs(&all.syncs),
         "processes": reports.iter().map(process).collect::<Vec<_>>(),
+    })
+}
+
+fn clock(all: &Tables) -> Value {
+    json!({
+        "uncertainty_ns": all.clock.median(),
+        "assumptions": { "drift_ppm": DRIFT_PPM, "drift_change_ppm_per_s": TURN_PPM },
     })
 }
 
@@ -76,6 +84,7 @@ fn device(device: &DeviceReport) -> Value {
         "graph_ns": busy(Class::Graph),
         "idle_ns": identity.idle.estimate(),
         "undecided_ns": identity.undecided.estimate(),
+        "unobserved_ns": identity.unobserved.estimate(),
     })
 }
 
@@ -186,6 +195,7 @@ fn process(report: &ProcessReport) -> Value {
             "cut": process.damage.cut,
         },
         "clock_contradictions": process.clock_contradictions,
+        "causality_broken": process.causality_broken,
         "notes": process.notes,
     })
 }
