@@ -1,6 +1,7 @@
 //! Reports of whole processes, from records with known answers.
 
 use gpuspy_collector::analyze::{Damage, Input, ProcessReport, process};
+use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::report::{Style, json, terminal};
 use gpuspy_collector::trace::record::*;
 use gpuspy_wire::record::{Direction, Fact, LossCause, Memory, Namespace, SyncScope, Untimed, Via, flag};
@@ -165,7 +166,9 @@ impl App {
     fn report(self, status: Option<&Status>, damage: Damage) -> ProcessReport {
         let names = names();
         let path = "gpuspy-python-4242.gspy".to_owned();
-        process(Input { path, names: &names, status, damage, records: self.records.into_iter() })
+        let clocks = Survey::of(self.records.iter().cloned());
+        let records = self.records.into_iter();
+        process(Input { path, names: &names, status, damage, clocks: &clocks, records })
     }
 }
 
@@ -276,7 +279,15 @@ fn transfers_are_what_they_were() {
 fn the_parts_sum_to_the_span_and_hold_the_truth() {
     let report = json(&[training().report(None, Damage::default())]);
     let device = &report["devices"][0];
-    let parts = ["compute_ns", "exposed_comm_ns", "exposed_copy_ns", "graph_ns", "idle_ns", "undecided_ns"];
+    let parts = [
+        "compute_ns",
+        "exposed_comm_ns",
+        "exposed_copy_ns",
+        "graph_ns",
+        "idle_ns",
+        "undecided_ns",
+        "unobserved_ns",
+    ];
     let sum: u64 = parts.iter().map(|part| device[part]["value"].as_u64().unwrap()).sum();
     assert_eq!(Some(sum), device["span_ns"].as_u64());
     for (part, truth) in [("compute_ns", 230_000), ("exposed_comm_ns", 30_000), ("exposed_copy_ns", 42_000)] {
@@ -406,8 +417,9 @@ fn nothing_that_a_trace_says_can_move_the_cursor() {
     let records = training().records;
     let status = status();
     let (path, damage) = ("x\u{1b}[Ay.gspy".to_owned(), Damage::default());
-    let report =
-        process(Input { path, names: &names, status: Some(&status), damage, records: records.into_iter() });
+    let clocks = Survey::of(records.iter().cloned());
+    let (status, records) = (Some(&status), records.into_iter());
+    let report = process(Input { path, names: &names, status, damage, clocks: &clocks, records });
     let screen = terminal(&[report], &Style { width: 100 });
     assert!(screen.chars().all(|c| c == '\n' || !c.is_control()));
 }
@@ -450,7 +462,7 @@ fn the_schema_names_the_contract_and_refuses_others() {
         ("clock", "uncertainty_ns"),
         (
             "devices",
-            "id uuid name span_ns compute_ns exposed_comm_ns exposed_copy_ns graph_ns idle_ns undecided_ns",
+            "id uuid name span_ns compute_ns exposed_comm_ns exposed_copy_ns graph_ns idle_ns undecided_ns unobserved_ns",
         ),
         ("gaps", "count total_ns largest"),
         ("kernels", "name count timed in_graphs total_ns avg_ns median_ns min_ns max_ns stddev_ns"),
@@ -548,7 +560,7 @@ mod hostile {
             let report = json(&reports);
             assert_valid(&report);
             for device in report["devices"].as_array().unwrap() {
-                let parts = ["compute_ns", "exposed_comm_ns", "exposed_copy_ns", "graph_ns", "idle_ns", "undecided_ns"];
+                let parts = ["compute_ns", "exposed_comm_ns", "exposed_copy_ns", "graph_ns", "idle_ns", "undecided_ns", "unobserved_ns"];
                 let sum: u64 = parts.iter().map(|part| device[part]["value"].as_u64().unwrap()).sum();
                 prop_assert_eq!(Some(sum), device["span_ns"].as_u64());
             }

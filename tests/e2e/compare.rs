@@ -1,6 +1,7 @@
 //! Comparing: what the report says with what the program did, and each operation's interval with the stand-in's truth.
 
 use gpuspy_collector::model::occupancy::Occupancy;
+use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::model::{Model, When};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, What};
@@ -68,7 +69,8 @@ pub fn compare(done: &Done) -> Vec<Compared> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let status = reader.status().unwrap().clone();
     let names = reader.names().clone();
-    let mut model = Model::new(&names);
+    let clocks = Survey::of(reader.records());
+    let mut model = Model::new(&names, &clocks);
     let mut ours: BTreeMap<u64, Vec<(u64, Named, When)>> = BTreeMap::new();
     for record in reader.records() {
         let Some(operation) = model.observe(&record).operation else { continue };

@@ -2,6 +2,7 @@
 
 use crate::compare::{Compared, compare, median, slack};
 use gpuspy_collector::model::occupancy::Occupancy;
+use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::model::{Action, Model, When};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, Work};
@@ -12,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// All work of a trace, in its order, with what the model makes of it.
 fn work(done: &Done) -> Vec<(Work, Action, When)> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
-    let mut model = Model::new(&reader.names().clone());
+    let (names, clocks) = (reader.names().clone(), Survey::of(reader.records()));
+    let mut model = Model::new(&names, &clocks);
     let mut all = Vec::new();
     for record in reader.records() {
         let Some(operation) = model.observe(&record).operation else { continue };

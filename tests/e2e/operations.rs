@@ -30,6 +30,11 @@ fn agrees(line: &Value, truth: &truth::Operation) {
         let lasted = truth.occupancy.1 - truth.occupancy.0;
         let (lo, hi) = (number(line, "/duration_ns/lo"), number(line, "/duration_ns/hi"));
         assert!(lo <= lasted + slack(lasted) && lasted <= hi + slack(lasted), "{line}: {truth:?}");
+        assert_eq!(line["clock"], "host");
+        for (key, truth) in [("start_ns", truth.occupancy.0), ("finish_ns", truth.occupancy.1)] {
+            let bound = |name: &str| number(line, &format!("/{key}/{name}"));
+            assert!(bound("lo") <= truth + 2 && truth <= bound("hi") + 2, "{key} of {line}: {truth}");
+        }
     }
 }
 

@@ -114,7 +114,15 @@ fn check_counts(done: &Done) -> Result<(), TestCaseError> {
 
 /// The parts of each device's span sum to it exactly.
 fn check_identity(report: &Value) -> Result<(), TestCaseError> {
-    let parts = ["compute_ns", "graph_ns", "exposed_comm_ns", "exposed_copy_ns", "undecided_ns", "idle_ns"];
+    let parts = [
+        "compute_ns",
+        "graph_ns",
+        "exposed_comm_ns",
+        "exposed_copy_ns",
+        "undecided_ns",
+        "unobserved_ns",
+        "idle_ns",
+    ];
     for device in report["devices"].as_array().unwrap() {
         let value = |key: &str| device[key]["value"].as_u64().unwrap_or_else(|| panic!("{key}: {device}"));
         let sum: u64 = parts.iter().map(|part| value(part)).sum();

@@ -2,7 +2,7 @@
 
 use super::estimate::{Estimate, Kind, Sum};
 use super::quantile::Quantiles;
-use crate::model::occupancy::Occupancy;
+use crate::model::occupancy::Length;
 
 /// Durations of timed operations. Bounded, and two of them add up.
 #[derive(Clone, Debug, Default)]
@@ -22,8 +22,8 @@ pub struct Durations {
 
 impl Durations {
     /// Takes an operation's duration.
-    pub fn add(&mut self, occupancy: &Occupancy) {
-        let one = Sum { value: occupancy.value(), lo: occupancy.lo(), hi: occupancy.hi() };
+    pub fn add(&mut self, length: Length) {
+        let one = Sum { value: length.value, lo: length.lo, hi: length.hi };
         self.total.add(one);
         self.extremes(one, one);
         self.values.add(one.value);
@@ -108,26 +108,14 @@ impl Durations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::occupancy::Basis;
 
-    fn lasting(lo: i64, value: i64, hi: i64) -> Occupancy {
-        Occupancy {
-            chain: 0,
-            earliest_start: 0,
-            latest_start: hi - lo,
-            earliest_end: hi,
-            latest_end: hi,
-            start: hi - value,
-            end: hi,
-            basis: Basis::Corrected,
-            raw: hi as u64,
-            clock_half_width: None,
-        }
+    fn lasting(lo: u64, value: u64, hi: u64) -> Length {
+        Length { lo, value, hi }
     }
 
-    fn of(all: &[(i64, i64, i64)]) -> Durations {
+    fn of(all: &[(u64, u64, u64)]) -> Durations {
         let mut d = Durations::default();
-        all.iter().for_each(|&(lo, value, hi)| d.add(&lasting(lo, value, hi)));
+        all.iter().for_each(|&(lo, value, hi)| d.add(lasting(lo, value, hi)));
         d
     }
 

@@ -19,10 +19,36 @@ pub struct Neighbour {
     pub what: Action,
     /// Return address of its call.
     pub caller: u64,
-    /// It did not end before, GPU ns.
+    /// The clock that placed it; `None` for untimed work, whose place holds the clocks' interval.
+    pub lane: Option<Lane>,
+    /// It did not end before: host ns on the line.
     pub earliest_end: i64,
-    /// It did not begin after, GPU ns.
+    /// It did not begin after: host ns on the line.
     pub latest_start: i64,
+}
+
+/// A chain of a context: distances in it are exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// The context.
+    pub context: u32,
+    /// Its chain.
+    pub chain: u32,
+    /// How far from the truth its place on the line can be, ns; `None` = not known.
+    pub off_by: Option<u64>,
+}
+
+impl Neighbour {
+    /// How far off the distance of two can be for their clocks' sake, ns: not at all within one lane.
+    pub fn doubt(&self, other: &Neighbour) -> u64 {
+        let is_same = |a: Lane, b: Lane| (a.context, a.chain) == (b.context, b.chain);
+        match (self.lane, other.lane) {
+            (Some(a), Some(b)) if !is_same(a, b) => {
+                a.off_by.zip(b.off_by).map_or(u64::MAX, |(a, b)| a.saturating_add(b))
+            }
+            _ => 0,
+        }
+    }
 }
 
 /// A gap.

@@ -71,8 +71,8 @@ impl Analysis for GraphTimes<'_> {
     type Table = GraphUse;
 
     fn observe(&mut self, event: &Event<'_>) {
-        if let (Body::NodeTime(node), Some(occupancy)) = (&event.record.body, &event.node) {
-            self.nodes.entry(node.kernel).or_default().add(occupancy);
+        if let (Body::NodeTime(node), Some(length)) = (&event.record.body, &event.node) {
+            self.nodes.entry(node.kernel).or_default().add(*length);
             let is_new = self.last.replace(node.correlation) != Some(node.correlation);
             self.sum.sampled += u64::from(is_new);
         }
@@ -81,7 +81,7 @@ impl Analysis for GraphTimes<'_> {
         let sum = &mut self.sum;
         match operation.when {
             When::Captured => return,
-            When::Timed(occupancy) => sum.durations.add(&occupancy),
+            When::Timed(occupancy) => sum.durations.add(occupancy.length),
             When::Untimed { .. } => {}
         }
         sum.launches += 1;

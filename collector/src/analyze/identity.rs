@@ -9,14 +9,16 @@
 //! 2. a graph launch runs: *graph* (its kernels are not told apart)
 //! 3. a communication kernel runs: *exposed communication*
 //! 4. a copy or a set runs: *exposed copy*
-//! 5. work that has no estimate may run then: *undecided* (untimed work, or pairs that other work may lie inside)
-//! 6. *idle*
+//! 5. work may run then that was left untimed to keep inside the budget: *unobserved*
+//! 6. other work that has no estimate may run then: *undecided* (untimed work, or pairs that other work may lie inside)
+//! 7. *idle*
 //!
 //! The values sum to the span, to the nanosecond. Each has an interval of its own: lo counts the time that is this
-//! part's whatever the truth, hi the time that could be. The hi of *undecided* counts all the time that is not certain.
+//! part's whatever the truth, hi the time that could be. The hi of *undecided* counts all the time that is not certain,
+//! that of *unobserved* what of it was not observed.
 //!
-//! The span of a timeline reaches from its first start event to its last end event. A timeline is one chain of one
-//! context: times of two of them do not compare, so a device's are added side by side.
+//! The span of a timeline reaches from its first start event to its last end event. A timeline is a device, with all that
+//! one process did there, in ns of the line that its clocks were fitted to. Processes are added side by side.
 
 use super::estimate::Sum;
 
@@ -45,6 +47,8 @@ pub enum Layer {
     Estimated,
     /// It may have, and nothing better can be said.
     Undecided,
+    /// It may have, and nobody looked, to keep inside the budget.
+    Unobserved,
     /// It may have.
     Possible,
 }
@@ -55,6 +59,7 @@ pub struct Cover {
     certain: [u32; CLASSES],
     estimated: [u32; CLASSES],
     undecided: [u32; CLASSES],
+    unobserved: [u32; CLASSES],
     possible: [u32; CLASSES],
 }
 
@@ -71,7 +76,7 @@ impl Cover {
 
     /// Whether nothing is known or suspected to run, by the best estimate.
     pub fn is_idle(&self) -> bool {
-        !any(&self.estimated) && !any(&self.undecided)
+        !any(&self.estimated) && !any(&self.undecided) && !any(&self.unobserved)
     }
 
     /// Whether nothing can run.
@@ -84,6 +89,7 @@ impl Cover {
             Layer::Certain => &mut self.certain,
             Layer::Estimated => &mut self.estimated,
             Layer::Undecided => &mut self.undecided,
+            Layer::Unobserved => &mut self.unobserved,
             Layer::Possible => &mut self.possible,
         }
     }
@@ -104,6 +110,8 @@ pub struct Identity {
     pub idle: Sum,
     /// Nobody can say. Its lo equals its value; its hi is all time that is not certain.
     pub undecided: Sum,
+    /// Nobody looked. Its lo equals its value.
+    pub unobserved: Sum,
 }
 
 impl Identity {
@@ -112,6 +120,10 @@ impl Identity {
         self.span += ns;
         match cover.estimated.iter().position(|count| *count > 0) {
             Some(class) => self.busy[class].value += ns,
+            None if any(&cover.unobserved) => {
+                self.unobserved.value += ns;
+                self.unobserved.lo += ns;
+            }
             None if any(&cover.undecided) => {
                 self.undecided.value += ns;
                 self.undecided.lo += ns;
@@ -131,6 +143,17 @@ impl Identity {
         self.idle.lo += if cover.is_certainly_idle() { ns } else { 0 };
         self.idle.hi += if any(&cover.certain) { 0 } else { ns };
         self.undecided.hi += if is_certain { 0 } else { ns };
+        self.unobserved.hi += if any(&cover.unobserved) && !is_certain { ns } else { 0 };
+    }
+
+    /// Edges can be off against each other by `ns` in all: the intervals widen, but for what never could have run.
+    pub fn doubt(&mut self, ns: u64) {
+        for part in self.busy.iter_mut().chain([&mut self.idle, &mut self.undecided, &mut self.unobserved]) {
+            if part.hi > 0 {
+                part.lo = part.lo.saturating_sub(ns);
+                part.hi = part.hi.max(self.span.min(part.hi.saturating_add(ns)));
+            }
+        }
     }
 
     /// Work of `class` covered `ns` that were counted before it was known: the intervals widen.
@@ -154,5 +177,6 @@ impl Identity {
         }
         self.idle.add(other.idle);
         self.undecided.add(other.undecided);
+        self.unobserved.add(other.unobserved);
     }
 }

@@ -73,7 +73,7 @@ impl Analysis for KernelTimes<'_> {
                 let kernel = self.by_name.entry(name).or_default();
                 kernel.count += 1;
                 if let When::Timed(occupancy) = when {
-                    kernel.durations.add(&occupancy);
+                    kernel.durations.add(occupancy.length);
                 }
             }
         }

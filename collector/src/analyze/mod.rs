@@ -26,6 +26,7 @@ pub mod timeline;
 pub mod transfers;
 
 use crate::model::Event;
+use crate::model::clock::Clocks;
 use crate::trace::record::{Names, Status};
 pub use summary::{ProcessInfo, ProcessReport, Tables, process};
 
@@ -63,6 +64,8 @@ pub struct Input<'a, Records> {
     pub status: Option<&'a Status>,
     /// What reading it lost.
     pub damage: Damage,
+    /// Its clocks, by a [`Survey`](crate::model::survey::Survey) of the same records.
+    pub clocks: &'a Clocks,
     /// Its records, in time order.
     pub records: Records,
 }

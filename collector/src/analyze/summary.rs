@@ -46,8 +46,10 @@ pub struct ProcessInfo {
     pub damage: Damage,
     /// What the agent wanted readers to know.
     pub notes: Vec<String>,
-    /// Clock bounds contradicted each other this often: GPU times may be less certain than stated.
+    /// Clock bounds contradicted each other this often: moments may be less certain than stated.
     pub clock_contradictions: u64,
+    /// So many operations lie before their call or after they were seen to be over.
+    pub causality_broken: u64,
 }
 
 /// The answers, about one process or several.
@@ -141,13 +143,13 @@ pub struct Side {
     pub caller: Option<CallSite>,
 }
 
-/// Answers all questions about one process, in one pass over its records.
+/// Answers all questions about one process, in one pass over its records (the second: the first surveyed its clocks).
 pub fn process<Records>(input: Input<'_, Records>) -> ProcessReport
 where
     Records: Iterator<Item = Record>,
 {
-    let Input { path, names, status, damage, records } = input;
-    let mut model = Model::new(names);
+    let Input { path, names, status, damage, clocks, records } = input;
+    let mut model = Model::new(names, clocks);
     let mut seen = Seen::new(names, status, damage.records_lost);
     let mut timelines = Timelines::default();
     let mut kernels = KernelTimes::new(names);
@@ -189,6 +191,7 @@ where
                 .map(str::to_owned)
                 .collect(),
             clock_contradictions: known.clock_contradictions,
+            causality_broken: known.causality_broken,
         },
         tables: Tables {
             coverage,

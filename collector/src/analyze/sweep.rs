@@ -19,6 +19,10 @@ pub struct Sweep {
     open: Option<OpenGap>,
     gaps: Gaps,
     late: u64,
+    /// Whose edge was passed last, of timed operations.
+    last: Option<Neighbour>,
+    /// How much time the clocks of edges that follow each other leave in doubt, ns.
+    doubt: u64,
 }
 
 /// A begin or an end of a stretch.
@@ -85,6 +89,7 @@ impl Sweep {
             let next = edge.time;
             self.pass_to(next);
         }
+        self.identity.doubt(self.doubt);
         (self.identity, self.gaps, self.late)
     }
 
@@ -106,11 +111,13 @@ impl Sweep {
             open.certain += ns;
         }
         self.now = Some(time);
-        let (mut ended, mut began) = (None, None);
+        let (mut ended, mut began, mut is_observed) = (None, None, true);
         let was_idle = self.cover.is_idle();
         while let Some(Reverse(edge)) = self.edges.peek().copied().filter(|Reverse(edge)| edge.time == time) {
             self.edges.pop();
-            let is_work = matches!(edge.layer, Layer::Estimated | Layer::Undecided);
+            let is_work = matches!(edge.layer, Layer::Estimated | Layer::Undecided | Layer::Unobserved);
+            is_observed &= edge.layer != Layer::Unobserved;
+            self.clocks(&edge);
             if edge.begins {
                 self.cover.enter(edge.layer, edge.class);
                 began = began.or(is_work.then_some(edge.neighbour));
@@ -120,9 +127,20 @@ impl Sweep {
             }
         }
         match (was_idle, self.cover.is_idle(), began, ended) {
+            // What is next to a stretch that nobody looked at may be longer than it seems.
+            _ if !is_observed => self.open = None,
             (true, false, Some(after), _) => self.close_gap(time, after),
             (false, true, _, Some(before)) => self.open = Some(OpenGap { start: time, certain: 0, before }),
             _ => {}
+        }
+    }
+
+    /// Two clocks can be off against each other, so the time between two edges can be longer or shorter where they are of
+    /// two. Edges of one clock that follow each other move together.
+    fn clocks(&mut self, edge: &Edge) {
+        if edge.layer == Layer::Possible && edge.neighbour.lane.is_some() {
+            let doubt = self.last.replace(edge.neighbour).map_or(0, |last| last.doubt(&edge.neighbour));
+            self.doubt = self.doubt.saturating_add(doubt);
         }
     }
 
@@ -130,9 +148,11 @@ impl Sweep {
         let Some(open) = self.open.take() else { return };
         let value = (time - open.start) as u64;
         let longest = (after.latest_start - open.before.earliest_end).max(0) as u64;
+        let doubt = open.before.doubt(&after);
+        let (lo, hi) = (open.certain.saturating_sub(doubt), longest.max(value).saturating_add(doubt));
         self.gaps.add(Gap {
             start: (open.start - self.origin) as u64,
-            duration: Estimate::new(value, open.certain, longest.max(value)),
+            duration: Estimate::new(value, lo, hi),
             before: open.before,
             after,
         });

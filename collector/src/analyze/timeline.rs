@@ -1,18 +1,20 @@
 //! The sweep over GPU time that [`identity`](super::identity) and [`gaps`](super::gaps) are read from.
 //!
-//! A timeline is one chain of one context. Operations arrive in host order; [`Reorder`] brings them into the order
-//! of their start events; then every edge before the next start event is final, and a [`Sweep`] passes over it. So what
-//! is kept is the reorder window, the operations that run at the moment, and a little per stream.
+//! A timeline is a device: all streams of all contexts that a process has there, on the [line](crate::model::clock) that
+//! their clocks were fitted to. Contexts of one process take turns on a device, so what one of them does is the device's time,
+//! and a moment in which two have work is counted once. Operations arrive in host order; [`Reorder`] brings them into the
+//! order of their start events; then every edge before the next start event is final, and a [`Sweep`] passes over it. So
+//! what is kept is the reorder window, the operations that run at the moment, and a little per stream.
 //!
-//! **Untimed work** ran, nobody knows when: not before the timed operation ahead of it on its stream ended, not after
-//! the one behind it began or a synchronise of the app returned. That whole stretch is *undecided* where nothing else
-//! is known to run.
+//! **Untimed work** ran, nobody knows when: not before its call, nor before the timed operation ahead of it on its stream
+//! ended, not after the one behind it began or a synchronise of the app returned. That whole stretch is *undecided* where
+//! nothing else is known to run. Where it was left untimed to keep inside the budget, it is *unobserved*.
 
 use super::Analysis;
-use super::gaps::{Gaps, Neighbour};
-use super::identity::{CLASSES, Class, Identity, Layer};
+use super::gaps::{Gaps, Lane, Neighbour};
+use super::identity::{Class, Identity, Layer};
 use super::sweep::Sweep;
-use crate::model::occupancy::{Basis, Occupancy};
+use crate::model::occupancy::{Basis, Occupancy, host};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::{Action, Drained, Event, Operation, Reason, When};
 use crate::trace::record::Body;
@@ -24,7 +26,7 @@ use std::collections::{BTreeMap, HashMap};
 pub struct DeviceTime {
     /// Its timelines, added side by side.
     pub identity: Identity,
-    /// How many timelines there are.
+    /// How many timelines there are: one, or one for each context whose device was never told.
     pub timelines: u64,
     /// Operations that came too late for their place; the intervals hold them all the same.
     pub late: u64,
@@ -32,15 +34,19 @@ pub struct DeviceTime {
     pub gaps: Gaps,
 }
 
-/// How many chains of a context are open at once. A new chain follows the last one, and only what other threads issued
-/// at that moment still belongs to the old.
-const OPEN_CHAINS: usize = 2;
+/// Whose time a timeline is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    Device(u32),
+    /// A context whose device was never told.
+    Context(u32),
+}
 
-/// All timelines of a process: those that may still grow, and the sums of the others.
+/// All timelines of a process.
 #[derive(Debug, Default)]
 pub struct Timelines {
-    open: BTreeMap<(u32, u32), Timeline>,
-    done: BTreeMap<Option<u32>, DeviceTime>,
+    open: BTreeMap<Owner, Timeline>,
+    owners: HashMap<u32, Owner>,
 }
 
 impl Analysis for Timelines {
@@ -50,65 +56,61 @@ impl Analysis for Timelines {
     fn observe(&mut self, event: &Event<'_>) {
         if let Some(operation) = &event.operation {
             match operation.when {
-                When::Timed(occupancy) => {
-                    self.of(operation.context, occupancy.chain).timed(operation, &occupancy)
-                }
-                When::Untimed { reason, after: Some((chain, after)) } if enters_a_stream(reason) => {
-                    self.of(operation.context, chain).untimed(operation, after);
+                When::Timed(occupancy) => self.of(operation).timed(operation, &occupancy),
+                When::Untimed { reason, after } if enters_a_stream(reason) => {
+                    self.of(operation).untimed(operation, reason, after);
                 }
                 When::Untimed { .. } | When::Captured => {}
             }
         }
-        if let Some(drained) = &event.drained {
-            self.of(drained.context, drained.chain).drained(drained);
+        if let Some(drained) = &event.drained
+            && let Some(timeline) = self.known(drained.context)
+        {
+            timeline.drained(drained);
         }
         match &event.record.body {
             Body::Context(context) if context.destroyed => {
-                for chain in self.chains(context.context) {
-                    self.close(context.context, chain);
+                if let Some(timeline) = self.known(context.context) {
+                    timeline.gone(context.context, host(event.record.at));
                 }
             }
             Body::Stream(stream) if stream.destroyed => {
-                let range = (stream.context, 0)..=(stream.context, u32::MAX);
-                self.open.range_mut(range).for_each(|(_, timeline)| timeline.forget(stream.stream));
+                if let Some(timeline) = self.known(stream.context) {
+                    timeline.forget((stream.context, stream.stream));
+                }
             }
             _ => {}
         }
     }
 
-    fn finish(mut self) -> Self::Table {
-        while let Some((context, chain)) = self.open.keys().next().copied() {
-            self.close(context, chain);
+    fn finish(self) -> Self::Table {
+        let mut done: BTreeMap<Option<u32>, DeviceTime> = BTreeMap::new();
+        for (owner, timeline) in self.open {
+            let device = match owner {
+                Owner::Device(device) => Some(device),
+                Owner::Context(_) => None,
+            };
+            let device = done.entry(device).or_default();
+            let (identity, gaps, late) = timeline.finish();
+            device.identity.add(&identity);
+            device.gaps.merge(gaps);
+            device.timelines += 1;
+            device.late += late;
         }
-        self.done
+        done
     }
 }
 
 impl Timelines {
-    fn of(&mut self, context: u32, chain: u32) -> &mut Timeline {
-        if !self.open.contains_key(&(context, chain)) {
-            let open = self.chains(context);
-            if open.len() >= OPEN_CHAINS {
-                self.close(context, open[0]);
-            }
-        }
-        self.open.entry((context, chain)).or_default()
+    fn of(&mut self, operation: &Operation) -> &mut Timeline {
+        let owner = operation.device.map_or(Owner::Context(operation.context), Owner::Device);
+        self.owners.insert(operation.context, owner);
+        self.open.entry(owner).or_default()
     }
 
-    /// The open chains of a context, the oldest first.
-    fn chains(&self, context: u32) -> Vec<u32> {
-        self.open.range((context, 0)..=(context, u32::MAX)).map(|((_, chain), _)| *chain).collect()
-    }
-
-    /// Ends a timeline and adds it to its device's.
-    fn close(&mut self, context: u32, chain: u32) {
-        let Some(timeline) = self.open.remove(&(context, chain)) else { return };
-        let device = self.done.entry(timeline.device).or_default();
-        let (identity, gaps, late) = timeline.finish();
-        device.identity.add(&identity);
-        device.gaps.merge(gaps);
-        device.timelines += 1;
-        device.late += late;
+    /// The timeline of a context that has had work.
+    fn known(&mut self, context: u32) -> Option<&mut Timeline> {
+        self.open.get_mut(self.owners.get(&context)?)
     }
 }
 
@@ -116,38 +118,35 @@ fn enters_a_stream(reason: Reason) -> bool {
     reason != Reason::Untimed(Untimed::NoStream)
 }
 
-/// One chain of one context.
+/// One device.
 #[derive(Debug)]
 struct Timeline {
-    device: Option<u32>,
     order: Reorder<Item>,
-    streams: HashMap<u64, Stream>,
+    /// By context and stream.
+    streams: HashMap<(u32, u64), Stream>,
     sweep: Sweep,
 }
 
 impl Default for Timeline {
     fn default() -> Self {
-        Timeline {
-            device: None,
-            order: Reorder::new(WINDOW),
-            streams: HashMap::new(),
-            sweep: Sweep::default(),
-        }
+        Timeline { order: Reorder::new(WINDOW), streams: HashMap::new(), sweep: Sweep::default() }
     }
 }
 
 /// What a timeline has to remember of a stream.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Stream {
     /// The last timed operation's end event.
     end: i64,
-    /// Per class, the untimed work that nothing timed has followed yet.
-    untimed: [Option<Untracked>; CLASSES],
+    /// The untimed work that nothing timed has followed yet: one for each class and layer at most.
+    untimed: Vec<Untracked>,
 }
 
 /// Untimed work.
 #[derive(Clone, Copy, Debug)]
 struct Untracked {
+    layer: Layer,
+    class: Class,
     since: i64,
     /// Host ns when the last of it was issued.
     issued: u64,
@@ -160,16 +159,17 @@ enum Item {
     /// A timed operation.
     Operation { class: Class, occupancy: Occupancy, neighbour: Neighbour },
     /// Untimed work may run from here.
-    From { class: Class, neighbour: Neighbour },
+    From { layer: Layer, class: Class, neighbour: Neighbour },
     /// Up to here.
-    To { class: Class, neighbour: Neighbour },
+    To { layer: Layer, class: Class, neighbour: Neighbour },
 }
 
 impl Timeline {
     fn timed(&mut self, operation: &Operation, occupancy: &Occupancy) {
-        self.device = self.device.or(operation.device);
-        let neighbour = neighbour(operation, occupancy.earliest_end, occupancy.latest_start);
-        let stream = self.streams.entry(operation.stream).or_insert_with(|| Stream::new(i64::MIN));
+        let Occupancy { chain, off_by, .. } = *occupancy;
+        let lane = Some(Lane { context: operation.context, chain, off_by });
+        let neighbour = neighbour(operation, lane, occupancy.earliest_end, occupancy.latest_start);
+        let stream = self.stream(operation, i64::MIN);
         stream.end = occupancy.latest_end;
         let open = std::mem::take(&mut stream.untimed);
         self.close(open, occupancy.earliest_start);
@@ -177,48 +177,57 @@ impl Timeline {
         self.push(occupancy.earliest_start, item);
     }
 
-    fn untimed(&mut self, operation: &Operation, after: i64) {
-        self.device = self.device.or(operation.device);
+    fn untimed(&mut self, operation: &Operation, reason: Reason, after: i64) {
         let class = class(operation.what);
-        let stream = self.streams.entry(operation.stream).or_insert_with(|| Stream::new(after));
+        let layer = match reason {
+            Reason::Untimed(Untimed::Budget) => Layer::Unobserved,
+            _ => Layer::Undecided,
+        };
+        let stream = self.stream(operation, after);
         let since = after.max(stream.end);
-        let neighbour = neighbour(operation, since, since);
-        let open = &mut stream.untimed[class as usize];
-        if let Some(open) = open {
+        if let Some(open) = stream.untimed.iter_mut().find(|open| (open.layer, open.class) == (layer, class))
+        {
             open.issued = open.issued.max(operation.returned);
-        } else {
-            *open = Some(Untracked { since, issued: operation.returned, first: neighbour });
-            self.push(since, Item::From { class, neighbour });
+            return;
         }
+        let first = neighbour(operation, None, since, since);
+        stream.untimed.push(Untracked { layer, class, since, issued: operation.returned, first });
+        self.push(since, Item::From { layer, class, neighbour: first });
+    }
+
+    fn stream(&mut self, operation: &Operation, end: i64) -> &mut Stream {
+        let new = || Stream { end, untimed: Vec::new() };
+        self.streams.entry((operation.context, operation.stream)).or_insert_with(new)
     }
 
     fn drained(&mut self, drained: &Drained) {
+        let is_drained = |(context, stream): (u32, u64)| {
+            context == drained.context && drained.stream.is_none_or(|drained| drained == stream)
+        };
         let mut done = Vec::new();
-        let is_drained = |id: &u64| drained.stream.is_none_or(|stream| stream == *id);
-        for (_, stream) in self.streams.iter_mut().filter(|(id, _)| is_drained(id)) {
-            done.push(
-                stream
-                    .untimed
-                    .each_mut()
-                    .map(|open| open.take_if(|open| open.issued <= drained.issued_before)),
-            );
+        for (_, stream) in self.streams.iter_mut().filter(|(key, _)| is_drained(**key)) {
+            done.extend(stream.untimed.extract_if(.., |open| open.issued <= drained.issued_before));
         }
-        done.into_iter().for_each(|done| self.close(done, drained.by));
+        self.close(done, drained.by);
+    }
+
+    /// A context is gone, and all that ran in it is over.
+    fn gone(&mut self, context: u32, at: i64) {
+        let gone = self.streams.extract_if(|(owner, _), _| *owner == context);
+        let open = gone.flat_map(|(_, stream)| stream.untimed).collect();
+        self.close(open, at);
     }
 
     /// A stream is gone. If untimed work of it is open, it stays until a synchronise or the end.
-    fn forget(&mut self, stream: u64) {
-        let is_idle = |stream: &Stream| stream.untimed.iter().all(Option::is_none);
-        if self.streams.get(&stream).is_some_and(is_idle) {
+    fn forget(&mut self, stream: (u32, u64)) {
+        if self.streams.get(&stream).is_some_and(|stream| stream.untimed.is_empty()) {
             self.streams.remove(&stream);
         }
     }
 
-    fn close(&mut self, open: [Option<Untracked>; CLASSES], at: i64) {
-        for (class, open) in ALL.into_iter().zip(open) {
-            if let Some(open) = open {
-                self.push(at.max(open.since), Item::To { class, neighbour: open.first });
-            }
+    fn close(&mut self, open: Vec<Untracked>, at: i64) {
+        for Untracked { layer, class, since, first, .. } in open {
+            self.push(at.max(since), Item::To { layer, class, neighbour: first });
         }
     }
 
@@ -236,15 +245,6 @@ impl Timeline {
     }
 }
 
-/// Every class, in the order of their numbers.
-const ALL: [Class; CLASSES] = [Class::Compute, Class::Graph, Class::Communication, Class::Copy];
-
-impl Stream {
-    fn new(end: i64) -> Self {
-        Stream { end, untimed: [None; CLASSES] }
-    }
-}
-
 fn class(what: Action) -> Class {
     match what {
         Action::Kernel { communication: false, .. } | Action::Burst { .. } => Class::Compute,
@@ -254,9 +254,9 @@ fn class(what: Action) -> Class {
     }
 }
 
-fn neighbour(operation: &Operation, earliest_end: i64, latest_start: i64) -> Neighbour {
+fn neighbour(operation: &Operation, lane: Option<Lane>, earliest_end: i64, latest_start: i64) -> Neighbour {
     let Operation { correlation, what, caller, .. } = *operation;
-    Neighbour { correlation, what, caller, earliest_end, latest_start }
+    Neighbour { correlation, what, caller, lane, earliest_end, latest_start }
 }
 
 /// Puts an item into the sweep.
@@ -272,15 +272,15 @@ fn sweep(sweep: &mut Sweep, time: i64, item: Item) {
                 sweep.stretch(Layer::Certain, class, o.latest_start, o.earliest_end, neighbour);
             }
         }
-        Item::From { class, neighbour } => {
+        Item::From { layer, class, neighbour } => {
             sweep.reach(time, class, time);
             sweep.enter(Layer::Possible, class, time, neighbour);
-            sweep.enter(Layer::Undecided, class, time, neighbour);
+            sweep.enter(layer, class, time, neighbour);
         }
-        Item::To { class, neighbour } => {
+        Item::To { layer, class, neighbour } => {
             sweep.reach(time, class, time);
             sweep.leave(Layer::Possible, class, time, neighbour);
-            sweep.leave(Layer::Undecided, class, time, neighbour);
+            sweep.leave(layer, class, time, neighbour);
         }
     }
 }

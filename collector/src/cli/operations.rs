@@ -2,6 +2,7 @@
 
 use super::report::{PATIENCE, traces_of, unreadable};
 use super::{Failure, say};
+use crate::model::survey::Survey;
 use crate::report::Operations;
 use crate::trace::{TraceReader, wait_until_complete};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -38,7 +39,8 @@ fn print_one(path: &Path, out: &mut impl Write) -> Result<io::Result<()>, Failur
     }
     let mut reader = TraceReader::open(path).map_err(cannot_read)?;
     let names = reader.names().clone();
-    let mut operations = Operations::new(&names, reader.status());
+    let clocks = Survey::of(reader.records());
+    let mut operations = Operations::new(&names, &clocks, reader.status());
     for record in reader.records() {
         if let Some(line) = operations.observe(&record)
             && let Err(e) = writeln!(out, "{line}")

@@ -3,6 +3,7 @@
 use super::{Failure, UNREADABLE, operations, say};
 use crate::analyze::{self, Input, ProcessReport};
 use crate::collect::sys;
+use crate::model::survey::Survey;
 use crate::report::{self, Style};
 use crate::trace::{Damage, TraceError, TraceReader, wait_until_complete};
 use clap::Args;
@@ -133,23 +134,18 @@ fn read_one(path: &Path, deadline: Instant) -> Result<ProcessReport, TraceError>
         say(format_args!("{} is still being written: this is what it holds so far", path.display()));
     }
     let mut reader = TraceReader::open(path)?;
-    let known = reader.damage();
-    let report = analyze(path, &mut reader, known);
-    let found = reader.damage();
-    // Damage inside a chunk shows only when it is read. The report begins with what was lost, so it is made again.
-    Ok(if found == known { report } else { analyze(path, &mut reader, found) })
-}
-
-fn analyze(path: &Path, reader: &mut TraceReader, damage: Damage) -> ProcessReport {
+    let clocks = Survey::of(reader.records());
+    // Damage inside a chunk shows when it is read, and the report begins with what was lost: by now all of it is known.
+    let Damage { chunks_lost, records_lost_at_least: records_lost, cut, .. } = reader.damage();
     let (names, status) = (reader.names().clone(), reader.status().cloned());
-    let Damage { chunks_lost, records_lost_at_least: records_lost, cut, .. } = damage;
-    analyze::process(Input {
+    Ok(analyze::process(Input {
         path: path.display().to_string(),
         names: &names,
         status: status.as_ref(),
         damage: analyze::Damage { chunks_lost, records_lost, cut },
+        clocks: &clocks,
         records: reader.records(),
-    })
+    }))
 }
 
 #[cfg(test)]

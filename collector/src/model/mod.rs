@@ -1,9 +1,10 @@
 //! What the records mean. Pure: no I/O, no clock of its own, state bounded by what is alive in the app.
 //!
-//! A fold: [`Model::observe`] takes one [`Record`] after the other, in the trace's order, and says what each means as an
-//! [`Event`]: an operation with its honest time on the GPU, a counted call, a change of memory. Analyses fold over those.
+//! Two folds over a trace. A [`Survey`](survey::Survey) learns its clocks. Then [`Model::observe`] takes one [`Record`]
+//! after the other, in the trace's order, and says what each means as an [`Event`]: an operation with its honest time on
+//! the GPU, a counted call, a change of memory. Analyses fold over those.
 //!
-//! - [`clock`]: what is known of a GPU clock against the host's
+//! - [`survey`], [`clock`]: what is known of the GPU clocks against the host's
 //! - [`stamps`]: what an event's time stamp is worth
 //! - [`occupancy`]: a raw event pair → an interval that holds the truth
 //! - [`graphs`]: what a graph launch ran
@@ -20,15 +21,16 @@ pub mod order;
 #[cfg(test)]
 pub(crate) mod simulation;
 pub mod stamps;
+pub mod survey;
 pub mod transfer;
 
 use crate::trace::record::{Body, Call, Device, GpuTime, Names, NodeTime, Record, Synchronize, What, Work};
-use clock::ClockBounds;
+use clock::{Clock, Clocks};
 use gpuspy_wire::record::{LossCause, Namespace, SyncScope, Untimed, flag};
 use graphs::{Contents, Graphs};
 use memory::{Blocks, MemoryChange, failed};
 use modules::Modules;
-use occupancy::{Occupancy, host};
+use occupancy::{Length, Occupancy, host};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use transfer::{HostMemory, TransferKind};
@@ -45,7 +47,7 @@ pub struct Event<'r> {
     /// What a graph launch ran.
     pub graph: Option<Arc<Contents>>,
     /// When a node of a graph ran.
-    pub node: Option<Occupancy>,
+    pub node: Option<Length>,
     /// What became of memory.
     pub memory: Vec<MemoryChange>,
     /// Streams that are known to be empty.
@@ -76,9 +78,7 @@ pub struct Drained {
     pub stream: Option<u64>,
     /// Work whose call had returned by this host time is done.
     pub issued_before: u64,
-    /// The chain that `by` is measured on.
-    pub chain: u32,
-    /// It was done by then, GPU ns.
+    /// It was done by then: host ns on the line.
     pub by: i64,
 }
 
@@ -154,8 +154,8 @@ pub enum When {
     Untimed {
         /// Why.
         reason: Reason,
-        /// Not before this on its context's clock, as (chain, GPU ns); `None` while that clock is unknown.
-        after: Option<(u32, i64)>,
+        /// Not before this: host ns on the line.
+        after: i64,
     },
     /// It did not run now: it became a node of a graph.
     Captured,
@@ -190,23 +190,22 @@ impl Reason {
 /// The last timed operation of a stream.
 #[derive(Clone, Copy, Debug)]
 struct StreamEnd {
-    chain: u32,
-    /// Its end event, GPU ns, at the least that errors allow.
-    gpu: i64,
-    /// Its end event's stamp.
-    stamp: i64,
+    /// Its end on the line, and by how much its stamps can be off.
+    end: i64,
+    error: i64,
     /// Host ns when its call returned.
     returned: u64,
 }
 
 /// The fold from records to events.
 #[derive(Debug)]
-pub struct Model {
+pub struct Model<'c> {
+    clocks: &'c Clocks,
     devices: BTreeMap<u32, Device>,
-    contexts: HashMap<u32, u32>,
     communication: HashSet<u32>,
-    clocks: HashMap<(u32, u32), ClockBounds>,
+    /// Context → the chain that its operations are measured on at the moment.
     chains: HashMap<u32, u32>,
+    causality_broken: u64,
     stream_ends: HashMap<(u32, u64), StreamEnd>,
     graphs: Graphs,
     blocks: Blocks,
@@ -220,23 +219,26 @@ pub struct Process {
     pub devices: BTreeMap<u32, Device>,
     /// Its code.
     pub modules: Modules,
-    /// How often clock bounds contradicted each other: the drift assumption does not hold.
+    /// How often clock bounds contradicted each other: the assumptions about drift do not hold.
     pub clock_contradictions: u64,
+    /// How many operations the line puts before their call or after they were seen to be over. None, unless bounds
+    /// contradicted each other.
+    pub causality_broken: u64,
 }
 
-impl Model {
-    /// A model that knows nothing yet but the texts.
-    pub fn new(names: &Names) -> Self {
+impl<'c> Model<'c> {
+    /// A model that knows nothing yet but the texts and the clocks.
+    pub fn new(names: &Names, clocks: &'c Clocks) -> Self {
         let kernels = names.0.iter().filter(|((space, _), _)| *space == Namespace::Kernel);
         Model {
+            clocks,
             devices: BTreeMap::new(),
-            contexts: HashMap::new(),
             communication: kernels
                 .filter(|(_, name)| is_communication(name))
                 .map(|((_, id), _)| *id)
                 .collect(),
-            clocks: HashMap::new(),
             chains: HashMap::new(),
+            causality_broken: 0,
             stream_ends: HashMap::new(),
             graphs: Graphs::default(),
             blocks: Blocks::default(),
@@ -272,9 +274,6 @@ impl Model {
                 event.memory = self.blocks.context_destroyed(context.context);
                 self.stream_ends.retain(|(owner, _), _| *owner != context.context);
             }
-            Body::Context(context) => {
-                self.contexts.insert(context.context, context.device);
-            }
             Body::Stream(stream) if stream.destroyed => {
                 self.stream_ends.remove(&(stream.context, stream.stream));
             }
@@ -285,15 +284,23 @@ impl Model {
             Body::Device(device) => {
                 self.devices.insert(device.ordinal, device.clone());
             }
-            Body::Stream(_) | Body::ClockSample(_) | Body::Window(_) | Body::Loss { .. } => {}
+            Body::Context(_)
+            | Body::Stream(_)
+            | Body::ClockSample(_)
+            | Body::Window(_)
+            | Body::Loss { .. } => {}
         }
         event
     }
 
     /// Ends the fold.
     pub fn finish(self) -> Process {
-        let clock_contradictions = self.clocks.values().map(ClockBounds::contradictions).sum();
-        Process { devices: self.devices, modules: self.modules, clock_contradictions }
+        Process {
+            devices: self.devices,
+            modules: self.modules,
+            clock_contradictions: self.clocks.contradictions(),
+            causality_broken: self.causality_broken,
+        }
     }
 
     fn operation(&mut self, work: &Work) -> Operation {
@@ -301,7 +308,7 @@ impl Model {
         Operation {
             correlation: work.call.correlation,
             context: work.call.context,
-            device: self.contexts.get(&work.call.context).copied(),
+            device: self.clocks.devices.get(&work.call.context).copied(),
             stream: work.stream,
             caller: work.call.caller,
             returned: work.call.end,
@@ -339,8 +346,8 @@ impl Model {
     }
 
     /// When a node ran: its graph orders it between its two events.
-    fn node(&self, node: &NodeTime) -> Occupancy {
-        let clock = self.clocks.get(&(node.context, node.gpu.chain));
+    fn node(&self, node: &NodeTime) -> Length {
+        let clock = self.clocks.of(node.context, node.gpu.chain);
         occupancy::of_node(&node.gpu, clock.map_or(stamps::EVENT_RESOLUTION, |c| c.stamps.resolution()))
     }
 
@@ -348,38 +355,44 @@ impl Model {
         if work.untimed == Untimed::Captured || work.call.flags & flag::CAPTURED != 0 {
             return When::Captured;
         }
-        match (&work.gpu, work.untimed) {
-            (Some(gpu), Untimed::Timed) => When::Timed(self.timed(work, gpu, what)),
-            (None, Untimed::Timed) => {
-                When::Untimed { reason: Reason::Lost, after: self.submitted_after(work) }
-            }
-            (_, why) => When::Untimed { reason: Reason::Untimed(why), after: self.submitted_after(work) },
+        let known =
+            survey::timed(work).and_then(|gpu| Some((gpu, self.clocks.of(work.call.context, gpu.chain)?)));
+        if let Some((gpu, clock)) = known {
+            return When::Timed(self.timed(work, gpu, clock, what));
         }
+        let reason = match work.untimed {
+            Untimed::Timed => Reason::Lost,
+            why => Reason::Untimed(why),
+        };
+        When::Untimed { reason, after: self.submitted_after(work) }
     }
 
-    fn timed(&mut self, work: &Work, gpu: &GpuTime, what: Action) -> Occupancy {
+    fn timed(&mut self, work: &Work, gpu: &GpuTime, clock: &Clock, what: Action) -> Occupancy {
         let context = work.call.context;
-        let clock = self.clocks.entry((context, gpu.chain)).or_default();
         let blocking = work.call.flags & flag::BLOCKING != 0 || blocks_by_nature(what);
-        let before = self.stream_ends.get(&(context, work.stream)).filter(|end| end.chain == gpu.chain);
-        let occupancy = occupancy::derive(work, gpu, before.map(|end| end.stamp), blocking, clock);
+        let occupancy = occupancy::derive(work, gpu, blocking, clock);
+        self.causality_broken += u64::from(occupancy::breaks_causality(work, gpu, clock));
         self.chains.insert(context, gpu.chain);
-        let stamp = occupancy.earliest_start + occupancy.raw as i64;
-        let gpu_end = stamp - i64::from(gpu.start_error) - i64::from(gpu.duration_error);
-        let end = StreamEnd { chain: gpu.chain, gpu: gpu_end, stamp, returned: work.call.end };
+        let (stamp, error) = occupancy::end_stamp(work, gpu);
+        let end = StreamEnd { end: clock.to_host(stamp), error, returned: work.call.end };
         self.stream_ends.insert((context, work.stream), end);
         occupancy
     }
 
-    /// The GPU time before which untimed work cannot have begun: its call had not been entered.
-    fn submitted_after(&self, work: &Work) -> Option<(u32, i64)> {
-        let chain = *self.chains.get(&work.call.context)?;
-        let clock = self.clocks.get(&(work.call.context, chain))?;
-        let begin = host(work.call.begin);
-        Some((chain, begin + clock.lower(begin).or_else(|| clock.guess(begin))?))
+    /// Before this untimed work cannot have begun: its call (a burst's first one) had not been entered.
+    fn submitted_after(&self, work: &Work) -> i64 {
+        let begin = match work.what {
+            What::Burst { .. } if work.lead < u64::MAX => {
+                work.call.begin.min(work.submitted.saturating_sub(work.lead))
+            }
+            _ => work.call.begin,
+        };
+        let begin = host(begin);
+        let lower = |clock: &Clock| Some(clock.to_host(begin + clock.lower(begin)?).min(begin));
+        self.clock(work.call.context).and_then(lower).unwrap_or(begin)
     }
 
-    /// The app waited: what it had issued to the streams before is over, which also bounds the clock from below.
+    /// The app waited: what it had issued to the streams before is over.
     fn synchronized(&mut self, sync: &Synchronize) -> Option<Drained> {
         let (context, end) = (sync.call.context, host(sync.call.end));
         let stream = match sync.scope {
@@ -388,18 +401,18 @@ impl Model {
             // Which operation an event stands behind is not kept.
             SyncScope::Event => return None,
         };
-        for ((owner, id), last) in &self.stream_ends {
-            let is_covered = *owner == context && stream.is_none_or(|stream| stream == *id);
-            if is_covered
-                && last.returned <= sync.call.begin
-                && let Some(clock) = self.clocks.get_mut(&(context, last.chain))
-            {
-                clock.completed(end, last.gpu);
-            }
+        for (key, last) in &self.stream_ends {
+            let is_late = last.end - last.error > end && survey::covers(sync, *key, last.returned);
+            self.causality_broken += u64::from(is_late);
         }
-        let chain = *self.chains.get(&context)?;
-        let by = end + self.clocks.get(&(context, chain))?.upper(end)?;
-        Some(Drained { context, stream, issued_before: sync.call.begin, chain, by })
+        let upper = |clock: &Clock| Some(clock.to_host(end + clock.upper(end)?).max(end));
+        let by = self.clock(context).and_then(upper).unwrap_or(end);
+        Some(Drained { context, stream, issued_before: sync.call.begin, by })
+    }
+
+    /// The clock that a context is read from at the moment.
+    fn clock(&self, context: u32) -> Option<&'c Clock> {
+        self.clocks.of(context, *self.chains.get(&context)?)
     }
 }
 
@@ -432,6 +445,7 @@ fn blocks_by_nature(what: Action) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::survey::Survey;
     use super::*;
     use crate::trace::record::{Api, Context, EventOp, Free, Graph};
 
@@ -450,13 +464,14 @@ mod tests {
         work
     }
 
-    fn when(model: &mut Model, work: Work) -> When {
+    fn when(model: &mut Model<'_>, work: Work) -> When {
         model.observe(&record(Body::Work(work))).operation.unwrap().when
     }
 
     #[test]
     fn a_call_is_counted_at_its_last_record() {
-        let mut model = Model::new(&Names::default());
+        let clocks = Clocks::default();
+        let mut model = Model::new(&Names::default(), &clocks);
         let op = |flags| {
             record(Body::EventRecord(EventOp { call: call(4, flags), stream: 0, event: 0, event_flags: 0 }))
         };
@@ -468,7 +483,8 @@ mod tests {
     #[test]
     fn a_free_counts_once_when_it_ends() {
         use gpuspy_wire::record::Memory;
-        let mut model = Model::new(&Names::default());
+        let clocks = Clocks::default();
+        let mut model = Model::new(&Names::default(), &clocks);
         let free =
             record(Body::Free(Free { call: call(4, 0), memory: Memory::Device, address: 64, stream: 0 }));
         let end = record(Body::Api(Api { call: call(4, flag::FAILED), result: 1, subject: 0 }));
@@ -480,25 +496,33 @@ mod tests {
 
     #[test]
     fn an_operation_is_timed_untimed_lost_or_captured() {
-        let mut model = Model::new(&Names::default());
         let gpu = Some(GpuTime { chain: 2, start: 50_000, duration: 9_000, ..GpuTime::default() });
-        let reason = |when| match when {
-            When::Untimed { reason, .. } => Some(reason),
-            _ => None,
-        };
-        let lost = when(&mut model, kernel(Untimed::Timed, None, 0));
-        assert_eq!(lost, When::Untimed { reason: Reason::Lost, after: None }, "no clock yet");
-        assert!(matches!(when(&mut model, kernel(Untimed::Timed, gpu, 0)), When::Timed(_)));
+        let timed = kernel(Untimed::Timed, gpu, 0);
+        let clocks = Survey::of([record(Body::Work(timed.clone()))]);
+        let mut model = Model::new(&Names::default(), &clocks);
+        let untimed = |reason| When::Untimed { reason, after: 6_000 };
+        assert_eq!(when(&mut model, kernel(Untimed::Timed, None, 0)), untimed(Reason::Lost));
+        assert!(matches!(when(&mut model, timed), When::Timed(_)));
         let deep = when(&mut model, kernel(Untimed::DeepQueue, None, 0));
-        assert_eq!(reason(deep), Some(Reason::Untimed(Untimed::DeepQueue)));
-        assert!(matches!(deep, When::Untimed { after: Some((2, _)), .. }));
+        assert_eq!(deep, untimed(Reason::Untimed(Untimed::DeepQueue)));
         assert_eq!(when(&mut model, kernel(Untimed::Captured, None, 0)), When::Captured);
         assert_eq!(when(&mut model, kernel(Untimed::Off, None, flag::CAPTURED)), When::Captured);
     }
 
     #[test]
+    fn a_lost_burst_is_undecided_from_its_first_launch_on() {
+        let clocks = Clocks::default();
+        let mut model = Model::new(&Names::default(), &clocks);
+        let mut lost = kernel(Untimed::Timed, None, 0);
+        (lost.what, lost.call.begin) = (What::Burst { launches: 3 }, 9_000);
+        let When::Untimed { after, .. } = when(&mut model, lost) else { panic!("it has no time") };
+        assert_eq!(after, 6_000, "where its first launch's start event was recorded");
+    }
+
+    #[test]
     fn a_graph_launch_knows_what_it_ran() {
-        let mut model = Model::new(&Names::default());
+        let clocks = Clocks::default();
+        let mut model = Model::new(&Names::default(), &clocks);
         let (copies, memsets, handle) = (0, 0, 0);
         model.observe(&record(Body::Graph(Graph {
             graph: 5,
@@ -517,32 +541,27 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_known_by_its_context() {
-        let mut model = Model::new(&Names::default());
-        let device = |model: &mut Model| {
-            model.observe(&record(Body::Work(kernel(Untimed::Off, None, 0)))).operation.unwrap().device
-        };
-        assert_eq!(device(&mut model), None);
-        model.observe(&record(Body::Context(Context { context: 1, device: 3, handle: 9, destroyed: false })));
-        assert_eq!(device(&mut model), Some(3));
+    fn a_device_is_known_by_its_context_wherever_that_is_told() {
+        let context = Context { context: 1, device: 3, handle: 9, destroyed: false };
+        let clocks = Survey::of([record(Body::Context(context))]);
+        let mut model = Model::new(&Names::default(), &clocks);
+        let operation = model.observe(&record(Body::Work(kernel(Untimed::Off, None, 0)))).operation;
+        assert_eq!(operation.unwrap().device, Some(3));
     }
 
     #[test]
     fn a_sync_bounds_the_clock_only_for_what_was_issued_before() {
-        let mut model = Model::new(&Names::default());
         let gpu = GpuTime { chain: 2, start: 50_000, duration: 9_000, ..GpuTime::default() };
-        when(&mut model, kernel(Untimed::Timed, Some(gpu), 0));
+        let work = record(Body::Work(kernel(Untimed::Timed, Some(gpu), 0)));
         let sync = |begin, scope, stream| {
             let call = Call { begin, end: 20_000, context: 1, ..Call::default() };
             record(Body::Synchronize(Synchronize { call, scope, stream, event: 0 }))
         };
-        let lower = |model: &Model| model.clocks[&(1, 2)].lower(20_000);
+        let half_width = |sync| Survey::of([work.clone(), sync]).of(1, 2).unwrap().half_width(20_000);
         for vain in [sync(10_500, SyncScope::Context, 0), sync(12_000, SyncScope::Stream, 8)] {
-            model.observe(&vain);
-            assert_eq!(lower(&model), None);
+            assert_eq!(half_width(vain), None);
         }
-        model.observe(&sync(12_000, SyncScope::Stream, 7));
-        assert_eq!(lower(&model), Some(59_000 - 20_000));
+        assert!(half_width(sync(12_000, SyncScope::Stream, 7)).is_some_and(|ns| ns < 5_000));
     }
 
     #[test]

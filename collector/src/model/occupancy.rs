@@ -12,7 +12,7 @@
 //!
 //! On a busy stream both events lie in the queue with the operation and `raw = g_e − g_s` is the truth. On a drained
 //! one, the start event fires while the host still issues the launch (*start over-read*), and a short operation is over
-//! before the end event is there (*end over-read*). With θ ∈ [θ_lo, θ_hi] from [`ClockBounds`]:
+//! before the end event is there (*end over-read*). With θ ∈ [θ_lo, θ_hi] from [`Clock`]:
 //!
 //! **Start.** The operation is submitted by `submitted`, so the over-read is at most θ + submitted − g_s. As
 //! g_s ≥ θ + b that is at most `lead`; as θ ≤ θ_hi it is at most `submitted − (g_s − θ_hi)`. The lesser is the bound
@@ -28,17 +28,20 @@
 //! costs the GPU time of its own.
 //!
 //! **Best estimate.** Work reaches the GPU at the end of the call that submits it, so the operation began at
-//! θ̂ + submitted, or at g_s if that is later ([`ClockBounds::guess`] derives θ̂). If what remains until g_e is no longer than
+//! θ̂ + submitted, or at g_s if that is later ([`Clock::guess`] derives θ̂). If what remains until g_e is no longer than
 //! the tail, the operation was over before the end event came: between nothing and that, the middle is guessed. A call
 //! that blocks until its work is done is another matter: the work lies inside the call, begun soon after the start
 //! event and over when the call returned.
 //!
 //! Errors along a chain of anchors (`start_error`) are counted where GPU times meet host times; between neighbours of
 //! one chain they cancel.
+//!
+//! How long it took is told in ns of the GPU's clock. When it was is told on the [line](super::clock): in host ns, no earlier than its
+//! call began, and no later than it was seen to be over.
 
-use super::clock::{ClockBounds, drift};
+use super::clock::{Bounds, Clock, parted};
 use super::stamps::{EVENT_RESOLUTION, MOST_EVENT_COST};
-use crate::trace::record::{GpuTime, Work};
+use crate::trace::record::{GpuTime, What, Work};
 use gpuspy_wire::record::flag;
 
 /// No time that a trace may hold is beyond this many ns (18 years): what is, is no time, and sums stay in 64 bits.
@@ -55,10 +58,10 @@ pub enum Basis {
     BoundsOnly,
 }
 
-/// When an operation occupied its stream. GPU ns on its chain.
+/// When an operation occupied its stream, in host ns on the line, and for how long, in GPU ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupancy {
-    /// The chain that the times are on; those of two chains do not compare.
+    /// The chain that its times were measured on. Between those of two chains or contexts lies what the line is `off_by`.
     pub chain: u32,
     /// It did not begin before: the start event.
     pub earliest_start: i64,
@@ -72,28 +75,43 @@ pub struct Occupancy {
     pub start: i64,
     /// Best estimate of its end.
     pub end: i64,
+    /// How long it lasted.
+    pub length: Length,
     /// What the best estimates rest on.
     pub basis: Basis,
     /// The raw pair: end event − start event, ns.
     pub raw: u64,
-    /// Half-width of the clock interval when it was derived, ns; `None` while a side is unknown.
+    /// Half-width of the clock interval where it was submitted, ns; `None` while a side is unknown.
     pub clock_half_width: Option<u64>,
+    /// How far from the truth its place on the line can be, by the clocks, ns; `None` while a side is unknown.
+    pub off_by: Option<u64>,
+}
+
+/// How long an operation lasted, GPU ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Length {
+    /// At least.
+    pub lo: u64,
+    /// By the best estimate.
+    pub value: u64,
+    /// At most.
+    pub hi: u64,
 }
 
 impl Occupancy {
     /// The least it can have lasted, ns.
     pub fn lo(&self) -> u64 {
-        (self.earliest_end - self.latest_start).max(0) as u64
+        self.length.lo
     }
 
     /// The most it can have lasted, ns.
     pub fn hi(&self) -> u64 {
-        (self.latest_end - self.earliest_start).max(0) as u64
+        self.length.hi
     }
 
     /// Best estimate of how long it lasted, ns.
     pub fn value(&self) -> u64 {
-        (self.end - self.start).max(0) as u64
+        self.length.value
     }
 }
 
@@ -104,6 +122,8 @@ pub fn host(time: u64) -> i64 {
 
 /// A pair of events and the host times around it, made safe to reckon with.
 struct Pair {
+    /// Host: no event of it was recorded before.
+    began: i64,
     /// Host: the operation's call returned.
     submitted: i64,
     /// Host ns from the begin of the start event's record to `submitted`.
@@ -116,18 +136,22 @@ struct Pair {
     raw: i64,
     start_error: i64,
     duration_error: i64,
+    /// Host: the end event was seen complete; the greatest of all numbers if it was not.
+    seen: i64,
     flags: u16,
 }
 
 impl Pair {
     /// `lead` and `tail` reach no further than the call itself: the records lie inside it, unless the start event is
-    /// another operation's end event, or the call's end was never seen.
+    /// another operation's end event, the call's end was never seen, or many calls are one burst.
     fn new(work: &Work, gpu: &GpuTime) -> Self {
         let flags = work.call.flags | gpu.flags;
-        let unless = |bit: u16, bound: u64| if flags & bit == 0 { bound } else { u64::MAX };
+        let is_burst = matches!(work.what, What::Burst { .. });
+        let unless = |bit: u16, bound: u64| if flags & bit == 0 && !is_burst { bound } else { u64::MAX };
         let lead = work.lead.min(unless(flag::SHARED_START, work.submitted.saturating_sub(work.call.begin)));
         let tail = work.tail.min(unless(flag::SCOPE_LOST, work.call.end.saturating_sub(work.submitted)));
         Pair {
+            began: host(if is_burst { work.submitted.saturating_sub(lead) } else { work.call.begin }),
             submitted: host(work.submitted),
             lead: host(lead),
             tail: host(tail),
@@ -135,6 +159,7 @@ impl Pair {
             raw: host(gpu.duration),
             start_error: i64::from(gpu.start_error),
             duration_error: i64::from(gpu.duration_error),
+            seen: if gpu.seen == 0 { i64::MAX } else { host(gpu.seen) },
             flags,
         }
     }
@@ -143,55 +168,56 @@ impl Pair {
         self.start + self.raw
     }
 
-    /// Tells the clock what this pair proves about it and about its stamps. `before` is the stamp of the end event before
-    /// it on its stream.
-    fn teach(&self, clock: &mut ClockBounds, before: Option<i64>, seen: u64) {
-        if self.duration_error == 0 {
-            clock.stamps.distance(self.raw);
-        }
-        if self.start_error == 0 {
-            clock.stamps.distance(self.start);
-        }
-        // Of an event that is both there is no distance.
-        if let Some(before) = before.filter(|_| self.flags & flag::SHARED_START == 0) {
-            clock.stamps.gap(self.start - before + self.start_error);
-        }
-        // An event fires up to that much later than its stamp says.
-        let late = clock.stamps.resolution();
-        if self.lead < MOST_TIME as i64 {
-            clock.recorded(self.submitted - self.lead, self.start + self.start_error + late);
-        }
-        let error = self.start_error + self.duration_error;
-        clock.recorded(self.submitted, self.end() + error + late);
-        if seen != 0 {
-            clock.completed(host(seen), self.end() - error);
-        }
-        if self.tail < MOST_TIME as i64 {
-            clock.record_took(self.tail);
-        }
+    /// How much its stamps can be off along the chain, the end's and the start's.
+    fn error(&self) -> i64 {
+        self.start_error + self.duration_error
     }
 }
 
-/// Derives the occupancy of a timed operation, and tells `clock` what its events prove.
-///
-/// `before` is the stamp of the end event before it on its stream. `blocking` says that the call returns only when the work
-/// is done (see the module).
-pub fn derive(
-    work: &Work,
-    gpu: &GpuTime,
-    before: Option<i64>,
-    blocking: bool,
-    clock: &mut ClockBounds,
-) -> Occupancy {
+/// Tells what a pair of events proves about its clock and its stamps. `before` is the stamp of the end event before it on its
+/// stream.
+pub fn teach(work: &Work, gpu: &GpuTime, before: Option<i64>, bounds: &mut Bounds) {
     let pair = Pair::new(work, gpu);
-    pair.teach(clock, before, gpu.seen);
+    if pair.duration_error == 0 {
+        bounds.stamps.distance(pair.raw);
+    }
+    if pair.start_error == 0 {
+        bounds.stamps.distance(pair.start);
+    }
+    // Where both are one event, nothing lies between that could have a cost.
+    if let Some(before) = before.filter(|_| pair.flags & flag::SHARED_START == 0) {
+        bounds.stamps.gap(pair.start - before + pair.start_error);
+    }
+    if pair.lead < MOST_TIME as i64 {
+        bounds.recorded(pair.submitted - pair.lead, pair.start, pair.start_error);
+    }
+    bounds.recorded(pair.submitted, pair.end(), pair.error());
+    if pair.seen != i64::MAX {
+        bounds.completed(pair.seen, pair.end(), pair.error());
+    }
+    if pair.tail < MOST_TIME as i64 {
+        bounds.record_took(pair.tail);
+    }
+}
+
+/// The end event's stamp, and how much it can be off.
+pub fn end_stamp(work: &Work, gpu: &GpuTime) -> (i64, i64) {
+    let pair = Pair::new(work, gpu);
+    (pair.end(), pair.error())
+}
+
+/// Derives the occupancy of a timed operation from its events and its clock.
+///
+/// `blocking` says that the call returns only when the work is done (see the module).
+pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &Clock) -> Occupancy {
+    let pair = Pair::new(work, gpu);
     let (late, cost) = (clock.stamps.resolution(), clock.stamps.most_cost());
     let upper = clock.upper(pair.submitted).unwrap_or(MOST_TIME as i64);
     let guess = clock.guess(pair.submitted).unwrap_or(MOST_TIME as i64);
 
-    // The bound on θ holds at `submitted`; the start event fired up to this much earlier, so the clocks drifted as long.
+    // Both in GPU ns: by when it was submitted at the latest, less the start event.
     let fired_before = pair.submitted + upper - (pair.start - pair.start_error);
-    let over_start = (fired_before + drift(fired_before)).clamp(0, pair.lead);
+    let over_start = fired_before.clamp(0, pair.lead + parted(pair.lead));
     let shared = pair.flags & flag::SHARED_INTERVAL != 0;
     let end_was_queued = !shared && end_was_queued(&pair, over_start, upper, late + cost);
 
@@ -199,14 +225,19 @@ pub fn derive(
     let latest_start = (pair.start + over_start + late).min(latest_end);
     let earliest_end = if end_was_queued { pair.end() - pair.duration_error - cost } else { pair.start };
     let (start, end) = estimate(&pair, over_start, guess, blocking, end_was_queued);
+    let ns = |from: i64, to: i64| (to - from).max(0) as u64;
+    let (lo, value, hi) = (ns(latest_start, earliest_end), ns(start, end), ns(pair.start, latest_end));
+    let begins = |gpu: i64| clock.to_host(gpu).max(pair.began);
+    let ends = |gpu: i64| clock.to_host(gpu).min(pair.seen).max(pair.began);
     Occupancy {
         chain: gpu.chain,
-        earliest_start: pair.start,
-        latest_start,
-        earliest_end,
-        latest_end,
-        start,
-        end,
+        earliest_start: begins(pair.start),
+        latest_start: begins(latest_start),
+        earliest_end: ends(earliest_end),
+        latest_end: ends(latest_end),
+        start: begins(start),
+        end: ends(end),
+        length: Length { lo, value, hi },
         basis: match (shared, end_was_queued && over_start == 0) {
             (true, _) => Basis::BoundsOnly,
             (false, true) => Basis::Proven,
@@ -214,28 +245,27 @@ pub fn derive(
         },
         raw: pair.raw as u64,
         clock_half_width: clock.half_width(pair.submitted),
+        off_by: clock.off_by(pair.submitted).map(|ns| ns.saturating_add(pair.error() as u64)),
     }
 }
 
 /// A node of a graph between its two events, which no host call takes part in: it begins when the start event is over, and
 /// the end event follows it. `late` is by how much a stamp can be off. The end event's own cost, and the graph's way to it,
 /// are in the pair; nothing measures them, so all that is assumed of an event may be.
-pub fn of_node(gpu: &GpuTime, late: i64) -> Occupancy {
-    let start = gpu.start.clamp(-(MOST_TIME as i64), MOST_TIME as i64);
+pub fn of_node(gpu: &GpuTime, late: i64) -> Length {
     let (raw, error) = (host(gpu.duration), i64::from(gpu.duration_error));
-    let end = start + raw;
-    Occupancy {
-        chain: gpu.chain,
-        earliest_start: start,
-        latest_start: start + late,
-        earliest_end: (end - error - MOST_EVENT_COST).max(start),
-        latest_end: end + error + late,
-        start,
-        end,
-        basis: Basis::Corrected,
-        raw: raw as u64,
-        clock_half_width: None,
-    }
+    let lo = (raw - error - MOST_EVENT_COST - late).max(0);
+    Length { lo: lo as u64, value: raw as u64, hi: (raw + error + late) as u64 }
+}
+
+/// Whether the line puts an operation, by more than its stamps' errors, before its start event was recorded or after its
+/// end event was seen. It never does where the clock's assumptions hold.
+pub fn breaks_causality(work: &Work, gpu: &GpuTime, clock: &Clock) -> bool {
+    let pair = Pair::new(work, gpu);
+    let late = clock.stamps.resolution();
+    let recorded = if pair.lead < MOST_TIME as i64 { pair.submitted - pair.lead } else { i64::MIN };
+    clock.to_host(pair.start + pair.start_error + late) < recorded
+        || clock.to_host(pair.end() - pair.error()) > pair.seen
 }
 
 /// Whether the end event must have been in the queue when the operation completed. `fires_late` is by how much its stamp
@@ -262,8 +292,10 @@ fn estimate(pair: &Pair, over_start: i64, guess: i64, blocking: bool, end_was_qu
 
 #[cfg(test)]
 mod tests {
-    use super::super::simulation::{Load, Simulation, work};
+    use super::super::clock::Clocks;
+    use super::super::simulation::{Load, Simulation, survey, work};
     use super::*;
+    use std::collections::{BTreeMap, HashMap};
 
     fn median(mut errors: Vec<u64>) -> u64 {
         errors.sort_unstable();
@@ -273,19 +305,21 @@ mod tests {
     /// Truth inside [lo, hi] for all; returns (median corrected error, median raw error).
     fn judge(load: Load, drift_ppm: i64, offset: i64, kernels: std::ops::Range<i64>) -> (u64, u64) {
         let mut simulation = Simulation::new(offset, drift_ppm);
-        let mut clock = ClockBounds::default();
         let (mut corrected, mut raw) = (Vec::new(), Vec::new());
-        let mut before = None;
-        for truth in simulation.run(load, 3_000, kernels) {
-            let o = derive(&truth.work, &truth.gpu, before, false, &mut clock);
-            before = Some(truth.end_stamp());
+        let truths = simulation.run(load, 3_000, kernels);
+        let clocks = survey(&truths);
+        let clock = clocks.of(1, 1).unwrap();
+        for truth in truths {
+            let o = derive(&truth.work, &truth.gpu, false, clock);
+            assert!(!breaks_causality(&truth.work, &truth.gpu, clock));
             let (lo, hi) = (o.lo(), o.hi());
             assert!(
                 lo <= truth.duration && truth.duration <= hi,
                 "{load:?} {drift_ppm} ppm: {} not in [{lo}, {hi}]",
                 truth.duration
             );
-            assert!(o.earliest_start <= truth.start && truth.start <= o.latest_start);
+            let off_by = o.off_by.unwrap() as i64 + 1;
+            assert!(o.earliest_start - off_by <= truth.began && truth.began <= o.latest_start + off_by);
             assert!(lo <= o.value() && o.value() <= hi);
             corrected.push(o.value().abs_diff(truth.duration));
             raw.push(o.raw.abs_diff(truth.duration));
@@ -328,24 +362,26 @@ mod tests {
     #[test]
     fn most_of_a_queued_stream_is_proven() {
         let mut simulation = Simulation::new(0, 20);
-        let mut clock = ClockBounds::default();
         let truths = simulation.run(Load::Queued, 1_000, 8_000..9_000);
-        let befores = std::iter::once(None).chain(truths.iter().map(|t| Some(t.end_stamp())));
+        let clocks = survey(&truths);
         let proven = truths
             .iter()
-            .zip(befores)
-            .map(|(t, before)| derive(&t.work, &t.gpu, before, false, &mut clock))
+            .map(|t| derive(&t.work, &t.gpu, false, clocks.of(1, 1).unwrap()))
             .filter(|o| o.basis == Basis::Proven && o.hi() - o.lo() <= 2)
             .count();
         assert!(proven > 950, "{proven} of 1000");
     }
 
-    /// A clock whose stamps are exact and whose events cost nothing.
-    fn precise() -> ClockBounds {
-        let mut clock = ClockBounds::default();
-        clock.stamps.distance(1);
-        clock.stamps.gap(0);
-        clock
+    /// What is derived of one operation alone, its stamps exact and its events without cost. `known` are bounds from
+    /// elsewhere.
+    fn alone(work: &Work, gpu: &GpuTime, blocking: bool, known: &[(i64, i64)]) -> Occupancy {
+        let mut bounds = Bounds::default();
+        bounds.stamps.distance(1);
+        bounds.stamps.gap(0);
+        known.iter().for_each(|&(host, gpu)| bounds.recorded(host, gpu, 0));
+        teach(work, gpu, None, &mut bounds);
+        let clocks = Clocks::fit(BTreeMap::from([((1, 1), bounds)]), HashMap::new());
+        derive(work, gpu, blocking, clocks.of(1, 1).unwrap())
     }
 
     fn gpu(start: i64, duration: u64) -> GpuTime {
@@ -355,10 +391,10 @@ mod tests {
     #[test]
     fn a_shared_interval_has_no_lower_bound() {
         let mut o = work(10_000, 4_000, 1_000);
-        let at_head = derive(&o, &gpu(50_000, 90_000), None, false, &mut precise());
+        let at_head = alone(&o, &gpu(50_000, 90_000), false, &[]);
         assert_eq!((at_head.lo(), at_head.hi()), (86_000, 90_000));
         o.call.flags |= flag::SHARED_INTERVAL;
-        let shared = derive(&o, &gpu(50_000, 90_000), None, false, &mut precise());
+        let shared = alone(&o, &gpu(50_000, 90_000), false, &[]);
         assert_eq!((shared.lo(), shared.hi(), shared.basis), (0, 90_000, Basis::BoundsOnly));
     }
 
@@ -366,29 +402,31 @@ mod tests {
     fn an_unbounded_lead_is_bounded_by_the_call_and_an_unbounded_tail_leaves_no_proof() {
         let mut o = work(10_000, u64::MAX, 1_000);
         o.call.begin = 4_000;
-        assert_eq!(derive(&o, &gpu(0, 90_000), None, false, &mut precise()).lo(), 84_000);
+        assert_eq!(
+            alone(&o, &gpu(0, 90_000), false, &[]).lo(),
+            83_999,
+            "6 µs, and what the clocks part in them"
+        );
         let mut o = work(10_000, 4_000, u64::MAX);
         o.call.flags |= flag::SCOPE_LOST;
-        assert_eq!(derive(&o, &gpu(0, 90_000), None, false, &mut precise()).lo(), 0);
+        assert_eq!(alone(&o, &gpu(0, 90_000), false, &[]).lo(), 0);
     }
 
     #[test]
     fn an_unbounded_lead_is_proven_harmless_by_the_clock() {
-        let mut clock = precise();
-        clock.recorded(1_000, 1_000);
+        let known = [(1_000, 1_000)];
         let mut o = work(10_000, u64::MAX, 1_000);
         o.call.flags |= flag::SHARED_START;
-        let late = derive(&o, &gpu(20_000, 5_000), None, false, &mut clock);
+        let late = alone(&o, &gpu(20_000, 5_000), false, &known);
         assert_eq!((late.lo(), late.hi()), (5_000, 5_000), "it fired 10 µs after the launch returned");
-        let early = derive(&o, &gpu(9_000, 5_000), None, false, &mut clock);
+        let early = alone(&o, &gpu(9_000, 5_000), false, &known);
         assert!(early.lo() < 5_000);
     }
 
     #[test]
     fn a_blocking_copy_lies_inside_its_call() {
         // Start event at 1 µs, the copy runs from 2 to 98 µs, the call returns at 100 µs, the end event fires at 101.
-        let mut clock = ClockBounds::default();
-        let o = derive(&work(100_000, 100_000, 1_000), &gpu(1_000, 100_000), None, true, &mut clock);
+        let o = alone(&work(100_000, 100_000, 1_000), &gpu(1_000, 100_000), true, &[]);
         assert!(o.lo() <= 96_000 && 96_000 <= o.hi());
         assert!(o.value().abs_diff(96_000) <= 4_000, "{}", o.value());
     }
@@ -396,7 +434,7 @@ mod tests {
     #[test]
     fn errors_of_the_chain_widen_the_interval() {
         let time = GpuTime { duration_error: 30, ..gpu(50_000, 90_000) };
-        let o = derive(&work(10_000, 4_000, 1_000), &time, None, false, &mut precise());
+        let o = alone(&work(10_000, 4_000, 1_000), &time, false, &[]);
         assert_eq!((o.lo(), o.hi()), (85_970, 90_030));
     }
 
@@ -414,7 +452,7 @@ mod tests {
                     seen: extreme,
                     ..GpuTime::default()
                 };
-                let o = derive(&o, &time, None, false, &mut precise());
+                let o = alone(&o, &time, false, &[]);
                 assert!(o.lo() <= o.hi());
             }
         }

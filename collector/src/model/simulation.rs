@@ -4,7 +4,9 @@
 //! or a kernel begins when it has been submitted and what is before it in the stream is over. The GPU's clock has an
 //! offset and a drift against the host's.
 
-use crate::trace::record::{Call, GpuTime, What, Work};
+use super::clock::Clocks;
+use super::survey::Survey;
+use crate::trace::record::{Body, Call, GpuTime, Record, What, Work};
 use gpuspy_wire::record::Untimed;
 
 /// Host cost of recording an event, ns.
@@ -29,8 +31,8 @@ pub struct Truth {
     pub work: Work,
     /// What the trace would hold.
     pub gpu: GpuTime,
-    /// When it occupied its stream: begin, GPU ns.
-    pub start: i64,
+    /// When it began to occupy its stream, host ns.
+    pub began: i64,
     /// For how long, ns.
     pub duration: u64,
 }
@@ -89,7 +91,7 @@ impl Simulation {
             ..GpuTime::default()
         };
         let (s, e) = (self.gpu(start), self.gpu(start + duration));
-        Truth { work, gpu, start: s, duration: (e - s) as u64 }
+        Truth { work, gpu, began: start, duration: (e - s) as u64 }
     }
 
     /// Records an event; host time at which it fires.
@@ -116,11 +118,13 @@ impl Simulation {
     }
 }
 
-impl Truth {
-    /// Its end event's stamp.
-    pub fn end_stamp(&self) -> i64 {
-        self.gpu.start + self.gpu.duration as i64
-    }
+/// The clocks, as a trace of these operations would tell them.
+pub fn survey(truths: &[Truth]) -> Clocks {
+    let records = truths.iter().map(|truth| {
+        let work = Work { gpu: Some(truth.gpu), ..truth.work.clone() };
+        Record { thread: 1, at: work.call.end, body: Body::Work(work) }
+    });
+    Survey::of(records)
 }
 
 /// A kernel launch with the host times that matter, whose call begins with its start event's record.

@@ -1,4 +1,5 @@
-//! What an event's time stamp is worth: its resolution, and what the event itself costs the GPU.
+//! What an event's time stamp is worth: its resolution, and what the event itself costs the GPU. Both are the GPU's, and known
+//! from its whole trace.
 //!
 //! **Resolution.** A stamp is a whole multiple of some number of ns, rounded down. The greatest common divisor of all that
 //! was measured on a chain is that number, or a multiple of it: never less, so it errs to the careful side, and by a few
@@ -41,6 +42,13 @@ impl Stamps {
         }
     }
 
+    /// What two chains of one GPU know together.
+    pub fn and(mut self, other: Stamps) -> Stamps {
+        self.distance(other.divisor.min(i64::MAX as u64) as i64);
+        other.least_gap.into_iter().for_each(|gap| self.gap(gap));
+        self
+    }
+
     /// How much later than its stamp an event can have fired, ns.
     pub fn resolution(&self) -> i64 {
         match self.divisor {
@@ -72,6 +80,18 @@ mod tests {
             stamps.distance(distance);
             assert_eq!(stamps.resolution(), resolution, "{stamps:?}");
         }
+    }
+
+    #[test]
+    fn chains_of_one_gpu_know_together_what_each_knows() {
+        let (mut one, mut other) = (Stamps::default(), Stamps::default());
+        one.distance(96);
+        one.gap(2_000);
+        other.distance(64);
+        other.gap(700);
+        let both = one.and(other);
+        assert_eq!((both.resolution(), both.most_cost()), (31, 731));
+        assert_eq!(both.and(Stamps::default()).most_cost(), 731);
     }
 
     #[test]

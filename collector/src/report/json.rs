@@ -13,6 +13,7 @@ use crate::analyze::overhead::Overhead;
 use crate::analyze::summary::{DeviceReport, GapReport, GapRow, Side};
 use crate::analyze::transfers::{Transfer, Transfers};
 use crate::analyze::{ProcessReport, Tables};
+use crate::model::clock::{DRIFT_PPM, TURN_PPM};
 use crate::model::graphs::Moves;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::trace::record::Ending;
@@ -24,7 +25,7 @@ pub fn json(reports: &[ProcessReport]) -> Value {
     json!({
         "coverage": coverage(&all.coverage),
         "overhead": all.overhead.as_ref().map(overhead),
-        "clock": { "uncertainty_ns": all.clock.median() },
+        "clock": clock(&all),
         "devices": all.devices.iter().map(device).collect::<Vec<_>>(),
         "gaps": gaps(&all.gaps),
         "kernels": all.kernels.iter().map(kernel).collect::<Vec<_>>(),
@@ -34,6 +35,13 @@ pub fn json(reports: &[ProcessReport]) -> Value {
         "apis": apis(&all.apis),
         "syncs": syncs(&all.syncs),
         "processes": reports.iter().map(process).collect::<Vec<_>>(),
+    })
+}
+
+fn clock(all: &Tables) -> Value {
+    json!({
+        "uncertainty_ns": all.clock.median(),
+        "assumptions": { "drift_ppm": DRIFT_PPM, "drift_change_ppm_per_s": TURN_PPM },
     })
 }
 
@@ -80,6 +88,7 @@ fn device(device: &DeviceReport) -> Value {
         "graph_ns": busy(Class::Graph),
         "idle_ns": identity.idle.estimate(),
         "undecided_ns": identity.undecided.estimate(),
+        "unobserved_ns": identity.unobserved.estimate(),
     })
 }
 
@@ -217,6 +226,7 @@ fn process(report: &ProcessReport) -> Value {
             "cut": process.damage.cut,
         },
         "clock_contradictions": process.clock_contradictions,
+        "causality_broken": process.causality_broken,
         "notes": process.notes,
     })
 }

@@ -5,7 +5,8 @@ use super::names::demangle;
 use crate::analyze::calls::base_name;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::kernels::UNKNOWN;
-use crate::model::occupancy::Occupancy;
+use crate::model::clock::Clocks;
+use crate::model::occupancy::{MOST_TIME, Occupancy};
 use crate::model::{Action, Model, Operation, When};
 use crate::trace::record::{Body, Call, Names, Record, Status};
 use gpuspy_wire::record::{Namespace, Untimed};
@@ -17,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Debug)]
 pub struct Operations<'a> {
     names: &'a Names,
-    model: Model,
+    model: Model<'a>,
     pid: Option<u32>,
     tids: BTreeMap<u32, u32>,
     demangled: HashMap<u32, String>,
@@ -54,10 +55,13 @@ struct Times {
 
 impl Times {
     fn of(o: &Occupancy) -> Times {
+        // Where nothing ties the clocks together, the operation has a place among its neighbours and none on the host.
+        let clock = o.off_by.map_or_else(|| format!("gpu {}", o.chain), |_| "host".to_owned());
+        let off = o.off_by.unwrap_or(0).min(MOST_TIME) as i64;
         Times {
-            clock: Some(format!("gpu {}", o.chain)),
-            start_ns: Some(Estimate::new(o.start, o.earliest_start, o.latest_start)),
-            finish_ns: Some(Estimate::new(o.end, o.earliest_end, o.latest_end)),
+            clock: Some(clock),
+            start_ns: Some(Estimate::new(o.start, o.earliest_start - off, o.latest_start + off)),
+            finish_ns: Some(Estimate::new(o.end, o.earliest_end - off, o.latest_end + off)),
             duration_ns: Some(Estimate::new(o.value(), o.lo(), o.hi())),
         }
     }
@@ -65,10 +69,10 @@ impl Times {
 
 impl<'a> Operations<'a> {
     /// Of a process that nothing has been read of yet.
-    pub fn new(names: &'a Names, status: Option<&Status>) -> Self {
+    pub fn new(names: &'a Names, clocks: &'a Clocks, status: Option<&Status>) -> Self {
         Operations {
             names,
-            model: Model::new(names),
+            model: Model::new(names, clocks),
             pid: status.map(|status| status.pid),
             tids: status.map(|status| status.threads.clone()).unwrap_or_default(),
             demangled: HashMap::new(),
@@ -137,6 +141,7 @@ impl<'a> Operations<'a> {
 mod tests {
     use super::*;
     use crate::model::simulation;
+    use crate::model::survey::Survey;
     use crate::trace::record::{Context, GpuTime};
     use serde_json::{Value, json};
 
@@ -148,9 +153,10 @@ mod tests {
             text(Namespace::Kernel, 1, "_Z6vecaddPKfS0_Pfi"),
             text(Namespace::Api, 5, "cuLaunchKernel_ptsz"),
         ]));
-        let mut operations = Operations::new(&names, None);
-        (operations.pid, operations.tids) = (Some(PID), BTreeMap::from([(1, 77)]));
         let record = |body: &Body| Record { thread: 1, at: 0, body: body.clone() };
+        let clocks = Survey::of(records.iter().map(record));
+        let mut operations = Operations::new(&names, &clocks, None);
+        (operations.pid, operations.tids) = (Some(PID), BTreeMap::from([(1, 77)]));
         let lines = records.iter().filter_map(|body| operations.observe(&record(body)));
         lines.map(|line| serde_json::from_str(&line).unwrap()).collect()
     }
@@ -195,7 +201,7 @@ mod tests {
             assert_eq!(timed[key], value, "{key}");
         }
         let (start, finish, took) = (&timed["start_ns"], &timed["finish_ns"], &timed["duration_ns"]);
-        assert_eq!(start["lo"], 50_000);
+        assert_eq!(start["lo"], 6_000, "its start event cannot have fired before it was recorded");
         assert!(took["hi"].as_u64().is_some_and(|hi| (90_000..91_000).contains(&hi)), "{took}");
         let span = finish["value"].as_i64().unwrap() - start["value"].as_i64().unwrap();
         assert_eq!(took["value"].as_i64(), Some(span));

@@ -9,6 +9,7 @@ use crate::analyze::identity::{Class, Identity};
 use crate::analyze::kernels::UNKNOWN;
 use crate::analyze::summary::{DeviceReport, GapRow, Side};
 use crate::analyze::{ProcessReport, Tables};
+use crate::model::clock::{DRIFT_PPM, TURN_PPM};
 use crate::trace::record::Ending;
 use Align::{Left, Right};
 use gpuspy_wire::record::LossCause;
@@ -28,6 +29,8 @@ const ROWS: usize = 10;
 const GAPS: usize = 5;
 /// The part that nobody can tell.
 const UNDECIDED: &str = "undecided";
+/// The part that nobody looked at.
+const UNOBSERVED: &str = "not observed";
 /// Columns for the name of a library that called.
 const CALLER: usize = 22;
 /// Heads the column of the libraries that asked for what ended a gap.
@@ -179,6 +182,9 @@ fn seen(screen: &mut Screen, reports: &[ProcessReport], all: &Tables) {
     }
     lines.push(own_cost(all));
     lines.push(clock(reports, all));
+    lines.push(format!(
+        "assumed: they part by at most {DRIFT_PPM} ppm, which changes by at most {TURN_PPM} ppm a second"
+    ));
     lines.push("not seen by design: launches from device code, OptiX, video engines, graphics".to_owned());
     screen.section("Seen", lines);
 }
@@ -235,7 +241,7 @@ fn gpu(screen: &mut Screen, device: &DeviceReport) {
     let mut lines = vec![format!("{name}: {} from the first operation to the last", duration(identity.span))];
     if device.timelines > 1 {
         lines.push(format!(
-            "{} contexts or clock chains do not compare: added side by side",
+            "{} processes, or contexts of unknown device, do not compare: added side by side",
             device.timelines
         ));
     }
@@ -275,10 +281,12 @@ fn parts(identity: &Identity) -> impl Iterator<Item = (&'static str, Sum)> {
         ("graphs", busy(Class::Graph)),
         ("exposed communication", busy(Class::Communication)),
         ("exposed copies and sets", busy(Class::Copy)),
+        (UNOBSERVED, identity.unobserved),
         (UNDECIDED, identity.undecided),
         ("idle", identity.idle),
     ]
     .into_iter()
+    .filter(|(part, sum)| *part != UNOBSERVED || sum.value > 0)
 }
 
 fn gaps(screen: &mut Screen, all: &Tables, several: bool) {

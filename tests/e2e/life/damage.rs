@@ -1,6 +1,7 @@
 //! A real trace, cut and corrupted everywhere: there is a report, or a clear error.
 
 use gpuspy_collector::analyze::{self, Damage, Input, ProcessReport};
+use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::report::{self, Style};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_tests::{Run, gpuspy};
@@ -19,6 +20,7 @@ fn trace() -> Vec<u8> {
 /// All that `gpuspy report` does with a trace's bytes; `None` when it would say that it cannot read it.
 fn report(bytes: &[u8]) -> Option<ProcessReport> {
     let mut reader = TraceReader::new(Cursor::new(bytes)).ok()?;
+    let clocks = Survey::of(reader.records());
     let (names, status) = (reader.names().clone(), reader.status().cloned());
     let known = reader.damage();
     let report = analyze::process(Input {
@@ -30,6 +32,7 @@ fn report(bytes: &[u8]) -> Option<ProcessReport> {
             records_lost: known.records_lost_at_least,
             cut: known.cut,
         },
+        clocks: &clocks,
         records: reader.records(),
     });
     let reports = [report];

@@ -1,14 +1,17 @@
 //! The sweep against its definition, and against a simulated GPU.
 
-use super::super::estimate::Sum;
+use super::super::estimate::{Estimate, Sum};
+use super::super::identity::CLASSES;
 use super::*;
-use crate::model::clock::ClockBounds;
-use crate::model::occupancy::derive;
-use crate::model::simulation::{Load, Simulation};
+use crate::model::occupancy::{Length, derive};
+use crate::model::simulation::{Load, Simulation, survey};
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::trace::record::Record;
 use gpuspy_wire::record::LossCause;
 use proptest::prelude::*;
+
+/// Every class, in the order of their numbers.
+const ALL: [Class; CLASSES] = [Class::Compute, Class::Graph, Class::Communication, Class::Copy];
 
 const KERNEL: Action = Action::Kernel { name: 1, communication: false };
 const NCCL: Action = Action::Kernel { name: 2, communication: true };
@@ -24,9 +27,11 @@ fn at(earliest: [i64; 2], best: [i64; 2], latest: [i64; 2], basis: Basis) -> Occ
         end: best[1],
         latest_start: latest[0],
         latest_end: latest[1],
+        length: Length::default(),
         basis,
         raw: (latest[1] - earliest[0]) as u64,
         clock_half_width: None,
+        off_by: Some(3),
     }
 }
 
@@ -48,7 +53,7 @@ fn operation(correlation: u64, stream: u64, what: Action, when: When) -> Operati
 }
 
 fn untimed(after: i64) -> When {
-    When::Untimed { reason: Reason::Untimed(Untimed::DeepQueue), after: Some((1, after)) }
+    When::Untimed { reason: Reason::Untimed(Untimed::DeepQueue), after }
 }
 
 fn record() -> Record {
@@ -146,7 +151,7 @@ fn a_synchronise_ends_what_is_undecided() {
     let before = operation(1, 7, KERNEL, When::Timed(exactly(0, 10)));
     let hidden = operation(2, 7, KERNEL, untimed(5));
     let after = operation(9, 7, KERNEL, When::Timed(exactly(90, 100)));
-    let drained = |issued_before| Drained { context: 1, stream: Some(7), issued_before, chain: 1, by: 30 };
+    let drained = |issued_before| Drained { context: 1, stream: Some(7), issued_before, by: 30 };
     let record = record();
     for (issued_before, undecided) in [(2, 20), (1, 80)] {
         let mut timelines = Timelines::default();
@@ -174,44 +179,118 @@ fn a_shared_interval_is_undecided_and_possible() {
     assert_eq!(identity.idle, Sum { value: 30, lo: 30, hi: 50 });
 }
 
+/// Two contexts of a device take turns: the device's time is one, and what their clocks leave in doubt widens it.
 #[test]
-fn contexts_are_added_side_by_side() {
+fn contexts_of_a_device_share_its_time() {
     let one = operation(1, 7, KERNEL, When::Timed(exactly(0, 10)));
-    let two = Operation { context: 2, ..operation(2, 7, KERNEL, When::Timed(exactly(5, 25))) };
-    let device = sweep_all(&[one, two], None);
-    assert_eq!((device.timelines, device.identity.span), (2, 30));
-    assert_eq!(device.identity.busy[Class::Compute as usize], exact(30));
+    let two = Operation { context: 2, ..operation(2, 7, COPY, When::Timed(exactly(5, 25))) };
+    let three = operation(3, 7, KERNEL, When::Timed(exactly(65, 75)));
+    let device = sweep_all(&[one, two, three], None);
+    let identity = device.identity;
+    assert_eq!((device.timelines, identity.span), (1, 75));
+    // The edges 0 | 5 | 10 | 25 | 65 change their clock four times, for ± 6 ns each.
+    assert_eq!(identity.busy[Class::Compute as usize], Sum { value: 20, lo: 0, hi: 44 });
+    assert_eq!(identity.busy[Class::Copy as usize], Sum { value: 15, lo: 0, hi: 39 });
+    assert_eq!(identity.busy[Class::Graph as usize], exact(0));
+    assert_eq!(identity.idle, Sum { value: 40, lo: 16, hi: 64 });
+    let (_, _, largest) = device.gaps.finish(identity.idle.hi);
+    assert_eq!(largest[0].duration, Estimate::new(40, 34, 46), "both clocks can be off by 3 ns");
 }
 
 #[test]
-fn a_new_chain_or_the_end_of_the_context_ends_the_old_timelines() {
+fn contexts_of_unknown_devices_are_added_side_by_side() {
+    let one = Operation { device: None, ..operation(1, 7, KERNEL, When::Timed(exactly(0, 10))) };
+    let two = Operation { context: 2, ..one };
     let record = record();
     let event = Event::new(&record);
     let mut timelines = Timelines::default();
-    for chain in 0..100 {
-        let o = Occupancy { chain, ..exactly(0, 10) };
-        let operation = operation(u64::from(chain), 7, KERNEL, When::Timed(o));
+    for operation in [one, two] {
         timelines.observe(&Event { operation: Some(operation), ..event.clone() });
-        assert!(timelines.open.len() <= OPEN_CHAINS);
+    }
+    let device = &timelines.finish()[&None];
+    assert_eq!((device.timelines, device.identity.span), (2, 20));
+}
+
+#[test]
+fn chains_that_follow_each_other_are_one_timeline_with_its_gaps() {
+    let chained = |chain: u32| {
+        let start = i64::from(chain) * 100;
+        let o = Occupancy { chain, ..exactly(start, start + 10) };
+        operation(u64::from(chain), 7, KERNEL, When::Timed(o))
+    };
+    let device = sweep_all(&(0..100).map(chained).collect::<Vec<_>>(), None);
+    assert_eq!((device.timelines, device.identity.span), (1, 9_910));
+    let (count, total, largest) = device.gaps.finish(device.identity.idle.hi);
+    assert_eq!((count, total.value), (99, 99 * 90));
+    assert_eq!(largest[0].duration, Estimate::new(90, 84, 96));
+}
+
+#[test]
+fn the_end_of_a_context_ends_what_was_untimed_in_it() {
+    let mut timelines = Timelines::default();
+    let record = record();
+    let event = Event::new(&record);
+    for operation in
+        [operation(1, 7, KERNEL, When::Timed(exactly(0, 10))), operation(2, 7, KERNEL, untimed(5))]
+    {
+        timelines.observe(&Event { operation: Some(operation), ..event.clone() });
     }
     let gone = crate::trace::record::Context { context: 1, device: 0, handle: 0, destroyed: true };
-    let gone = Record { body: Body::Context(gone), ..record.clone() };
+    let gone = Record { at: 40, body: Body::Context(gone), ..record.clone() };
     timelines.observe(&Event { record: &gone, ..event.clone() });
-    assert!(timelines.open.is_empty());
-    let device = &timelines.finish()[&Some(0)];
-    assert_eq!((device.timelines, device.identity.span), (100, 1_000));
+    assert!(timelines.open[&Owner::Device(0)].streams.is_empty());
+    let other = Operation { context: 2, ..operation(3, 7, KERNEL, When::Timed(exactly(90, 100))) };
+    timelines.observe(&Event { operation: Some(other), ..event });
+    let identity = timelines.finish()[&Some(0)].identity;
+    assert_eq!((identity.undecided.value, identity.idle.value, identity.span), (30, 50, 100));
+}
+
+#[test]
+fn what_the_budget_left_out_is_unobserved_and_ends_no_gap() {
+    let budget = |after| When::Untimed { reason: Reason::Untimed(Untimed::Budget), after };
+    let device = sweep_all(
+        &[
+            operation(1, 7, KERNEL, When::Timed(exactly(0, 10))),
+            operation(2, 7, KERNEL, When::Timed(exactly(30, 40))),
+            operation(3, 8, KERNEL, budget(60)),
+            operation(4, 9, KERNEL, untimed(50)),
+            operation(5, 8, KERNEL, budget(80)),
+            operation(6, 9, KERNEL, When::Timed(exactly(100, 110))),
+            operation(7, 8, KERNEL, When::Timed(exactly(120, 130))),
+            operation(8, 8, KERNEL, When::Timed(exactly(145, 150))),
+        ],
+        None,
+    );
+    let identity = device.identity;
+    assert_eq!(identity.unobserved, Sum { value: 50, lo: 50, hi: 50 }, "60..100, 110..120");
+    assert_eq!(identity.undecided.value, 10, "50..60");
+    assert_eq!(identity.busy[Class::Compute as usize].value, 45);
+    assert_eq!(identity.idle.value, 20 + 10 + 15);
+    assert_eq!(identity.span, 150);
+    let (count, total, _) = device.gaps.finish(identity.idle.hi);
+    assert_eq!((count, total.value), (3, 45), "none of them touches what nobody looked at");
+    let touching = sweep_all(
+        &[
+            operation(1, 7, KERNEL, When::Timed(exactly(0, 10))),
+            operation(2, 7, KERNEL, budget(30)),
+            operation(3, 7, KERNEL, When::Timed(exactly(60, 70))),
+        ],
+        Some(Drained { context: 1, stream: None, issued_before: 9, by: 50 }),
+    );
+    assert_eq!((touching.identity.idle.value, touching.identity.unobserved.value), (20, 30));
+    assert_eq!(touching.gaps.finish(50).0, 0);
 }
 
 /// Launch-bound: the host cannot keep the GPU busy, and raw event pairs say the opposite.
 #[test]
 fn idle_time_between_launches_is_seen_where_raw_pairs_hide_it() {
     let truths = Simulation::new(-1_000_000_000_000, 50).run(Load::Drained, 2_000, 2_000..6_000);
-    let mut clock = ClockBounds::default();
+    let clocks = survey(&truths);
     let operations: Vec<Operation> = truths
         .iter()
         .zip(1..)
         .map(|(truth, n)| {
-            let occupancy = derive(&truth.work, &truth.gpu, None, false, &mut clock);
+            let occupancy = derive(&truth.work, &truth.gpu, false, clocks.of(1, 1).unwrap());
             operation(n, 7, KERNEL, When::Timed(occupancy))
         })
         .collect();
@@ -239,7 +318,10 @@ fn what_comes_too_late_is_counted_and_inside_the_intervals() {
     assert!(compute.lo <= 100 && 100 <= compute.hi, "{compute:?}");
     assert!(identity.idle.lo <= 220 && 220 <= identity.idle.hi, "{:?}", identity.idle);
     let values: u64 = identity.busy.iter().map(|part| part.value).sum();
-    assert_eq!(values + identity.idle.value + identity.undecided.value, identity.span);
+    assert_eq!(
+        values + identity.idle.value + identity.undecided.value + identity.unobserved.value,
+        identity.span
+    );
 }
 
 #[test]
