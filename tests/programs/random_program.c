@@ -2,7 +2,7 @@
 // meant to fail must fail. Prints exactly what it did.
 //
 //   random_program SEED [STEPS [wide]]     steps of each thread; 50 if not given. wide: see random_wide.h
-// link: -l:libcuda.so.1
+// link: -l:libcudart.so.12 -l:libcuda.so.1
 #include "random_world.h"
 
 // ---- launches ----
@@ -719,6 +719,7 @@ static void (*const steps[])(void) = {
 
 static void (*const wide_steps[])(void) = {
     step_chain, step_chain, step_chain, step_graph, step_push, step_across, step_across, step_ask, step_ask, step_capture,
+    step_runtime, step_runtime,
 };
 
 #define ANY_OF(steps) (steps)[roll((int)(sizeof(steps) / sizeof *(steps)))]
@@ -838,6 +839,9 @@ int main(int argc, char **argv)
     CU(cuInit, cuInit, (0));
     CU(cuDeviceGet, cuDeviceGet, (&device, 0));
     CHECK(cuDriverGetVersion(&driver_version));
+    has_runtime = wide && one_in(2);
+    if (has_runtime)
+        register_kernels();
     int phases = wide ? 1 + roll(3) : 1, retains = wide ? 1 + roll(2) : 1;
     CUcontext kept[CONTEXTS] = {NULL};
     steps_each /= phases;

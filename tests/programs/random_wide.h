@@ -1,7 +1,8 @@
 // What a random program (random_program.c) does when it is told `wide`: programmatic chains, graphs made by hand and
-// changed, contexts pushed and popped, and questions of its own. It is a flag of its own because each seed that once found
+// changed, contexts pushed and popped, questions of its own, and the runtime in every other program. It is a flag of its own because each seed that once found
 // something stands for the program that it makes without.
 #pragma once
+#include "random_runtime.h"
 #include "random_world.h"
 
 static bool wide;

@@ -8,10 +8,12 @@
 #include "common.h"
 
 enum { KERNELS = 8, KERNEL_HANDLES = 2, SHARED_STREAMS = 3, SHARED_EVENTS = 2, OWN_STREAMS = 3, OWN_EVENTS = 3 };
+enum { RUNTIME_KERNELS = 2, FIRST_RUNTIME_KERNEL = KERNELS + KERNEL_HANDLES };
+enum { ALL_KERNELS = FIRST_RUNTIME_KERNEL + RUNTIME_KERNELS };
 enum { MAX_THREADS = 4, CONTEXTS = 2, BLOCKS = 12, GATES = 1024, BUFFER_BYTES = 1 << 20 };
 
-static const char *const kernel_names[KERNELS + KERNEL_HANDLES] = {"r_1us",  "r_2us",  "r_5us",   "r_10us",  "r_trigger50_20us",
-                                                                   "r_50us", "r_trigger20_100us", "r_200us", "h_3us", "h_30us"};
+static const char *const kernel_names[ALL_KERNELS] = {"r_1us",  "r_2us",  "r_5us",   "r_10us",  "r_trigger50_20us",
+                                                                   "r_50us", "r_trigger20_100us", "r_200us", "h_3us", "h_30us", "c_4us", "c_trigger50_25us"};
 
 // ---- sides: many of one kind, or many of the other, never both ----
 
@@ -194,7 +196,7 @@ static const char *const transfer_names[TRANSFERS] = {"HtoD", "DtoH", "DtoD", "H
 static const char *const side_names[SIDES] = {"pageable", "pinned", "managed", "none"};
 static const char *const memory_names[MEMORY_KINDS] = {"device", "managed", "pool", "pinned", "registered"};
 
-static atomic_long launched[KERNELS + KERNEL_HANDLES], captured, in_graphs;
+static atomic_long launched[ALL_KERNELS], captured, in_graphs;
 static struct {
     atomic_long count, bytes;
 } transferred[TRANSFERS][SIDES];
@@ -205,12 +207,12 @@ static void print_counts_of(uint64_t seed, int threads)
 {
     long launches = 0;
     const char *comma = "";
-    for (int kernel = 0; kernel < KERNELS + KERNEL_HANDLES; kernel++)
+    for (int kernel = 0; kernel < ALL_KERNELS; kernel++)
         launches += atomic_load(&launched[kernel]);
     printf("{\"program\":\"random_program\",\"seed\":%" PRIu64 ",\"threads\":%d,\"contexts\":%d,\"launches\":%ld,"
            "\"captured\":%ld,\"in_graphs\":%ld,\"kernels\":{",
            seed, threads, contexts_used, launches, atomic_load(&captured), atomic_load(&in_graphs));
-    for (int kernel = 0; kernel < KERNELS + KERNEL_HANDLES; kernel++, comma = ",")
+    for (int kernel = 0; kernel < ALL_KERNELS; kernel++, comma = ",")
         printf("%s\"%s\":%ld", comma, kernel_names[kernel], atomic_load(&launched[kernel]));
     printf("},\"transfers\":[");
     comma = "";

@@ -101,6 +101,7 @@ driver_functions! {
         fn cuDevicePrimaryCtxReset[7000](device: Device);
         fn cuCtxGetCurrent[4000](context: *mut Handle);
         fn cuCtxSetCurrent[4000](context: Handle);
+        fn cuCtxGetId[12000](context: Handle, id: *mut u64);
         fn cuCtxGetDevice[2000](device: *mut Device);
         fn cuCtxSynchronize[2000]();
         fn cuCtxGetStreamPriorityRange[5050](least: *mut c_int, greatest: *mut c_int);

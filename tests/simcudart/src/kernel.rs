@@ -30,8 +30,8 @@ struct Registry {
     stubs: HashMap<usize, (usize, usize)>,
     /// Host stub → `CUkernel`.
     kernels: HashMap<usize, usize>,
-    /// Context and `CUkernel` → `CUfunction`.
-    functions: HashMap<(usize, usize), usize>,
+    /// Number of a context (`cuCtxGetId`) and `CUkernel` → `CUfunction`.
+    functions: HashMap<(u64, usize), usize>,
     next: usize,
 }
 
@@ -121,7 +121,9 @@ pub fn kernel(driver: &Driver, stub: *const c_void) -> Result<Handle> {
 
 /// What `func` stands for in the current context: a host stub, or a `cudaKernel_t` that this runtime gave.
 pub fn function(driver: &Driver, func: *const c_void) -> Result<Handle> {
-    let context = context::current(driver)? as usize;
+    let (current, mut context) = (context::current(driver)?, 0);
+    // SAFETY: a live context and a place for its number, which no other context ever has, as it may have its handle.
+    unsafe { driver.cuCtxGetId(current, &mut context)? };
     with_registry(|registry| {
         let kernel = match registry.kernel(driver, func as usize) {
             Ok(kernel) => kernel,

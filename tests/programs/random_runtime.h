@@ -1,0 +1,102 @@
+// The CUDA runtime beside the driver API in one random program: the same work by the calls that compiled code makes.
+#pragma once
+#include "random_world.h"
+
+#include <cuda_runtime_api.h>
+
+// What nvcc's output calls; declared in crt/host_runtime.h for C++ only.
+void **__cudaRegisterFatBinary(void *binary);
+void __cudaRegisterFatBinaryEnd(void **handle);
+void __cudaRegisterFunction(void **handle, const char *stub, char *device_function, const char *name, int thread_limit,
+                            void *thread_id, void *block_id, void *block_dim, void *grid_dim, int *warp_size);
+
+// The per-thread variants, which the header only maps other names to.
+extern __typeof__(cudaLaunchKernel) cudaLaunchKernel_ptsz;
+extern __typeof__(cudaLaunchKernelExC) cudaLaunchKernelExC_ptsz;
+extern __typeof__(cudaMemcpyAsync) cudaMemcpyAsync_ptsz;
+extern __typeof__(cudaMemsetAsync) cudaMemsetAsync_ptsz;
+extern __typeof__(cudaEventRecord) cudaEventRecord_ptsz;
+extern __typeof__(cudaStreamWaitEvent) cudaStreamWaitEvent_ptsz;
+extern __typeof__(cudaStreamSynchronize) cudaStreamSynchronize_ptsz;
+
+static bool has_runtime;
+// An address for each kernel, as its host stub has.
+static const char stubs[RUNTIME_KERNELS];
+
+static void register_kernels(void)
+{
+    static const uint64_t device_code[2];
+    static const struct {
+        int magic, version;
+        const void *data;
+        void *unused;
+    } fat_binary = {0x466243b1, 1, device_code, NULL};
+    void **handle = __cudaRegisterFatBinary((void *)&fat_binary);
+    for (int kernel = 0; kernel < RUNTIME_KERNELS; kernel++) {
+        const char *name = kernel_names[FIRST_RUNTIME_KERNEL + kernel];
+        __cudaRegisterFunction(handle, &stubs[kernel], (char *)name, name, -1, NULL, NULL, NULL, NULL, NULL);
+    }
+    __cudaRegisterFatBinaryEnd(handle);
+}
+
+static void launch_by_runtime(struct target target)
+{
+    uint64_t nothing = 0;
+    void *arguments[] = {&nothing};
+    int kernel = roll(RUNTIME_KERNELS);
+    dim3 grid = {2, 1, 1}, block = {64, 1, 1};
+    cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
+    attribute.val.programmaticStreamSerializationAllowed = roll(2);
+    cudaLaunchConfig_t config = {.gridDim = grid, .blockDim = block, .stream = target.stream, .attrs = &attribute};
+    config.numAttrs = roll(2);
+    if (one_in(2))
+        CU_ON(target, cudaLaunchKernel, cudaLaunchKernel, _ptsz,
+              (&stubs[kernel], grid, block, arguments, 0, target.stream));
+    else
+        CU_ON(target, cudaLaunchKernelExC, cudaLaunchKernelExC, _ptsz, (&config, &stubs[kernel], arguments));
+    atomic_fetch_add(&launched[FIRST_RUNTIME_KERNEL + kernel], 1);
+}
+
+static void move_by_runtime(struct target target)
+{
+    struct own *own = mine();
+    size_t bytes = 1 + (size_t)roll(1 << 16);
+    enum cudaMemcpyKind kind = one_in(2) ? cudaMemcpyDefault : cudaMemcpyHostToDevice;
+    if (one_in(2)) {
+        CU_ON(target, cudaMemcpyAsync, cudaMemcpyAsync, _ptsz,
+              ((void *)own->device, own->pinned, bytes, kind, target.stream));
+        count_transfer(HTOD, PINNED_MEMORY, bytes);
+    } else {
+        CU_ON(target, cudaMemsetAsync, cudaMemsetAsync, _ptsz, ((void *)own->device, 7, bytes, target.stream));
+        count_transfer(MEMSET, NO_HOST_MEMORY, bytes);
+    }
+}
+
+static void step_runtime(void)
+{
+    struct target target = any_target();
+    CUevent event = mine()->events[roll(OWN_EVENTS)];
+    void *block;
+    if (!has_runtime)
+        return;
+    target_enter(target);
+    for (int left = 1 + roll(6); left > 0; left--) {
+        if (one_in(4))
+            move_by_runtime(target);
+        else
+            launch_by_runtime(target);
+    }
+    if (one_in(3)) {
+        CU_ON(target, cudaEventRecord, cudaEventRecord, _ptsz, (event, target.stream));
+        CU_ON(target, cudaStreamWaitEvent, cudaStreamWaitEvent, _ptsz, (mine()->streams[0], event, 0));
+    }
+    if (one_in(3))
+        CU_ON(target, cudaStreamSynchronize, cudaStreamSynchronize, _ptsz, (target.stream));
+    target_leave(target);
+    if (one_in(3)) {
+        CU(cudaMalloc, cudaMalloc, (&block, 65536));
+        CU(cudaFree, cudaFree, (block));
+        atomic_fetch_add(&allocated[DEVICE], 1);
+        atomic_fetch_add(&freed[DEVICE], 1);
+    }
+}
