@@ -3,5 +3,7 @@
 mod compare;
 mod counts;
 mod life;
+mod poller;
 mod random;
 mod roads;
+mod teardown;

@@ -6,8 +6,8 @@ use core::sync::atomic::Ordering;
 use crate::calls::{Plain, stream_of};
 use crate::cuda::*;
 use crate::driver;
-use crate::gpu::context::Primary;
-use crate::gpu::ending::{Ending, PrimaryEnding};
+use crate::gpu::context::{Context, Primary};
+use crate::gpu::ending::{self, Ending, PrimaryEnding};
 use crate::thread::Call;
 
 /// A call of which only its time matters.
@@ -84,13 +84,13 @@ impl PrimaryRetain {
 
     /// It has passed. Relaxed, like its begin: the driver's lock orders it with the calls that ask.
     fn passed(&self, call: &Call) {
-        self.primary(call).map(|p| p.retains.done.fetch_add(1, Ordering::Relaxed));
+        self.primary(call).map(|p| p.passages.done.fetch_add(1, Ordering::Relaxed));
     }
 }
 
 impl Plain for PrimaryRetain {
     fn before(&self, call: &Call) {
-        self.primary(call).map(|p| p.retains.begun.fetch_add(1, Ordering::Relaxed));
+        self.primary(call).map(|p| p.passages.begun.fetch_add(1, Ordering::Relaxed));
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
@@ -122,7 +122,9 @@ impl ContextDestroy {
 
 impl Plain for ContextDestroy {
     fn before(&self, call: &Call) {
-        self.ending.begin(call.session, |c| c.handle == self.handle as u64);
+        let ends = |c: &Context| c.handle == self.handle as u64;
+        ending::drain(call.session, ends);
+        self.ending.begin(call.session, ends);
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {

@@ -154,7 +154,12 @@ unsafe fn primary_release(call: &mut Call, device: i32) -> Outcome {
     drop(state);
     state::wait_all(&work);
     let mut state = call.lock();
-    state.primaries[device as usize].references = 0;
+    // Another thread may have retained it meanwhile.
+    let references = &mut state.primaries[device as usize].references;
+    *references = references.saturating_sub(1);
+    if *references > 0 {
+        return Ok(());
+    }
     state.end_context(handle)?;
     drop(state);
     truth::flush().map_err(|_| crate::error::FILE_NOT_FOUND)
