@@ -9,6 +9,8 @@ mod events;
 mod graphs;
 mod life;
 mod operations;
+mod poller;
 mod programmatic;
 mod random;
 mod roads;
+mod teardown;

@@ -7,7 +7,7 @@ use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst;
 use crate::gpu::context::{Context, Primary};
-use crate::gpu::ending::{Ending, PrimaryEnding};
+use crate::gpu::ending::{self, Ending, PrimaryEnding};
 use crate::thread::Call;
 
 /// A call of which only its time matters.
@@ -86,7 +86,7 @@ impl PrimaryRetain {
     /// It has passed. Relaxed, like its begin: the driver's lock orders it with the calls that ask.
     fn passed(&self, call: &Call) {
         if let Some(primary) = self.primary(call) {
-            primary.retains.end();
+            primary.passages.end();
         }
     }
 }
@@ -94,7 +94,7 @@ impl PrimaryRetain {
 impl Plain for PrimaryRetain {
     fn before(&self, call: &Call) {
         if let Some(primary) = self.primary(call) {
-            primary.retains.begin();
+            primary.passages.begin();
         }
     }
 
@@ -129,6 +129,7 @@ impl Plain for ContextDestroy {
     fn before(&self, call: &Call) {
         let ends = |c: &Context| c.handle == self.handle as u64;
         burst::end_before(call, |s| s.context().is_some_and(ends));
+        ending::drain(call.session, ends);
         self.ending.begin(call.session, ends);
     }
 

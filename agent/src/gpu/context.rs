@@ -27,10 +27,11 @@ pub struct Contexts {
 pub struct Primary {
     /// Its handle; 0 = not seen. Relaxed: an address.
     handle: AtomicU64,
-    /// How often the app has retained it and not released it, or less: never more. Relaxed: a count.
+    /// How often the app has retained it and not released it, or less: never more. AcqRel: of two that release it at the
+    /// same time the second sees the first under way.
     pub retained: AtomicU32,
-    /// Calls that retain it, as they pass.
-    pub retains: Passages,
+    /// Calls that retain, release or reset it, as they pass.
+    pub passages: Passages,
     /// Calls under way that may be its end: the device takes no context in. SeqCst, with the store in `adopt`.
     pub ending: AtomicU32,
 }
@@ -38,13 +39,13 @@ pub struct Primary {
 impl Primary {
     /// The app has retained it.
     pub fn retain(&self, handle: CUcontext) {
-        self.retained.fetch_add(1, Ordering::Relaxed);
+        self.retained.fetch_add(1, Ordering::AcqRel);
         self.handle.store(handle as u64, Ordering::Relaxed);
     }
 
     /// The app releases it. True when that may be its end.
     pub fn release(&self) -> bool {
-        let before = self.retained.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        let before = self.retained.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
         before.is_err() || before == Ok(1)
     }
 
@@ -109,15 +110,17 @@ impl Contexts {
         let pool = Pool::new();
         let is_ending = |device| self.primary(device).is_some_and(|p| p.ending.load(Ordering::SeqCst) != 0);
         let entered = with_context(driver, handle, || {
-            if let Some(ask) = driver.context_device {
-                // SAFETY: a context is current; writes a place of ours.
-                unsafe { ask(&mut device) };
+            // SAFETY: writes a place of ours.
+            let asked = driver.context_device.map(|ask| unsafe { ask(&mut device) });
+            if asked.is_some_and(|result| result != CUDA_SUCCESS) {
+                return None; // current to this thread, and dead
             }
             if !is_ending(device) && call.session.timing.is_on() {
                 driver.relaxed(|| pool.fill(driver));
             }
+            Some(())
         });
-        if entered.is_none() || is_ending(device) {
+        if entered.flatten().is_none() || is_ending(device) {
             errno.restore();
             return None;
         }

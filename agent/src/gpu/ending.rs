@@ -10,8 +10,9 @@
 //!
 //! When the call has returned, a context that it has ended is gone for good: what was not read of it is counted. A reset
 //! that succeeded has ended it. A primary context's release has ended it if the driver says that there is none now; if
-//! there is one, it is the same only when no thread retained it meanwhile: another's retain may have made it anew.
-//! Where that cannot be told, it counts as gone. To take a living context for gone costs a second pool of events and
+//! there is one, it is the same only when no other thread retained or released it meanwhile: one's retain may have made
+//! it anew, and of two releases the one that we counted first may come last. Where it cannot be told, it counts as gone.
+//! To take a living context for gone costs a second pool of events and
 //! its pending times; to take a dead one for living would be a use of freed events.
 
 use core::cell::Cell;
@@ -30,20 +31,17 @@ use crate::thread::Call;
 pub struct Ending(Cell<Vec<&'static Context>>);
 
 impl Ending {
-    /// Before the real call: what is complete is read, then nobody touches the contexts. Their streams' handles mean
+    /// Before the real call, and after [`drain`]: nobody touches the contexts from here on. Their streams' handles mean
     /// nothing any more: behind the call, another thread may already have them as new ones'.
     pub fn begin(&self, session: &Session, ends: impl Fn(&Context) -> bool) {
         let contexts: Vec<&'static Context> = session.contexts.iter().filter(|c| ends(c)).collect();
         if contexts.is_empty() {
             return;
         }
-        let is_theirs =
-            |s: &&Stream| s.context().is_some_and(|c| contexts.iter().any(|ended| core::ptr::eq(*ended, c)));
-        let streams = || session.streams.iter().filter(|s| is_theirs(s));
-        session.poller.drain(|| streams().all(|s| s.oldest().is_none()));
+        let is_theirs = |c: &Context| contexts.iter().any(|ended| core::ptr::eq(*ended, c));
         // SeqCst, with the holders of streams and the poller's `looks`: who does not see it is seen, and waited for.
         contexts.iter().for_each(|c| _ = c.ending.fetch_add(1, Ordering::SeqCst));
-        session.poller.finished(|| streams().all(|s| !s.is_held()));
+        session.poller.finished(|| streams(session, &is_theirs).all(|s| !s.is_held()));
         session.poller.let_finish();
         contexts.iter().for_each(|c| session.streams.abandon(c));
         self.0.set(contexts);
@@ -63,43 +61,59 @@ impl Ending {
     }
 }
 
+/// Waits, but not for long, until what is pending on these contexts now is read. Other threads may go on launching.
+pub fn drain(session: &Session, ends: impl Fn(&Context) -> bool) {
+    let pending: Vec<(&Stream, u64)> = streams(session, &ends).map(|s| (s, s.unread().1)).collect();
+    session.poller.drain(|| pending.iter().all(|(stream, behind)| stream.unread().0 >= *behind));
+}
+
+/// The streams of some contexts.
+fn streams(session: &Session, of: &impl Fn(&Context) -> bool) -> impl Iterator<Item = &'static Stream> {
+    session.streams.iter().filter(move |s| s.context().is_some_and(of))
+}
+
 /// A release or reset of a device's primary context.
 #[derive(Default)]
 pub struct PrimaryEnding {
     ending: Ending,
-    /// Retains of it that were over when this began; `None`: this cannot be its end.
-    retains: Cell<Option<u64>>,
+    /// This may be its end.
+    may_end: Cell<bool>,
+    /// Other calls that retain, release or reset it, and that were over when this one began.
+    others: Cell<u64>,
 }
 
 impl PrimaryEnding {
     /// Before the real call.
     pub fn begin(&self, session: &Session, device: CUdevice, is_reset: bool) {
-        let contexts = &session.contexts;
-        let Some(primary) = contexts.primary(device) else { return };
+        let Some(primary) = session.contexts.primary(device) else { return };
+        // Relaxed: the driver's lock, or `retained`, orders those that matter.
+        self.others.set(primary.passages.done());
+        primary.passages.begin();
         if !primary.release() && !is_reset {
             return;
         }
-        // Relaxed: the driver's lock orders retains with this call.
-        self.retains.set(Some(primary.retains.done()));
+        let ends = |c: &Context| c.device == device as u32 && primary.is(c);
+        drain(session, ends);
+        self.may_end.set(true);
         // SeqCst, with `adopt`: either it sees this and takes none in, or we see what it took in.
         primary.ending.fetch_add(1, Ordering::SeqCst);
-        self.ending.begin(session, |c| c.device == device as u32 && primary.is(c));
+        self.ending.begin(session, ends);
     }
 
     /// After it.
     pub fn over(&self, call: &Call, device: CUdevice, is_reset: bool, succeeded: bool) {
-        let (Some(retains), Some(primary)) = (self.retains.take(), call.session.contexts.primary(device))
-        else {
-            return;
-        };
-        let is_active = || driver::driver().is_some_and(|d| d.is_primary_active(device));
-        // In this order: a retain that made it active has begun before. Relaxed: the driver's lock orders them.
-        let is_the_same = || is_active() && primary.retains.begun() == retains;
-        let gone = succeeded && (is_reset || !is_the_same());
-        if succeeded && is_reset {
-            primary.retained.store(0, Ordering::Relaxed); // from here on each release may be the end
+        let Some(primary) = call.session.contexts.primary(device) else { return };
+        if self.may_end.take() {
+            let is_active = || driver::driver().is_some_and(|d| d.is_primary_active(device));
+            // In this order: a retain that made it active has begun before.
+            let begun = || primary.passages.begun();
+            let is_the_same = || is_active() && begun() == self.others.get() + 1;
+            if succeeded && is_reset {
+                primary.retained.store(0, Ordering::Release); // from here on each release may be the end
+            }
+            self.ending.over(call, succeeded && (is_reset || !is_the_same()));
+            primary.ending.fetch_sub(1, Ordering::SeqCst);
         }
-        self.ending.over(call, gone);
-        primary.ending.fetch_sub(1, Ordering::SeqCst);
+        primary.passages.end();
     }
 }

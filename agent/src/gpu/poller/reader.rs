@@ -22,8 +22,8 @@ use crate::sys::ticks;
 
 /// Operations read of one stream before the next one's turn: with three driver calls each, about 100 µs.
 const TURN: u64 = 64;
-/// Turns that a stream has in one look at most. What is left is met by the next, which comes soon.
-const TURNS: usize = 4;
+/// Turns that a stream has in one look at most. What is left is met by the next, which follows at once.
+const TURNS: u64 = 4;
 
 /// A pool's events, as a chain asks for them.
 pub struct Asked<'a> {
@@ -111,7 +111,7 @@ impl Reader {
             });
             match looked {
                 Ok(()) => self.known.push(known),
-                Err(CUDA_ERROR_DEINITIALIZED) => session.poller.stop(),
+                Err(CUDA_ERROR_DEINITIALIZED) => self.shut_down(),
                 Err(_) => {
                     // It was taken down by a call that we do not see: what is pending on it is lost.
                     session.contexts.forget(context);
@@ -126,6 +126,12 @@ impl Reader {
     /// Whether a context's events may be asked for: nothing may be its end just now, nor was.
     fn may_touch(&self, context: &Context) -> bool {
         !self.session.poller.is_stopped() && !context.is_leaving()
+    }
+
+    /// The driver has said that it is shutting down: it is asked nothing more, and nothing more is timed.
+    fn shut_down(&self) {
+        self.session.poller.stop();
+        self.session.timing.stop();
     }
 
     /// Reads what is complete in the context that is current.
@@ -150,6 +156,7 @@ impl Reader {
         }
         found.most = found.most.max(most);
         found.pending += streams().map(Stream::to_be_read).sum::<u64>();
+        found.more |= most >= TURN * TURNS;
     }
 
     /// Reads a stream's operations from the oldest on, as far as they are complete, or for one turn. Returns how many.
@@ -174,7 +181,7 @@ impl Reader {
                 }
                 Some(CUDA_ERROR_NOT_READY) | None => break,
                 Some(CUDA_ERROR_DEINITIALIZED) => {
-                    self.session.poller.stop();
+                    self.shut_down();
                     break;
                 }
                 // A sticky error of the app's, or an event that cannot be asked: its time is lost, and said so.

@@ -26,6 +26,8 @@ pub struct Found {
     pub most: u64,
     /// Operations that are not complete yet, of all streams.
     pub pending: u64,
+    /// A stream may have more that is complete: what a look reads is bounded.
+    pub more: bool,
 }
 
 /// A sleep.
@@ -57,7 +59,8 @@ impl Rhythm {
         }
         if busy || woken {
             self.idle = 0;
-            return Sleep { long: false, ns: self.interval };
+            // Far behind (it was starting the collector, or starved), it catches up first.
+            return Sleep { long: false, ns: if found.more { 0 } else { self.interval } };
         }
         if self.idle < PATIENCE_NS {
             self.idle += self.interval;
@@ -80,7 +83,7 @@ mod tests {
         let mut woken = true;
         while now < 2_000_000_000 {
             let complete = now * per_second / 1_000_000_000;
-            let found = Found { most: complete - read, pending: 1 };
+            let found = Found { most: complete - read, pending: 1, more: false };
             read = complete;
             if now >= 1_000_000_000 {
                 looks += 1;
@@ -106,16 +109,17 @@ mod tests {
     fn a_storm_is_met_at_the_next_look() {
         let mut rhythm = Rhythm::NEW;
         for _ in 0..10 {
-            rhythm.next(Found { most: 1, pending: 0 }, false);
+            rhythm.next(Found { most: 1, ..Found::default() }, false);
         }
         assert_eq!(rhythm.interval, LONG_NS);
-        assert_eq!(rhythm.next(Found { most: 800, pending: 9 }, false).ns, SHORT_NS);
+        assert_eq!(rhythm.next(Found { most: 256, pending: 9, more: true }, false).ns, 0);
+        assert_eq!(rhythm.next(Found { most: 200, pending: 0, more: false }, false).ns, SHORT_NS);
     }
 
     #[test]
     fn idleness_is_announced_then_looked_at_once_more_and_only_then_slept_through() {
         let mut rhythm = Rhythm::NEW;
-        rhythm.next(Found { most: 40, pending: 0 }, false);
+        rhythm.next(Found { most: 40, ..Found::default() }, false);
         let sleeps: Vec<Sleep> = (0..40).map(|_| rhythm.next(Found::default(), false)).collect();
         let announced = sleeps.iter().position(|s| s.long).unwrap();
         let before: u64 = sleeps[..=announced].iter().map(|s| s.ns).sum();
@@ -125,7 +129,7 @@ mod tests {
         // Pending work never lets it fall asleep; a wake-up makes it quick.
         assert_eq!(rhythm.next(Found::default(), true), Sleep { long: false, ns: SHORT_NS });
         for _ in 0..1000 {
-            assert!(!rhythm.next(Found { most: 0, pending: 1 }, false).long);
+            assert!(!rhythm.next(Found { pending: 1, ..Found::default() }, false).long);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::error::{
 };
 use crate::export::exports;
 use crate::handle::Handle;
-use crate::state::{self, Context, State, StreamKind};
+use crate::state::{self, Context, Guard, State, StreamKind};
 use crate::{effects, thread, truth};
 use std::collections::{BTreeSet, HashMap};
 
@@ -151,25 +151,32 @@ unsafe fn primary_release(call: &mut Call, device: i32) -> Outcome {
     let mut state = call.lock();
     let primary = &mut state.primaries[device as usize];
     // cuda.h: INVALID_CONTEXT if the context has not been retained.
-    primary.references = primary.references.checked_sub(1).ok_or(INVALID_CONTEXT)?;
-    if primary.references > 0 {
+    let left = primary.references.checked_sub(1).ok_or(INVALID_CONTEXT)?;
+    let handle = primary.handle;
+    if left > 0 {
+        primary.references = left;
         return Ok(());
     }
-    drop(state);
-    end_primary(call, device)
+    let mut state = wait_for_work(call, state, handle);
+    // Another thread may have retained it meanwhile.
+    let references = &mut state.primaries[device as usize].references;
+    *references = references.saturating_sub(1);
+    if *references > 0 {
+        return Ok(());
+    }
+    end_primary(state, handle)
 }
 
-/// Ends a device's primary context, if it is active, when its work is done.
-fn end_primary(call: &Call, device: u32) -> Outcome {
-    let state = call.lock();
-    let handle = state.primaries[device as usize].handle;
-    if !state.is_active(handle) {
-        return Ok(());
-    }
+/// Waits, with the state unlocked, until a context's work is done.
+fn wait_for_work(call: &Call, state: Guard, handle: Handle) -> Guard {
     let work = state.context_work(handle);
     drop(state);
     state::wait_all(&work);
-    let mut state = call.lock();
+    call.lock()
+}
+
+/// Ends a primary context, if it is active.
+fn end_primary(mut state: Guard, handle: Handle) -> Outcome {
     if state.is_active(handle) {
         state.end_context(handle)?;
     }
@@ -179,7 +186,14 @@ fn end_primary(call: &Call, device: u32) -> Outcome {
 
 unsafe fn primary_reset(call: &mut Call, device: i32) -> Outcome {
     // cuda.h: "Resetting the primary context does not release it"; the next retain makes a new one active.
-    end_primary(call, ordinal(device)?)
+    let device = ordinal(device)?;
+    let state = call.lock();
+    let handle = state.primaries[device as usize].handle;
+    if !state.is_active(handle) {
+        return Ok(());
+    }
+    let state = wait_for_work(call, state, handle);
+    end_primary(state, handle)
 }
 
 unsafe fn primary_set_flags(call: &mut Call, device: i32, flags: u32) -> Outcome {

@@ -1,0 +1,131 @@
+//! The poller: what it costs, how soon it comes, and what it tells of the GPU's clock.
+
+use crate::compare::median;
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_collector::trace::record::{Body, ClockSample};
+use gpuspy_tests::{Done, Run};
+use serde_json::Value;
+
+/// `paced`: launches a second for some seconds, then ms of nothing, so often.
+fn paced(kernel: &str, rate: u32, seconds: f64, idle_ms: u32, rounds: u32) -> Run {
+    let arguments = [rate.to_string(), seconds.to_string(), idle_ms.to_string(), rounds.to_string()];
+    arguments.iter().fold(Run::of("paced").arg(kernel), Run::arg)
+}
+
+fn poller_ns(done: &Done) -> u64 {
+    done.report()["overhead"]["poller_ns"].as_u64().unwrap()
+}
+
+fn wall_ns(done: &Done) -> u64 {
+    done.said()["wall_ns"].as_u64().unwrap()
+}
+
+#[test]
+fn at_10_000_launches_a_second_the_poller_takes_under_2_percent_of_a_core() {
+    let done = paced("steady_20us", 10_000, 3.0, 0, 1).observed().succeeded();
+    let (own, wall) = (poller_ns(&done), wall_ns(&done));
+    println!("{} launches in {wall} ns: the poller's own {own} ns", done.said()["launches"]);
+    let coverage = done.report()["coverage"].clone();
+    println!("{coverage}");
+    assert!(own > 0 && own * 100 < wall * 2, "{own} ns of {wall}");
+    // It is not cheap for looking too seldom.
+    let (timed, launches) = (coverage["timed"].as_u64().unwrap(), coverage["launches"].as_u64().unwrap());
+    assert!(timed * 100 >= launches * 90, "{coverage}");
+}
+
+#[test]
+fn while_nothing_happens_the_poller_takes_under_a_thousandth_of_a_core() {
+    // What the beginning and the burst cost is in both runs.
+    let runs = [500, 5_500].map(|idle| paced("burst_5us", 10_000, 0.01, idle, 1).observed().succeeded());
+    let [(short, short_wall), (long, long_wall)] = runs.each_ref().map(|d| (poller_ns(d), wall_ns(d)));
+    let (own, wall) = (long.saturating_sub(short), long_wall - short_wall);
+    println!("idle for {wall} ns more: {own} ns more (the rest {short} ns)");
+    assert!(own * 1000 < wall, "{own} ns of {wall}");
+    assert!(long < short + 20_000_000 && short < 100_000_000, "the counter is in ns: {short}, {long}");
+}
+
+/// When each operation's time was read, ns after its end: by correlation.
+fn delays(done: &Done) -> Vec<u64> {
+    let mut reader = TraceReader::open(&done.trace()).unwrap();
+    let seen: Vec<u64> = reader
+        .records()
+        .filter_map(|r| match r.body {
+            Body::Work(work) => work.gpu.map(|gpu| gpu.seen),
+            _ => None,
+        })
+        .collect();
+    let ends = done.truth().operations().into_iter().map(|o| o.occupancy.1);
+    assert_eq!(seen.len(), ends.len());
+    ends.zip(seen).map(|(end, seen)| seen.saturating_sub(end)).collect()
+}
+
+#[test]
+fn the_first_launch_after_idleness_wakes_the_poller() {
+    // 300 ms of nothing is ten times its patience.
+    let done = paced("lone_5us", 10, 0.1, 300, 12).observed().succeeded();
+    let delays = delays(&done);
+    println!("read after {delays:?} ns");
+    // Unwoken, it would come within 250 ms.
+    assert!(median(delays) < 30_000_000);
+}
+
+fn samples(done: &Done) -> Vec<ClockSample> {
+    let mut reader = TraceReader::open(&done.trace()).unwrap();
+    let sample = |body| if let Body::ClockSample(sample) = body { Some(sample) } else { None };
+    reader.records().filter_map(|r| sample(r.body)).collect()
+}
+
+/// The events that another thread than the program's only one recorded: (host ns, GPU ns) at which each fired.
+fn recorded_by_the_poller(done: &Done) -> Vec<(u64, i64)> {
+    let pid = &done.said()["pid"];
+    let number = |line: &Value, key: &str| line[key].as_i64().unwrap_or_else(|| panic!("no {key} in {line}"));
+    let truth = done.truth();
+    let lines = truth.of("event_record").filter(|l| l["tid"] != *pid);
+    let mut fired: Vec<(u64, i64)> = lines.map(|l| (number(l, "end") as u64, number(l, "gpu_end"))).collect();
+    fired.sort_unstable();
+    fired
+}
+
+#[test]
+fn a_gpu_bound_program_that_never_waits_has_a_clock_sample_a_second() {
+    let done = paced("bound_95us", 10_000, 3.5, 0, 1)
+        .env("SIMCUDA_CLOCK_OFFSET_NS", "18000000000000")
+        .env("SIMCUDA_CLOCK_DRIFT_PPB", "50000")
+        .observed()
+        .succeeded();
+    let (samples, fired) = (samples(&done), recorded_by_the_poller(&done));
+    let widths: Vec<u64> = samples.iter().map(|s| s.before - s.after).collect();
+    println!("{} samples of {} events, widths {widths:?} ns", samples.len(), fired.len());
+    assert!((3..=5).contains(&samples.len()), "{samples:?}");
+    assert!(median(widths) < 20_000);
+    // Ticks become host ns by anchors; what those leave uncertain is the collector's, and small.
+    let uncertain = 1_000;
+    // Which event each sample is: a watch may have been given up.
+    let matched: Vec<(&ClockSample, i64)> = samples
+        .iter()
+        .map(|s| {
+            let between = s.after - uncertain..=s.before + uncertain;
+            let event = fired.iter().find(|(host, _)| between.contains(host));
+            (s, event.unwrap_or_else(|| panic!("{s:?} is none of {fired:?}")).1)
+        })
+        .collect();
+    for pair in matched.windows(2) {
+        let [(first, first_gpu), (second, second_gpu)] = pair else { unreachable!() };
+        assert_eq!(first.chain, second.chain);
+        let (ours, true_one) = (second.gpu - first.gpu, second_gpu - first_gpu);
+        assert!(
+            ours.abs_diff(true_one) <= u64::from(first.error + second.error),
+            "{ours} is {true_one}: {pair:?}"
+        );
+        assert!(second.after - first.before > 900_000_000, "{pair:?}");
+    }
+}
+
+#[test]
+fn where_all_streams_share_one_hardware_queue_the_poller_records_nothing() {
+    let run = || paced("bound_95us", 10_000, 0.5, 0, 1);
+    let done = run().env("CUDA_DEVICE_MAX_CONNECTIONS", "1").observed().succeeded();
+    assert_eq!((samples(&done).len(), recorded_by_the_poller(&done).len()), (0, 0));
+    let done = run().env("CUDA_DEVICE_MAX_CONNECTIONS", "8").observed().succeeded();
+    assert_ne!((samples(&done).len(), recorded_by_the_poller(&done).len()), (0, 0));
+}

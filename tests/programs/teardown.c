@@ -1,0 +1,130 @@
+// Work is on the GPU when its context, or the process, goes away: WAY [gated].
+//
+//   destroy, reset, release, device-reset   that call, which waits for the work, and then another round
+//   exit, _exit                             the process's end in the middle
+//   after-exit                              calls from an exit handler that runs behind the driver's own
+//
+// With `gated` the last launches stand behind a gate that never opens: the call is made by a thread that it keeps for
+// good, and the program ends all the same. An alarm ends it after 20 s, with exit code 98.
+// link: -l:libcuda.so.1 -l:libcudart.so.12
+#include "driver.h"
+
+#include <signal.h>
+
+enum { ROUNDS = 3, WATCHDOG_SECONDS = 20, EXIT_STUCK = 98 };
+
+int cudaDeviceReset(void);
+
+static const char *way;
+static CUcontext context;
+static CUfunction kernel;
+static CUstream stream;
+static bool called_after_exit;
+static long launched;
+
+static void stuck(int signal)
+{
+    (void)signal;
+    static const char text[] = "teardown: stuck\n";
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+        _exit(EXIT_FAILED_CALL);
+    _exit(EXIT_STUCK);
+}
+
+static bool is_way(const char *name)
+{
+    return strcmp(way, name) == 0;
+}
+
+static void begin(void)
+{
+    if (is_way("destroy"))
+        CHECK(cuCtxCreate(&context, 0, 0));
+    else
+        CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+    CHECK(cuCtxSetCurrent(context));
+    kernel = load_kernel("pending_100us");
+    stream = new_stream();
+}
+
+// 40 launches, which fit into what a stream may hold and be timed.
+static void work(void)
+{
+    for (int n = 0; n < 40; n++, launched++)
+        launch(kernel, stream);
+}
+
+static void end(void)
+{
+    if (is_way("destroy"))
+        CHECK(cuCtxDestroy(context));
+    else if (is_way("reset"))
+        CHECK(cuDevicePrimaryCtxReset(0));
+    else if (is_way("device-reset"))
+        CHECK(cudaDeviceReset());
+    else if (is_way("release"))
+        CHECK(cuDevicePrimaryCtxRelease(0));
+}
+
+static void *end_on_thread(void *nothing)
+{
+    CHECK(cuCtxSetCurrent(context));
+    end();
+    return nothing;
+}
+
+static void say(void)
+{
+    printf("{\"program\":\"teardown\",\"pid\":%d,\"launches\":%ld}\n", (int)getpid(), launched);
+    REQUIRE(fflush(stdout) == 0);
+}
+
+static void after_exit(void)
+{
+    if (!called_after_exit)
+        return;
+    void *arguments[] = {&launched};
+    REQUIRE(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL) == CUDA_ERROR_DEINITIALIZED);
+    REQUIRE(cuDevicePrimaryCtxRelease(0) == CUDA_ERROR_DEINITIALIZED);
+}
+
+static void gated(void)
+{
+    volatile uint32_t *word;
+    CUdeviceptr word_on_device;
+    CHECK(cuMemHostAlloc((void **)&word, sizeof *word, CU_MEMHOSTALLOC_DEVICEMAP));
+    CHECK(cuMemHostGetDevicePointer(&word_on_device, (void *)word, 0));
+    *word = 0;
+    work();
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuStreamWaitValue32(stream, word_on_device, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    work();
+    if (is_way("exit") || is_way("_exit") || is_way("after-exit"))
+        return;
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, end_on_thread, NULL));
+    pause_us(300000);
+}
+
+int main(int argc, char **argv)
+{
+    REQUIRE(argc >= 2);
+    way = argv[1];
+    signal(SIGALRM, stuck);
+    alarm(WATCHDOG_SECONDS);
+    REQUIRE(atexit(after_exit) == 0);
+    CHECK(cuInit(0));
+    bool is_gated = argc > 2 && strcmp(argv[2], "gated") == 0;
+    for (int round = 0; round < (is_gated ? 1 : ROUNDS); round++) {
+        begin();
+        if (is_gated)
+            gated();
+        else
+            work(), end();
+    }
+    say();
+    called_after_exit = is_way("after-exit");
+    if (is_way("_exit"))
+        _exit(0);
+    return 0;
+}
