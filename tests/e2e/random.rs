@@ -51,6 +51,7 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_ASSUME", "launch_queue=700,copy_ns=200,set_ns=0,poll_ns=200000,device_mbps=20000")],
     &[("SIMCUDA_ASSUME", "staging_bytes=0,pinned_mbps=60000,pageable_mbps=1000,peer_mbps=3000")],
     &[("SIMCUDA_ASSUME", "programmatic_trigger=30")],
+    &[("CUDA_DEVICE_MAX_CONNECTIONS", "1")],
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "one_connection=streams")],
     &[("SIMCUDA_ASSUME", "programmatic_trigger=0,launch_events=late,negative_elapsed=refused")],
 ];
@@ -267,6 +268,11 @@ fn an_event_recorded_or_memory_freed_across_streams_is_no_part_of_an_operation()
 #[test]
 fn a_graph_that_waits_for_its_last_launch_holds_its_stream() {
     found(&[2, 8, 16, 32], &[]);
+}
+
+#[test]
+fn with_one_connection_an_event_waits_for_what_other_streams_have_queued() {
+    found(&[21, 45, 93], &[("CUDA_DEVICE_MAX_CONNECTIONS", "1")]);
 }
 
 #[test]

@@ -63,6 +63,10 @@ pub struct Context {
     pub handle: u64,
     pub device: u32,
     pub pool: Pool,
+    /// All its streams share one hardware queue (`CUDA_DEVICE_MAX_CONNECTIONS=1`).
+    pub one_queue: bool,
+    /// Calls on all streams, where they do.
+    pub all: Passages,
     /// Calls on the legacy default stream, and on the streams that it orders itself with.
     pub legacy: Passages,
     pub blocking: Passages,
@@ -130,6 +134,8 @@ impl Contexts {
             handle: handle as u64,
             device: device as u32,
             pool,
+            one_queue: call.session.one_queue.load(Ordering::Relaxed),
+            all: Passages::default(),
             legacy: Passages::default(),
             blocking: Passages::default(),
             ending: AtomicU32::new(0),

@@ -5,7 +5,8 @@
 //!
 //! Something of another thread's may come between on the same stream, and, between the legacy default stream and every
 //! blocking one, on a stream of the other kind: an event on the one waits for what the others have queued (CUDA
-//! Programming Guide, "Default stream").
+//! Programming Guide, "Default stream"). With `CUDA_DEVICE_MAX_CONNECTIONS=1` all streams of a context share one hardware
+//! queue, and an event waits for whatever another stream has put there before it: the context is as one stream.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +23,9 @@ pub struct Passages {
 /// A call's passage through its stream.
 pub struct Passage {
     stream: &'static Passages,
-    /// Calls on the stream that were over when this one began.
+    /// What it must be alone on: the stream, or all streams of the context.
+    line: &'static Passages,
+    /// Calls there that were over when this one began.
     over: u64,
     across: Option<Across>,
 }
@@ -67,14 +70,18 @@ impl Passage {
     /// Before the real call, and before anything of ours.
     #[inline]
     pub fn begin(stream: &'static Stream) -> Passage {
-        let over = stream.passages.done();
+        let line = stream.line();
+        let over = line.done();
         stream.passages.begin();
+        if !core::ptr::eq(line, &stream.passages) {
+            line.begin();
+        }
         let across = stream.passages_across().map(|(own, other)| {
             let over = other.done();
             own.begin();
             Across { own, other, over }
         });
-        Passage { stream: &stream.passages, over, across }
+        Passage { stream: &stream.passages, line, over, across }
     }
 
     /// After the real call, and after anything of ours: the moment, if no other call may lie between.
@@ -83,22 +90,22 @@ impl Passage {
         // Itself has begun, too.
         let since = Since { own: self.over + 1, across: self.across.as_ref().map_or(0, |a| a.over) };
         let across = self.across.as_ref().map_or(0, |a| a.other.begun());
-        (self.stream.begun() == since.own && across == since.across).then_some(since)
+        (self.line.begun() == since.own && across == since.across).then_some(since)
     }
 
     /// Whether this call is the first one since then.
     #[inline]
     pub fn follows(&self, since: Since) -> bool {
         let across = self.across.as_ref().map_or(0, |a| a.other.begun());
-        self.stream.begun() == since.own + 1 && across == since.across
+        self.line.begun() == since.own + 1 && across == since.across
     }
 }
 
 impl Since {
     /// Whether no call has begun since then on a stream, or on one that it is ordered with.
-    pub fn is_now(self, stream: &Stream) -> bool {
+    pub fn is_now(self, stream: &'static Stream) -> bool {
         let across = stream.passages_across().map_or(0, |(_, other)| other.begun());
-        stream.passages.begun() == self.own && across == self.across
+        stream.line().begun() == self.own && across == self.across
     }
 }
 
@@ -107,6 +114,9 @@ impl Drop for Passage {
     fn drop(&mut self) {
         if let Some(across) = &self.across {
             across.own.end();
+        }
+        if !core::ptr::eq(self.line, self.stream) {
+            self.line.end();
         }
         self.stream.end();
     }

@@ -38,15 +38,11 @@ const MODULES_NS: u64 = 100_000_000;
 struct Start {
     session: &'static Session,
     claim: Claim,
-    /// The poller may record events of its own.
-    samples: bool,
 }
 
 /// Starts the poller thread. `Err`: it cannot be started.
 pub fn start(session: &'static Session, claim: Claim) -> Result<(), ()> {
-    // Read here, on a thread of the app's: the poller must not read an environment that the app may be changing.
-    let samples = sys::env(c"CUDA_DEVICE_MAX_CONNECTIONS").is_none_or(|n| n != c"1");
-    let argument = Box::into_raw(Box::new(Start { session, claim, samples }));
+    let argument = Box::into_raw(Box::new(Start { session, claim }));
     // SAFETY: plain libc calls on values of ours; the signal mask is put back whatever happens, and the thread owns the
     // argument once it is started.
     unsafe {
@@ -78,7 +74,7 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     let mut poller = Poller {
         session: start.session,
         ring: Ring { claim: start.claim, session: start.session },
-        reader: Reader::new(start.session, start.samples),
+        reader: Reader::new(start.session),
         meter: Meter::default(),
         modules: Modules::default(),
         budget: Budget::new(start.session),

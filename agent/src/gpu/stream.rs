@@ -208,6 +208,15 @@ impl Stream {
         self.flags.load(Ordering::Relaxed) as u16
     }
 
+    /// The calls among which one must be alone to be alone on this stream.
+    #[inline]
+    pub fn line(&'static self) -> &'static Passages {
+        match self.context() {
+            Some(context) if context.one_queue => &context.all,
+            _ => &self.passages,
+        }
+    }
+
     /// The calls on streams of its kind, and those that it is ordered with across streams: the legacy default stream with
     /// every blocking one (CUDA Programming Guide, "Default stream").
     pub fn passages_across(&self) -> Option<(&'static Passages, &'static Passages)> {

@@ -46,7 +46,10 @@ pub struct Session {
     pub captures: AtomicU64,
     /// Which operations are timed.
     pub timing: Gate,
-    /// No event serves two operations (`GPUSPY_EVENTS=pairs`). Relaxed: written before the session is published.
+    /// `CUDA_DEVICE_MAX_CONNECTIONS=1`: all streams of a context share one hardware queue. Relaxed, like the next: written
+    /// before the session is published.
+    pub one_queue: AtomicBool,
+    /// No event serves two operations (`GPUSPY_EVENTS=pairs`).
     pub pairs_only: AtomicBool,
     /// The pthread key whose destructor closes a thread's slot.
     key: AtomicU32,
@@ -210,11 +213,10 @@ fn make() -> Result<&'static Session, &'static str> {
     }
     session.key = AtomicU32::new(key);
     session.pairs_only = AtomicBool::new(sys::env(c"GPUSPY_EVENTS").is_some_and(|e| e == c"pairs"));
-    session.timing = Gate::new(Options::read(
-        sys::env(c"GPUSPY_TIMING"),
-        sys::env(c"GPUSPY_BUDGET"),
-        sys::env(c"CUDA_DEVICE_MAX_CONNECTIONS"),
-    ));
+    let connections = sys::env(c"CUDA_DEVICE_MAX_CONNECTIONS");
+    session.one_queue = AtomicBool::new(connections.is_some_and(|n| n == c"1"));
+    session.timing =
+        Gate::new(Options::read(sys::env(c"GPUSPY_TIMING"), sys::env(c"GPUSPY_BUDGET"), connections));
     session.exit.set_quiet(sys::env_is_on(c"GPUSPY_QUIET"));
     session.alive = AtomicU32::new(ALIVE);
     let session: &'static Session = session;

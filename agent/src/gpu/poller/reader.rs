@@ -59,16 +59,14 @@ pub struct Reader {
     /// Times read and not published yet: they were all seen complete before one and the same moment, which costs less in
     /// the trace than a moment each.
     measured: Vec<GpuTime>,
-    /// The poller records events of its own.
-    samples: bool,
     /// The thread's capture mode is RELAXED.
     relaxed: bool,
 }
 
 impl Reader {
-    /// `samples`: whether events of our own may be recorded.
-    pub fn new(session: &'static Session, samples: bool) -> Reader {
-        Reader { session, known: Vec::new(), measured: Vec::new(), samples, relaxed: false }
+    /// Of a session.
+    pub fn new(session: &'static Session) -> Reader {
+        Reader { session, known: Vec::new(), measured: Vec::new(), relaxed: false }
     }
 
     /// One look at all contexts. Between [`super::Shared::begin_look`] and its end; `may_ask` is the answer to the first.
@@ -103,7 +101,7 @@ impl Reader {
                     outside.call(|driver| context.pool.replenish(driver));
                 }
                 self.read_context(ring, outside, &mut known, &mut found);
-                if busy && self.samples {
+                if busy && !context.one_queue {
                     let Known { chain, sampler, .. } = &mut known;
                     let sample = sampler.sample(outside, context, chain, || self.may_touch(context));
                     sample.into_iter().for_each(|s| _ = ring.push(s.as_words()));
