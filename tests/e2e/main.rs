@@ -1,5 +1,6 @@
 //! Client programs on the stand-in GPU, observed, and compared with what really happened.
 
+mod clock;
 mod compare;
 mod counts;
 mod life;

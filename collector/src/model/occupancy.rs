@@ -222,7 +222,8 @@ pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &Clock) -> Occu
     let end_was_queued = !shared && end_was_queued(&pair, over_start, upper, late + cost);
 
     let latest_end = pair.end() + pair.duration_error + late;
-    let latest_start = (pair.start + over_start + late).min(latest_end);
+    // Where other work may lie between the events, it may have been there first.
+    let latest_start = if shared { latest_end } else { (pair.start + over_start + late).min(latest_end) };
     let earliest_end = if end_was_queued { pair.end() - pair.duration_error - cost } else { pair.start };
     let (start, end) = estimate(&pair, over_start, guess, blocking, end_was_queued);
     let ns = |from: i64, to: i64| (to - from).max(0) as u64;
