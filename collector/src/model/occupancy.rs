@@ -423,6 +423,26 @@ mod tests {
         assert!(o.value().abs_diff(96_000) <= 4_000, "{}", o.value());
     }
 
+    /// Three launches of 3 µs each, the first submitted at 10 µs: a record of the last call, whose end event came after it.
+    #[test]
+    fn a_bursts_records_reach_over_all_of_its_calls() {
+        let mut o = work(10_000, 4_000, 9_000);
+        (o.call.begin, o.call.end) = (14_000, 17_000);
+        o.what = What::Burst { launches: 3 };
+        let burst = alone(&o, &gpu(50_000, 12_000), false, &[]);
+        assert_eq!(
+            (burst.lo(), burst.hi()),
+            (0, 12_000),
+            "it may have been over before its end event was there"
+        );
+        assert!(
+            (6_000..14_000).contains(&burst.earliest_start),
+            "{burst:?}: its first call began before its last"
+        );
+        let long = alone(&o, &gpu(50_000, 90_000), false, &[]);
+        assert_eq!((long.lo(), long.hi()), (86_000, 90_000));
+    }
+
     #[test]
     fn errors_of_the_chain_widen_the_interval() {
         let time = GpuTime { duration_error: 30, ..gpu(50_000, 90_000) };

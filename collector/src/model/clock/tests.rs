@@ -69,22 +69,38 @@ enum App {
 
 /// Bounds as an app and the poller give them.
 fn bounds(app: App, oscillator: &Oscillator, seconds: i64, random: &mut Random) -> Bounds {
+    bounds_of(app, oscillator, (1, 0), seconds, random)
+}
+
+/// The same from stamps that are whole multiples of `resolution` and off by up to `error`.
+fn bounds_of(
+    app: App,
+    oscillator: &Oscillator,
+    (resolution, error): (i64, i64),
+    seconds: i64,
+    random: &mut Random,
+) -> Bounds {
     let mut bounds = Bounds::default();
-    bounds.stamps.distance(1);
+    bounds.stamps.distance(resolution);
+    let mut noise = Random(random.word());
+    let mut stamp = |fired: i64| {
+        let gpu = oscillator.gpu(fired);
+        gpu - gpu.rem_euclid(resolution) + noise.below(2 * error as u64 + 1) as i64 - error
+    };
     let mut within = |most: u64| random.below(most) as i64;
     for step in 0..seconds * 100 {
         let call = BEGAN + step * 10_000_000 + within(1_000_000);
         let waits = app == App::Drains || (app == App::Syncs && step % 100 == 99);
-        let fired = call + if waits { 1_000 + within(500) } else { 20_000_000 + within(5_000_000) };
-        bounds.recorded(call, oscillator.gpu(fired), 0);
-        bounds.completed(fired + 3_000 + within(500_000), oscillator.gpu(fired), 0);
+        let fired = call + if waits { within(1_500) } else { 20_000_000 + within(5_000_000) };
+        bounds.recorded(call, stamp(fired), error);
+        bounds.completed(fired + within(500_000), stamp(fired), error);
         if app == App::Syncs && waits {
-            bounds.completed(fired + 2_000 + within(6_000), oscillator.gpu(fired), 0);
+            bounds.completed(fired + within(6_000), stamp(fired), error);
         }
         if app == App::Deep && step % 100 == 50 {
             let fired = call + 1_500 + within(40_000);
-            bounds.recorded(fired - within(20_000), oscillator.gpu(fired), 0);
-            bounds.completed(fired + within(20_000), oscillator.gpu(fired), 0);
+            bounds.recorded(fired - within(20_000), stamp(fired), error);
+            bounds.completed(fired + within(20_000), stamp(fired), error);
         }
     }
     bounds.record_took(1_000);
@@ -112,10 +128,17 @@ fn judge(clock: &Clock, oscillator: &Oscillator, seconds: i64) -> Result<u64, Te
     Ok(widths[widths.len() / 2])
 }
 
-fn run(app: App, drift: Drift, offset: i64, seconds: i64, seed: u64) -> Result<u64, TestCaseError> {
+fn run(
+    app: App,
+    drift: Drift,
+    offset: i64,
+    stamps: (i64, i64),
+    seconds: i64,
+    seed: u64,
+) -> Result<u64, TestCaseError> {
     let mut random = Random(seed);
     let oscillator = Oscillator::new(offset, drift, seconds, &mut random);
-    let (clock, contradictions) = fit_one(bounds(app, &oscillator, seconds, &mut random));
+    let (clock, contradictions) = fit_one(bounds_of(app, &oscillator, stamps, seconds, &mut random));
     prop_assert_eq!(contradictions, 0);
     judge(&clock, &oscillator, seconds)
 }
@@ -127,7 +150,7 @@ fn the_width_is_what_the_bounds_allow() {
     for (app, most) in [(App::Drains, 20_000), (App::Syncs, 20_000), (App::Deep, 60_000)] {
         for drift in [Drift::Constant(50), Drift::Constant(-50), Drift::Wandering(0), Drift::Wandering(40)] {
             for offset in [0, 11 * HOURS, -7 * HOURS] {
-                let width = run(app, drift, offset, 60, 7).unwrap();
+                let width = run(app, drift, offset, (32, 20), 60, 7).unwrap();
                 println!("{app:?}, {drift:?} ppm, offset {} h: median width {width} ns", offset / HOURS);
                 assert!(width <= most, "{app:?} {drift:?}: {width}");
             }
@@ -231,9 +254,10 @@ proptest! {
         app in prop_oneof![Just(App::Drains), Just(App::Syncs), Just(App::Deep)],
         drift in prop_oneof![(-50i64..=50).prop_map(Drift::Constant), (-50i64..=50).prop_map(Drift::Wandering)],
         offset in -20 * HOURS..20 * HOURS,
+        stamps in prop_oneof![Just((1, 0)), Just((32, 0)), Just((500, 0)), Just((1, 700)), Just((1, 3_000))],
         (seconds, seed) in (1i64..40, any::<u64>()),
     ) {
-        run(app, drift, offset, seconds, seed)?;
+        run(app, drift, offset, stamps, seconds, seed)?;
     }
 
     /// Whatever bounds there are, true or not: no panic, the line goes forward, and where there are no contradictions it
