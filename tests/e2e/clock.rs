@@ -105,6 +105,28 @@ fn operations_lie_on_the_host_line_where_they_ran() {
     }
 }
 
+/// The same for random programs, with stamps that are coarse and events that cost the GPU time.
+#[test]
+fn random_programs_lie_on_the_host_line_where_they_ran() {
+    let settings: [&[(&str, &str)]; 4] = [
+        &[("SIMCUDA_CLOCK_DRIFT_PPB", "50000")],
+        &[("SIMCUDA_EVENT_RESOLUTION_NS", "500")],
+        &[("SIMCUDA_EVENT_NS", "300"), ("SIMCUDA_ASSUME", "submit=begin")],
+        &[("SIMCUDA_CLOCK_DRIFT_PPB", "-50000"), ("SIMCUDA_EVENT_RESOLUTION_NS", "32")],
+    ];
+    for (seed, setting) in (31..).zip(settings.iter().cycle().take(8)) {
+        let run = setting.iter().fold(Run::of("random_program"), |run, (name, value)| run.env(name, value));
+        let done = run.arg(seed.to_string()).arg("50").observed().succeeded();
+        let (misplaced, timed) = (misplaced(&compare(&done)), causality_holds(&done));
+        assert!(
+            misplaced.is_empty(),
+            "seed {seed}, {setting:?}: {} of {timed}:\n{}",
+            misplaced.len(),
+            misplaced[..misplaced.len().min(3)].join("\n")
+        );
+    }
+}
+
 /// No operation begins before its launch call did, none ends after it was seen or after a synchronise that waited for it.
 fn causality_holds(done: &Done) -> u64 {
     let (names, records) = records(done);
