@@ -3,6 +3,7 @@
 mod accuracy;
 mod budget;
 mod captures;
+mod clock;
 mod compare;
 mod counts;
 mod events;

@@ -245,14 +245,16 @@ fn between(a: Point, b: Point, at: i64) -> i64 {
     a.offset + rise.div_euclid(i128::from(b.at - a.at)) as i64
 }
 
-/// The taut string through the corridor, strictly increasing as a map from host to GPU time.
+/// The taut string through the corridor, or its one side; strictly increasing as a map from host to GPU time.
 fn line(bounds: &Bounds, sides: &fit::Corridor) -> Vec<Point> {
-    let below =
-        |points: &[Point]| points.iter().map(|p| Point { offset: -p.offset, ..*p }).collect::<Vec<_>>();
-    let mut line = match sides {
-        [above, none] if none.is_empty() => above.clone(),
-        [none, lower] if none.is_empty() => below(lower),
-        [above, lower] => string::pull(gates(bounds, above, lower).iter()),
+    let alone = |side: usize, sign: i64| {
+        let as_stamped = |p: &Point| Point { offset: sign * (p.offset - bounds.slack_at(p.at, side)), ..*p };
+        sides[side].iter().map(as_stamped).collect()
+    };
+    let mut line: Vec<Point> = match sides {
+        [_, none] if none.is_empty() => alone(ABOVE, 1),
+        [none, _] if none.is_empty() => alone(BELOW, -1),
+        [above, below] => string::pull(gates(bounds, above, below).iter()),
     };
     let mut last: Option<Point> = None;
     line.retain(|point| {
@@ -332,3 +334,6 @@ impl Clocks {
         self.contradictions
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -222,7 +222,8 @@ pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &Clock) -> Occu
     let end_was_queued = !shared && end_was_queued(&pair, over_start, upper, late + cost);
 
     let latest_end = pair.end() + pair.duration_error + late;
-    let latest_start = (pair.start + over_start + late).min(latest_end);
+    // Where other work may lie between the events, it may have been there first.
+    let latest_start = if shared { latest_end } else { (pair.start + over_start + late).min(latest_end) };
     let earliest_end = if end_was_queued { pair.end() - pair.duration_error - cost } else { pair.start };
     let (start, end) = estimate(&pair, over_start, guess, blocking, end_was_queued);
     let ns = |from: i64, to: i64| (to - from).max(0) as u64;
@@ -429,6 +430,26 @@ mod tests {
         let o = alone(&work(100_000, 100_000, 1_000), &gpu(1_000, 100_000), true, &[]);
         assert!(o.lo() <= 96_000 && 96_000 <= o.hi());
         assert!(o.value().abs_diff(96_000) <= 4_000, "{}", o.value());
+    }
+
+    /// Three launches of 3 µs each, the first submitted at 10 µs: a record of the last call, whose end event came after it.
+    #[test]
+    fn a_bursts_records_reach_over_all_of_its_calls() {
+        let mut o = work(10_000, 4_000, 9_000);
+        (o.call.begin, o.call.end) = (14_000, 17_000);
+        o.what = What::Burst { launches: 3 };
+        let burst = alone(&o, &gpu(50_000, 12_000), false, &[]);
+        assert_eq!(
+            (burst.lo(), burst.hi()),
+            (0, 12_000),
+            "it may have been over before its end event was there"
+        );
+        assert!(
+            (6_000..14_000).contains(&burst.earliest_start),
+            "{burst:?}: its first call began before its last"
+        );
+        let long = alone(&o, &gpu(50_000, 90_000), false, &[]);
+        assert_eq!((long.lo(), long.hi()), (86_000, 90_000));
     }
 
     #[test]

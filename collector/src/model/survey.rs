@@ -115,3 +115,144 @@ pub(super) fn covers(sync: &Synchronize, (context, stream): (u32, u64), returned
     };
     is_in_scope && context == sync.call.context && returned <= sync.call.begin
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::simulation::work;
+    use super::super::{Model, When};
+    use super::*;
+    use crate::trace::generator::Random;
+    use crate::trace::record::{Call, Names};
+
+    const SECOND: i64 = 1_000_000_000;
+    const HOURS: i64 = 3_600 * SECOND;
+
+    fn record(body: Body) -> Record {
+        Record { thread: 1, at: 0, body }
+    }
+
+    /// What the GPU's clock shows: an offset of hours, and a drift that goes from −40 to 40 ppm and back in an hour.
+    fn gpu(host: i64) -> i64 {
+        let phase = (host % HOURS) as f64 / HOURS as f64 * std::f64::consts::TAU;
+        host - 5 * HOURS + (40e-6 * HOURS as f64 / std::f64::consts::TAU * (1.0 - phase.cos())) as i64
+    }
+
+    /// Three hours of launches on two contexts of a device, four a second, whose chains are tied anew every ten minutes: each
+    /// from an origin of its own, its positions off by up to a µs at the end. Host times of begin and end go with each.
+    fn three_hours() -> impl Iterator<Item = (Record, Option<(i64, i64)>)> {
+        let mut random = Random(1);
+        let contexts = (1..=2).map(|context| {
+            record(Body::Context(crate::trace::record::Context {
+                context,
+                device: 0,
+                handle: 0,
+                destroyed: false,
+            }))
+        });
+        let launches = (0..3 * 3_600 * 4).flat_map(move |n: i64| {
+            let context = 1 + (n % 2) as u32;
+            let call = HOURS + n * SECOND / 4 + random.below(200_000_000) as i64;
+            let (begin, lasts) = (call + 4_000, 5_000 + random.below(4_000_000) as i64);
+            let end = begin + lasts;
+            let (start_event, end_event) = (call + 1_000, end.max(call + 5_000));
+            let chain = 1 + ((call - HOURS) / (600 * SECOND)) as u32;
+            let origin = i64::from(chain) * 777 * SECOND;
+            // Hops across the idle time between launches are what is not exact.
+            let error = ((call - HOURS) % (600 * SECOND) / (600 * SECOND / 1_000)) as u32;
+            let wrong = i64::from(error) * (random.below(201) as i64 - 100) / 100;
+            let mut launch = work(begin as u64, 4_000, 1_000);
+            launch.call.context = context;
+            launch.gpu = Some(GpuTime {
+                chain,
+                start: gpu(start_event) - origin + wrong,
+                duration: (gpu(end_event) - gpu(start_event)) as u64,
+                start_error: error,
+                duration_error: 1,
+                seen: (end_event + 20_000 + random.below(200_000) as i64) as u64,
+                flags: 0,
+            });
+            let wait = Call {
+                begin: (call + 6_000) as u64,
+                end: (end_event.max(call + 6_000) + 3_000 + random.below(5_000) as i64) as u64,
+                context,
+                ..Call::default()
+            };
+            let wait = Synchronize { call: wait, scope: SyncScope::Stream, stream: 7, event: 0 };
+            [(record(Body::Work(launch)), Some((begin, end))), (record(Body::Synchronize(wait)), None)]
+        });
+        contexts.map(|context| (context, None)).chain(launches)
+    }
+
+    #[test]
+    fn after_three_hours_all_is_as_well_known_as_at_first() {
+        let mut survey = Survey::default();
+        three_hours().for_each(|(record, _)| survey.observe(&record));
+        let (kept, seconds) = (survey.kept(), 3 * 3_600);
+        assert!(kept <= 20 * seconds, "{kept} bounds kept of {seconds} s");
+        assert_eq!((survey.chains.len(), survey.ends.len()), (2 * 18, 2));
+        let clocks = survey.finish();
+        assert_eq!(clocks.contradictions(), 0);
+        let names = Names::default();
+        let mut model = Model::new(&names, &clocks);
+        let (mut errors, mut places) = (Vec::new(), Vec::new());
+        for (record, truth) in three_hours() {
+            let Some(operation) = model.observe(&record).operation else { continue };
+            let (When::Timed(o), Some((begin, end))) = (operation.when, truth) else { panic!("{record:?}") };
+            let lasted = (gpu(end) - gpu(begin)) as u64;
+            assert!(o.lo() <= lasted && lasted <= o.hi(), "{lasted}: {o:?}");
+            let off_by = o.off_by.unwrap() as i64;
+            assert!(o.earliest_start - off_by <= begin && begin <= o.latest_start + off_by, "{begin}: {o:?}");
+            assert!(o.earliest_end - off_by <= end && end <= o.latest_end + off_by, "{end}: {o:?}");
+            errors.push(o.value().abs_diff(lasted));
+            places.push(off_by);
+        }
+        let known = model.finish();
+        assert_eq!((known.causality_broken, known.clock_contradictions), (0, 0));
+        let middle = |part: &[u64]| {
+            let mut part = part.to_vec();
+            part.sort_unstable();
+            part[part.len() / 2]
+        };
+        // Of ten minutes each, from a tie to the next: within them the correction is as good as the chain's positions.
+        let (first, last) = (middle(&errors[..2_400]), middle(&errors[errors.len() - 2_400..]));
+        places.sort_unstable();
+        println!(
+            "{kept} bounds; duration error {first} ns at first, {last} ns at last; off by {} ns",
+            places[places.len() / 2]
+        );
+        assert!(last <= first + 100, "{first} ns at first, {last} ns at last");
+        assert!(places[places.len() / 2] <= 20_000, "{}", places[places.len() / 2]);
+    }
+
+    /// An event that ends one operation and starts the next says nothing of what an event costs.
+    #[test]
+    fn a_shared_event_teaches_no_cost() {
+        let launch = |submitted: u64, start: i64, flags: u16| {
+            let mut launch = work(submitted, 4_000, 1_000);
+            launch.call.flags = flags;
+            launch.gpu = Some(GpuTime { chain: 1, start, duration: 10_001, ..GpuTime::default() });
+            record(Body::Work(launch))
+        };
+        let cost = |flags| {
+            let clocks = Survey::of([launch(10_000, 50_000, 0), launch(20_000, 60_001, flags)]);
+            clocks.of(1, 1).unwrap().stamps.most_cost()
+        };
+        assert_eq!((cost(0), cost(flag::SHARED_START)), (0, super::super::stamps::MOST_EVENT_COST));
+    }
+
+    #[test]
+    fn a_sample_bounds_both_sides() {
+        let sample = |at: i64| {
+            let (context, chain) = (1, 4);
+            let (after, before) = ((at - 9_000) as u64, (at + 8_000) as u64);
+            record(Body::ClockSample(ClockSample { context, chain, gpu: gpu(at), error: 3, after, before }))
+        };
+        let clocks = Survey::of((0..20).map(|n| sample(HOURS + n * SECOND)));
+        let clock = clocks.of(1, 4).unwrap();
+        for at in (0..190).map(|n| HOURS + n * SECOND / 10) {
+            let theta = gpu(at) - at;
+            assert!(clock.lower(at).unwrap() <= theta && theta <= clock.upper(at).unwrap());
+            assert!(clock.half_width(at).unwrap() <= 10_000, "{:?}", clock.half_width(at));
+        }
+    }
+}

@@ -246,6 +246,25 @@ fn the_end_of_a_context_ends_what_was_untimed_in_it() {
 }
 
 #[test]
+fn a_burst_covers_its_launches_and_is_undecided_only_if_it_was_lost() {
+    let chain = When::Untimed { reason: Reason::Untimed(Untimed::Chain), after: None };
+    let lost = When::Untimed { reason: Reason::Lost, after: Some(20) };
+    for (when, undecided) in [(When::Timed(exactly(20, 50)), 0), (lost, 80)] {
+        let device = sweep_all(
+            &[
+                operation(1, 7, KERNEL, When::Timed(exactly(0, 10))),
+                operation(2, 7, KERNEL, chain),
+                operation(3, 7, KERNEL, chain),
+                operation(4, 7, Action::Burst { launches: 2 }, when),
+                operation(5, 7, KERNEL, When::Timed(exactly(100, 110))),
+            ],
+            None,
+        );
+        assert_eq!((device.identity.undecided.value, device.identity.span), (undecided, 110));
+    }
+}
+
+#[test]
 fn what_the_budget_left_out_is_unobserved_and_ends_no_gap() {
     let budget = |after| When::Untimed { reason: Reason::Untimed(Untimed::Budget), after };
     let device = sweep_all(
