@@ -245,9 +245,51 @@ static void large(void)
     CHECK(cuGraphDestroy(graph));
 }
 
+// Three kernels whose durations change from launch to launch, and launches that nobody waits for.
+static void queued(void)
+{
+    enum { NODES = 3, LAUNCHES = 200 };
+    CUfunction as_told = load_kernel("graph_argns");
+    CUgraph graph;
+    CUgraphNode nodes[NODES];
+    CUgraphExec executable;
+    uint64_t ns = 1000;
+    void *arguments[] = {&ns};
+    CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(0);
+    parameters.func = as_told, parameters.kernelParams = arguments;
+    launch(as_told, stream);
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuGraphCreate(&graph, 0));
+    for (int index = 0; index < NODES; index++)
+        CHECK(cuGraphAddKernelNode(&nodes[index], graph, index ? &nodes[index - 1] : NULL, index > 0, &parameters));
+    executable = instantiated(graph);
+    for (int launched = 0; launched < LAUNCHES; launched++) {
+        for (int index = 0; index < NODES; index++) {
+            ns = 20000 + 10000 * (uint64_t)((launched + index) % 7);
+            CHECK(cuGraphExecKernelNodeSetParams_v2(executable, nodes[index], &parameters));
+        }
+        CHECK(cuGraphLaunch(executable, stream));
+        if (launched % 10 == 9) {
+            CHECK(cuStreamSynchronize(stream));
+            if (launched % 20 == 19)
+                pause_us(2000);
+        }
+    }
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuGraphExecDestroy(executable));
+    CHECK(cuGraphDestroy(graph));
+    printf("{\"program\":\"graphs\",\"graph_launches\":%d,\"copies\":{\"count\":0,\"bytes\":0},\"memsets\":{\"count\":0,"
+           "\"bytes\":0},\"in_graphs\":{\"graph_argns\":%d}}\n",
+           LAUNCHES, LAUNCHES * NODES);
+}
+
 int main(int argc, char **argv)
 {
     start_graphs();
+    if (argc > 1 && strcmp(argv[1], "queued") == 0) {
+        queued();
+        return 0;
+    }
     if (argc > 1 && strcmp(argv[1], "large") == 0) {
         large();
     } else {

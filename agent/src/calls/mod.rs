@@ -54,6 +54,8 @@ pub trait Work: Sized {
     fn may_be_timed(&self) -> bool {
         true
     }
+    /// Before the real call, in the driver's layer.
+    fn before(&self, _call: &Call) {}
     /// The record, from the part that all have.
     fn record(self, call: &Call, work: record::Work) -> Self::Record;
     /// The API waits for the work by definition.
@@ -99,6 +101,7 @@ fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -
         (Some(driver), Some(stream)) => timing::open(session, driver, stream),
         _ => Err(Untimed::NoStream),
     };
+    what.before(call);
     let (result, before, submitted) = call.real(real);
     let succeeded = result == CUDA_SUCCESS;
     let mut closed = timing::Closed { untimed: Untimed::NoStream, lead: 0, tail: 0 };
@@ -169,6 +172,11 @@ pub trait Plain: Sized {
     fn after(&self, _call: &Call, _end: u64) -> bool {
         false
     }
+    /// After a failed one, in the driver's layer: true when something of ours may be why. It is undone now, and the app's
+    /// call is to be made as it is.
+    fn undone(&self) -> bool {
+        false
+    }
     /// After a failed one.
     fn failed(&self, _call: &Call) {}
     /// The handle that the call is about.
@@ -179,14 +187,17 @@ pub trait Plain: Sized {
 
 /// Intercepts any other call.
 #[inline]
-pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl FnOnce() -> CUresult) -> CUresult {
+pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -> CUresult) -> CUresult {
     let Some(call) = thread::enter(&entry) else { return real() };
     let what = what();
     let is_driver = call.layer == Layer::Driver;
     if is_driver {
         what.before(&call);
     }
-    let (result, before, end) = call.real(real);
+    let (mut result, before, mut end) = call.real(&real);
+    if result != CUDA_SUCCESS && is_driver && what.undone() {
+        (result, _, end) = call.real(&real);
+    }
     let seen = !is_driver && call.was_recorded(what.kind());
     if !seen {
         let recorded = result == CUDA_SUCCESS && what.after(&call, end);

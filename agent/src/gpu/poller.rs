@@ -13,6 +13,7 @@ use gpuspy_wire::ring::LEVELS;
 use crate::cuda::*;
 use crate::driver::{self, Driver};
 use crate::gpu::context::{Context, with_context};
+use crate::gpu::nodes;
 use crate::gpu::stream::{Pending, Stream};
 use crate::modules::Modules;
 use crate::session::segment::{Claim, anchor};
@@ -167,6 +168,7 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
         ring: Ring { claim: start.claim, session: start.session },
         chains: Vec::new(),
         measured: Vec::new(),
+        nodes: nodes::Reader::default(),
         modules: Modules::default(),
         relaxed: false,
     };
@@ -220,6 +222,7 @@ struct Poller {
     /// Times read in this look, not published yet: they were all seen complete before one and the same moment, which
     /// costs less in the trace than a moment each.
     measured: Vec<GpuTime>,
+    nodes: nodes::Reader,
     modules: Modules,
     /// The thread's capture mode is RELAXED.
     relaxed: bool,
@@ -321,6 +324,7 @@ impl Poller {
                 for record in self.measured.drain(..) {
                     self.ring.push(GpuTime { seen, ..record }.as_words());
                 }
+                self.nodes.tell(&mut self.ring, seen);
             });
             if looked.is_none() {
                 // It was taken down by a call that we do not see: what is pending on it is lost.
@@ -429,6 +433,7 @@ impl Poller {
             duration_error: duration_error.ceil() as u32,
             seen: 0,
         };
+        self.nodes.read(&self.session.nodes, driver, context, pool.event(op.start), &record);
         self.measured.push(record);
     }
 }
@@ -445,7 +450,7 @@ fn finish(context: &Context, stream: &Stream, op: Pending) {
 
 /// Distance of two complete events in ns, and how far off it may be: the driver answers in float milliseconds. Some
 /// drivers refuse a negative distance: then the other way round is asked.
-fn elapsed(driver: &Driver, from: CUevent, to: CUevent) -> Option<(i64, f64)> {
+pub fn elapsed(driver: &Driver, from: CUevent, to: CUevent) -> Option<(i64, f64)> {
     let ask = driver.event_elapsed?;
     let mut ms = 0f32;
     // SAFETY: complete events of the current context; writes a place of ours.

@@ -14,6 +14,7 @@ use gpuspy_wire::record::LossCause;
 use gpuspy_wire::segment::{POLLER_SLOT, SLOTS};
 
 use crate::gpu::context::Contexts;
+use crate::gpu::nodes::Nodes;
 use crate::gpu::poller;
 use crate::gpu::stream::Streams;
 use crate::graphs::Graphs;
@@ -33,6 +34,7 @@ pub struct Session {
     pub streams: Streams,
     pub names: Names,
     pub graphs: Graphs,
+    pub nodes: Nodes,
     pub poller: poller::Shared,
     /// Larger buffers, by slot.
     growth: [Growth; SLOTS],
@@ -203,6 +205,9 @@ fn make() -> Result<&'static Session, &'static str> {
     }
     session.key = AtomicU32::new(key);
     session.timing = AtomicBool::new(sys::env(c"GPUSPY_TIMING").is_none_or(|t| t != c"off"));
+    let timed = session.timing.load(Ordering::Relaxed); // ours alone so far
+    let nodes = timed && sys::env(c"GPUSPY_GRAPH").is_some_and(|g| g == c"nodes");
+    session.nodes.on = AtomicBool::new(nodes);
     session.exit.set_quiet(sys::env_is_on(c"GPUSPY_QUIET"));
     session.alive = AtomicU32::new(ALIVE);
     let session: &'static Session = session;

@@ -24,6 +24,9 @@ pub(super) struct Options {
     /// Which operations get GPU times
     #[arg(long, value_enum, default_value_t = Timing::Exact, env = "GPUSPY_TIMING")]
     timing: Timing,
+    /// What of graph launches gets GPU times. `nodes` puts events into the program's graphs, which slows them down
+    #[arg(long, value_enum, default_value_t = Graph::Launches, env = "GPUSPY_GRAPH")]
+    graph: Graph,
     /// Do not print the report
     #[arg(long, env = "GPUSPY_NO_REPORT", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     no_report: bool,
@@ -44,6 +47,19 @@ enum Timing {
     Exact,
     /// None: every call is recorded, no event is
     Off,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Graph {
+    /// Each launch as a whole
+    Launches,
+    /// Their kernels as well
+    Nodes,
+}
+
+/// The name by which an option, or a variable, means a value.
+fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// A process that ends with the command may take so long to be seen to.
@@ -103,10 +119,8 @@ fn command(options: &Options, private: &PrivateDir, socket: &std::path::Path) ->
         .args(&options.command[1..])
         .env("LD_PRELOAD", launch::preload(&agent, private, std::env::var_os("LD_PRELOAD"))?)
         .env("GPUSPY_SOCKET", socket)
-        .env(
-            "GPUSPY_TIMING",
-            options.timing.to_possible_value().map_or("exact".into(), |v| v.get_name().to_owned()),
-        );
+        .env("GPUSPY_TIMING", word(options.timing))
+        .env("GPUSPY_GRAPH", word(options.graph));
     if options.quiet {
         command.env("GPUSPY_QUIET", "1");
     }
