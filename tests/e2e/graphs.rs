@@ -86,10 +86,10 @@ fn node_times(done: &Done) -> BTreeMap<u64, Vec<(String, Occupancy)>> {
     for record in reader.records() {
         let event = model.observe(&record);
         match (&record.body, event.operation, event.node) {
-            (Body::Work(work), Some(operation), _) if matches!(work.what, What::Graph { .. }) => {
-                if operation.when != When::Captured {
-                    launches.insert(operation.correlation, operation.when);
-                }
+            (Body::Work(work), Some(operation), _)
+                if matches!(work.what, What::Graph { .. }) && operation.when != When::Captured =>
+            {
+                launches.insert(operation.correlation, operation.when);
             }
             (Body::NodeTime(node), _, Some(occupancy)) => {
                 nodes.push((

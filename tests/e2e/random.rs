@@ -198,6 +198,11 @@ fn a_graph_that_waits_for_its_last_launch_holds_its_stream() {
 }
 
 #[test]
+fn events_inside_graphs_change_nothing_but_time() {
+    found(&[2, 8, 16, 2003, 3028], &[("GPUSPY_GRAPH", "nodes")]);
+}
+
+#[test]
 fn coarse_stamps_widen_the_interval() {
     found(&[3, 4], &[("SIMCUDA_EVENT_RESOLUTION_NS", "500")]);
     found(&[3, 4], &[("SIMCUDA_EVENT_RESOLUTION_NS", "32")]);
