@@ -1,6 +1,6 @@
 //! What graph launches run, by name and count, against the stand-in's truth and the program's own.
 
-use crate::compare::{Compared, compare, slack};
+use crate::compare::{Compared, by_name, compare, slack};
 use gpuspy_collector::model::occupancy::Occupancy;
 use gpuspy_collector::model::{Model, When};
 use gpuspy_collector::trace::TraceReader;
@@ -69,6 +69,19 @@ fn graphs_made_and_changed_in_every_way_list_what_they_ran() {
     for driver in DRIVERS {
         println!("driver {driver}");
         check(Run::of("graphs").env("SIMCUDA_DRIVER_VERSION", driver), &[]);
+    }
+}
+
+#[test]
+fn graphs_of_the_runtime_list_what_they_ran() {
+    for driver in DRIVERS {
+        let run = || Run::of("graphs_runtime").env("SIMCUDA_DRIVER_VERSION", driver);
+        let done = check(run(), &[]);
+        let calls = by_name(&done.report()["apis"], "name", "count");
+        assert_eq!(calls["cudaGraphInstantiateWithFlags"], 1, "labelled with what the app called");
+        assert_eq!(calls["cudaGraphExecKernelNodeSetParams"], 2);
+        let timed = check(run(), &["--graph", "nodes"]);
+        assert!(kernels_hold_the_truth(&timed) > 0);
     }
 }
 
@@ -196,6 +209,13 @@ fn a_graph_that_events_do_not_fit_into_is_left_as_it_was() {
     let done = check(run, &["--graph", "nodes"]);
     assert!(done.report()["processes"][0]["notes"].to_string().contains("left some graphs alone"));
     assert!(kernels_hold_the_truth(&done) > 0, "the others are timed");
+}
+
+#[test]
+fn a_programmatic_edge_is_not_cut_by_an_event() {
+    let done = check(Run::of("graphs").arg("programmatic"), &["--graph", "nodes"]);
+    assert!(done.report()["processes"][0]["notes"].to_string().contains("left some graphs alone"));
+    assert_eq!(node_times(&done).len(), 0);
 }
 
 #[test]

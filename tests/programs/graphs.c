@@ -230,6 +230,29 @@ static void captured(void)
     CHECK(cuGraphDestroy(graph));
 }
 
+// An edge that lets the second kernel begin before the first has ended: a tracer's event between them would undo it.
+static void programmatic(void)
+{
+    CUgraph graph;
+    CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    CUgraphEdgeData kept[2];
+    CUgraphNode from[2], to[2], first, second, third;
+    size_t count = 2;
+    CHECK(cuGraphCreate(&graph, 0));
+    first = add_kernel(graph, 0, NULL, 0);
+    second = add_kernel(graph, 1, NULL, 0);
+    third = add_kernel(graph, 2, &second, 1);
+    CHECK(cuGraphAddDependencies_v2(graph, &first, &second, &edge, 1));
+    REQUIRE(cuGraphGetEdges(graph, from, to, &count) == CUDA_ERROR_LOSSY_QUERY);
+    CUgraphExec executable;
+    CHECK(cuGraphInstantiateWithFlags(&executable, graph, 0));
+    CHECK(cuGraphGetEdges_v2(graph, from, to, kept, &count));
+    REQUIRE(count == 2 && to[0] == second && to[1] == third && memcmp(kept, &edge, sizeof edge) == 0 && kept[1].type == 0);
+    run_graph(executable, 3, (struct shape){.kernels = {1, 1, 1, 0, 0}});
+    CHECK(cuGraphExecDestroy(executable));
+    CHECK(cuGraphDestroy(graph));
+}
+
 // Ten thousand nodes in a row.
 static void large(void)
 {
@@ -292,6 +315,8 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && strcmp(argv[1], "large") == 0) {
         large();
+    } else if (argc > 1 && strcmp(argv[1], "programmatic") == 0) {
+        programmatic();
     } else {
         every_way_to_instantiate();
         nodes_set_anew();

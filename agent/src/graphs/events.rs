@@ -113,18 +113,27 @@ pub fn kernels(driver: &Driver, graph: CUgraph) -> Option<Vec<CUgraphNode>> {
 }
 
 /// A graph's edges, by where they lead: (to, from). `None` also when an edge says more than that one node follows another:
-/// this version of the question is refused then (CUDA_ERROR_LOSSY_QUERY).
+/// drivers that have such edges have the second version of the question, which tells.
 fn edges(driver: &Driver, graph: CUgraph) -> Option<Vec<(usize, CUgraphNode)>> {
-    let ask = driver.graph_edges?;
-    let mut count = 0usize;
-    // SAFETY: a graph that the app is using; null arrays ask for the count.
-    if unsafe { ask(graph, core::ptr::null_mut(), core::ptr::null_mut(), &mut count) } != CUDA_SUCCESS {
-        return None;
+    let ask = |from: *mut CUgraphNode, to: *mut CUgraphNode, data: *mut u64, count: &mut usize| {
+        // SAFETY: a graph that the app is using; null arrays ask for the count, others are ours and have room for it.
+        let result = unsafe {
+            match driver.graph_edges_v2 {
+                Some(ask) => ask(graph, from, to, data, count),
+                None => (driver.graph_edges?)(graph, from, to, count),
+            }
+        };
+        (result == CUDA_SUCCESS).then_some(())
+    };
+    let (mut count, none) = (0usize, core::ptr::null_mut());
+    ask(none, none, core::ptr::null_mut(), &mut count)?;
+    if count == 0 {
+        return Some(Vec::new());
     }
-    let none: CUgraphNode = core::ptr::null_mut();
-    let (mut from, mut to) = (vec![none; count], vec![none; count]);
-    // SAFETY: arrays of ours with room for `count`.
-    if count > 0 && unsafe { ask(graph, from.as_mut_ptr(), to.as_mut_ptr(), &mut count) } != CUDA_SUCCESS {
+    let no_node: CUgraphNode = core::ptr::null_mut();
+    let (mut from, mut to, mut data) = (vec![no_node; count], vec![no_node; count], vec![0u64; count]);
+    ask(from.as_mut_ptr(), to.as_mut_ptr(), data.as_mut_ptr(), &mut count)?;
+    if data.iter().any(|data| *data != 0) {
         return None;
     }
     let mut edges: Vec<(usize, CUgraphNode)> =

@@ -91,6 +91,8 @@ pub struct GraphNode {
     pub work: NodeWork,
     /// What it depends on.
     pub before: Vec<Handle>,
+    /// The data (`CUgraphEdgeData` of cuda.h) of those dependencies that have other than zeroes.
+    pub data: HashMap<Handle, u64>,
     /// The node that it was cloned from; 0 = none.
     pub original: Handle,
 }
@@ -142,7 +144,7 @@ impl State {
             return Err(INVALID_HANDLE);
         }
         self.check_dependencies(graph, &before)?;
-        let node = self.nodes.insert(GraphNode { graph, work, before, original: 0 });
+        let node = self.nodes.insert(GraphNode { graph, work, before, data: HashMap::new(), original: 0 });
         if let Some(graph) = self.graphs.get_mut(graph) {
             graph.nodes.push(node);
         }
@@ -156,6 +158,21 @@ impl State {
             if !known || nodes[..index].contains(&node) {
                 return Err(INVALID_VALUE);
             }
+        }
+        Ok(())
+    }
+
+    /// Gives an edge its data. cuda.h, CUgraphDependencyType: a programmatic dependency is one between kernel nodes, with
+    /// one of the two ports that only they have; CUgraphEdgeData: all else is zero.
+    pub fn set_edge_data(&mut self, from: Handle, to: Handle, data: u64) -> Outcome {
+        let [from_port, to_port, kind, rest @ ..] = data.to_ne_bytes();
+        let is_kernel = |node| self.nodes.get(node).is_some_and(|node: &GraphNode| node.work.kind() == 0);
+        let programmatic = kind == 1 && [1, 2].contains(&from_port) && is_kernel(from) && is_kernel(to);
+        if data != 0 && (!programmatic || to_port != 0 || rest != [0; 5]) {
+            return Err(INVALID_VALUE);
+        }
+        if data != 0 {
+            self.nodes.get_mut(to).ok_or(INVALID_VALUE)?.data.insert(from, data);
         }
         Ok(())
     }
@@ -177,6 +194,7 @@ impl State {
         for &node in &new {
             if let Some(node) = self.nodes.get_mut(node) {
                 node.before.iter_mut().for_each(|before| *before = clones[before]);
+                node.data = node.data.iter().map(|(before, &data)| (clones[before], data)).collect();
             }
         }
         if let Some(clone) = self.graphs.get_mut(clone) {

@@ -399,12 +399,18 @@ unsafe fn add_node_v2(
     node: *mut Handle,
     graph: Handle,
     before: *const Handle,
-    _: *const u64,
+    edges: *const u64,
     count: usize,
     parameters: *const NodeParameters,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { add_node(call, node, graph, before, count, parameters) }
+    // SAFETY: cuda.h's promise; a CUgraphEdgeData is eight bytes, and NULL stands for zeroes.
+    unsafe {
+        add_node(call, node, graph, before, count, parameters)?;
+        let edges = if edges.is_null() { vec![0; count] } else { list(edges, count)? };
+        let mut state = call.lock();
+        let mut edges = list(before, count)?.into_iter().zip(edges);
+        edges.try_for_each(|(before, data)| state.set_edge_data(before, *node, data))
+    }
 }
 
 /// Replaces what a node does by work of the same kind.
