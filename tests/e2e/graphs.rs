@@ -219,6 +219,22 @@ fn a_programmatic_edge_is_not_cut_by_an_event() {
 }
 
 #[test]
+fn what_conditional_nodes_run_is_not_claimed() {
+    for options in [&[][..], &["--graph", "nodes"]] {
+        let done = Run::of("graphs").arg("conditional").observed_with(options).succeeded();
+        let report = done.report();
+        let (ours, ran) = (in_graphs(&report), truth(&done));
+        assert_eq!(ours, BTreeMap::from([("graph_a_3us".into(), 4), ("graph_d_2us".into(), 4)]));
+        assert_eq!((ran["graph_b_5us"], ran["graph_c_8us"]), (4, 12), "they ran all the same");
+        assert_eq!(report["graphs"]["others"], 8);
+        let notes = report["processes"][0]["notes"].to_string();
+        assert!(notes.contains("graphs with conditional nodes"), "{notes}");
+        assert_eq!(notes.contains("left some graphs alone"), !options.is_empty(), "{notes}");
+        launches_hold_the_truth(&done);
+    }
+}
+
+#[test]
 fn an_instantiation_that_fails_with_our_events_is_made_without() {
     let run = Run::of("graphs").env("SIMCUDA_FAIL", "cuGraphInstantiateWithFlags:801:1");
     kernels_hold_the_truth(&check(run, &["--graph", "nodes"]));

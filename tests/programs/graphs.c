@@ -253,6 +253,33 @@ static void programmatic(void)
     CHECK(cuGraphDestroy(graph));
 }
 
+// a → if (b) → loop (c) → d: only the GPU knows how often b and c run.
+static void conditional(void)
+{
+    CUgraph graph;
+    CUgraphConditionalHandle condition;
+    CUgraphNode last, branch, loop;
+    CUgraphExec executable;
+    CHECK(cuGraphCreate(&graph, 0));
+    CHECK(cuGraphConditionalHandleCreate(&condition, graph, current(), 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    last = add_kernel(graph, 0, NULL, 0);
+    CUgraphNodeParams parameters = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    parameters.conditional.handle = condition;
+    parameters.conditional.type = CU_GRAPH_COND_TYPE_IF;
+    parameters.conditional.size = 1;
+    parameters.conditional.ctx = current();
+    CHECK(cuGraphAddNode(&branch, graph, &last, 1, &parameters));
+    add_kernel(parameters.conditional.phGraph_out[0], 1, NULL, 0);
+    parameters.conditional.type = CU_GRAPH_COND_TYPE_WHILE;
+    CHECK(cuGraphAddNode(&loop, graph, &branch, 1, &parameters));
+    add_kernel(parameters.conditional.phGraph_out[0], 2, NULL, 0);
+    add_kernel(graph, 3, &loop, 1);
+    executable = instantiated(graph);
+    run_graph(executable, 4, (struct shape){.kernels = {1, 0, 0, 1, 0}});
+    CHECK(cuGraphExecDestroy(executable));
+    CHECK(cuGraphDestroy(graph));
+}
+
 // Ten thousand nodes in a row.
 static void large(void)
 {
@@ -317,6 +344,8 @@ int main(int argc, char **argv)
         large();
     } else if (argc > 1 && strcmp(argv[1], "programmatic") == 0) {
         programmatic();
+    } else if (argc > 1 && strcmp(argv[1], "conditional") == 0) {
+        conditional();
     } else {
         every_way_to_instantiate();
         nodes_set_anew();

@@ -5,7 +5,7 @@ use super::put;
 use crate::call::Call;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, LOSSY_QUERY, Outcome};
 use crate::export::exports;
-use crate::graph::{GraphNode, NodeWork};
+use crate::graph::GraphNode;
 use crate::handle::Handle;
 use crate::state::State;
 
@@ -259,8 +259,5 @@ unsafe fn destroy_node(call: &mut Call, node: Handle) -> Outcome {
             other.data.remove(&node);
         }
     }
-    if let NodeWork::Child(child) = gone.work {
-        state.destroy_graph(child)?;
-    }
-    Ok(())
+    state.destroy_inner(gone.work)
 }
