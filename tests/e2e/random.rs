@@ -200,6 +200,8 @@ fn a_graph_that_waits_for_its_last_launch_holds_its_stream() {
 #[test]
 fn events_inside_graphs_change_nothing_but_time() {
     found(&[2, 8, 16, 2003, 3028], &[("GPUSPY_GRAPH", "nodes")]);
+    const STRICT: &str = "event_create_in_capture=unsafe,event_needs_context=yes";
+    found(&[17, 25], &[("GPUSPY_GRAPH", "nodes"), ("SIMCUDA_ASSUME", STRICT)]);
 }
 
 #[test]

@@ -170,6 +170,17 @@ static void whole_graphs_updated(void)
     REQUIRE(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED && info.errorNode == NULL);
     require_unchanged(other.graph, different);
     run_graph(executable, 2, shape);
+    // As many nodes, and one edge more: the node that did not fit is one that the program knows.
+    struct diamond twisted = diamond(0, 1, 2, 3);
+    CHECK(cuGraphAddDependencies(twisted.graph, &twisted.b, &twisted.c, 1));
+    different = picture_of(twisted.graph);
+    REQUIRE(cuGraphExecUpdate_v2(executable, twisted.graph, &info) == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    require_unchanged(twisted.graph, different);
+    size_t at = 0;
+    while (at < different.node_count && different.nodes[at] != info.errorNode)
+        at++;
+    REQUIRE(at < different.node_count);
+    CHECK(cuGraphDestroy(twisted.graph));
     // A node of the graph that it was made from still names its place.
     CUDA_KERNEL_NODE_PARAMS c = kernel_parameters(2);
     CHECK(cuGraphExecKernelNodeSetParams_v2(executable, old.d, &c));

@@ -108,9 +108,7 @@ impl Instantiate {
 
 impl Plain for Instantiate {
     fn before(&self, call: &Call) {
-        if !self.for_device {
-            self.inserted.set(call.session.graphs.insert(call, self.graph));
-        }
+        self.inserted.set(call.session.graphs.insert(call, self.graph, self.for_device));
     }
 
     fn undone(&self) -> bool {

@@ -165,12 +165,12 @@ impl Graphs {
     }
 
     /// Before an instantiation: puts events around the graph's kernels, if that was asked for and can be done.
-    pub fn insert(&self, call: &Call, graph: CUgraph) -> Option<(Inserted, Vec<Pair>)> {
+    pub fn insert(&self, call: &Call, graph: CUgraph, for_device: bool) -> Option<(Inserted, Vec<Pair>)> {
         let (driver, nodes) = (driver::driver()?, &call.session.nodes);
         if !nodes.on.load(Ordering::Relaxed) {
             return None;
         }
-        let kernels = driver.relaxed(|| events::kernels(driver, graph));
+        let kernels = if for_device { None } else { driver.relaxed(|| events::kernels(driver, graph)) };
         if kernels.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }

@@ -196,19 +196,26 @@ impl State {
         Ok(())
     }
 
-    /// Gives an edge its data. cuda.h, CUgraphDependencyType: a programmatic dependency is one between kernel nodes, with
-    /// one of the two ports that only they have; CUgraphEdgeData: all else is zero.
-    pub fn set_edge_data(&mut self, from: Handle, to: Handle, data: u64) -> Outcome {
-        let [from_port, to_port, kind, rest @ ..] = data.to_ne_bytes();
-        let is_kernel = |node| self.nodes.get(node).is_some_and(|node: &GraphNode| node.work.kind() == 0);
-        let programmatic = kind == 1 && [1, 2].contains(&from_port) && is_kernel(from) && is_kernel(to);
-        if data != 0 && (!programmatic || to_port != 0 || rest != [0; 5]) {
-            return Err(INVALID_VALUE);
+    /// `CUgraphNodeType` of a node, if it is one.
+    pub fn kind_of(&self, node: Handle) -> Option<u32> {
+        self.nodes.get(node).map(|node| node.work.kind())
+    }
+
+    /// Checks an edge's data. cuda.h, CUgraphDependencyType: a programmatic dependency is one between kernel nodes, from one
+    /// of the two ports that only they have; CUgraphEdgeData: all else is zero.
+    pub fn check_edge_data(&self, from: Handle, to_kind: Option<u32>, data: u64) -> Outcome {
+        const KERNEL: Option<u32> = Some(0);
+        let [port, to_port, dependency, rest @ ..] = data.to_ne_bytes();
+        let programmatic = dependency == 1 && [1, 2].contains(&port) && to_port == 0 && rest == [0; 5];
+        let between_kernels = self.kind_of(from) == KERNEL && to_kind == KERNEL;
+        if data == 0 || (programmatic && between_kernels) { Ok(()) } else { Err(INVALID_VALUE) }
+    }
+
+    /// Gives an edge its data, which was checked.
+    pub fn set_edge_data(&mut self, from: Handle, to: Handle, data: u64) {
+        if let Some(node) = self.nodes.get_mut(to).filter(|_| data != 0) {
+            node.data.insert(from, data);
         }
-        if data != 0 {
-            self.nodes.get_mut(to).ok_or(INVALID_VALUE)?.data.insert(from, data);
-        }
-        Ok(())
     }
 
     /// Copies a graph with its nodes and children.

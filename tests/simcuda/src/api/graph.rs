@@ -468,12 +468,17 @@ unsafe fn add_node_v2(
 ) -> Outcome {
     // SAFETY: cuda.h's promise; a CUgraphEdgeData is eight bytes, and NULL stands for zeroes.
     unsafe {
+        let kind = parameters.as_ref().ok_or(INVALID_VALUE)?.kind;
+        let data = if edges.is_null() { vec![0; count] } else { list(edges, count)? };
+        let edges: Vec<_> = list(before, count)?.into_iter().zip(data).collect();
+        let state = call.lock();
+        edges.iter().try_for_each(|&(before, data)| state.check_edge_data(before, Some(kind), data))?;
+        drop(state);
         add_node(call, node, graph, before, count, parameters)?;
-        let edges = if edges.is_null() { vec![0; count] } else { list(edges, count)? };
         let mut state = call.lock();
-        let mut edges = list(before, count)?.into_iter().zip(edges);
-        edges.try_for_each(|(before, data)| state.set_edge_data(before, *node, data))
+        edges.into_iter().for_each(|(before, data)| state.set_edge_data(before, *node, data));
     }
+    Ok(())
 }
 
 /// Replaces what a node does by work of the same kind.

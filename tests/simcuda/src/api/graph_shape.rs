@@ -206,12 +206,19 @@ unsafe fn add_dependencies_v2(
 ) -> Outcome {
     // SAFETY: cuda.h's promise; a CUgraphEdgeData is eight bytes, and NULL stands for zeroes.
     unsafe {
-        add_dependencies(call, graph, from, to, count)?;
         let data = if data.is_null() { vec![0; count] } else { list(data, count)? };
-        let edges = list(from, count)?.into_iter().zip(list(to, count)?);
+        let pairs = list(from, count)?.into_iter().zip(list(to, count)?);
+        let edges: Vec<_> = pairs.zip(data).collect();
+        let state = call.lock();
+        for &((from, to), data) in &edges {
+            state.check_edge_data(from, state.kind_of(to), data)?;
+        }
+        drop(state);
+        add_dependencies(call, graph, from, to, count)?;
         let mut state = call.lock();
-        edges.zip(data).try_for_each(|((from, to), data)| state.set_edge_data(from, to, data))
+        edges.into_iter().for_each(|((from, to), data)| state.set_edge_data(from, to, data));
     }
+    Ok(())
 }
 
 unsafe fn remove_dependencies(
