@@ -172,7 +172,7 @@ static void whole_graphs_updated(void)
     run_graph(executable, 2, shape);
     // As many nodes, and one edge more: the node that did not fit is one that the program knows.
     struct diamond twisted = diamond(0, 1, 2, 3);
-    CHECK(cuGraphAddDependencies(twisted.graph, &twisted.b, &twisted.c, 1));
+    CHECK(cuGraphAddDependencies(twisted.graph, &twisted.copy, &twisted.d, 1));
     different = picture_of(twisted.graph);
     REQUIRE(cuGraphExecUpdate_v2(executable, twisted.graph, &info) == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
     require_unchanged(twisted.graph, different);
