@@ -43,9 +43,7 @@ pub type CUexecAffinityParam = c_void;
 pub type CUctxCreateParams = c_void;
 pub type CUgraphEdgeData = c_void;
 pub type cudaGraphEdgeData = c_void;
-pub type CUDA_GRAPH_INSTANTIATE_PARAMS = c_void;
 pub type CUgraphExecUpdateResult = c_int;
-pub type CUgraphExecUpdateResultInfo = c_void;
 pub type CUgraphRecaptureCallback = *mut c_void;
 pub type cudaGraphInstantiateParams = c_void;
 pub type cudaKernelNodeParams = c_void;
@@ -75,12 +73,17 @@ pub const CAPTURE_MODE_RELAXED: c_int = 2;
 /// CU_STREAM_CAPTURE_STATUS_NONE.
 pub const CAPTURE_STATUS_NONE: c_int = 0;
 
-/// CU_GRAPH_NODE_TYPE_KERNEL, _MEMCPY, _MEMSET, _GRAPH, _CONDITIONAL.
+/// CU_GRAPH_NODE_TYPE_KERNEL, _MEMCPY, _MEMSET, _GRAPH, _MEM_ALLOC, _MEM_FREE, _CONDITIONAL.
 pub const NODE_KERNEL: c_int = 0;
 pub const NODE_MEMCPY: c_int = 1;
 pub const NODE_MEMSET: c_int = 2;
 pub const NODE_GRAPH: c_int = 4;
+pub const NODE_MEMORY_ALLOC: c_int = 10;
+pub const NODE_MEMORY_FREE: c_int = 11;
 pub const NODE_CONDITIONAL: c_int = 13;
+
+/// CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH.
+pub const GRAPH_DEVICE_LAUNCH: cuuint64_t = 4;
 
 /// CUlaunchAttributeID: CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION, PROGRAMMATIC_EVENT,
 /// LAUNCH_COMPLETION_EVENT.
@@ -181,6 +184,23 @@ pub struct CUDA_MEMSET_NODE_PARAMS {
     pub element: c_uint,
     pub width: size_t,
     pub height: size_t,
+}
+
+/// CUDA_GRAPH_INSTANTIATE_PARAMS.
+#[repr(C)]
+pub struct CUDA_GRAPH_INSTANTIATE_PARAMS {
+    pub flags: cuuint64_t,
+    pub stream: CUstream,
+    pub error: CUgraphNode,
+    pub result: c_int,
+}
+
+/// CUgraphExecUpdateResultInfo.
+#[repr(C)]
+pub struct CUgraphExecUpdateResultInfo {
+    pub result: c_int,
+    pub error: CUgraphNode,
+    pub error_from: CUgraphNode,
 }
 
 /// CUgraphNodeParams: a type and a union.

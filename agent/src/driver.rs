@@ -60,6 +60,14 @@ primary_state = c"cuDevicePrimaryCtxGetState" (CUdevice, *mut c_uint, *mut c_int
     kernel_node_v1 = c"cuGraphKernelNodeGetParams" (CUgraphNode, *mut CUDA_KERNEL_NODE_PARAMS_v1);
     copy_node = c"cuGraphMemcpyNodeGetParams" (CUgraphNode, *mut CUDA_MEMCPY3D);
     set_node = c"cuGraphMemsetNodeGetParams" (CUgraphNode, *mut CUDA_MEMSET_NODE_PARAMS);
+    /// These five are called with `--graph nodes` only.
+    graph_edges = c"cuGraphGetEdges" (CUgraph, *mut CUgraphNode, *mut CUgraphNode, *mut usize);
+    /// CUDA 12.3; the fourth argument takes a CUgraphEdgeData, eight bytes, of each edge.
+    graph_edges_v2 = c"cuGraphGetEdges_v2" (CUgraph, *mut CUgraphNode, *mut CUgraphNode, *mut u64, *mut usize);
+    add_edges = c"cuGraphAddDependencies" (CUgraph, *const CUgraphNode, *const CUgraphNode, usize);
+    add_record_node = c"cuGraphAddEventRecordNode"
+        (*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, CUevent);
+    destroy_node = c"cuGraphDestroyNode" (CUgraphNode);
 }
 
 /// Found once, kept for good. Release on the store, acquire on the load: the pointers behind it.

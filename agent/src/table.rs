@@ -339,21 +339,21 @@ hooks! {
     driver "cuGraphInstantiate" { cuGraphInstantiate @ 10000, cuGraphInstantiate_v2 @ 11000 }
         (phGraphExec: *mut CUgraphExec, hGraph: CUgraph, phErrorNode: *mut CUgraphNode, logBuffer: *mut char_t,
          bufferSize: size_t)
-        => plain(Instantiate { out: phGraphExec, graph: hGraph });
+        => plain(Instantiate::of(phGraphExec, hGraph, 0));
     driver "cuGraphInstantiateWithFlags" { cuGraphInstantiateWithFlags @ 11040 }
         (phGraphExec: *mut CUgraphExec, hGraph: CUgraph, flags: unsigned_long_long)
-        => plain(Instantiate { out: phGraphExec, graph: hGraph });
+        => plain(Instantiate::of(phGraphExec, hGraph, flags));
     driver "cuGraphInstantiateWithParams"
         { cuGraphInstantiateWithParams @ 12000, cuGraphInstantiateWithParams_ptsz @ 12000 per_thread }
         (phGraphExec: *mut CUgraphExec, hGraph: CUgraph, instantiateParams: *mut CUDA_GRAPH_INSTANTIATE_PARAMS)
-        => plain(Instantiate { out: phGraphExec, graph: hGraph });
+        => plain(Instantiate::with(phGraphExec, hGraph, instantiateParams));
     driver "cuGraphExecUpdate" { cuGraphExecUpdate @ 10020 }
         (hGraphExec: CUgraphExec, hGraph: CUgraph, hErrorNode_out: *mut CUgraphNode,
          updateResult_out: *mut CUgraphExecUpdateResult)
-        => plain(GraphUpdate { exec: hGraphExec, graph: hGraph });
+        => plain(GraphUpdate::of(hGraphExec, hGraph, hErrorNode_out));
     driver "cuGraphExecUpdate" { cuGraphExecUpdate_v2 @ 12000 }
         (hGraphExec: CUgraphExec, hGraph: CUgraph, resultInfo: *mut CUgraphExecUpdateResultInfo)
-        => plain(GraphUpdate { exec: hGraphExec, graph: hGraph });
+        => plain(GraphUpdate::with(hGraphExec, hGraph, resultInfo));
     driver "cuGraphExecKernelNodeSetParams" { cuGraphExecKernelNodeSetParams @ 10010 }
         (hGraphExec: CUgraphExec, hNode: CUgraphNode, nodeParams: *const CUDA_KERNEL_NODE_PARAMS_v1)
         => plain(NodeChange { exec: hGraphExec, node: hNode, to: Change::KernelV1(nodeParams) });

@@ -1,7 +1,13 @@
 //! What graph launches run, by name and count, against the stand-in's truth and the program's own.
 
-use crate::compare::{Compared, compare};
+use crate::compare::{Compared, by_name, compare, slack};
+use gpuspy_collector::model::occupancy::Occupancy;
+use gpuspy_collector::model::survey::Survey;
+use gpuspy_collector::model::{Model, When};
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_collector::trace::record::{Body, What};
 use gpuspy_tests::{Done, Run};
+use gpuspy_wire::record::Namespace;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -68,6 +74,170 @@ fn graphs_made_and_changed_in_every_way_list_what_they_ran() {
 }
 
 #[test]
+fn graphs_of_the_runtime_list_what_they_ran() {
+    for driver in DRIVERS {
+        let run = || Run::of("graphs_runtime").env("SIMCUDA_DRIVER_VERSION", driver);
+        let done = check(run(), &[]);
+        let calls = by_name(&done.report()["apis"], "name", "count");
+        assert_eq!(calls["cudaGraphInstantiateWithFlags"], 1, "labelled with what the app called");
+        assert_eq!(calls["cudaGraphExecKernelNodeSetParams"], 2);
+        let timed = check(run(), &["--graph", "nodes"]);
+        assert!(kernels_hold_the_truth(&timed) > 0);
+    }
+}
+
+#[test]
 fn a_graph_of_ten_thousand_nodes_lists_what_it_ran() {
     check(Run::of("graphs").arg("large"), &[]);
+}
+
+/// Times of kernels inside graph launches, by the launch's number in the truth file: names and occupancies.
+fn node_times(done: &Done) -> BTreeMap<u64, Vec<(String, Occupancy)>> {
+    let mut reader = TraceReader::open(&done.trace()).unwrap();
+    let names = reader.names().clone();
+    let clocks = Survey::of(reader.records());
+    let mut model = Model::new(&names, &clocks);
+    let (mut launches, mut nodes) = (BTreeMap::new(), Vec::new());
+    for record in reader.records() {
+        let event = model.observe(&record);
+        match (&record.body, event.operation, event.node) {
+            (Body::Work(work), Some(operation), _)
+                if matches!(work.what, What::Graph { .. }) && operation.when != When::Captured =>
+            {
+                launches.insert(operation.correlation, operation.when);
+            }
+            (Body::NodeTime(node), _, Some(occupancy)) => {
+                nodes.push((
+                    node.correlation,
+                    names.get(Namespace::Kernel, node.kernel).unwrap().to_owned(),
+                    occupancy,
+                ));
+            }
+            _ => {}
+        }
+    }
+    // One thread: its correlations are in the order of its calls.
+    let operations = done.truth().operations();
+    let truth: Vec<u64> = operations.iter().filter(|o| o.kind == "graph").map(|o| o.seq).collect();
+    assert_eq!(launches.len(), truth.len());
+    let numbers: BTreeMap<u64, u64> = launches.keys().copied().zip(truth).collect();
+    let mut by_launch: BTreeMap<u64, Vec<(String, Occupancy)>> = BTreeMap::new();
+    for (correlation, name, node) in nodes {
+        let When::Timed(launch) = launches[&correlation] else {
+            panic!("a launch without a time has kernels with one")
+        };
+        assert!(
+            launch.earliest_start <= node.earliest_start && node.end <= launch.latest_end,
+            "{node:?} of {launch:?}"
+        );
+        by_launch.entry(numbers[&correlation]).or_default().push((name, node));
+    }
+    by_launch
+}
+
+/// Every kernel's time holds the truth of a kernel of that name in that very launch, one for one.
+fn kernels_hold_the_truth(done: &Done) -> usize {
+    let truth = done.truth();
+    let mut inside: BTreeMap<u64, Vec<(String, u64)>> = BTreeMap::new();
+    for line in truth.of("kernel").filter(|line| line["in_graph"] != 0) {
+        let lasted = line["end"].as_u64().unwrap() - line["head"].as_u64().unwrap();
+        let launch = inside.entry(line["in_graph"].as_u64().unwrap()).or_default();
+        launch.push((line["name"].as_str().unwrap().to_owned(), lasted));
+    }
+    let sampled = node_times(done);
+    for (launch, nodes) in &sampled {
+        let mut ran = inside[launch].clone();
+        for (name, node) in nodes {
+            let holds = |(theirs, ns): &(String, u64)| {
+                theirs == name && node.lo() <= ns + slack(*ns) && *ns <= node.hi() + slack(*ns)
+            };
+            let found = ran.iter().position(holds);
+            let found =
+                found.unwrap_or_else(|| panic!("launch {launch}: {name} {node:?} is none of {ran:?}"));
+            ran.swap_remove(found);
+        }
+    }
+    sampled.len()
+}
+
+fn launched(done: &Done) -> usize {
+    done.said()["graph_launches"].as_u64().unwrap() as usize
+}
+
+#[test]
+fn kernels_of_graphs_have_times_and_the_app_finds_its_graphs_unchanged() {
+    for driver in DRIVERS {
+        println!("driver {driver}");
+        let done = check(Run::of("graphs").env("SIMCUDA_DRIVER_VERSION", driver), &["--graph", "nodes"]);
+        let sampled = kernels_hold_the_truth(&done);
+        println!("{sampled} of {} launches", launched(&done));
+        assert!(sampled * 2 >= launched(&done), "{sampled} of {}", launched(&done));
+        let graphs = &done.report()["graphs"];
+        assert_eq!(graphs["sampled"], sampled);
+        assert!(!graphs["nodes"].as_array().unwrap().is_empty());
+        assert!(done.report()["processes"][0]["notes"].to_string().contains("--graph nodes changed graphs"));
+    }
+}
+
+#[test]
+fn a_replay_that_another_has_overtaken_is_not_read() {
+    let done = check(Run::of("graphs").arg("queued"), &["--graph", "nodes"]);
+    let sampled = kernels_hold_the_truth(&done);
+    println!("{sampled} of {} launches", launched(&done));
+    assert!(sampled >= 1 && sampled * 2 <= launched(&done), "{sampled}");
+}
+
+#[test]
+fn what_events_cost_the_gpu_is_in_the_intervals_of_kernels() {
+    for (event, resolution) in [("300", "1"), ("0", "500"), ("2000", "32")] {
+        let run =
+            Run::of("graphs").env("SIMCUDA_EVENT_NS", event).env("SIMCUDA_EVENT_RESOLUTION_NS", resolution);
+        let done = run.observed_with(&["--graph", "nodes"]).succeeded();
+        assert!(kernels_hold_the_truth(&done) > 0);
+    }
+}
+
+#[test]
+fn without_being_asked_for_no_graph_is_changed() {
+    let done = check(Run::of("graphs"), &[]);
+    assert_eq!(node_times(&done).len(), 0);
+    assert_eq!(done.report()["processes"][0]["notes"], json!([]));
+}
+
+#[test]
+fn a_graph_that_events_do_not_fit_into_is_left_as_it_was() {
+    // The third edge that we add; the app adds none this way.
+    let run = Run::of("graphs").env("SIMCUDA_FAIL", "cuGraphAddDependencies:999:3");
+    let done = check(run, &["--graph", "nodes"]);
+    assert!(done.report()["processes"][0]["notes"].to_string().contains("left some graphs alone"));
+    assert!(kernels_hold_the_truth(&done) > 0, "the others are timed");
+}
+
+#[test]
+fn a_programmatic_edge_is_not_cut_by_an_event() {
+    let done = check(Run::of("graphs").arg("programmatic"), &["--graph", "nodes"]);
+    assert!(done.report()["processes"][0]["notes"].to_string().contains("left some graphs alone"));
+    assert_eq!(node_times(&done).len(), 0);
+}
+
+#[test]
+fn what_conditional_nodes_run_is_not_claimed() {
+    for options in [&[][..], &["--graph", "nodes"]] {
+        let done = Run::of("graphs").arg("conditional").observed_with(options).succeeded();
+        let report = done.report();
+        let (ours, ran) = (in_graphs(&report), truth(&done));
+        assert_eq!(ours, BTreeMap::from([("graph_a_3us".into(), 4), ("graph_d_2us".into(), 4)]));
+        assert_eq!((ran["graph_b_5us"], ran["graph_c_8us"]), (4, 12), "they ran all the same");
+        assert_eq!(report["graphs"]["others"], 8);
+        let notes = report["processes"][0]["notes"].to_string();
+        assert!(notes.contains("graphs with conditional nodes"), "{notes}");
+        assert_eq!(notes.contains("left some graphs alone"), !options.is_empty(), "{notes}");
+        launches_hold_the_truth(&done);
+    }
+}
+
+#[test]
+fn an_instantiation_that_fails_with_our_events_is_made_without() {
+    let run = Run::of("graphs").env("SIMCUDA_FAIL", "cuGraphInstantiateWithFlags:801:1");
+    kernels_hold_the_truth(&check(run, &["--graph", "nodes"]));
 }

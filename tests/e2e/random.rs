@@ -276,6 +276,13 @@ fn with_one_connection_an_event_waits_for_what_other_streams_have_queued() {
 }
 
 #[test]
+fn events_inside_graphs_change_nothing_but_time() {
+    found(&[2, 8, 16, 2003, 3028], &[("GPUSPY_GRAPH", "nodes")]);
+    const STRICT: &str = "event_create_in_capture=unsafe,event_needs_context=yes";
+    found(&[17, 25], &[("GPUSPY_GRAPH", "nodes"), ("SIMCUDA_ASSUME", STRICT)]);
+}
+
+#[test]
 fn coarse_stamps_widen_the_interval() {
     found(&[3, 4], &[("SIMCUDA_EVENT_RESOLUTION_NS", "500")]);
     found(&[3, 4], &[("SIMCUDA_EVENT_RESOLUTION_NS", "32")]);

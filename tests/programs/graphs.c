@@ -170,6 +170,17 @@ static void whole_graphs_updated(void)
     REQUIRE(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED && info.errorNode == NULL);
     require_unchanged(other.graph, different);
     run_graph(executable, 2, shape);
+    // As many nodes, and one edge more: the node that did not fit is one that the program knows.
+    struct diamond twisted = diamond(0, 1, 2, 3);
+    CHECK(cuGraphAddDependencies(twisted.graph, &twisted.copy, &twisted.d, 1));
+    different = picture_of(twisted.graph);
+    REQUIRE(cuGraphExecUpdate_v2(executable, twisted.graph, &info) == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    require_unchanged(twisted.graph, different);
+    size_t at = 0;
+    while (at < different.node_count && different.nodes[at] != info.errorNode)
+        at++;
+    REQUIRE(at < different.node_count);
+    CHECK(cuGraphDestroy(twisted.graph));
     // A node of the graph that it was made from still names its place.
     CUDA_KERNEL_NODE_PARAMS c = kernel_parameters(2);
     CHECK(cuGraphExecKernelNodeSetParams_v2(executable, old.d, &c));
@@ -230,6 +241,56 @@ static void captured(void)
     CHECK(cuGraphDestroy(graph));
 }
 
+// An edge that lets the second kernel begin before the first has ended: a tracer's event between them would undo it.
+static void programmatic(void)
+{
+    CUgraph graph;
+    CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    CUgraphEdgeData kept[2];
+    CUgraphNode from[2], to[2], first, second, third;
+    size_t count = 2;
+    CHECK(cuGraphCreate(&graph, 0));
+    first = add_kernel(graph, 0, NULL, 0);
+    second = add_kernel(graph, 1, NULL, 0);
+    third = add_kernel(graph, 2, &second, 1);
+    CHECK(cuGraphAddDependencies_v2(graph, &first, &second, &edge, 1));
+    REQUIRE(cuGraphGetEdges(graph, from, to, &count) == CUDA_ERROR_LOSSY_QUERY);
+    CUgraphExec executable;
+    CHECK(cuGraphInstantiateWithFlags(&executable, graph, 0));
+    CHECK(cuGraphGetEdges_v2(graph, from, to, kept, &count));
+    REQUIRE(count == 2 && to[0] == second && to[1] == third && memcmp(kept, &edge, sizeof edge) == 0 && kept[1].type == 0);
+    run_graph(executable, 3, (struct shape){.kernels = {1, 1, 1, 0, 0}});
+    CHECK(cuGraphExecDestroy(executable));
+    CHECK(cuGraphDestroy(graph));
+}
+
+// a → if (b) → loop (c) → d: only the GPU knows how often b and c run.
+static void conditional(void)
+{
+    CUgraph graph;
+    CUgraphConditionalHandle condition;
+    CUgraphNode last, branch, loop;
+    CUgraphExec executable;
+    CHECK(cuGraphCreate(&graph, 0));
+    CHECK(cuGraphConditionalHandleCreate(&condition, graph, current(), 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    last = add_kernel(graph, 0, NULL, 0);
+    CUgraphNodeParams parameters = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    parameters.conditional.handle = condition;
+    parameters.conditional.type = CU_GRAPH_COND_TYPE_IF;
+    parameters.conditional.size = 1;
+    parameters.conditional.ctx = current();
+    CHECK(cuGraphAddNode(&branch, graph, &last, 1, &parameters));
+    add_kernel(parameters.conditional.phGraph_out[0], 1, NULL, 0);
+    parameters.conditional.type = CU_GRAPH_COND_TYPE_WHILE;
+    CHECK(cuGraphAddNode(&loop, graph, &branch, 1, &parameters));
+    add_kernel(parameters.conditional.phGraph_out[0], 2, NULL, 0);
+    add_kernel(graph, 3, &loop, 1);
+    executable = instantiated(graph);
+    run_graph(executable, 4, (struct shape){.kernels = {1, 0, 0, 1, 0}});
+    CHECK(cuGraphExecDestroy(executable));
+    CHECK(cuGraphDestroy(graph));
+}
+
 // Ten thousand nodes in a row.
 static void large(void)
 {
@@ -245,11 +306,57 @@ static void large(void)
     CHECK(cuGraphDestroy(graph));
 }
 
+// Three kernels whose durations change from launch to launch, and launches that nobody waits for.
+static void queued(void)
+{
+    enum { NODES = 3, LAUNCHES = 200 };
+    CUfunction as_told = load_kernel("graph_argns");
+    CUgraph graph;
+    CUgraphNode nodes[NODES];
+    CUgraphExec executable;
+    uint64_t ns = 1000;
+    void *arguments[] = {&ns};
+    CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(0);
+    parameters.func = as_told, parameters.kernelParams = arguments;
+    launch(as_told, stream);
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuGraphCreate(&graph, 0));
+    for (int index = 0; index < NODES; index++)
+        CHECK(cuGraphAddKernelNode(&nodes[index], graph, index ? &nodes[index - 1] : NULL, index > 0, &parameters));
+    executable = instantiated(graph);
+    for (int launched = 0; launched < LAUNCHES; launched++) {
+        for (int index = 0; index < NODES; index++) {
+            ns = 20000 + 10000 * (uint64_t)((launched + index) % 7);
+            CHECK(cuGraphExecKernelNodeSetParams_v2(executable, nodes[index], &parameters));
+        }
+        CHECK(cuGraphLaunch(executable, stream));
+        if (launched % 10 == 9) {
+            CHECK(cuStreamSynchronize(stream));
+            if (launched % 20 == 19)
+                pause_us(2000);
+        }
+    }
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuGraphExecDestroy(executable));
+    CHECK(cuGraphDestroy(graph));
+    printf("{\"program\":\"graphs\",\"graph_launches\":%d,\"copies\":{\"count\":0,\"bytes\":0},\"memsets\":{\"count\":0,"
+           "\"bytes\":0},\"in_graphs\":{\"graph_argns\":%d}}\n",
+           LAUNCHES, LAUNCHES * NODES);
+}
+
 int main(int argc, char **argv)
 {
     start_graphs();
+    if (argc > 1 && strcmp(argv[1], "queued") == 0) {
+        queued();
+        return 0;
+    }
     if (argc > 1 && strcmp(argv[1], "large") == 0) {
         large();
+    } else if (argc > 1 && strcmp(argv[1], "programmatic") == 0) {
+        programmatic();
+    } else if (argc > 1 && strcmp(argv[1], "conditional") == 0) {
+        conditional();
     } else {
         every_way_to_instantiate();
         nodes_set_anew();

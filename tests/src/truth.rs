@@ -13,6 +13,8 @@ pub struct Truth {
 pub struct Operation {
     /// `kernel`, `copy`, `memset`, `graph`.
     pub kind: String,
+    /// Its number: what ran inside a graph launch carries it as `in_graph`.
+    pub seq: u64,
     /// The thread that asked for it.
     pub tid: u64,
     /// When that call was entered.
@@ -60,6 +62,7 @@ impl Truth {
             .filter(ran)
             .map(|l| Operation {
                 kind: l["kind"].as_str().unwrap().to_owned(),
+                seq: number(l, "seq"),
                 tid: number(l, "tid"),
                 called: number(l, "call_begin"),
                 stream: number(l, "stream"),

@@ -2,13 +2,14 @@
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
-use gpuspy_wire::record;
+use gpuspy_wire::record::{self, flag};
 
 use crate::calls::{Plain, Work, is_captured, stream_of};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst;
 use crate::gpu::stream::Stream;
+use crate::graphs::events::{Inserted, Pair};
 use crate::graphs::{Contents, What};
 use crate::thread::Call;
 
@@ -82,16 +83,47 @@ impl Plain for CaptureEnd {
 
 /// A graph becomes executable.
 pub struct Instantiate {
-    pub out: *mut CUgraphExec,
-    pub graph: CUgraph,
+    out: *mut CUgraphExec,
+    graph: CUgraph,
+    /// It may be launched from the device: such graphs hold kernels, copies and sets only.
+    for_device: bool,
+    /// Our nodes in the graph, while the driver makes the executable one.
+    inserted: Cell<Option<(Inserted, Vec<Pair>)>>,
+}
+
+impl Instantiate {
+    /// With its flags.
+    pub fn of(out: *mut CUgraphExec, graph: CUgraph, flags: cuuint64_t) -> Instantiate {
+        let for_device = flags & GRAPH_DEVICE_LAUNCH != 0;
+        Instantiate { out, graph, for_device, inserted: Cell::new(None) }
+    }
+
+    /// With its flags in a structure; a null one is the driver's to refuse.
+    pub fn with(
+        out: *mut CUgraphExec,
+        graph: CUgraph,
+        parameters: *const CUDA_GRAPH_INSTANTIATE_PARAMS,
+    ) -> Instantiate {
+        // SAFETY: the app's structure, which the call it is passed to reads too.
+        Instantiate::of(out, graph, unsafe { parameters.as_ref() }.map_or(0, |p| p.flags))
+    }
 }
 
 impl Plain for Instantiate {
+    fn before(&self, call: &Call) {
+        self.inserted.set(call.session.graphs.insert(call, self.graph, self.for_device));
+    }
+
+    fn undone(&self) -> bool {
+        self.inserted.take().is_some()
+    }
+
     fn after(&self, call: &Call, _: u64) -> bool {
+        let events = self.inserted.take().map(|(_, events)| events);
         // SAFETY: the call succeeded, so it has written there; null would have failed.
         let handle = unsafe { self.out.as_ref() };
         if let (Some(handle), Some(driver)) = (handle, driver::driver()) {
-            call.session.graphs.instantiated(call, driver, *handle, self.graph);
+            call.session.graphs.instantiated(call, driver, *handle, self.graph, events);
         }
         false
     }
@@ -99,12 +131,51 @@ impl Plain for Instantiate {
 
 /// An executable graph gets another graph's nodes.
 pub struct GraphUpdate {
-    pub exec: CUgraphExec,
-    pub graph: CUgraph,
+    exec: CUgraphExec,
+    graph: CUgraph,
+    /// Where the driver says which nodes did not fit.
+    errors: [*mut CUgraphNode; 2],
+    /// Our nodes in the graph, during the real call.
+    inserted: Cell<Option<Inserted>>,
+}
+
+impl GraphUpdate {
+    /// With a place for the node that did not fit.
+    pub fn of(exec: CUgraphExec, graph: CUgraph, error: *mut CUgraphNode) -> GraphUpdate {
+        GraphUpdate { exec, graph, errors: [error, core::ptr::null_mut()], inserted: Cell::new(None) }
+    }
+
+    /// With a structure for both nodes.
+    pub fn with(exec: CUgraphExec, graph: CUgraph, info: *mut CUgraphExecUpdateResultInfo) -> GraphUpdate {
+        let errors = if info.is_null() {
+            [core::ptr::null_mut(); 2]
+        } else {
+            // SAFETY: the app's structure, which the call it is passed to writes.
+            unsafe { [&raw mut (*info).error, &raw mut (*info).error_from] }
+        };
+        GraphUpdate { exec, graph, errors, inserted: Cell::new(None) }
+    }
 }
 
 impl Plain for GraphUpdate {
+    fn before(&self, call: &Call) {
+        self.inserted.set(call.session.graphs.insert_again(self.exec, self.graph));
+    }
+
+    fn failed(&self, _: &Call) {
+        let Some(inserted) = self.inserted.take() else { return };
+        for error in self.errors {
+            // SAFETY: null, or the app's place, which the driver has written. A node of ours is none that the app knows.
+            if let Some(error) = unsafe { error.as_mut() }
+                && let Some(kernel) = inserted.kernel_beside(*error)
+            {
+                *error = kernel;
+            }
+        }
+    }
+
     fn after(&self, call: &Call, _: u64) -> bool {
+        drop(self.inserted.take());
         if let Some(driver) = driver::driver() {
             call.session.graphs.updated(call, driver, self.exec, self.graph);
         }
@@ -180,7 +251,7 @@ pub struct GraphDestroy {
 
 impl Plain for GraphDestroy {
     fn before(&self, call: &Call) {
-        call.session.graphs.destroyed(self.exec);
+        call.session.graphs.destroyed(call, self.exec);
     }
 
     fn subject(&self) -> u64 {
@@ -201,7 +272,14 @@ impl Work for GraphLaunch {
         self.stream
     }
 
+    fn before(&self, call: &Call) {
+        call.session.graphs.launches(call, self.exec);
+    }
+
     fn record(self, call: &Call, work: record::Work) -> record::GraphLaunch {
+        if work.head.flags & flag::CAPTURED != 0 {
+            call.session.graphs.captured(self.exec);
+        }
         let counts = call.session.graphs.of_handle(call, self.exec);
         record::GraphLaunch {
             work,

@@ -54,6 +54,11 @@ pub trait Plain: Sized {
     fn after(&self, _call: &Call, _end: u64) -> bool {
         false
     }
+    /// After a failed one, in the driver's layer: true when something of ours may be why. It is undone now, and the app's
+    /// call is to be made as it is.
+    fn undone(&self) -> bool {
+        false
+    }
     /// After a failed one.
     fn failed(&self, _call: &Call) {}
     /// The handle that the call is about.
@@ -64,14 +69,17 @@ pub trait Plain: Sized {
 
 /// Intercepts any other call.
 #[inline]
-pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl FnOnce() -> CUresult) -> CUresult {
+pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -> CUresult) -> CUresult {
     let Some(call) = thread::enter(&entry) else { return real() };
     let what = what();
     let is_driver = call.layer == Layer::Driver;
     if is_driver {
         what.before(&call);
     }
-    let (result, before, end) = call.real(real);
+    let (mut result, before, mut end) = call.real(&real);
+    if result != CUDA_SUCCESS && is_driver && what.undone() {
+        (result, _, end) = call.real(&real);
+    }
     let seen = !is_driver && call.was_recorded(what.kind());
     if !seen {
         let recorded = result == CUDA_SUCCESS && what.after(&call, end);

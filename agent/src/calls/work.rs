@@ -30,6 +30,8 @@ pub trait Work: Sized {
     fn kernel(&self) -> u64 {
         0
     }
+    /// Before the real call, in the driver's layer.
+    fn before(&self, _call: &Call) {}
     /// The record, from the part that all have.
     fn record(self, call: &Call, work: record::Work) -> Self::Record;
     /// The API waits for the work by definition.
@@ -73,6 +75,7 @@ fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -
         Some(way) if what.is_work() => way.enter(call, &what),
         _ => Around::Nothing(Untimed::NoStream),
     };
+    what.before(call);
     let (result, before, submitted) = call.real(real);
     let succeeded = result == CUDA_SUCCESS && what.is_work();
     let mut work = common::<W>(call, &what, submitted, stream);

@@ -201,6 +201,7 @@ pub fn end(call: &Call, driver: &Driver, hold: &mut Hold, is_undisturbed: impl F
     }
 }
 
+/// Takes the burst off the stream, and gives its record: of its time, or of why there is none.
 #[cold]
 fn close(
     call: &Call,
@@ -209,48 +210,69 @@ fn close(
     is_undisturbed: impl Fn(Since) -> bool,
 ) -> Option<record::Burst> {
     let burst = hold.last().burst.take()?;
-    let OpenBurst { context, thread: _, start, lead, first, launches, function, since } = burst;
     let bursts = &call.session.bursts;
     bursts.open.fetch_sub(1, Ordering::Relaxed);
-    bursts.is_alone(function);
-    let stream = hold.stream();
-    let since = since.filter(|since| is_undisturbed(*since));
-    let event = if stream.depth() > MAX_MARKED { None } else { call.take_event(context) };
-    let begun = ticks();
-    let Some(event) = event.filter(|event| timing::record(driver, context, *event, stream)) else {
-        event.into_iter().chain([start]).for_each(|event| context.pool.give(event));
-        return None;
-    };
-    let ended = ticks();
-    let position = stream.submitted.load(Ordering::Relaxed);
+    bursts.is_alone(burst.function);
+    let since = burst.since.filter(|since| is_undisturbed(*since));
     let correlation = call.fresh_correlation();
-    if let Some(since) = since {
-        // Held before it is the poller's, which may give it back at once.
-        context.pool.hold(event);
-        hold.last().end = Some(End { event, function, begun, ended, position, since });
-    }
-    let pending = Pending { correlation, start, end: event, position, marker: false, cancelled: false };
-    if !hold.push(pending) {
-        [event, start].into_iter().for_each(|event| context.pool.give(event));
-        return None;
-    }
-    call.session.poller.work_added();
+    let begun = ticks();
+    let untimed = record_end(call, driver, hold, &burst, since, correlation, begun);
+    let first = burst.first;
     let kept = first.head.flags & (flag::SHARED_START | flag::LEGACY_STREAM | flag::PER_THREAD_STREAM);
     let disturbed = if since.is_none() { flag::SHARED_INTERVAL } else { 0 };
+    let ended = ticks();
     Some(record::Burst {
         work: record::Work {
             head: Head { flags: kept | disturbed | flag::MORE, ..Head::new::<record::Burst>() },
             correlation,
             end: ended,
-            lead,
+            lead: burst.lead,
             tail: saturated(ended.wrapping_sub(first.submitted)),
-            untimed: Untimed::Timed as u8,
+            untimed: untimed as u8,
             ..first
         },
-        launches,
+        launches: burst.launches,
         reserved: 0,
         reserved2: [0; 6],
     })
+}
+
+/// Records a burst's end event and hands both to the poller, or gives the start event back and says why not.
+fn record_end(
+    call: &Call,
+    driver: &Driver,
+    hold: &mut Hold,
+    burst: &OpenBurst,
+    since: Option<Since>,
+    correlation: u64,
+    begun: u64,
+) -> Untimed {
+    let (stream, context, start) = (hold.stream(), burst.context, burst.start);
+    let refuse = |why, event: Option<u32>| {
+        event.into_iter().chain([start]).for_each(|event| context.pool.give(event));
+        why
+    };
+    if stream.depth() > MAX_MARKED {
+        return refuse(Untimed::DeepQueue, None);
+    }
+    let Some(event) = call.take_event(context) else { return refuse(Untimed::NoEvent, None) };
+    if !timing::record(driver, context, event, stream) {
+        return refuse(Untimed::EventFailed, Some(event));
+    }
+    let ended = ticks();
+    let position = stream.submitted.load(Ordering::Relaxed);
+    if let Some(since) = since {
+        // Held before it is the poller's, which may give it back at once.
+        context.pool.hold(event);
+        let function = burst.function;
+        hold.last().end = Some(End { event, function, begun, ended, position, since });
+    }
+    let pending = Pending { correlation, start, end: event, position, marker: false, cancelled: false };
+    if !hold.push(pending) {
+        return refuse(Untimed::DeepQueue, Some(event));
+    }
+    call.session.poller.work_added();
+    Untimed::Timed
 }
 
 /// Before a call that is about these streams and no launch: their bursts end here. A stream of a context that is not

@@ -77,7 +77,12 @@ pub fn distance(events: &impl Events, from: u32, to: u32) -> Option<Distance> {
     if from == to {
         return Some(Distance { ns: 0, error: 0.0 });
     }
-    let ms = events.elapsed(from, to).or_else(|| events.elapsed(to, from).map(|ms| -ms))?;
+    distance_by(|forth| if forth { events.elapsed(from, to) } else { events.elapsed(to, from) })
+}
+
+/// The same, where `elapsed` asks for the time from one to the other, or back.
+pub fn distance_by(elapsed: impl Fn(bool) -> Option<f32>) -> Option<Distance> {
+    let ms = elapsed(true).or_else(|| elapsed(false).map(|ms| -ms))?;
     let ns = (f64::from(ms) * 1e6).round() as i64;
     Some(Distance { ns, error: error_of(ns) })
 }

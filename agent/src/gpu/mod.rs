@@ -9,13 +9,15 @@
 //! - [`budget`]: whether to time at all, by what it may cost;
 //! - [`poller`]: the thread that reads events and turns them into [`gpuspy_wire::record::GpuTime`];
 //! - [`chain`]: where on a context's clock an event lies;
-//! - [`sample`]: what time it is on the GPU.
+//! - [`sample`]: what time it is on the GPU;
+//! - [`nodes`]: the events inside graphs.
 
 pub mod budget;
 pub mod burst;
 pub mod chain;
 pub mod context;
 pub mod ending;
+pub mod nodes;
 pub mod passage;
 pub mod poller;
 pub mod pool;

@@ -136,6 +136,23 @@ impl Contents {
         named.chain([copies, sets, others].into_iter().filter(|line| line.count > 0)).collect()
     }
 
+    /// The graph's own kernels, child graphs' left out, in the driver's order: names, and whether they are enabled.
+    pub fn own_kernels(&self) -> impl Iterator<Item = (u32, bool)> + '_ {
+        let mut inside = 0;
+        self.nodes.iter().filter_map(move |node| match (inside, node.what) {
+            (0, What::Kernel(name)) => Some((name, node.enabled)),
+            (0, What::Child(nodes)) => {
+                inside = nodes;
+                None
+            }
+            (0, _) => None,
+            _ => {
+                inside -= 1;
+                None
+            }
+        })
+    }
+
     /// Whether a node runs graphs of its own whose launches nobody counts.
     pub fn has_conditionals(&self) -> bool {
         self.nodes.iter().any(|node| node.what == What::Conditional)
@@ -279,6 +296,8 @@ mod tests {
         let mut g = graph(&[a, What::Child(3), a, What::Child(1), b, a]);
         assert_eq!(g.replace_child(101 as CUgraphNode, &graph(&[c, What::Child(1), b])), Some(true));
         assert_eq!(kernels(&g), [(1, 2), (2, 1), (3, 1)]);
+        let own: Vec<_> = g.own_kernels().collect();
+        assert_eq!(own, [(1, true), (1, true)], "two of the graph's own, and three of its child's");
         assert_eq!(g.replace_child(103 as CUgraphNode, &graph(&[b])), Some(false));
         assert_eq!(g.replace_child(100 as CUgraphNode, &graph(&[b])), None, "it runs no graph");
         assert_eq!(g.replace_child(101 as CUgraphNode, &graph(&[c])), None, "another shape");

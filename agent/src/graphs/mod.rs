@@ -5,25 +5,35 @@
 //! every node anew before each launch; telling each change would cost the square of their number).
 
 mod contents;
+pub mod events;
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use gpuspy_wire::record::{self, Fact, Head, LossCause, NodeKind};
 
 use crate::cuda::*;
-use crate::driver::Driver;
+use crate::driver::{self, Driver};
+use crate::gpu::nodes::NodeTimed;
 use crate::keyed::Keyed;
 use crate::names;
 use crate::sys::ticks;
 use crate::thread::Call;
 use contents::Line;
 pub use contents::{Contents, What};
+use events::{Inserted, Pair};
 
 /// Executable graphs alive at the same time (handles are reused).
 const PLACES: usize = 4096;
 
-/// What the report opens with when it cannot say all that graphs ran.
-const CONDITIONALS: &str = "graphs with conditional nodes were launched: how often their bodies ran only the GPU knows, \
-                            so kernels, copies and sets inside them are not counted";
+/// What the report opens with where a graph is not all told, or was changed.
+const NOTES: [&str; 3] = [
+    "graphs with conditional nodes: how often their bodies ran only the GPU knows; what is inside them is not counted",
+    "--graph nodes changed graphs: an event stands before and behind each of their kernels, and they run slower for it",
+    "--graph nodes left some graphs alone, where an event is not possible or would change more than time",
+];
+/// Their places in [`NOTES`].
+const CONDITIONALS: u32 = 0;
+const CHANGED: u32 = 1;
+const LEFT_ALONE: u32 = 2;
 
 /// The graphs of a session. Valid when zero.
 pub struct Graphs {
@@ -31,8 +41,8 @@ pub struct Graphs {
     places: Keyed<Place, PLACES>,
     /// The last number given. Relaxed: only its being unique matters.
     last: AtomicU32,
-    /// That graphs have conditional nodes was told. Relaxed: once more does no harm.
-    conditionals_told: AtomicBool,
+    /// Bits `1 << place` of the [`NOTES`] that were told. Relaxed: once more does no harm.
+    noted: AtomicU32,
 }
 
 /// An executable graph. Calls on it are never concurrent (cuda.h, graph thread safety): a thread that does not find
@@ -46,6 +56,8 @@ struct Place {
     /// A node was changed since the number was given. Relaxed: set and read by the threads of the app's own calls, which
     /// it orders.
     changed: AtomicBool,
+    /// Null, or leaked: its kernels are timed one by one. Release on the store, acquire on the load.
+    timed: AtomicPtr<NodeTimed>,
     /// Box<Contents>, or null: unknown, or in another call's hands. AcqRel: who takes it out owns it.
     contents: AtomicPtr<Contents>,
 }
@@ -77,9 +89,22 @@ impl Graphs {
     }
 
     /// A graph was instantiated.
-    pub fn instantiated(&self, call: &Call, driver: &Driver, handle: CUgraphExec, graph: CUgraph) {
+    pub fn instantiated(
+        &self,
+        call: &Call,
+        driver: &Driver,
+        handle: CUgraphExec,
+        graph: CUgraph,
+        events: Option<Vec<Pair>>,
+    ) {
         let contents = driver.relaxed(|| Contents::read(call, driver, graph));
         let Some(place) = self.places.get(handle as u64) else { return call.lost(LossCause::TableFull, 1) };
+        let context = call.session.contexts.get(call, driver, driver.current_context());
+        let timed = events.zip(context).map(|(pairs, context)| call.session.nodes.add(context, pairs));
+        place.timed.store(
+            timed.map_or(core::ptr::null_mut(), |t| core::ptr::from_ref(t).cast_mut()),
+            Ordering::Release,
+        );
         self.tell(call, handle, place, &contents);
         place.put(contents);
     }
@@ -116,9 +141,68 @@ impl Graphs {
         place.put(contents);
     }
 
+    /// A launch begins, before the real call.
+    #[inline]
+    pub fn launches(&self, call: &Call, handle: CUgraphExec) {
+        if !call.session.nodes.on.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(place) = self.places.find(handle as u64) else { return };
+        let Some(timed) = place.timed() else { return };
+        // What has changed is told after the launch: its kernels are not known before.
+        if place.changed.load(Ordering::Relaxed) {
+            timed.ended();
+        } else {
+            timed.begins(call.correlation);
+        }
+    }
+
+    /// A launch became a part of another graph.
+    pub fn captured(&self, handle: CUgraphExec) {
+        if let Some(timed) = self.places.find(handle as u64).and_then(Place::timed) {
+            timed.is_shared_now();
+        }
+    }
+
+    /// Before an instantiation: puts events around the graph's kernels, if that was asked for and can be done.
+    pub fn insert(&self, call: &Call, graph: CUgraph, for_device: bool) -> Option<(Inserted, Vec<Pair>)> {
+        let (driver, nodes) = (driver::driver()?, &call.session.nodes);
+        if !nodes.on.load(Ordering::Relaxed) {
+            return None;
+        }
+        let kernels = if for_device { None } else { driver.relaxed(|| events::kernels(driver, graph)) };
+        if kernels.as_ref().is_some_and(Vec::is_empty) {
+            return None;
+        }
+        let inserted = kernels.and_then(|kernels| {
+            let pairs = driver.relaxed(|| nodes.pairs(driver, kernels.len()))?;
+            Some((driver.relaxed(|| Inserted::new(driver, graph, &kernels, &pairs))?, pairs))
+        });
+        self.note(call, if inserted.is_some() { CHANGED } else { LEFT_ALONE });
+        inserted
+    }
+
+    /// Before an update of an executable graph that has events around its kernels: the other graph needs the same.
+    pub fn insert_again(&self, handle: CUgraphExec, graph: CUgraph) -> Option<Inserted> {
+        let driver = driver::driver()?;
+        let timed = self.places.find(handle as u64)?.timed()?;
+        timed.ended();
+        driver.relaxed(|| {
+            let kernels = events::kernels(driver, graph)?;
+            // With another number of kernels the driver will refuse, and is to say what it would say without us.
+            (kernels.len() == timed.pairs.len())
+                .then(|| Inserted::new(driver, graph, &kernels, &timed.pairs))
+                .flatten()
+        })
+    }
+
     /// An executable graph was destroyed: its handle may come back as another's.
-    pub fn destroyed(&self, handle: CUgraphExec) {
+    pub fn destroyed(&self, call: &Call, handle: CUgraphExec) {
         if let Some(place) = self.places.find(handle as u64) {
+            if let Some(timed) = place.timed() {
+                call.session.nodes.remove(timed);
+                place.timed.store(core::ptr::null_mut(), Ordering::Release);
+            }
             place.graph.store(0, Ordering::Release);
             place.count(&[]);
             place.changed.store(false, Ordering::Relaxed);
@@ -136,10 +220,26 @@ impl Graphs {
         errno.restore();
     }
 
+    /// Says something about graphs in general, once.
+    fn note(&self, call: &Call, note: u32) {
+        let told = self.noted.fetch_or(1 << note, Ordering::Relaxed);
+        if told & 1 << note != 0 {
+            return;
+        }
+        // A fact has one text: it is told anew with what was told before.
+        let told =
+            |(place, text): (usize, &&'static str)| ((told | 1 << note) & 1 << place != 0).then_some(*text);
+        let notes: Vec<&str> = NOTES.iter().enumerate().filter_map(told).collect();
+        names::tell_fact(call, Fact::Interception, notes.join(". ").as_bytes());
+    }
+
     /// Gives a graph a number and tells what it holds.
     fn tell(&self, call: &Call, handle: CUgraphExec, place: &Place, contents: &Contents) {
-        if contents.has_conditionals() && !self.conditionals_told.swap(true, Ordering::Relaxed) {
-            names::tell_fact(call, Fact::Interception, CONDITIONALS.as_bytes());
+        if contents.has_conditionals() {
+            self.note(call, CONDITIONALS);
+        }
+        if let Some(timed) = place.timed() {
+            timed.runs(contents.own_kernels());
         }
         let lines = contents.lines();
         let [kernels, copies, memsets, others] = place.count(&lines);
@@ -164,6 +264,11 @@ impl Graphs {
 }
 
 impl Place {
+    fn timed(&self) -> Option<&'static NodeTimed> {
+        // SAFETY: null or leaked. Acquire, with the release in `instantiated`.
+        unsafe { self.timed.load(Ordering::Acquire).as_ref() }
+    }
+
     fn take(&self) -> Option<Contents> {
         let contents = self.contents.swap(core::ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: null or a box that `put` gave away, ours alone since the swap.

@@ -17,6 +17,7 @@ use gpuspy_wire::segment::{POLLER_SLOT, SLOTS};
 use crate::gpu::budget::Gate;
 use crate::gpu::burst;
 use crate::gpu::context::Contexts;
+use crate::gpu::nodes::Nodes;
 use crate::gpu::poller;
 use crate::gpu::stream::Streams;
 use crate::graphs::Graphs;
@@ -37,6 +38,7 @@ pub struct Session {
     pub streams: Streams,
     pub names: Names,
     pub graphs: Graphs,
+    pub nodes: Nodes,
     pub poller: poller::Shared,
     pub bursts: burst::Shared,
     /// Larger buffers, by slot.
@@ -217,6 +219,8 @@ fn make() -> Result<&'static Session, &'static str> {
     session.one_queue = AtomicBool::new(connections.is_some_and(|n| n == c"1"));
     session.timing =
         Gate::new(Options::read(sys::env(c"GPUSPY_TIMING"), sys::env(c"GPUSPY_BUDGET"), connections));
+    let nodes = session.timing.is_on() && sys::env(c"GPUSPY_GRAPH").is_some_and(|g| g == c"nodes");
+    session.nodes.on = AtomicBool::new(nodes);
     session.exit.set_quiet(sys::env_is_on(c"GPUSPY_QUIET"));
     session.alive = AtomicU32::new(ALIVE);
     let session: &'static Session = session;

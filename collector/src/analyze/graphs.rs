@@ -71,8 +71,8 @@ impl Analysis for GraphTimes<'_> {
     type Table = GraphUse;
 
     fn observe(&mut self, event: &Event<'_>) {
-        if let (Body::NodeTime(node), Some(length)) = (&event.record.body, &event.node) {
-            self.nodes.entry(node.kernel).or_default().add(*length);
+        if let (Body::NodeTime(node), Some(occupancy)) = (&event.record.body, &event.node) {
+            self.nodes.entry(node.kernel).or_default().add(occupancy.length);
             let is_new = self.last.replace(node.correlation) != Some(node.correlation);
             self.sum.sampled += u64::from(is_new);
         }

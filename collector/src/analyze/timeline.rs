@@ -57,7 +57,7 @@ impl Analysis for Timelines {
         if let Some(operation) = &event.operation {
             match operation.when {
                 When::Timed(occupancy) => self.of(operation).timed(operation, &occupancy),
-                When::Untimed { reason, after } if enters_a_stream(reason) => {
+                When::Untimed { reason, after: Some(after) } if enters_a_stream(reason) => {
                     self.of(operation).untimed(operation, reason, after);
                 }
                 When::Untimed { .. } | When::Captured => {}

@@ -27,6 +27,9 @@ pub(super) struct Options {
     /// What --timing auto may cost, in percent of wall time: hooks of all threads and the agent's own thread
     #[arg(long, value_name = "PERCENT", default_value = "5", env = "GPUSPY_BUDGET", value_parser = percent)]
     budget: f64,
+    /// What of graph launches gets GPU times. `nodes` puts events into the program's graphs, which slows them down
+    #[arg(long, value_enum, default_value_t = Graph::Launches, env = "GPUSPY_GRAPH")]
+    graph: Graph,
     /// Do not print the report
     #[arg(long, env = "GPUSPY_NO_REPORT", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     no_report: bool,
@@ -55,6 +58,19 @@ enum Timing {
 fn percent(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok().filter(|p| *p > 0.0 && *p <= 100.0);
     percent.ok_or_else(|| "a percentage above 0 and up to 100 is needed".to_owned())
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Graph {
+    /// Each launch as a whole
+    Launches,
+    /// Their kernels as well
+    Nodes,
+}
+
+/// The name by which an option, or a variable, means a value.
+fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// A process that ends with the command may take so long to be seen to.
@@ -114,11 +130,9 @@ fn command(options: &Options, private: &PrivateDir, socket: &std::path::Path) ->
         .args(&options.command[1..])
         .env("LD_PRELOAD", launch::preload(&agent, private, std::env::var_os("LD_PRELOAD"))?)
         .env("GPUSPY_SOCKET", socket)
-        .env(
-            "GPUSPY_TIMING",
-            options.timing.to_possible_value().map_or("auto".into(), |v| v.get_name().to_owned()),
-        )
-        .env("GPUSPY_BUDGET", options.budget.to_string());
+        .env("GPUSPY_BUDGET", options.budget.to_string())
+        .env("GPUSPY_TIMING", word(options.timing))
+        .env("GPUSPY_GRAPH", word(options.graph));
     if options.quiet {
         command.env("GPUSPY_QUIET", "1");
     }

@@ -30,7 +30,7 @@ use gpuspy_wire::record::{LossCause, Namespace, SyncScope, Untimed, flag};
 use graphs::{Contents, Graphs};
 use memory::{Blocks, MemoryChange, failed};
 use modules::Modules;
-use occupancy::{Length, Occupancy, host};
+use occupancy::{Occupancy, host};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use transfer::{HostMemory, TransferKind};
@@ -47,7 +47,7 @@ pub struct Event<'r> {
     /// What a graph launch ran.
     pub graph: Option<Arc<Contents>>,
     /// When a node of a graph ran.
-    pub node: Option<Length>,
+    pub node: Option<Occupancy>,
     /// What became of memory.
     pub memory: Vec<MemoryChange>,
     /// Streams that are known to be empty.
@@ -154,8 +154,8 @@ pub enum When {
     Untimed {
         /// Why.
         reason: Reason,
-        /// Not before this: host ns on the line.
-        after: i64,
+        /// Not before this: host ns on the line. `None` if a [`Burst`](Action::Burst) tells when.
+        after: Option<i64>,
     },
     /// It did not run now: it became a node of a graph.
     Captured,
@@ -279,7 +279,7 @@ impl<'c> Model<'c> {
             }
             Body::Graph(graph) => self.graphs.told(graph),
             Body::GraphNode(node) => self.graphs.holds(node),
-            Body::NodeTime(node) => event.node = Some(self.node(node)),
+            Body::NodeTime(node) => event.node = self.node(node),
             Body::Module(module) => self.modules.mapped(module),
             Body::Device(device) => {
                 self.devices.insert(device.ordinal, device.clone());
@@ -346,9 +346,8 @@ impl<'c> Model<'c> {
     }
 
     /// When a node ran: its graph orders it between its two events.
-    fn node(&self, node: &NodeTime) -> Length {
-        let clock = self.clocks.of(node.context, node.gpu.chain);
-        occupancy::of_node(&node.gpu, clock.map_or(stamps::EVENT_RESOLUTION, |c| c.stamps.resolution()))
+    fn node(&self, node: &NodeTime) -> Option<Occupancy> {
+        Some(occupancy::of_node(&node.gpu, self.clocks.of(node.context, node.gpu.chain)?))
     }
 
     fn when(&mut self, work: &Work, what: Action) -> When {
@@ -364,7 +363,8 @@ impl<'c> Model<'c> {
             Untimed::Timed => Reason::Lost,
             why => Reason::Untimed(why),
         };
-        When::Untimed { reason, after: self.submitted_after(work) }
+        let is_in_burst = work.untimed == Untimed::Chain && work.call.flags & flag::BURST != 0;
+        When::Untimed { reason, after: (!is_in_burst).then(|| self.submitted_after(work)) }
     }
 
     fn timed(&mut self, work: &Work, gpu: &GpuTime, clock: &Clock, what: Action) -> Occupancy {
@@ -500,7 +500,7 @@ mod tests {
         let timed = kernel(Untimed::Timed, gpu, 0);
         let clocks = Survey::of([record(Body::Work(timed.clone()))]);
         let mut model = Model::new(&Names::default(), &clocks);
-        let untimed = |reason| When::Untimed { reason, after: 6_000 };
+        let untimed = |reason| When::Untimed { reason, after: Some(6_000) };
         assert_eq!(when(&mut model, kernel(Untimed::Timed, None, 0)), untimed(Reason::Lost));
         assert!(matches!(when(&mut model, timed), When::Timed(_)));
         let deep = when(&mut model, kernel(Untimed::DeepQueue, None, 0));
@@ -510,13 +510,22 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_burst_is_undecided_from_its_first_launch_on() {
+    fn a_burst_tells_when_its_launches_ran_and_is_undecided_from_its_first_on_if_it_was_lost() {
         let clocks = Clocks::default();
         let mut model = Model::new(&Names::default(), &clocks);
+        let after = |when| match when {
+            When::Untimed { after, .. } => after,
+            _ => panic!("{when:?}"),
+        };
+        assert_eq!(after(when(&mut model, kernel(Untimed::Chain, None, flag::BURST))), None);
+        assert_eq!(after(when(&mut model, kernel(Untimed::Chain, None, 0))), Some(6_000));
         let mut lost = kernel(Untimed::Timed, None, 0);
         (lost.what, lost.call.begin) = (What::Burst { launches: 3 }, 9_000);
-        let When::Untimed { after, .. } = when(&mut model, lost) else { panic!("it has no time") };
-        assert_eq!(after, 6_000, "where its first launch's start event was recorded");
+        assert_eq!(
+            after(when(&mut model, lost)),
+            Some(6_000),
+            "where its first launch's start event was recorded"
+        );
     }
 
     #[test]

@@ -251,12 +251,28 @@ pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &Clock) -> Occu
 }
 
 /// A node of a graph between its two events, which no host call takes part in: it begins when the start event is over, and
-/// the end event follows it. `late` is by how much a stamp can be off. The end event's own cost, and the graph's way to it,
-/// are in the pair; nothing measures them, so all that is assumed of an event may be.
-pub fn of_node(gpu: &GpuTime, late: i64) -> Length {
+/// the end event follows it. The end event's own cost, and the graph's way to it, are in the pair; nothing measures them,
+/// so all that is assumed of an event may be.
+pub fn of_node(gpu: &GpuTime, clock: &Clock) -> Occupancy {
+    let late = clock.stamps.resolution();
+    let start = gpu.start.clamp(-(MOST_TIME as i64), MOST_TIME as i64);
     let (raw, error) = (host(gpu.duration), i64::from(gpu.duration_error));
     let lo = (raw - error - MOST_EVENT_COST - late).max(0);
-    Length { lo: lo as u64, value: raw as u64, hi: (raw + error + late) as u64 }
+    let hi = raw + error + late;
+    Occupancy {
+        chain: gpu.chain,
+        earliest_start: clock.to_host(start),
+        latest_start: clock.to_host(start + late),
+        earliest_end: clock.to_host(start + lo),
+        latest_end: clock.to_host(start + hi),
+        start: clock.to_host(start),
+        end: clock.to_host(start + raw),
+        length: Length { lo: lo as u64, value: raw as u64, hi: hi as u64 },
+        basis: Basis::Corrected,
+        raw: raw as u64,
+        clock_half_width: None,
+        off_by: None,
+    }
 }
 
 /// Whether the line puts an operation, by more than its stamps' errors, before its start event was recorded or after its

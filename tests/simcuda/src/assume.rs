@@ -121,6 +121,7 @@ pub const ALL: &[Assumption] = &[
     number("peer_mbps", "100000", "MB/s of copies between devices"),
     number("copy_ns", "1500", "ns that every copy takes besides"),
     number("set_ns", "1200", "ns that every set takes besides"),
+    number("while_loops", "3", "rounds of a conditional node's loop that no kernel ends"),
     number("poll_ns", "20000", "ns between looks at a value that a stream waits for"),
 ];
 

@@ -1,8 +1,9 @@
 //! Graphs: nodes and their dependencies, and what instantiation makes of them.
 
 use crate::call::Call;
+use crate::config::config;
 use crate::engine::{Done, Length};
-use crate::error::{INVALID_HANDLE, INVALID_VALUE, Outcome};
+use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::handle::Handle;
 use crate::state::State;
 use crate::truth;
@@ -63,6 +64,34 @@ pub enum NodeWork {
     One(Work),
     /// A graph of its own.
     Child(Handle),
+    /// Graphs of its own, as a value decides.
+    Conditional(Conditional),
+}
+
+/// What a conditional node does.
+#[derive(Clone, Debug)]
+pub struct Conditional {
+    /// `CUgraphConditionalNodeType`.
+    pub kind: u32,
+    /// The value. Only code on the device changes it, which there is none of here.
+    pub value: u32,
+    /// Its graphs.
+    pub bodies: Vec<Handle>,
+}
+
+impl Conditional {
+    /// The graph that runs, if one does, and how often (cuda.h, CUgraphConditionalNodeType). A loop that nobody ends is ended
+    /// after `while_loops` rounds.
+    fn runs(&self) -> (Option<Handle>, u64) {
+        let body = |index: u32| self.bodies.get(index as usize).copied();
+        match (self.kind, self.value) {
+            (0, 0) => (body(1), 1),
+            (0, _) => (body(0), 1),
+            (1, 0) => (None, 0),
+            (1, _) => (body(0), config().assume.number("while_loops")),
+            (_, value) => (body(value), 1),
+        }
+    }
 }
 
 impl NodeWork {
@@ -74,6 +103,7 @@ impl NodeWork {
             Self::One(Work::Set(_)) => 2,
             Self::One(Work::Host(_)) => 3,
             Self::Child(_) => 4,
+            Self::Conditional(_) => 13,
             Self::One(Work::Empty) => 5,
             Self::One(Work::Wait(_)) => 6,
             Self::One(Work::Record(_)) => 7,
@@ -91,6 +121,8 @@ pub struct GraphNode {
     pub work: NodeWork,
     /// What it depends on.
     pub before: Vec<Handle>,
+    /// The data (`CUgraphEdgeData` of cuda.h) of those dependencies that have other than zeroes.
+    pub data: HashMap<Handle, u64>,
     /// The node that it was cloned from; 0 = none.
     pub original: Handle,
 }
@@ -104,6 +136,8 @@ pub struct Graph {
     pub owned: bool,
     /// The graph that it was cloned from; 0 = none.
     pub original: Handle,
+    /// Values of its conditional handles when it is launched.
+    pub conditions: Vec<u32>,
 }
 
 /// A node of an executable graph.
@@ -132,6 +166,8 @@ pub struct Exec {
     pub flags: u64,
     /// The context that it was made in.
     pub context: Handle,
+    /// The graph that it was made from.
+    pub graph: Handle,
 }
 
 impl State {
@@ -142,7 +178,7 @@ impl State {
             return Err(INVALID_HANDLE);
         }
         self.check_dependencies(graph, &before)?;
-        let node = self.nodes.insert(GraphNode { graph, work, before, original: 0 });
+        let node = self.nodes.insert(GraphNode { graph, work, before, data: HashMap::new(), original: 0 });
         if let Some(graph) = self.graphs.get_mut(graph) {
             graph.nodes.push(node);
         }
@@ -160,10 +196,37 @@ impl State {
         Ok(())
     }
 
+    /// `CUgraphNodeType` of a node, if it is one.
+    pub fn kind_of(&self, node: Handle) -> Option<u32> {
+        self.nodes.get(node).map(|node| node.work.kind())
+    }
+
+    /// Checks an edge's data. cuda.h, CUgraphDependencyType: a programmatic dependency is one between kernel nodes, from one
+    /// of the two ports that only they have; CUgraphEdgeData: all else is zero.
+    pub fn check_edge_data(&self, from: Handle, to_kind: Option<u32>, data: u64) -> Outcome {
+        const KERNEL: Option<u32> = Some(0);
+        let [port, to_port, dependency, rest @ ..] = data.to_ne_bytes();
+        let programmatic = dependency == 1 && [1, 2].contains(&port) && to_port == 0 && rest == [0; 5];
+        let between_kernels = self.kind_of(from) == KERNEL && to_kind == KERNEL;
+        if data == 0 || (programmatic && between_kernels) { Ok(()) } else { Err(INVALID_VALUE) }
+    }
+
+    /// Gives an edge its data, which was checked.
+    pub fn set_edge_data(&mut self, from: Handle, to: Handle, data: u64) {
+        if let Some(node) = self.nodes.get_mut(to).filter(|_| data != 0) {
+            node.data.insert(from, data);
+        }
+    }
+
     /// Copies a graph with its nodes and children.
     pub fn clone_graph(&mut self, graph: Handle, owned: bool) -> Outcome<Handle> {
         let source = self.graphs.get(graph).ok_or(INVALID_HANDLE)?.clone();
-        let clone = self.graphs.insert(Graph { nodes: Vec::new(), owned, original: graph });
+        let conditional = |&node: &Handle| self.nodes.get(node).is_some_and(|node| node.work.kind() == 13);
+        if source.nodes.iter().any(conditional) {
+            // cuda.h, CU_GRAPH_NODE_TYPE_CONDITIONAL: such a graph cannot be cloned, nor be used in a child node.
+            return Err(NOT_SUPPORTED);
+        }
+        let clone = self.graphs.insert(Graph { owned, original: graph, ..Graph::default() });
         let mut clones = HashMap::new();
         for &node in &source.nodes {
             let mut copy = self.nodes.get(node).ok_or(INVALID_HANDLE)?.clone();
@@ -177,6 +240,7 @@ impl State {
         for &node in &new {
             if let Some(node) = self.nodes.get_mut(node) {
                 node.before.iter_mut().for_each(|before| *before = clones[before]);
+                node.data = node.data.iter().map(|(before, &data)| (clones[before], data)).collect();
             }
         }
         if let Some(clone) = self.graphs.get_mut(clone) {
@@ -189,11 +253,31 @@ impl State {
     pub fn destroy_graph(&mut self, graph: Handle) -> Outcome {
         let graph = self.graphs.remove(graph).ok_or(INVALID_HANDLE)?;
         for node in graph.nodes {
-            if let Some(GraphNode { work: NodeWork::Child(child), .. }) = self.nodes.remove(node) {
-                self.destroy_graph(child)?;
+            if let Some(node) = self.nodes.remove(node) {
+                self.destroy_inner(node.work)?;
             }
         }
         Ok(())
+    }
+
+    /// Removes the graphs that are a node's own.
+    pub fn destroy_inner(&mut self, work: NodeWork) -> Outcome {
+        match work {
+            NodeWork::One(_) => Ok(()),
+            NodeWork::Child(child) => self.destroy_graph(child),
+            NodeWork::Conditional(of) => of.bodies.into_iter().try_for_each(|body| self.destroy_graph(body)),
+        }
+    }
+
+    /// cuda.h, CUDA_CONDITIONAL_NODE_PARAMS: a body holds kernel, copy, set, child, empty and conditional nodes only.
+    fn check_body(&self, body: Handle) -> Outcome {
+        let nodes = &self.graphs.get(body).ok_or(INVALID_HANDLE)?.nodes;
+        let kind = |&node: &Handle| self.nodes.get(node).map_or(u32::MAX, |node| node.work.kind());
+        if nodes.iter().all(|node| [0, 1, 2, 4, 5, 13].contains(&kind(node))) {
+            Ok(())
+        } else {
+            Err(INVALID_VALUE)
+        }
     }
 
     /// A graph's nodes in an order that dependencies allow; an error if there is none.
@@ -223,7 +307,8 @@ impl State {
         if order.len() < graph.nodes.len() { Err(INVALID_VALUE) } else { Ok(order) }
     }
 
-    /// Flattens a graph into steps. A child graph becomes its steps between two empty ones.
+    /// Flattens a graph into steps. A child graph becomes its steps between two empty ones; so does what a conditional node
+    /// runs.
     pub fn flatten(&self, graph: Handle, roots: &[usize], steps: &mut Vec<Step>) -> Outcome<Vec<usize>> {
         let mut step_of: HashMap<Handle, usize> = HashMap::new();
         let mut leaves: Vec<usize> = Vec::new();
@@ -238,12 +323,22 @@ impl State {
             let step = |work, before| Step { node, kind, work, enabled: true, before };
             match work {
                 NodeWork::One(work) => steps.push(step(work.clone(), before)),
-                NodeWork::Child(child) => {
+                NodeWork::Child(_) | NodeWork::Conditional(_) => {
                     steps.push(step(Work::Empty, before));
-                    let begin = steps.len() - 1;
-                    let mut ends = self.flatten(*child, &[begin], steps)?;
-                    if ends.is_empty() {
-                        ends.push(begin);
+                    let (inner, rounds) = match work {
+                        NodeWork::Child(child) => (Some(*child), 1),
+                        NodeWork::Conditional(of) => {
+                            of.bodies.iter().try_for_each(|&body| self.check_body(body))?;
+                            of.runs()
+                        }
+                        NodeWork::One(_) => (None, 0),
+                    };
+                    let mut ends = vec![steps.len() - 1];
+                    for graph in inner.into_iter().flat_map(|inner| (0..rounds).map(move |_| inner)) {
+                        let leaves = self.flatten(graph, &ends.clone(), steps)?;
+                        if !leaves.is_empty() {
+                            ends = leaves;
+                        }
                     }
                     steps.push(step(Work::Empty, ends));
                 }

@@ -398,6 +398,50 @@ fn a_graph_is_made_of_nodes_changed_and_launched() {
 }
 
 #[test]
+fn edges_keep_their_data_and_a_question_that_would_lose_it_fails() {
+    alone("edges_keep_their_data_and_a_question_that_would_lose_it_fails", &[], || {
+        begin();
+        let (main, work) = (stream(1), kernel("k_20us"));
+        capture(main, THREAD_LOCAL);
+        launch(work, main, 0);
+        launch(work, main, 0);
+        launch(work, main, 0);
+        let (_, graph) = end(main);
+        let (mut list, mut count) = ([0u64; 3], 3usize);
+        ok!(cuGraphGetNodes(graph => u64, &mut list => &mut [u64; 3], &mut count => &mut usize));
+        let [first, second, third] = list;
+        // CUgraphEdgeData: from port, to port, type, zeroes. Programmatic edges have port 1 or 2 and type 1.
+        let (programmatic, nonsense) = (u64::from_ne_bytes([1, 0, 1, 0, 0, 0, 0, 0]), 1u64);
+        let add = |data: u64| {
+            cu!(cuGraphAddDependencies_v2(
+                graph => u64, &first => &u64, &third => &u64, &data => &u64, 1 => usize
+            ))
+        };
+        assert_eq!(add(nonsense), 1, "a port without its type");
+        assert_eq!(add(programmatic), 0);
+        let (mut from, mut to, mut data) = ([0u64; 3], [0u64; 3], [9u64; 3]);
+        assert_eq!(
+            error_name(cu!(cuGraphGetEdges(
+                graph => u64, &mut from => &mut [u64; 3], &mut to => &mut [u64; 3], &mut count => &mut usize
+            ))),
+            "CUDA_ERROR_LOSSY_QUERY"
+        );
+        ok!(cuGraphGetEdges_v2(
+            graph => u64, &mut from => &mut [u64; 3], &mut to => &mut [u64; 3], &mut data => &mut [u64; 3],
+            &mut count => &mut usize
+        ));
+        let edges: Vec<_> = from.into_iter().zip(to).zip(data).collect();
+        assert_eq!(edges, [((first, second), 0), ((second, third), 0), ((first, third), programmatic)]);
+        ok!(cuGraphDestroyNode(first => u64));
+        count = 3;
+        ok!(cuGraphGetEdges(
+            graph => u64, &mut from => &mut [u64; 3], &mut to => &mut [u64; 3], &mut count => &mut usize
+        ));
+        assert_eq!((count, from, to), (1, [second, 0, 0], [third, 0, 0]));
+    });
+}
+
+#[test]
 fn an_event_of_a_graph_and_the_capture_info_are_what_they_should_be() {
     alone("an_event_of_a_graph_and_the_capture_info_are_what_they_should_be", &[], || {
         begin();

@@ -146,6 +146,19 @@ driver_functions! {
         fn cuGraphCreate[10000](graph: *mut Handle, flags: c_uint);
         fn cuGraphDestroy[10000](graph: Handle);
         fn cuGraphGetNodes[10000](graph: Handle, nodes: *mut Handle, count: *mut usize);
+        fn cuGraphGetEdges[10000](graph: Handle, from: *mut Handle, to: *mut Handle, count: *mut usize);
+        fn cuGraphClone[10000](clone: *mut Handle, graph: Handle);
+        fn cuGraphAddKernelNode[12000](node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+            parameters: *const c_void);
+        fn cuGraphAddMemcpyNode[10000](node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+            copy: *const c_void, context: Handle);
+        fn cuGraphAddMemsetNode[10000](node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+            set: *const c_void, context: Handle);
+        fn cuGraphAddChildGraphNode[10000](node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+            child: Handle);
+        fn cuGraphExecKernelNodeSetParams[12000](exec: Handle, node: Handle, parameters: *const c_void);
+        fn cuGraphExecUpdate[12000](exec: Handle, graph: Handle, info: *mut c_void);
+        fn cuGraphNodeSetEnabled[11060](exec: Handle, node: Handle, enabled: c_uint);
         fn cuGraphInstantiateWithFlags[11040](exec: *mut Handle, graph: Handle, flags: u64);
         fn cuGraphExecDestroy[10000](exec: Handle);
         fn cuGraphDebugDotPrint[11030](graph: Handle, path: *const c_char, flags: c_uint);
@@ -189,6 +202,8 @@ driver_functions! {
         fn cuStreamIsCapturing[10000, 10000](stream: Handle, status: *mut c_int);
         fn cuStreamGetCaptureInfo[11030, 11030](stream: Handle, status: *mut c_int, id: *mut u64, graph: *mut Handle,
             dependencies: *mut *const Handle, count: *mut usize);
+        fn cuGraphInstantiateWithParams[12000, 12000](exec: *mut Handle, graph: Handle, parameters: *mut c_void);
+        fn cuGraphUpload[11010, 11010](exec: Handle, stream: Handle);
         fn cuGraphLaunch[10000, 10000](exec: Handle, stream: Handle);
     }
 }

@@ -1,8 +1,69 @@
 //! Graphs.
 
-use std::ffi::{c_char, c_uint};
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ptr::null_mut;
 
-use crate::driver::Handle;
+use crate::driver::{Driver, Handle};
+use crate::error::{self, Result};
+use crate::kernel::function;
+use crate::launch::Dim3;
+
+/// `cudaKernelNodeParams` (driver_types.h).
+#[repr(C)]
+pub struct KernelNode {
+    func: *const c_void,
+    grid: Dim3,
+    block: Dim3,
+    shared_bytes: c_uint,
+    arguments: *mut *mut c_void,
+    extra: *mut *mut c_void,
+}
+
+/// `CUDA_KERNEL_NODE_PARAMS_v2` (cuda.h): the same with a function of the driver's, a kernel and a context.
+#[repr(C)]
+struct DriverKernelNode {
+    first: KernelNode,
+    kernel: Handle,
+    context: Handle,
+}
+
+/// A side of `CUDA_MEMCPY3D` (cuda.h), as far as a linear copy needs it.
+#[repr(C)]
+struct Side {
+    offsets: [usize; 4],
+    memory: c_uint,
+    host: *const c_void,
+    device: *const c_void,
+    array: [usize; 4],
+}
+
+/// `CUDA_MEMCPY3D`.
+#[repr(C)]
+struct LinearCopy {
+    from: Side,
+    to: Side,
+    extent: [usize; 3],
+}
+
+const _: () = assert!(size_of::<KernelNode>() == 56 && size_of::<LinearCopy>() == 200);
+
+/// `CU_MEMORYTYPE_UNIFIED`: the address says where it is.
+const UNIFIED: c_uint = 4;
+
+unsafe fn kernel_node(driver: &Driver, node: *const KernelNode) -> Result<DriverKernelNode> {
+    // SAFETY: the application's structure, or null.
+    let node = unsafe { node.as_ref() }.ok_or(error::INVALID_VALUE)?;
+    let func = function(driver, node.func)?.cast_const();
+    let first = KernelNode { func, ..*node };
+    Ok(DriverKernelNode { first, kernel: null_mut(), context: null_mut() })
+}
+
+unsafe fn current(driver: &Driver) -> Result<Handle> {
+    let mut context = null_mut();
+    // SAFETY: a place of ours.
+    unsafe { driver.cuCtxGetCurrent(&mut context) }?;
+    Ok(context)
+}
 
 export! {
     fn cudaGraphCreate(graph: *mut Handle, flags: c_uint) = with_driver |driver| {
@@ -26,6 +87,55 @@ export! {
         driver.cuGraphInstantiateWithFlags(exec, graph, flags)
     }
 
+    fn cudaGraphGetEdges(graph: Handle, from: *mut Handle, to: *mut Handle, count: *mut usize) = with_driver |driver| {
+        driver.cuGraphGetEdges(graph, from, to, count)
+    }
+
+    fn cudaGraphClone(clone: *mut Handle, graph: Handle) = with_driver |driver| {
+        driver.cuGraphClone(clone, graph)
+    }
+
+    fn cudaGraphAddKernelNode(node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+        parameters: *const KernelNode) = with_context |driver| {
+        let parameters = kernel_node(driver, parameters)?;
+        driver.cuGraphAddKernelNode(node, graph, before, count, (&raw const parameters).cast())
+    }
+
+    fn cudaGraphAddMemcpyNode1D(node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+        to: *mut c_void, from: *const c_void, bytes: usize, _kind: c_int) = with_context |driver| {
+        let side = |device| {
+            Side { offsets: [0; 4], memory: UNIFIED, host: null_mut(), device, array: [0; 4] }
+        };
+        let copy = LinearCopy { from: side(from), to: side(to), extent: [bytes, 1, 1] };
+        driver.cuGraphAddMemcpyNode(node, graph, before, count, (&raw const copy).cast(), current(driver)?)
+    }
+
+    // cudaMemsetParams is laid out as the driver's structure.
+    fn cudaGraphAddMemsetNode(node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+        parameters: *const c_void) = with_context |driver| {
+        driver.cuGraphAddMemsetNode(node, graph, before, count, parameters, current(driver)?)
+    }
+
+    fn cudaGraphAddChildGraphNode(node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+        child: Handle) = with_driver |driver| {
+        driver.cuGraphAddChildGraphNode(node, graph, before, count, child)
+    }
+
+    fn cudaGraphExecKernelNodeSetParams(exec: Handle, node: Handle, parameters: *const KernelNode)
+        = with_context |driver| {
+        let parameters = kernel_node(driver, parameters)?;
+        driver.cuGraphExecKernelNodeSetParams(exec, node, (&raw const parameters).cast())
+    }
+
+    // The signature of CUDA 12; the structure is the driver's.
+    fn cudaGraphExecUpdate(exec: Handle, graph: Handle, info: *mut c_void) = with_context |driver| {
+        driver.cuGraphExecUpdate(exec, graph, info)
+    }
+
+    fn cudaGraphNodeSetEnabled(exec: Handle, node: Handle, enabled: c_uint) = with_driver |driver| {
+        driver.cuGraphNodeSetEnabled(exec, node, enabled)
+    }
+
     fn cudaGraphExecDestroy(exec: Handle) = with_driver |driver| {
         driver.cuGraphExecDestroy(exec)
     }
@@ -36,6 +146,15 @@ export! {
 }
 
 export_on_stream! {
+    fn cudaGraphInstantiateWithParams, cudaGraphInstantiateWithParams_ptsz(exec: *mut Handle, graph: Handle,
+        parameters: *mut c_void) = with_context |driver, default| {
+        driver.cuGraphInstantiateWithParams(default, exec, graph, parameters)
+    }
+
+    fn cudaGraphUpload, cudaGraphUpload_ptsz(exec: Handle, stream: Handle) = with_context |driver, default| {
+        driver.cuGraphUpload(default, exec, stream)
+    }
+
     fn cudaGraphLaunch, cudaGraphLaunch_ptsz(exec: Handle, stream: Handle) = with_context |driver, default| {
         driver.cuGraphLaunch(default, exec, stream)
     }

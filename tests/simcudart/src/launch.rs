@@ -12,9 +12,9 @@ use crate::kernel::function;
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dim3 {
-    x: c_uint,
-    y: c_uint,
-    z: c_uint,
+    pub x: c_uint,
+    pub y: c_uint,
+    pub z: c_uint,
 }
 
 /// `cudaLaunchConfig_t` (driver_types.h).

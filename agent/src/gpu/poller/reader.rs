@@ -11,6 +11,7 @@ use crate::cuda::*;
 use crate::driver;
 use crate::gpu::chain::{self, Chain, Events};
 use crate::gpu::context::Context;
+use crate::gpu::nodes;
 use crate::gpu::poller::Ring;
 use crate::gpu::poller::cost::{Meter, Outside};
 use crate::gpu::poller::rhythm::Found;
@@ -59,6 +60,7 @@ pub struct Reader {
     /// Times read and not published yet: they were all seen complete before one and the same moment, which costs less in
     /// the trace than a moment each.
     measured: Vec<GpuTime>,
+    nodes: nodes::Reader,
     /// The thread's capture mode is RELAXED.
     relaxed: bool,
 }
@@ -66,7 +68,13 @@ pub struct Reader {
 impl Reader {
     /// Of a session.
     pub fn new(session: &'static Session) -> Reader {
-        Reader { session, known: Vec::new(), measured: Vec::new(), relaxed: false }
+        Reader {
+            session,
+            known: Vec::new(),
+            measured: Vec::new(),
+            nodes: nodes::Reader::default(),
+            relaxed: false,
+        }
     }
 
     /// One look at all contexts. Between [`super::Shared::begin_look`] and its end; `may_ask` is the answer to the first.
@@ -147,6 +155,7 @@ impl Reader {
             for record in self.measured.drain(..) {
                 ring.push(GpuTime { seen, ..record }.as_words());
             }
+            self.nodes.tell(ring, seen);
             most += longest;
             if longest < TURN {
                 break;
@@ -204,7 +213,7 @@ impl Reader {
         let duration = chain::distance(&events, op.start, op.end);
         let start = known.chain.locate(&events, op.start);
         let (Some(duration), Some(start)) = (duration, start) else { return self.tell_lost(ring, 1) };
-        self.measured.push(GpuTime {
+        let time = GpuTime {
             head: Head::new::<GpuTime>(),
             correlation: op.correlation,
             context: known.context.number,
@@ -215,7 +224,10 @@ impl Reader {
             start_error: start.error,
             duration_error: duration.error.ceil() as u32,
             seen: 0,
-        });
+        };
+        self.measured.push(time);
+        let start = events.pool.event(op.start);
+        self.nodes.read(&self.session.nodes, outside, known.context, start, &time);
     }
 
     /// Tells of operations whose times are lost, if there are any.

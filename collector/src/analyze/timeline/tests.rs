@@ -53,7 +53,7 @@ fn operation(correlation: u64, stream: u64, what: Action, when: When) -> Operati
 }
 
 fn untimed(after: i64) -> When {
-    When::Untimed { reason: Reason::Untimed(Untimed::DeepQueue), after }
+    When::Untimed { reason: Reason::Untimed(Untimed::DeepQueue), after: Some(after) }
 }
 
 fn record() -> Record {
@@ -266,7 +266,7 @@ fn a_burst_covers_its_launches_and_is_undecided_only_if_it_was_lost() {
 
 #[test]
 fn what_the_budget_left_out_is_unobserved_and_ends_no_gap() {
-    let budget = |after| When::Untimed { reason: Reason::Untimed(Untimed::Budget), after };
+    let budget = |after| When::Untimed { reason: Reason::Untimed(Untimed::Budget), after: Some(after) };
     let device = sweep_all(
         &[
             operation(1, 7, KERNEL, When::Timed(exactly(0, 10))),

@@ -7,7 +7,7 @@ use super::put;
 use crate::call::Call;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
-use crate::graph::{Graph, KernelNode, NodeWork};
+use crate::graph::{Conditional, Graph, KernelNode, NodeWork};
 use crate::handle::Handle;
 use crate::memory::Set;
 use crate::state::{Guard, State};
@@ -17,6 +17,7 @@ use crate::worker::HostCall;
 exports! {
     cuGraphCreate => create(graph: *mut Handle, flags: u32);
     cuGraphDestroy => destroy(graph: Handle);
+    cuGraphConditionalHandleCreate => create_condition(handle: *mut u64, graph: Handle, context: Handle, value: u32, flags: u32);
     cuGraphClone => clone(clone: *mut Handle, graph: Handle);
     cuGraphNodeFindInClone => find_in_clone(found: *mut Handle, node: Handle, clone: Handle);
     cuGraphAddKernelNode => add_kernel_v1(node: *mut Handle, graph: Handle, before: *const Handle, count: usize, parameters: *const KernelParameters);
@@ -194,6 +195,56 @@ impl NodeParameters {
         };
         Ok(NodeWork::One(work))
     }
+}
+
+/// `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
+const CONDITIONAL: u32 = 13;
+
+impl NodeParameters {
+    /// What a conditional node is to do (CUDA_CONDITIONAL_NODE_PARAMS: handle, type and size, place for the bodies,
+    /// context). Its bodies are made, empty.
+    fn conditional(&self, state: &mut State) -> Outcome<Conditional> {
+        let [handle, shape, ..] = self.body;
+        let (kind, size) = (shape as u32, (shape >> 32) as u32);
+        let (graph, index) = (handle & ((1 << CONDITION_SHIFT) - 1), (handle >> CONDITION_SHIFT) as usize);
+        let values = &state.graphs.get(graph).ok_or(INVALID_VALUE)?.conditions;
+        let value = *index.checked_sub(1).and_then(|index| values.get(index)).ok_or(INVALID_VALUE)?;
+        // cuda.h: the sizes that each type allows.
+        let fits = match kind {
+            0 => (1..=2).contains(&size),
+            1 => size == 1,
+            2 => size > 0,
+            _ => false,
+        };
+        if !fits {
+            return Err(INVALID_VALUE);
+        }
+        let body = |_| state.graphs.insert(Graph { owned: true, ..Graph::default() });
+        Ok(Conditional { kind, value, bodies: (0..size).map(body).collect() })
+    }
+}
+
+/// A CUgraphConditionalHandle: a graph's handle, and above it the number of its condition, from 1.
+const CONDITION_SHIFT: u32 = 48;
+
+unsafe fn create_condition(
+    call: &mut Call,
+    handle: *mut u64,
+    graph: Handle,
+    _: Handle,
+    value: u32,
+    flags: u32,
+) -> Outcome {
+    if flags > 1 {
+        return Err(INVALID_VALUE);
+    }
+    let mut state = call.lock();
+    let conditions = &mut state.graphs.get_mut(graph).ok_or(INVALID_HANDLE)?.conditions;
+    // CU_GRAPH_COND_ASSIGN_DEFAULT: the value is assigned at each launch; without, nobody does, and it stays 0.
+    conditions.push(if flags == 1 { value } else { 0 });
+    let number = conditions.len() as u64;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(handle, number << CONDITION_SHIFT | graph) }
 }
 
 unsafe fn create(call: &mut Call, graph: *mut Handle, flags: u32) -> Outcome {
@@ -389,8 +440,20 @@ unsafe fn add_node(
 ) -> Outcome {
     // SAFETY: cuda.h's promise.
     unsafe {
-        let parameters = *parameters.as_ref().ok_or(INVALID_VALUE)?;
-        add(call, node, graph, before, count, |state| parameters.work(state))
+        let given = *parameters.as_ref().ok_or(INVALID_VALUE)?;
+        if given.kind != CONDITIONAL {
+            return add(call, node, graph, before, count, |state| given.work(state));
+        }
+        let mut bodies = Vec::new();
+        add(call, node, graph, before, count, |state| {
+            let of = given.conditional(state)?;
+            bodies.clone_from(&of.bodies);
+            Ok(NodeWork::Conditional(of))
+        })?;
+        // cuda.h, CUDA_CONDITIONAL_NODE_PARAMS: the driver's own array, "valid for the lifetime of the conditional node".
+        let place = (&raw mut (*parameters.cast_mut()).body).cast::<*const Handle>().add(2);
+        place.write(Box::leak(bodies.into_boxed_slice()).as_ptr());
+        Ok(())
     }
 }
 
@@ -399,12 +462,23 @@ unsafe fn add_node_v2(
     node: *mut Handle,
     graph: Handle,
     before: *const Handle,
-    _: *const u64,
+    edges: *const u64,
     count: usize,
     parameters: *const NodeParameters,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { add_node(call, node, graph, before, count, parameters) }
+    // SAFETY: cuda.h's promise; a CUgraphEdgeData is eight bytes, and NULL stands for zeroes.
+    unsafe {
+        let kind = parameters.as_ref().ok_or(INVALID_VALUE)?.kind;
+        let data = if edges.is_null() { vec![0; count] } else { list(edges, count)? };
+        let edges: Vec<_> = list(before, count)?.into_iter().zip(data).collect();
+        let state = call.lock();
+        edges.iter().try_for_each(|&(before, data)| state.check_edge_data(before, Some(kind), data))?;
+        drop(state);
+        add_node(call, node, graph, before, count, parameters)?;
+        let mut state = call.lock();
+        edges.into_iter().for_each(|(before, data)| state.set_edge_data(before, *node, data));
+    }
+    Ok(())
 }
 
 /// Replaces what a node does by work of the same kind.
@@ -416,10 +490,8 @@ fn replace(call: &Call, node: Handle, work: impl FnOnce(&mut Guard) -> Outcome<N
     if of.work.kind() != work.kind() {
         return Err(INVALID_VALUE);
     }
-    if let NodeWork::Child(old) = std::mem::replace(&mut of.work, work) {
-        state.destroy_graph(old)?;
-    }
-    Ok(())
+    let old = std::mem::replace(&mut of.work, work);
+    state.destroy_inner(old)
 }
 
 unsafe fn set_node(call: &mut Call, node: Handle, parameters: *const NodeParameters) -> Outcome {
@@ -534,7 +606,7 @@ unsafe fn set_event(call: &mut Call, node: Handle, event: Handle) -> Outcome {
 unsafe fn get_child(call: &mut Call, node: Handle, graph: *mut Handle) -> Outcome {
     let known = look(call, node, |work| match work {
         NodeWork::Child(child) => Some(*child),
-        NodeWork::One(_) => None,
+        NodeWork::One(_) | NodeWork::Conditional(_) => None,
     })?;
     // SAFETY: cuda.h's promise.
     unsafe { put(graph, known) }

@@ -69,10 +69,15 @@ fn make(call: &Call, exec: *mut Handle, graph: Handle, flags: u64) -> Outcome {
     let context = state.current()?;
     let mut steps = Vec::new();
     state.flatten(graph, &[], &mut steps)?;
+    // cuda.h, CU_GRAPH_NODE_TYPE_CONDITIONAL: "Only one instantiation of the graph may exist at any point in time."
+    let conditional = steps.iter().any(|step| step.kind == 13);
+    if conditional && state.execs.iter().any(|(_, exec)| exec.graph == graph) {
+        return Err(INVALID_VALUE);
+    }
     let count = |kind| steps.iter().filter(|step| step.kind == kind).count();
     let [kernels, copies, sets] = [0, 1, 2].map(count);
     let others = steps.len() - kernels - copies - sets;
-    let handle = state.execs.insert(Exec { steps, last: Done::At(0), flags, context });
+    let handle = state.execs.insert(Exec { steps, last: Done::At(0), flags, context, graph });
     truth::line(format_args!(
         "\"kind\":\"graph_instantiate\",\"handle\":{handle},\"graph\":{graph},\"kernels\":{kernels},\"copies\":{copies},\
          \"memsets\":{sets},\"others\":{others}"
@@ -323,7 +328,7 @@ unsafe fn set_node(
     // SAFETY: as above.
     replace(call, exec, node, |state| match unsafe { parameters.work(state) }? {
         NodeWork::One(work) => Ok(work),
-        NodeWork::Child(_) => Err(NOT_SUPPORTED),
+        NodeWork::Child(_) | NodeWork::Conditional(_) => Err(NOT_SUPPORTED),
     })
 }
 

@@ -3,9 +3,9 @@
 use super::capture::list;
 use super::put;
 use crate::call::Call;
-use crate::error::{INVALID_HANDLE, INVALID_VALUE, Outcome};
+use crate::error::{INVALID_HANDLE, INVALID_VALUE, LOSSY_QUERY, Outcome};
 use crate::export::exports;
-use crate::graph::{GraphNode, NodeWork};
+use crate::graph::GraphNode;
 use crate::handle::Handle;
 use crate::state::State;
 
@@ -61,6 +61,37 @@ unsafe fn get_roots(call: &mut Call, graph: Handle, nodes: *mut Handle, count: *
     unsafe { give(&known, [nodes], count) }
 }
 
+/// The data of an edge; zeroes are what cuda.h calls a default edge.
+fn edge_data(state: &State, [from, to]: [Handle; 2]) -> u64 {
+    state.nodes.get(to).and_then(|node| node.data.get(&from).copied()).unwrap_or(0)
+}
+
+/// Gives edges as nodes at one or both of their ends and, where there is room, their data. cuda.h, CUDA_ERROR_LOSSY_QUERY:
+/// without room for it, no edge may have any.
+unsafe fn give_edges<const N: usize>(
+    state: &State,
+    edges: &[[Handle; 2]],
+    row: impl Fn([Handle; 2]) -> [Handle; N],
+    out: [*mut Handle; N],
+    data: *mut u64,
+    count: *mut usize,
+) -> Outcome {
+    let known: Vec<u64> = edges.iter().map(|&edge| edge_data(state, edge)).collect();
+    let asked = out.iter().all(|list| !list.is_null());
+    if asked && data.is_null() && known.iter().any(|&data| data != 0) {
+        return Err(LOSSY_QUERY);
+    }
+    let rows: Vec<[Handle; N]> = edges.iter().map(|&edge| row(edge)).collect();
+    // SAFETY: the callers pass on cuda.h's promise; a CUgraphEdgeData is eight bytes.
+    unsafe {
+        give(&rows, out, count)?;
+        if asked && !data.is_null() {
+            (0..*count).for_each(|index| data.add(index).write(known[index]));
+        }
+    }
+    Ok(())
+}
+
 unsafe fn get_edges(
     call: &mut Call,
     graph: Handle,
@@ -68,22 +99,8 @@ unsafe fn get_edges(
     to: *mut Handle,
     count: *mut usize,
 ) -> Outcome {
-    let state = call.lock();
-    let mut known = Vec::new();
-    for &node in &state.graphs.get(graph).ok_or(INVALID_HANDLE)?.nodes {
-        let before = state.nodes.get(node).map(|node| &node.before).into_iter().flatten();
-        known.extend(before.map(|&before| [before, node]));
-    }
     // SAFETY: cuda.h's promise.
-    unsafe { give(&known, [from, to], count) }
-}
-
-/// Edges have no data here: zeroes, which are what cuda.h calls default edges.
-unsafe fn no_data(data: *mut u64, count: *const usize) {
-    if !data.is_null() {
-        // SAFETY: the callers pass on cuda.h's promise; a CUgraphEdgeData is eight bytes.
-        unsafe { std::ptr::write_bytes(data, 0, *count) };
-    }
+    unsafe { get_edges_v2(call, graph, from, to, std::ptr::null_mut(), count) }
 }
 
 unsafe fn get_edges_v2(
@@ -94,18 +111,19 @@ unsafe fn get_edges_v2(
     data: *mut u64,
     count: *mut usize,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        get_edges(call, graph, from, to, count)?;
-        no_data(data, count);
+    let state = call.lock();
+    let mut known = Vec::new();
+    for &node in &state.graphs.get(graph).ok_or(INVALID_HANDLE)?.nodes {
+        let before = state.nodes.get(node).map(|node| &node.before).into_iter().flatten();
+        known.extend(before.map(|&before| [before, node]));
     }
-    Ok(())
+    // SAFETY: cuda.h's promise.
+    unsafe { give_edges(&state, &known, |edge| edge, [from, to], data, count) }
 }
 
 unsafe fn get_dependencies(call: &mut Call, node: Handle, nodes: *mut Handle, count: *mut usize) -> Outcome {
-    let known = rows(call.lock().nodes.get(node).ok_or(INVALID_HANDLE)?.before.iter().copied());
     // SAFETY: cuda.h's promise.
-    unsafe { give(&known, [nodes], count) }
+    unsafe { get_dependencies_v2(call, node, nodes, std::ptr::null_mut(), count) }
 }
 
 unsafe fn get_dependencies_v2(
@@ -115,22 +133,16 @@ unsafe fn get_dependencies_v2(
     data: *mut u64,
     count: *mut usize,
 ) -> Outcome {
+    let state = call.lock();
+    let before = &state.nodes.get(node).ok_or(INVALID_HANDLE)?.before;
+    let known: Vec<[Handle; 2]> = before.iter().map(|&before| [before, node]).collect();
     // SAFETY: cuda.h's promise.
-    unsafe {
-        get_dependencies(call, node, nodes, count)?;
-        no_data(data, count);
-    }
-    Ok(())
+    unsafe { give_edges(&state, &known, |[before, _]| [before], [nodes], data, count) }
 }
 
 unsafe fn get_dependents(call: &mut Call, node: Handle, nodes: *mut Handle, count: *mut usize) -> Outcome {
-    let state = call.lock();
-    let graph = state.nodes.get(node).ok_or(INVALID_HANDLE)?.graph;
-    let all = state.graphs.get(graph).ok_or(INVALID_HANDLE)?.nodes.iter().copied();
-    let behind = |&other: &Handle| state.nodes.get(other).is_some_and(|other| other.before.contains(&node));
-    let known = rows(all.filter(behind));
     // SAFETY: cuda.h's promise.
-    unsafe { give(&known, [nodes], count) }
+    unsafe { get_dependents_v2(call, node, nodes, std::ptr::null_mut(), count) }
 }
 
 unsafe fn get_dependents_v2(
@@ -140,12 +152,13 @@ unsafe fn get_dependents_v2(
     data: *mut u64,
     count: *mut usize,
 ) -> Outcome {
+    let state = call.lock();
+    let graph = state.nodes.get(node).ok_or(INVALID_HANDLE)?.graph;
+    let all = state.graphs.get(graph).ok_or(INVALID_HANDLE)?.nodes.iter().copied();
+    let behind = |&other: &Handle| state.nodes.get(other).is_some_and(|other| other.before.contains(&node));
+    let known: Vec<[Handle; 2]> = all.filter(behind).map(|other| [node, other]).collect();
     // SAFETY: cuda.h's promise.
-    unsafe {
-        get_dependents(call, node, nodes, count)?;
-        no_data(data, count);
-    }
-    Ok(())
+    unsafe { give_edges(&state, &known, |[_, other]| [other], [nodes], data, count) }
 }
 
 /// Pairs of nodes of a graph.
@@ -188,11 +201,24 @@ unsafe fn add_dependencies_v2(
     graph: Handle,
     from: *const Handle,
     to: *const Handle,
-    _: *const u64,
+    data: *const u64,
     count: usize,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { add_dependencies(call, graph, from, to, count) }
+    // SAFETY: cuda.h's promise; a CUgraphEdgeData is eight bytes, and NULL stands for zeroes.
+    unsafe {
+        let data = if data.is_null() { vec![0; count] } else { list(data, count)? };
+        let pairs = list(from, count)?.into_iter().zip(list(to, count)?);
+        let edges: Vec<_> = pairs.zip(data).collect();
+        let state = call.lock();
+        for &((from, to), data) in &edges {
+            state.check_edge_data(from, state.kind_of(to), data)?;
+        }
+        drop(state);
+        add_dependencies(call, graph, from, to, count)?;
+        let mut state = call.lock();
+        edges.into_iter().for_each(|((from, to), data)| state.set_edge_data(from, to, data));
+    }
+    Ok(())
 }
 
 unsafe fn remove_dependencies(
@@ -209,6 +235,7 @@ unsafe fn remove_dependencies(
         // cuda.h: specifying a non-existing dependency returns an error.
         let at = before.iter().position(|&node| node == from).ok_or(INVALID_VALUE)?;
         before.remove(at);
+        state.nodes.get_mut(to).ok_or(INVALID_VALUE)?.data.remove(&from);
     }
     Ok(())
 }
@@ -236,10 +263,8 @@ unsafe fn destroy_node(call: &mut Call, node: Handle) -> Outcome {
     for other in others {
         if let Some(other) = state.nodes.get_mut(other) {
             other.before.retain(|&before| before != node);
+            other.data.remove(&node);
         }
     }
-    if let NodeWork::Child(child) = gone.work {
-        state.destroy_graph(child)?;
-    }
-    Ok(())
+    state.destroy_inner(gone.work)
 }

@@ -1,0 +1,143 @@
+// Graphs through the runtime: by hand, by capture, with a child graph, set anew, disabled, updated. Says what it knows that
+// its launches ran. Registers its kernels the way nvcc's output does, so it runs on the stand-in runtime only.
+// link: -l:libcudart.so.12
+#include <cuda_runtime_api.h>
+
+#include "common.h"
+
+void **__cudaRegisterFatBinary(void *binary);
+void __cudaRegisterFatBinaryEnd(void **handle);
+void __cudaUnregisterFatBinary(void **handle);
+void __cudaRegisterFunction(void **handle, const char *stub, char *device_function, const char *name, int thread_limit,
+                            void *thread_id, void *block_id, void *block_dim, void *grid_dim, int *warp_size);
+
+enum { BYTES = 4096 };
+
+static void stub_a(void) {}
+static void stub_b(void) {}
+
+static cudaStream_t stream;
+static char *device, *host;
+static int launches, ran_a, ran_b, copies, sets;
+
+static struct cudaKernelNodeParams kernel(void (*stub)(void))
+{
+    static uint64_t nothing;
+    static void *arguments[] = {&nothing};
+    return (struct cudaKernelNodeParams){.func = (void *)stub, .gridDim = {1, 1, 1}, .blockDim = {32, 1, 1},
+                                         .kernelParams = arguments};
+}
+
+static cudaGraphNode_t add(cudaGraph_t graph, void (*stub)(void), const cudaGraphNode_t *before, size_t count)
+{
+    cudaGraphNode_t node;
+    struct cudaKernelNodeParams parameters = kernel(stub);
+    CHECK(cudaGraphAddKernelNode(&node, graph, before, count, &parameters));
+    return node;
+}
+
+static void launch(void (*stub)(void))
+{
+    CHECK(cudaLaunchKernel((const void *)stub, (dim3){1, 1, 1}, (dim3){32, 1, 1}, NULL, 0, stream));
+}
+
+static void run(cudaGraphExec_t executable, int times, int a, int b, int copied, int set)
+{
+    for (int launched = 0; launched < times; launched++) {
+        CHECK(cudaGraphLaunch(executable, stream));
+        CHECK(cudaStreamSynchronize(stream));
+        pause_us(2000);
+    }
+    launches += times, ran_a += times * a, ran_b += times * b, copies += times * copied, sets += times * set;
+}
+
+static void require_shape(cudaGraph_t graph, size_t nodes, size_t edges)
+{
+    size_t node_count = 0, edge_count = 0;
+    CHECK(cudaGraphGetNodes(graph, NULL, &node_count));
+    CHECK(cudaGraphGetEdges(graph, NULL, NULL, &edge_count));
+    REQUIRE(node_count == nodes && edge_count == edges);
+}
+
+// copy → a → b → set
+static cudaGraph_t by_hand(cudaGraphNode_t nodes[4], void (*second)(void))
+{
+    cudaGraph_t graph;
+    struct cudaMemsetParams set = {.dst = device, .pitch = BYTES, .value = 5, .elementSize = 1, .width = BYTES, .height = 1};
+    CHECK(cudaGraphCreate(&graph, 0));
+    CHECK(cudaGraphAddMemcpyNode1D(&nodes[0], graph, NULL, 0, device, host, BYTES, cudaMemcpyHostToDevice));
+    nodes[1] = add(graph, stub_a, &nodes[0], 1);
+    nodes[2] = add(graph, second, &nodes[1], 1);
+    CHECK(cudaGraphAddMemsetNode(&nodes[3], graph, &nodes[2], 1, &set));
+    return graph;
+}
+
+int main(void)
+{
+    static const uint64_t device_code[2];
+    static const struct {
+        int magic, version;
+        const void *data;
+        void *unused;
+    } fat_binary = {0x466243b1, 1, device_code, NULL};
+    void **handle = __cudaRegisterFatBinary((void *)&fat_binary);
+    __cudaRegisterFunction(handle, (const char *)stub_a, (char *)"runtime_a_4us", "runtime_a_4us", -1, NULL, NULL, NULL, NULL,
+                           NULL);
+    __cudaRegisterFunction(handle, (const char *)stub_b, (char *)"runtime_b_9us", "runtime_b_9us", -1, NULL, NULL, NULL, NULL,
+                           NULL);
+    __cudaRegisterFatBinaryEnd(handle);
+    cudaGraphNode_t nodes[4], others[4], first, child;
+    cudaGraph_t captured, outer;
+    cudaGraphExec_t executable, nested;
+    cudaGraphExecUpdateResultInfo info;
+    cudaGraphInstantiateParams parameters = {0};
+    CHECK(cudaStreamCreate(&stream));
+    CHECK(cudaMalloc((void **)&device, BYTES));
+    CHECK(cudaMallocHost((void **)&host, BYTES));
+    launch(stub_a), launch(stub_b);
+    CHECK(cudaStreamSynchronize(stream));
+
+    cudaGraph_t hand = by_hand(nodes, stub_b), other = by_hand(others, stub_a);
+    CHECK(cudaGraphInstantiateWithFlags(&executable, hand, 0));
+    require_shape(hand, 4, 3);
+    CHECK(cudaGraphUpload(executable, stream));
+    run(executable, 3, 1, 1, 1, 1);
+    struct cudaKernelNodeParams b = kernel(stub_b), a = kernel(stub_a);
+    CHECK(cudaGraphExecKernelNodeSetParams(executable, nodes[1], &b));
+    run(executable, 2, 0, 2, 1, 1);
+    CHECK(cudaGraphNodeSetEnabled(executable, nodes[2], 0));
+    CHECK(cudaGraphNodeSetEnabled(executable, nodes[3], 0));
+    run(executable, 2, 0, 1, 1, 0);
+    CHECK(cudaGraphNodeSetEnabled(executable, nodes[2], 1));
+    CHECK(cudaGraphNodeSetEnabled(executable, nodes[3], 1));
+    CHECK(cudaGraphExecUpdate(executable, other, &info));
+    REQUIRE(info.result == cudaGraphExecUpdateSuccess);
+    require_shape(other, 4, 3);
+    run(executable, 2, 2, 0, 1, 1);
+    CHECK(cudaGraphExecKernelNodeSetParams(executable, nodes[1], &a));
+    run(executable, 1, 2, 0, 1, 1);
+
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    launch(stub_a), launch(stub_b), launch(stub_b);
+    CHECK(cudaStreamEndCapture(stream, &captured));
+    require_shape(captured, 3, 2);
+    CHECK(cudaGraphCreate(&outer, 0));
+    first = add(outer, stub_a, NULL, 0);
+    CHECK(cudaGraphAddChildGraphNode(&child, outer, &first, 1, captured));
+    CHECK(cudaGraphInstantiateWithParams(&nested, outer, &parameters));
+    require_shape(outer, 2, 1);
+    run(nested, 2, 2, 2, 0, 0);
+
+    CHECK(cudaGraphExecDestroy(executable));
+    CHECK(cudaGraphExecDestroy(nested));
+    CHECK(cudaGraphDestroy(hand));
+    CHECK(cudaGraphDestroy(other));
+    CHECK(cudaGraphDestroy(captured));
+    CHECK(cudaGraphDestroy(outer));
+    REQUIRE(cudaGetLastError() == cudaSuccess);
+    __cudaUnregisterFatBinary(handle);
+    printf("{\"program\":\"graphs_runtime\",\"graph_launches\":%d,\"copies\":{\"count\":%d,\"bytes\":%d},\"memsets\":"
+           "{\"count\":%d,\"bytes\":%d},\"in_graphs\":{\"runtime_a_4us\":%d,\"runtime_b_9us\":%d}}\n",
+           launches, copies, copies * BYTES, sets, sets * BYTES, ran_a, ran_b);
+    return 0;
+}
