@@ -130,10 +130,10 @@ fn pair(
     if context.gone.load(Ordering::Relaxed) {
         return Err(Untimed::Teardown);
     }
-    if !stream.has_room() {
+    if stream.depth() > MAX_DEPTH && !is_shallow_after_asking(session, driver, stream, context) {
         return Err(Untimed::DeepQueue);
     }
-    if stream.depth() > MAX_DEPTH && !is_shallow_after_asking(session, driver, stream, context) {
+    if !stream.has_room() {
         return Err(Untimed::DeepQueue);
     }
     let record = driver.event_record.ok_or(Untimed::EventFailed)?;
@@ -240,7 +240,8 @@ pub fn count_untimed(session: &Session, driver: &Driver, stream: &'static Stream
         return;
     }
     if stream.is_watched() {
-        if let Some(context) = stream.context() {
+        // In a window `open` asks.
+        if why == Untimed::Budget && let Some(context) = stream.context() {
             is_shallow_after_asking(session, driver, stream, context);
         }
         return;

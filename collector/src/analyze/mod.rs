@@ -6,12 +6,14 @@
 //! - [`coverage`]: what was seen and what was not?
 //! - [`identity`], [`gaps`]: where did the GPU's time go, when had it nothing to do? (both read from one [`timeline`])
 //! - [`kernels`], [`transfers`], [`memory`], [`calls`]: which work, which memory, which calls?
-//! - [`overhead`]: what did looking cost?
+//! - [`overhead`]: what did looking cost? [`windows`]: how much was timed, and what did that cost?
+//! - [`extrapolate`]: what did all take, when only some were timed?
 
 pub mod calls;
 pub mod coverage;
 pub mod durations;
 pub mod estimate;
+pub mod extrapolate;
 pub mod gaps;
 pub mod identity;
 pub mod kernels;
@@ -22,6 +24,7 @@ pub mod summary;
 pub mod sweep;
 pub mod timeline;
 pub mod transfers;
+pub mod windows;
 
 use crate::model::Event;
 use crate::trace::record::{Names, Status};

@@ -2,14 +2,14 @@
 
 use super::names::demangle;
 use crate::analyze::calls::{ByApi, Calls};
-use crate::analyze::coverage::Coverage;
 use crate::analyze::gaps::LARGEST;
 use crate::analyze::identity::Class;
-use crate::analyze::kernels::Kernel;
+use crate::analyze::kernels::{Kernel, never_timed};
 use crate::analyze::memory::{MemoryUse, Use};
 use crate::analyze::overhead::Overhead;
 use crate::analyze::summary::{DeviceReport, GapReport, GapRow, Side};
 use crate::analyze::transfers::{Transfer, Transfers};
+use crate::analyze::windows::{Duty, Slowdown, Stretch, Timing};
 use crate::analyze::{ProcessReport, Tables};
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::trace::record::Ending;
@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 pub fn json(reports: &[ProcessReport]) -> Value {
     let all = Tables::of_run(reports);
     json!({
-        "coverage": coverage(&all.coverage),
+        "coverage": coverage(&all),
         "overhead": all.overhead.as_ref().map(overhead),
         "clock": { "uncertainty_ns": all.clock.median() },
         "devices": all.devices.iter().map(device).collect::<Vec<_>>(),
@@ -33,7 +33,8 @@ pub fn json(reports: &[ProcessReport]) -> Value {
     })
 }
 
-fn coverage(coverage: &Coverage) -> Value {
+fn coverage(all: &Tables) -> Value {
+    let coverage = &all.coverage;
     json!({
         "launches": coverage.launches,
         "timed": coverage.timed,
@@ -45,6 +46,49 @@ fn coverage(coverage: &Coverage) -> Value {
         "dropped_by": coverage.dropped_by,
         "pending": coverage.pending,
         "driver_hooked": coverage.driver_hooked,
+        "never_timed": never_timed(&all.kernels),
+        "timing": timing(&all.duty),
+    })
+}
+
+fn timing(duty: &Duty) -> Value {
+    let (mode, budget) = match duty.timing {
+        Some(Timing::Auto(percent)) => (Some("auto"), Some(percent)),
+        Some(Timing::Exact) => (Some("exact"), None),
+        Some(Timing::Off) => (Some("off"), None),
+        None => (None, None),
+    };
+    let (timed_ns, wall_ns) = duty.time();
+    json!({
+        "mode": mode,
+        "budget_percent": budget,
+        "windows": duty.windows,
+        "timed_ns": timed_ns,
+        "wall_ns": wall_ns,
+        "first_phase": stretch(&duty.first),
+        "after_windows": stretch(&duty.timed),
+        "after_pauses": stretch(&duty.counted),
+        "cost_percent": duty.measured().percent(),
+        "counting_exceeds_budget": duty.is_exhausted(),
+        "gpu_slowdown": duty.slowdown().map(slowdown),
+    })
+}
+
+fn stretch(stretch: &Stretch) -> Value {
+    json!({
+        "wall_ns": stretch.ns,
+        "launches": stretch.launches,
+        "agent_ns": stretch.agent_ns,
+        "poller_ns": stretch.poller_ns,
+    })
+}
+
+fn slowdown(slowdown: Slowdown) -> Value {
+    json!({
+        "value": slowdown.value,
+        "lo": slowdown.lo,
+        "hi": slowdown.hi,
+        "pairs": slowdown.pairs,
     })
 }
 
@@ -117,7 +161,7 @@ fn kernel(kernel: &Kernel) -> Value {
         "count": kernel.count,
         "timed": durations.count(),
         "in_graphs": kernel.in_graphs,
-        "total_ns": durations.total(),
+        "total_ns": kernel.total(),
         "avg_ns": durations.mean(),
         "median_ns": durations.median(),
         "min_ns": durations.min(),
