@@ -241,7 +241,9 @@ pub fn count_untimed(session: &Session, driver: &Driver, stream: &'static Stream
     }
     if stream.is_watched() {
         // In a window `open` asks.
-        if why == Untimed::Budget && let Some(context) = stream.context() {
+        if why == Untimed::Budget
+            && let Some(context) = stream.context()
+        {
             is_shallow_after_asking(session, driver, stream, context);
         }
         return;
