@@ -1,5 +1,6 @@
 //! Reports of whole processes, from records with known answers.
 
+use gpuspy_collector::analyze::estimate::Sum;
 use gpuspy_collector::analyze::{Damage, Input, ProcessReport, process};
 use gpuspy_collector::report::{Style, json, terminal};
 use gpuspy_collector::trace::record::*;
@@ -430,6 +431,27 @@ fn windows_are_told_with_what_they_cost_and_what_they_leave_open() {
     let seen =
         screen.lines().skip_while(|line| !line.starts_with("Seen")).take(6).collect::<Vec<_>>().join("\n");
     insta::assert_snapshot!(seen);
+}
+
+#[test]
+fn a_gpus_time_that_nobody_watched_is_shared_out_and_said() {
+    let mut report = training().report(None, Damage::default());
+    let identity = &mut report.tables.devices[0].identity;
+    let observed = identity.span;
+    let compute = identity.busy[0].value;
+    identity.unobserved = Sum { value: 3 * observed + 1, lo: 3 * observed + 1, hi: 3 * observed + 1 };
+    identity.span += identity.unobserved.value;
+    let reports = [report];
+    let report = json(&reports);
+    assert_valid(&report);
+    let device = &report["devices"][0];
+    let parts = ["compute_ns", "exposed_comm_ns", "exposed_copy_ns", "graph_ns", "idle_ns", "undecided_ns"];
+    let sum: u64 = parts.iter().map(|part| device[part]["value"].as_u64().unwrap()).sum();
+    assert_eq!((sum, device["observed_ns"].as_u64()), (4 * observed + 1, Some(observed)));
+    assert!(device["compute_ns"]["value"].as_u64().unwrap().abs_diff(4 * compute) <= 1, "{device}");
+    assert!(parts.iter().all(|part| device[part]["kind"] == "extrapolated"), "{device}");
+    let screen = terminal(&reports, &Style { width: 100 });
+    assert!(screen.contains("75.0 % of it passed in pauses of the budget"), "{screen}");
 }
 
 #[test]

@@ -104,6 +104,8 @@ pub struct Identity {
     pub idle: Sum,
     /// Nobody can say. Its lo equals its value; its hi is all time that is not certain.
     pub undecided: Sum,
+    /// Nobody looked. Its lo equals its value.
+    pub unobserved: Sum,
 }
 
 impl Identity {
@@ -154,5 +156,6 @@ impl Identity {
         }
         self.idle.add(other.idle);
         self.undecided.add(other.undecided);
+        self.unobserved.add(other.unobserved);
     }
 }

@@ -7,7 +7,7 @@
 //! - [`identity`], [`gaps`]: where did the GPU's time go, when had it nothing to do? (both read from one [`timeline`])
 //! - [`kernels`], [`transfers`], [`memory`], [`calls`]: which work, which memory, which calls?
 //! - [`overhead`]: what did looking cost? [`windows`]: how much was timed, and what did that cost?
-//! - [`extrapolate`]: what did all take, when only some were timed?
+//! - [`extrapolate`], [`whole`]: what did all take, and where did all the time go, when only some was timed?
 
 pub mod calls;
 pub mod coverage;
@@ -24,6 +24,7 @@ pub mod summary;
 pub mod sweep;
 pub mod timeline;
 pub mod transfers;
+pub mod whole;
 pub mod windows;
 
 use crate::model::Event;

@@ -2,6 +2,7 @@
 
 use super::names::demangle;
 use crate::analyze::calls::{ByApi, Calls};
+use crate::analyze::estimate::{Estimate, Kind, Sum};
 use crate::analyze::gaps::LARGEST;
 use crate::analyze::identity::Class;
 use crate::analyze::kernels::{Kernel, never_timed};
@@ -9,6 +10,7 @@ use crate::analyze::memory::{MemoryUse, Use};
 use crate::analyze::overhead::Overhead;
 use crate::analyze::summary::{DeviceReport, GapReport, GapRow, Side};
 use crate::analyze::transfers::{Transfer, Transfers};
+use crate::analyze::whole::extrapolated;
 use crate::analyze::windows::{Duty, Slowdown, Stretch, Timing};
 use crate::analyze::{ProcessReport, Tables};
 use crate::model::transfer::{HostMemory, TransferKind};
@@ -104,8 +106,13 @@ fn overhead(overhead: &Overhead) -> Value {
 }
 
 fn device(device: &DeviceReport) -> Value {
-    let identity = &device.identity;
-    let busy = |class: Class| identity.busy[class as usize].estimate();
+    let whole = extrapolated(&device.identity);
+    let identity = whole.as_ref().unwrap_or(&device.identity);
+    let part = |sum: Sum| match whole {
+        Some(_) => Estimate { kind: Kind::Extrapolated, ..sum.estimate() },
+        None => sum.estimate(),
+    };
+    let busy = |class: Class| part(identity.busy[class as usize]);
     json!({
         "id": device.id,
         "uuid": device.uuid,
@@ -114,12 +121,13 @@ fn device(device: &DeviceReport) -> Value {
         "timelines": device.timelines,
         "late_operations": device.late,
         "span_ns": identity.span,
+        "observed_ns": identity.span.saturating_sub(device.identity.unobserved.value),
         "compute_ns": busy(Class::Compute),
         "exposed_comm_ns": busy(Class::Communication),
         "exposed_copy_ns": busy(Class::Copy),
         "graph_ns": busy(Class::Graph),
-        "idle_ns": identity.idle.estimate(),
-        "undecided_ns": identity.undecided.estimate(),
+        "idle_ns": part(identity.idle),
+        "undecided_ns": part(identity.undecided),
     })
 }
 

@@ -7,6 +7,7 @@ use crate::analyze::estimate::{Estimate, Kind, Sum};
 use crate::analyze::identity::{Class, Identity};
 use crate::analyze::kernels::{Kernel, UNKNOWN, never_timed};
 use crate::analyze::summary::{DeviceReport, GapRow, Side};
+use crate::analyze::whole::extrapolated;
 use crate::analyze::windows::{Duty, Timing};
 use crate::analyze::{ProcessReport, Tables};
 use crate::trace::record::Ending;
@@ -280,7 +281,8 @@ fn clock(reports: &[ProcessReport], all: &Tables) -> String {
 
 /// Where a GPU's time went.
 fn gpu(screen: &mut Screen, device: &DeviceReport) {
-    let identity = &device.identity;
+    let whole = extrapolated(&device.identity);
+    let identity = whole.as_ref().unwrap_or(&device.identity);
     let title = device.id.map_or("GPU ?".to_owned(), |id| format!("GPU {id}"));
     let name = device.name.as_deref().map_or_else(|| "name unknown".to_owned(), plain);
     let mut lines = vec![format!("{name}: {} from the first operation to the last", duration(identity.span))];
@@ -294,6 +296,13 @@ fn gpu(screen: &mut Screen, device: &DeviceReport) {
         lines.push(format!(
             "{} operations came too late to be placed: the ranges allow for them",
             count(device.late)
+        ));
+    }
+    if whole.is_some() {
+        let unobserved = device.identity.unobserved.value;
+        lines.push(format!(
+            "{} of it passed in pauses of the budget: the parts are extrapolated from the rest",
+            percent(unobserved, identity.span)
         ));
     }
     let mut table = Table::new(&[Left, Right, Right, Left]);
