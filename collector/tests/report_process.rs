@@ -1,10 +1,13 @@
 //! Reports of whole processes, from records with known answers.
 
+use gpuspy_collector::analyze::estimate::Sum;
 use gpuspy_collector::analyze::{Damage, Input, ProcessReport, process};
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::report::{Style, json, terminal};
 use gpuspy_collector::trace::record::*;
-use gpuspy_wire::record::{Direction, Fact, LossCause, Memory, Namespace, SyncScope, Untimed, Via, flag};
+use gpuspy_wire::record::{
+    Direction, Fact, LossCause, Memory, Namespace, SyncScope, Untimed, Via, WindowChange, flag,
+};
 use serde_json::{Value, json as value};
 use std::collections::BTreeMap;
 
@@ -372,6 +375,98 @@ fn captures_graphs_failures_and_untimed_launches_are_told_apart() {
     assert_eq!(unknown.unwrap()["in_graphs"], 12, "the graph was never told: its kernels have no name");
 }
 
+/// A program under `--timing auto`: a first phase of 50 launches, then 20 pauses of 100 and windows of 60. A launch takes
+/// 5 µs, in windows 6; hooks take 0.1 µs of that, in windows 0.6. One kernel runs in pauses only.
+fn in_windows() -> (App, Names) {
+    let mut names = names();
+    names.0.insert((Namespace::Fact, Fact::Timing as u32), "auto 5".to_owned());
+    let mut app = App::new();
+    let (mut agent_ns, mut launches) = (0, 0);
+    let mut stretch = |app: &mut App, change: WindowChange, count: u64| {
+        app.push(Body::Window(Window { change, agent_ns, poller_ns: agent_ns / 10, launches }));
+        for n in 0..count {
+            if change == WindowChange::Opens {
+                app.timed(LAUNCH, kernel(ADD), 0, 3_000);
+                app.idle(1_000);
+            } else {
+                app.untimed(LAUNCH, kernel(if n == 50 { GEMM } else { ADD }), Untimed::Budget, 0);
+            }
+        }
+        agent_ns += count * if change == WindowChange::Opens { 600 } else { 100 };
+        launches += count;
+    };
+    stretch(&mut app, WindowChange::Opens, 50);
+    for _ in 0..20 {
+        stretch(&mut app, WindowChange::Closes, 100);
+        stretch(&mut app, WindowChange::Opens, 60);
+    }
+    stretch(&mut app, WindowChange::Closes, 100);
+    (app, names)
+}
+
+#[test]
+fn windows_are_told_with_what_they_cost_and_what_they_leave_open() {
+    let (app, names) = in_windows();
+    let mut status = status();
+    status.ended = app.now;
+    let path = "gpuspy-python-4242.gspy".to_owned();
+    let clocks = &Survey::of(app.records.iter().cloned());
+    let (damage, records) = (Damage::default(), app.records.into_iter());
+    let reports = [process(Input { path, names: &names, status: Some(&status), damage, clocks, records })];
+    let report = json(&reports);
+    assert_valid(&report);
+    let coverage = &report["coverage"];
+    assert_eq!((&coverage["launches"], &coverage["timed"]), (&value!(3_350), &value!(1_250)));
+    assert_eq!((&coverage["untimed"]["budget"], &coverage["never_timed"]), (&value!(2_100), &value!(21)));
+    let timing = &coverage["timing"];
+    assert_eq!((&timing["mode"], &timing["budget_percent"]), (&value!("auto"), &value!(5.0)));
+    assert_eq!((&timing["windows"], &timing["first_phase"]["launches"]), (&value!(21), &value!(50)));
+    assert_eq!(timing["first_phase"]["agent_ns"], 30_000);
+    assert_eq!(timing["after_windows"]["launches"], 1_200);
+    assert_eq!(timing["after_pauses"]["agent_ns"], 20 * 100 * 100);
+    let slowdown = timing["gpu_slowdown"]["value"].as_f64().unwrap();
+    assert!(
+        (slowdown - 0.1).abs() < 0.02,
+        "of 5 µs a launch, 1 is more, and the hooks took half of that: {timing}"
+    );
+    let kernel = |symbol: &str| {
+        report["kernels"].as_array().unwrap().iter().find(|row| row["symbol"] == symbol).unwrap()
+    };
+    let add = kernel("vector_add");
+    let total = &add["total_ns"];
+    assert_eq!((&add["timed"], &total["kind"]), (&value!(1_250), &value!("extrapolated")));
+    let truth = add["count"].as_u64().unwrap() * 3_000;
+    assert!(total["lo"].as_u64() <= Some(truth) && Some(truth) <= total["hi"].as_u64(), "{truth}: {total}");
+    assert!(total["hi"].as_u64() < Some(3 * truth), "{total}");
+    let gemm = report["kernels"].as_array().unwrap().iter().find(|row| row["timed"] == 0).unwrap();
+    assert_eq!((&gemm["count"], &gemm["total_ns"]), (&value!(21), &Value::Null));
+    let screen = terminal(&reports, &Style { width: 100 });
+    let seen =
+        screen.lines().skip_while(|line| !line.starts_with("Seen")).take(6).collect::<Vec<_>>().join("\n");
+    insta::assert_snapshot!(seen);
+}
+
+#[test]
+fn a_gpus_time_that_nobody_watched_is_shared_out_and_said() {
+    let mut report = training().report(None, Damage::default());
+    let identity = &mut report.tables.devices[0].identity;
+    let observed = identity.span;
+    let compute = identity.busy[0].value;
+    identity.unobserved = Sum { value: 3 * observed + 1, lo: 3 * observed + 1, hi: 3 * observed + 1 };
+    identity.span += identity.unobserved.value;
+    let reports = [report];
+    let report = json(&reports);
+    assert_valid(&report);
+    let device = &report["devices"][0];
+    let parts = ["compute_ns", "exposed_comm_ns", "exposed_copy_ns", "graph_ns", "idle_ns", "undecided_ns"];
+    let sum: u64 = parts.iter().map(|part| device[part]["value"].as_u64().unwrap()).sum();
+    assert_eq!((sum, device["observed_ns"].as_u64()), (4 * observed + 1, Some(observed)));
+    assert!(device["compute_ns"]["value"].as_u64().unwrap().abs_diff(4 * compute) <= 1, "{device}");
+    assert!(parts.iter().all(|part| device[part]["kind"] == "extrapolated"), "{device}");
+    let screen = terminal(&reports, &Style { width: 100 });
+    assert!(screen.contains("75.0 % of it passed in pauses of the budget"), "{screen}");
+}
+
 #[test]
 fn a_failed_free_leaves_the_memory_live() {
     let mut app = App::new();
@@ -499,7 +594,7 @@ mod hostile {
 
     fn body() -> impl Strategy<Value = Body> {
         let numbers = proptest::array::uniform12(number());
-        (0..9u8, numbers, any::<u16>(), 0..12usize).prop_map(|(kind, n, flags, untimed)| {
+        (0..10u8, numbers, any::<u16>(), 0..12usize).prop_map(|(kind, n, flags, untimed)| {
             let call = Call {
                 correlation: n[0] % 4,
                 api: n[1] as u16 % 10,
@@ -538,6 +633,12 @@ mod hostile {
                 5 => Body::Api(Api { call, result: 1, subject: 0 }),
                 6 => Body::Synchronize(Synchronize { call, scope: SyncScope::Context, stream: 0, event: 0 }),
                 7 => Body::Loss { cause: LossCause::RingFull, count: n[6] },
+                8 => Body::Window(Window {
+                    change: WindowChange::ALL[untimed % 2],
+                    agent_ns: n[6],
+                    poller_ns: n[7],
+                    launches: n[8],
+                }),
                 _ => Body::Context(Context {
                     context: call.context,
                     device: n[6] as u32 % 2,

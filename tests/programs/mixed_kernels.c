@@ -1,11 +1,12 @@
 // STEPS steps (first argument, default 2000) of kernels of several lengths, in an order that SEED (second) decides; each
-// step waits for its work. In a phase of a hundred steps one of the kernels is more frequent than the others.
+// step waits for its work. In a phase of a few dozen steps one of the kernels is more frequent than the others, and the
+// last of them, whose length is its argument, is about as long as the phase has it.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
-enum { KERNELS = 4, LAUNCHES = 60, PHASE = 100 };
+enum { KERNELS = 4, LAUNCHES = 60, PHASE = 40 };
 
-static const char *const NAMES[KERNELS] = {"mixed_a_2us", "mixed_b_7us", "mixed_c_15us", "mixed_d_60us"};
+static const char *const NAMES[KERNELS] = {"mixed_a_2us", "mixed_b_7us", "mixed_c_15us", "mixed_d_argns"};
 
 static uint64_t state;
 
@@ -31,13 +32,17 @@ int main(int argc, char **argv)
     enum { BYTES = 1 << 20 };
     CHECK(cuMemAlloc(&block, BYTES));
     long counts_of[KERNELS] = {0};
-    unsigned favourite = 0;
+    unsigned favourite = 0, length_ns = 0;
     for (int step = 0; step < steps; step++) {
-        if (step % PHASE == 0)
+        if (step % PHASE == 0) {
             favourite = random_below(KERNELS);
+            length_ns = 5000 + random_below(40000);
+        }
         for (int launched = 0; launched < LAUNCHES; launched++) {
             unsigned which = random_below(2) ? favourite : random_below(KERNELS);
-            launch(kernels[which], stream);
+            uint64_t lasts_ns = length_ns + random_below(5000);
+            void *arguments[] = {&lasts_ns};
+            CHECK(cuLaunchKernel(kernels[which], 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
             counts_of[which]++;
         }
         CHECK(cuMemsetD8Async(block, 0, BYTES, stream));

@@ -116,10 +116,10 @@ pub fn open(
     let context = stream.context().ok_or(Untimed::NoStream)?;
     let refused = || if context.is_leaving() { Untimed::Teardown } else { Untimed::Contended };
     let mut hold = stream.hold().ok_or_else(refused)?;
-    if !stream.has_room() {
+    if stream.depth() > MAX_DEPTH && !is_shallow_after_asking(session, driver, stream, context) {
         return Err(Untimed::DeepQueue);
     }
-    if stream.depth() > MAX_DEPTH && !is_shallow_after_asking(session, driver, stream, context) {
+    if !stream.has_room() {
         return Err(Untimed::DeepQueue);
     }
     if context.pool.is_low() {
@@ -297,7 +297,10 @@ pub fn count_untimed(call: &Call, driver: &Driver, stream: &'static Stream, why:
         return;
     };
     if stream.is_watched() {
-        is_shallow_after_asking(call.session, driver, stream, context);
+        // In a window `open` asks.
+        if why == Untimed::Budget {
+            is_shallow_after_asking(call.session, driver, stream, context);
+        }
         return;
     }
     let Some(mut hold) = stream.hold() else { return };

@@ -12,6 +12,8 @@ pub enum Kind {
     Corrected,
     /// A corrected quantile from a sketch: value, lo and hi are within 1 % of the quantiles they stand for.
     Sketch,
+    /// What was not timed is taken to be like what was (see [`super::extrapolate`]): the truth is in [lo, hi] if it is.
+    Extrapolated,
 }
 
 /// A best value and the interval that holds the truth.

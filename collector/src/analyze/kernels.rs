@@ -2,6 +2,8 @@
 
 use super::Analysis;
 use super::durations::Durations;
+use super::estimate::{Estimate, Sum};
+use super::extrapolate::{Sample, WindowCount};
 use crate::model::{Action, Event, When};
 use crate::trace::record::Names;
 use gpuspy_wire::record::Namespace;
@@ -15,6 +17,7 @@ pub const UNKNOWN: &str = "(unknown kernel)";
 pub struct KernelTimes<'a> {
     names: &'a Names,
     by_name: HashMap<u32, Kernel>,
+    window: WindowCount,
 }
 
 /// One kernel.
@@ -28,28 +31,41 @@ pub struct Kernel {
     pub in_graphs: u64,
     /// Of the timed ones.
     pub durations: Durations,
+    /// The same, by windows.
+    pub sample: Sample,
 }
 
 impl Kernel {
+    /// Time of all launches, ns, extrapolated where not all are timed; `None` when none is.
+    pub fn total(&self) -> Option<Estimate<u64>> {
+        self.durations.total().map(|known| self.sample.total(self.count, self.durations.count(), known))
+    }
+
     /// Adds another's.
     pub fn merge(&mut self, other: &Kernel) {
         self.count += other.count;
         self.in_graphs = self.in_graphs.saturating_add(other.in_graphs);
         self.durations.merge(&other.durations);
+        self.sample.merge(&other.sample);
     }
 
     /// Order of a table: the most time first, then the most launches, then the most runs in
     /// graphs, then the name.
     pub fn rank(&self) -> impl Ord + use<> {
-        let total = self.durations.total().map_or(0, |total| total.value);
+        let total = self.total().map_or(0, |total| total.value);
         (std::cmp::Reverse((total, self.count, self.in_graphs)), self.symbol.clone())
     }
+}
+
+/// Launches of kernels of which not one was timed: their time is not known, and not in any total.
+pub fn never_timed(kernels: &[Kernel]) -> u64 {
+    kernels.iter().filter(|kernel| kernel.durations.count() == 0).map(|kernel| kernel.count).sum()
 }
 
 impl<'a> KernelTimes<'a> {
     /// A fold that has seen nothing.
     pub fn new(names: &'a Names) -> Self {
-        KernelTimes { names, by_name: HashMap::new() }
+        KernelTimes { names, by_name: HashMap::new(), window: WindowCount::default() }
     }
 }
 
@@ -58,6 +74,7 @@ impl Analysis for KernelTimes<'_> {
     type Table = Vec<Kernel>;
 
     fn observe(&mut self, event: &Event<'_>) {
+        self.window.observe(&event.record.body);
         let Some(operation) = &event.operation else { return };
         match (operation.what, operation.when) {
             (_, When::Captured) | (Action::Transfer { .. } | Action::Burst { .. }, _) => {}
@@ -74,6 +91,8 @@ impl Analysis for KernelTimes<'_> {
                 kernel.count += 1;
                 if let When::Timed(occupancy) = when {
                     kernel.durations.add(occupancy.length);
+                    let (value, lo, hi) = (occupancy.value(), occupancy.lo(), occupancy.hi());
+                    kernel.sample.add(self.window, Sum { value, lo, hi });
                 }
             }
         }

@@ -7,12 +7,14 @@
 //! - [`identity`], [`gaps`]: where did the GPU's time go, when had it nothing to do? (both read from one [`timeline`])
 //! - [`graphs`]: what ran inside graph launches?
 //! - [`kernels`], [`transfers`], [`memory`], [`calls`]: which work, which memory, which calls?
-//! - [`overhead`]: what did looking cost?
+//! - [`overhead`]: what did looking cost? [`windows`]: how much was timed, and what did that cost?
+//! - [`extrapolate`], [`whole`]: what did all take, and where did all the time go, when only some was timed?
 
 pub mod calls;
 pub mod coverage;
 pub mod durations;
 pub mod estimate;
+pub mod extrapolate;
 pub mod gaps;
 pub mod graphs;
 pub mod identity;
@@ -24,6 +26,8 @@ pub mod summary;
 pub mod sweep;
 pub mod timeline;
 pub mod transfers;
+pub mod whole;
+pub mod windows;
 
 use crate::model::Event;
 use crate::model::clock::Clocks;

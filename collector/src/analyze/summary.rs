@@ -12,6 +12,7 @@ use super::overhead::Overhead;
 use super::quantile::Quantiles;
 use super::timeline::{DeviceTime, Timelines};
 use super::transfers::{TransferTimes, Transfers};
+use super::windows::{Duty, Windows};
 use super::{Analysis, Damage, Input};
 use crate::model::modules::CallSite;
 use crate::model::{self, Action, Model};
@@ -59,6 +60,8 @@ pub struct Tables {
     pub coverage: Coverage,
     /// Half-widths of the clock interval at each timed operation, ns.
     pub clock: Quantiles,
+    /// How much was timed, and what that cost.
+    pub duty: Duty,
     /// What looking cost; `None` when no status said so.
     pub overhead: Option<Overhead>,
     /// Where each GPU's time went.
@@ -151,6 +154,7 @@ where
     let Input { path, names, status, damage, clocks, records } = input;
     let mut model = Model::new(names, clocks);
     let mut seen = Seen::new(names, status, damage.records_lost);
+    let mut windows = Windows::new(names);
     let mut timelines = Timelines::default();
     let mut kernels = KernelTimes::new(names);
     let mut graphs = GraphTimes::new(names);
@@ -163,6 +167,7 @@ where
         last = record.at.max(last);
         let event = model.observe(&record);
         seen.observe(&event);
+        windows.observe(&event);
         timelines.observe(&event);
         kernels.observe(&event);
         graphs.observe(&event);
@@ -196,6 +201,7 @@ where
         tables: Tables {
             coverage,
             clock,
+            duty: windows.finish(ended),
             overhead: status.map(Overhead::of),
             devices,
             gaps,
@@ -290,7 +296,10 @@ impl Tables {
     /// The tables of a run: sums over its processes. Medians are of all operations, the memory peak is the largest of a
     /// single process, devices are told apart by UUID.
     pub fn of_run(reports: &[ProcessReport]) -> Tables {
+        let timing = reports.first().and_then(|report| report.tables.duty.timing);
+        let is_same = |report: &ProcessReport| report.tables.duty.timing == timing;
         let mut all = Tables::default();
+        all.duty.timing = timing.filter(|_| reports.iter().all(is_same));
         for report in reports {
             all.merge(&report.tables);
         }
@@ -301,6 +310,7 @@ impl Tables {
     fn merge(&mut self, other: &Tables) {
         self.coverage.merge(&other.coverage);
         self.clock.merge(&other.clock);
+        self.duty.merge(&other.duty);
         if let Some(theirs) = &other.overhead {
             self.overhead.get_or_insert_default().merge(theirs);
         }

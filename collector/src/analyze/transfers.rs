@@ -2,6 +2,7 @@
 
 use super::Analysis;
 use super::estimate::{Estimate, Sum};
+use super::extrapolate::{Sample, WindowCount};
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, Event, When};
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 pub type Transfers = BTreeMap<(TransferKind, HostMemory), Transfer>;
 
 /// Transfers of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Transfer {
     /// How many, graphs' own not counted.
     pub count: u64,
@@ -22,19 +23,22 @@ pub struct Transfer {
     pub timed_bytes: u64,
     /// How long those took, ns.
     pub time: Sum,
+    /// The same, by windows.
+    sample: Sample,
 }
 
 impl Transfer {
-    /// Time of the timed ones, ns; `None` without any.
+    /// Time of all, ns, extrapolated where not all are timed; `None` when none is.
     pub fn total(&self) -> Option<Estimate<u64>> {
-        (self.timed > 0).then(|| self.time.estimate())
+        (self.timed > 0).then(|| self.sample.total(self.count, self.timed, self.time.estimate()))
     }
 
     /// Throughput of the timed ones, 10⁹ bytes a second; `None` without any. Its hi is not known where nothing
     /// bounds the time from below.
     pub fn gbps(&self) -> Option<Estimate<Option<f64>>> {
         let per = |ns: u64| (ns > 0).then(|| self.timed_bytes as f64 / ns as f64);
-        self.total().map(|time| Estimate::new(per(time.value), per(time.hi), per(time.lo)))
+        let time = self.time;
+        (self.timed > 0).then(|| Estimate::new(per(time.value), per(time.hi), per(time.lo)))
     }
 
     /// Adds another's.
@@ -44,32 +48,40 @@ impl Transfer {
         self.timed += other.timed;
         self.timed_bytes = self.timed_bytes.saturating_add(other.timed_bytes);
         self.time.add(other.time);
+        self.sample.merge(&other.sample);
     }
 }
 
 /// The fold.
 #[derive(Debug, Default)]
-pub struct TransferTimes(Transfers);
+pub struct TransferTimes {
+    table: Transfers,
+    window: WindowCount,
+}
 
 impl Analysis for TransferTimes {
     type Table = Transfers;
 
     fn observe(&mut self, event: &Event<'_>) {
+        self.window.observe(&event.record.body);
         let Some(operation) = &event.operation else { return };
         let Action::Transfer { kind, host_memory, bytes } = operation.what else { return };
-        let mut one = Transfer { count: 1, bytes, ..Transfer::default() };
-        match operation.when {
-            When::Captured => return,
-            When::Untimed { .. } => {}
-            When::Timed(o) => {
-                (one.timed, one.timed_bytes) = (1, bytes);
-                one.time = Sum { value: o.value(), lo: o.lo(), hi: o.hi() };
-            }
+        if operation.when == When::Captured {
+            return;
         }
-        self.0.entry((kind, host_memory)).or_default().merge(&one);
+        let sum = self.table.entry((kind, host_memory)).or_default();
+        sum.count += 1;
+        sum.bytes = sum.bytes.saturating_add(bytes);
+        if let When::Timed(o) = operation.when {
+            let time = Sum { value: o.value(), lo: o.lo(), hi: o.hi() };
+            sum.timed += 1;
+            sum.timed_bytes = sum.timed_bytes.saturating_add(bytes);
+            sum.time.add(time);
+            sum.sample.add(self.window, time);
+        }
     }
 
     fn finish(self) -> Self::Table {
-        self.0
+        self.table
     }
 }

@@ -2,16 +2,18 @@
 
 use super::names::demangle;
 use crate::analyze::calls::{ByApi, Calls};
-use crate::analyze::coverage::Coverage;
 use crate::analyze::durations::Durations;
+use crate::analyze::estimate::{Estimate, Kind, Sum};
 use crate::analyze::gaps::LARGEST;
 use crate::analyze::graphs::GraphUse;
 use crate::analyze::identity::Class;
-use crate::analyze::kernels::Kernel;
+use crate::analyze::kernels::{Kernel, never_timed};
 use crate::analyze::memory::{MemoryUse, Use};
 use crate::analyze::overhead::Overhead;
 use crate::analyze::summary::{DeviceReport, GapReport, GapRow, Side};
 use crate::analyze::transfers::{Transfer, Transfers};
+use crate::analyze::whole::extrapolated;
+use crate::analyze::windows::{Duty, Slowdown, Stretch, Timing};
 use crate::analyze::{ProcessReport, Tables};
 use crate::model::clock::{DRIFT_PPM, TURN_PPM};
 use crate::model::graphs::Moves;
@@ -23,7 +25,7 @@ use serde_json::{Map, Value, json};
 pub fn json(reports: &[ProcessReport]) -> Value {
     let all = Tables::of_run(reports);
     json!({
-        "coverage": coverage(&all.coverage),
+        "coverage": coverage(&all),
         "overhead": all.overhead.as_ref().map(overhead),
         "clock": clock(&all),
         "devices": all.devices.iter().map(device).collect::<Vec<_>>(),
@@ -45,7 +47,8 @@ fn clock(all: &Tables) -> Value {
     })
 }
 
-fn coverage(coverage: &Coverage) -> Value {
+fn coverage(all: &Tables) -> Value {
+    let coverage = &all.coverage;
     json!({
         "launches": coverage.launches,
         "timed": coverage.timed,
@@ -57,6 +60,49 @@ fn coverage(coverage: &Coverage) -> Value {
         "dropped_by": coverage.dropped_by,
         "pending": coverage.pending,
         "driver_hooked": coverage.driver_hooked,
+        "never_timed": never_timed(&all.kernels),
+        "timing": timing(&all.duty),
+    })
+}
+
+fn timing(duty: &Duty) -> Value {
+    let (mode, budget) = match duty.timing {
+        Some(Timing::Auto(percent)) => (Some("auto"), Some(percent)),
+        Some(Timing::Exact) => (Some("exact"), None),
+        Some(Timing::Off) => (Some("off"), None),
+        None => (None, None),
+    };
+    let (timed_ns, wall_ns) = duty.time();
+    json!({
+        "mode": mode,
+        "budget_percent": budget,
+        "windows": duty.windows,
+        "timed_ns": timed_ns,
+        "wall_ns": wall_ns,
+        "first_phase": stretch(&duty.first),
+        "after_windows": stretch(&duty.timed),
+        "after_pauses": stretch(&duty.counted),
+        "cost_percent": duty.measured().percent(),
+        "counting_exceeds_budget": duty.is_exhausted(),
+        "gpu_slowdown": duty.slowdown().map(slowdown),
+    })
+}
+
+fn stretch(stretch: &Stretch) -> Value {
+    json!({
+        "wall_ns": stretch.ns,
+        "launches": stretch.launches,
+        "agent_ns": stretch.agent_ns,
+        "poller_ns": stretch.poller_ns,
+    })
+}
+
+fn slowdown(slowdown: Slowdown) -> Value {
+    json!({
+        "value": slowdown.value,
+        "lo": slowdown.lo,
+        "hi": slowdown.hi,
+        "pairs": slowdown.pairs,
     })
 }
 
@@ -72,8 +118,13 @@ fn overhead(overhead: &Overhead) -> Value {
 }
 
 fn device(device: &DeviceReport) -> Value {
-    let identity = &device.identity;
-    let busy = |class: Class| identity.busy[class as usize].estimate();
+    let whole = extrapolated(&device.identity);
+    let identity = whole.as_ref().unwrap_or(&device.identity);
+    let part = |sum: Sum| match whole {
+        Some(_) => Estimate { kind: Kind::Extrapolated, ..sum.estimate() },
+        None => sum.estimate(),
+    };
+    let busy = |class: Class| part(identity.busy[class as usize]);
     json!({
         "id": device.id,
         "uuid": device.uuid,
@@ -82,12 +133,13 @@ fn device(device: &DeviceReport) -> Value {
         "timelines": device.timelines,
         "late_operations": device.late,
         "span_ns": identity.span,
+        "observed_ns": identity.span.saturating_sub(device.identity.unobserved.value),
         "compute_ns": busy(Class::Compute),
         "exposed_comm_ns": busy(Class::Communication),
         "exposed_copy_ns": busy(Class::Copy),
         "graph_ns": busy(Class::Graph),
-        "idle_ns": identity.idle.estimate(),
-        "undecided_ns": identity.undecided.estimate(),
+        "idle_ns": part(identity.idle),
+        "undecided_ns": part(identity.undecided),
         "unobserved_ns": identity.unobserved.estimate(),
     })
 }
@@ -131,7 +183,7 @@ fn kernel(kernel: &Kernel) -> Value {
         "count": kernel.count,
         "timed": durations.count(),
         "in_graphs": kernel.in_graphs,
-        "total_ns": durations.total(),
+        "total_ns": kernel.total(),
         "avg_ns": durations.mean(),
         "median_ns": durations.median(),
         "min_ns": durations.min(),

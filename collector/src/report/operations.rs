@@ -204,7 +204,8 @@ mod tests {
         assert_eq!(start["lo"], 6_000, "its start event cannot have fired before it was recorded");
         assert!(took["hi"].as_u64().is_some_and(|hi| (90_000..91_000).contains(&hi)), "{took}");
         let span = finish["value"].as_i64().unwrap() - start["value"].as_i64().unwrap();
-        assert_eq!(took["value"].as_i64(), Some(span));
+        // It took so long on the GPU's clock, and the two clocks may part by 200 ppm.
+        assert!((took["value"].as_i64().unwrap() - span).abs() <= span / 5_000 + 1, "{took}, {span}");
         assert_eq!((&deep["untimed"], &deep["duration_ns"]), (&json!("deep_queue"), &Value::Null));
         assert_eq!(captured["untimed"], "captured");
         let documented = include_str!("../../../docs/operations.md");

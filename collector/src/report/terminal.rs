@@ -4,10 +4,12 @@ use super::names::{cut, demangle, plain, shorten};
 use super::table::{Align, Table};
 use super::units::{bytes, count, duration, percent};
 use crate::analyze::durations::Durations;
-use crate::analyze::estimate::{Estimate, Sum};
+use crate::analyze::estimate::{Estimate, Kind, Sum};
 use crate::analyze::identity::{Class, Identity};
-use crate::analyze::kernels::UNKNOWN;
+use crate::analyze::kernels::{Kernel, UNKNOWN, never_timed};
 use crate::analyze::summary::{DeviceReport, GapRow, Side};
+use crate::analyze::whole::extrapolated;
+use crate::analyze::windows::{Duty, Timing};
 use crate::analyze::{ProcessReport, Tables};
 use crate::model::clock::{DRIFT_PPM, TURN_PPM};
 use crate::trace::record::Ending;
@@ -155,14 +157,7 @@ fn ending(ending: Option<Ending>) -> &'static str {
 /// What was seen, what was not and why, and what looking cost.
 fn seen(screen: &mut Screen, reports: &[ProcessReport], all: &Tables) {
     let coverage = &all.coverage;
-    let mut lines = vec![format!(
-        "{} launches: {} timed, {} unattributed; {} captured, {} ran in graphs",
-        count(coverage.launches),
-        percent(coverage.timed, coverage.launches),
-        count(coverage.unattributed),
-        count(coverage.captured),
-        count(coverage.in_graphs),
-    )];
+    let mut lines = launches(all);
     let untimed: Vec<String> = coverage
         .untimed
         .iter()
@@ -189,20 +184,79 @@ fn seen(screen: &mut Screen, reports: &[ProcessReport], all: &Tables) {
     screen.section("Seen", lines);
 }
 
+/// How many launches there were, and of how many of them the time is known.
+fn launches(all: &Tables) -> Vec<String> {
+    let (coverage, duty) = (&all.coverage, &all.duty);
+    let others = format!(
+        "{} unattributed; {} captured, {} ran in graphs",
+        count(coverage.unattributed),
+        count(coverage.captured),
+        count(coverage.in_graphs),
+    );
+    let (launches, timed) = (count(coverage.launches), percent(coverage.timed, coverage.launches));
+    let Some(Timing::Auto(budget)) = duty.timing else {
+        return vec![format!("{launches} launches: {timed} timed, {others}")];
+    };
+    let counted = if records_lost(all).is_empty() { "100 % counted, " } else { "" };
+    let windows = format!("{} {}", count(duty.windows), if duty.windows == 1 { "window" } else { "windows" });
+    let measured = duty.measured().percent();
+    let measured = measured.map_or("not used up".to_owned(), |percent| format!("measured {percent:.1} %"));
+    let mut lines = vec![
+        format!("{launches} launches: {counted}{timed} timed in {windows} (budget {budget} %, {measured})"),
+        others,
+    ];
+    lines.extend(windows_in_words(duty));
+    let untimed = never_timed(&all.kernels);
+    if untimed > 0 {
+        lines.push(format!(
+            "{} launches are of kernels that were never timed: no total has them",
+            count(untimed)
+        ));
+    }
+    lines
+}
+
+/// What `--timing auto` did after the first phase, if that ever ended.
+fn windows_in_words(duty: &Duty) -> Vec<String> {
+    let (timed, all) = duty.time();
+    let Some(first) = duty.first.percent().filter(|_| all > timed) else { return Vec::new() };
+    let mut lines = vec![format!(
+        "windows are {} of the time; the first, of {}, cost {first:.1} %",
+        percent(timed, all),
+        duration(duty.first.ns),
+    )];
+    if duty.is_exhausted() {
+        lines.push(
+            "counting alone costs more than the budget: but for short looks, windows had to wait".to_owned(),
+        );
+    }
+    lines.push(match duty.slowdown() {
+        Some(s) => format!(
+            "in windows, events slow the GPU's work by {:.1} % ({:.1} .. {:.1} %, by launch rates)",
+            100.0 * s.value,
+            100.0 * s.lo,
+            100.0 * s.hi
+        ),
+        None => "how much events slow the GPU's work is unknown: too few windows to compare".to_owned(),
+    });
+    lines
+}
+
+/// What records were lost, by cause.
+fn records_lost(all: &Tables) -> Vec<String> {
+    let lost =
+        all.coverage.dropped_by.iter().filter(|(cause, _)| **cause != LossCause::GpuTimePending.name());
+    lost.map(|(cause, n)| format!("{} {cause}", count(*n))).collect()
+}
+
 fn lost(all: &Tables) -> String {
-    let times = LossCause::GpuTimePending.name();
-    let dropped = &all.coverage.dropped_by;
-    let records: Vec<String> = dropped
-        .iter()
-        .filter(|(cause, _)| **cause != times)
-        .map(|(cause, n)| format!("{} {cause}", count(*n)))
-        .collect();
+    let records = records_lost(all);
     let records = if records.is_empty() {
         "no record lost".to_owned()
     } else {
         format!("LOST: {}", records.join(", "))
     };
-    match dropped.get(times) {
+    match all.coverage.dropped_by.get(LossCause::GpuTimePending.name()) {
         Some(n) => format!("{records}; {} GPU times lost with their context or process", count(*n)),
         None => records,
     }
@@ -235,7 +289,8 @@ fn clock(reports: &[ProcessReport], all: &Tables) -> String {
 
 /// Where a GPU's time went.
 fn gpu(screen: &mut Screen, device: &DeviceReport) {
-    let identity = &device.identity;
+    let whole = extrapolated(&device.identity);
+    let identity = whole.as_ref().unwrap_or(&device.identity);
     let title = device.id.map_or("GPU ?".to_owned(), |id| format!("GPU {id}"));
     let name = device.name.as_deref().map_or_else(|| "name unknown".to_owned(), plain);
     let mut lines = vec![format!("{name}: {} from the first operation to the last", duration(identity.span))];
@@ -249,6 +304,13 @@ fn gpu(screen: &mut Screen, device: &DeviceReport) {
         lines.push(format!(
             "{} operations came too late to be placed: the ranges allow for them",
             count(device.late)
+        ));
+    }
+    if whole.is_some() {
+        let unobserved = device.identity.unobserved.value;
+        lines.push(format!(
+            "{} of it passed in pauses of the budget: the parts are extrapolated from the rest",
+            percent(unobserved, identity.span)
         ));
     }
     let mut table = Table::new(&[Left, Right, Right, Left]);
@@ -352,6 +414,12 @@ fn graph(kernels: Option<u32>) -> String {
     }
 }
 
+/// A total; `~` before one that is extrapolated.
+fn total(total: Estimate<u64>) -> String {
+    let mark = if total.kind == Kind::Extrapolated { "~" } else { "" };
+    format!("{mark}{}", duration(total.value))
+}
+
 fn kernels(screen: &mut Screen, all: &Tables) {
     // Those that ran in graphs only are under "Graphs".
     let launched: Vec<_> = all.kernels.iter().filter(|kernel| kernel.count > 0).collect();
@@ -365,8 +433,8 @@ fn kernels(screen: &mut Screen, all: &Tables) {
         let d = &kernel.durations;
         let time = |ns: Option<u64>| ns.map_or("-".to_owned(), duration);
         table.row([
-            time(d.total().map(|t| t.value)),
-            d.total().map_or("-".to_owned(), |t| percent(t.value, span)),
+            kernel.total().map_or("-".to_owned(), total),
+            kernel.total().map_or("-".to_owned(), |t| percent(t.value, span)),
             count(kernel.count),
             time(d.mean().map(|t| t.value.round() as u64)),
             time(d.median().map(|t| t.value)),
@@ -380,6 +448,11 @@ fn kernels(screen: &mut Screen, all: &Tables) {
     let mut lines = table.lines();
     if let Some(rest) = launched.len().checked_sub(ROWS).filter(|rest| *rest > 0) {
         lines.push(format!("and {} more kernels, in --json", count(rest as u64)));
+    }
+    let is_extrapolated =
+        |kernel: &Kernel| kernel.total().is_some_and(|total| total.kind == Kind::Extrapolated);
+    if all.kernels.iter().take(ROWS).any(is_extrapolated) {
+        lines.push("~ is extrapolated from the timed launches; its interval is in --json".to_owned());
     }
     screen.section("Kernels", lines);
 }
@@ -459,7 +532,7 @@ fn transfers(screen: &mut Screen, all: &Tables) {
             host_memory.name().replace("none", "-"),
             count(transfer.count),
             bytes(transfer.bytes),
-            transfer.total().map_or("-".to_owned(), |total| duration(total.value)),
+            transfer.total().map_or("-".to_owned(), total),
             speed.map_or(
                 "-".to_owned(),
                 |gbps| if gbps < 0.1 { "<0.1".to_owned() } else { format!("{gbps:.1}") },

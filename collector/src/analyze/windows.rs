@@ -1,0 +1,330 @@
+//! How much of the time was timed, and what did timing cost? (`--timing auto`)
+//!
+//! The agent times the first phase of a program in full, and windows after it that its account can pay for; what it has
+//! cost until then stands at each window's edges. That is what hooks and poller took of the host. What events cost the GPU
+//! they cannot measure on themselves. It is estimated here from **launch rates**: of each two neighbours, a window and a
+//! pause, the time per launch in the one against the time per launch in the other, less what the hooks took longer in the
+//! window, as a share of the pause's. The median of those, and the ranks around it that hold the true median in 99 of 100
+//! cases (a binomial's, by its normal approximation). Where several threads launch at once the hooks' time is not the
+//! host's, and the estimate is low. Too few pairs: unknown.
+
+use crate::model::{Action, Event, When};
+use crate::trace::record::{Body, Names, Window};
+use gpuspy_wire::record::{Fact, Namespace, WindowChange};
+
+/// Launches that a window and a pause must have for their rates to be compared.
+const LEAST_LAUNCHES: u64 = 50;
+/// Pairs for an estimate.
+const LEAST_PAIRS: usize = 12;
+/// Pairs that are kept; then every second one goes, and every second of those to come.
+const PAIRS: usize = 4096;
+
+/// How operations were timed, as the agent tells it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Timing {
+    /// In windows, inside a budget in percent.
+    Auto(f64),
+    /// All.
+    Exact,
+    /// None.
+    Off,
+}
+
+impl Timing {
+    fn of(names: &Names) -> Option<Timing> {
+        let text = names.get(Namespace::Fact, Fact::Timing as u32)?;
+        match text.split_once(' ') {
+            Some(("auto", percent)) => {
+                percent.parse().ok().filter(|p| *p > 0.0 && *p <= 100.0).map(Timing::Auto)
+            }
+            None if text == "exact" => Some(Timing::Exact),
+            None if text == "off" => Some(Timing::Off),
+            _ => None,
+        }
+    }
+}
+
+/// A stretch of time: what was launched, and what it cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stretch {
+    /// Host ns.
+    pub ns: u64,
+    /// Operations that went onto a stream.
+    pub launches: u64,
+    /// ns that hooks took, of all threads.
+    pub agent_ns: u64,
+    /// CPU time of the poller, ns.
+    pub poller_ns: u64,
+}
+
+impl Stretch {
+    fn add(&mut self, other: &Stretch) {
+        self.ns = self.ns.saturating_add(other.ns);
+        self.launches = self.launches.saturating_add(other.launches);
+        self.agent_ns = self.agent_ns.saturating_add(other.agent_ns);
+        self.poller_ns = self.poller_ns.saturating_add(other.poller_ns);
+    }
+
+    /// Hooks and poller, ns.
+    pub fn cost(&self) -> u64 {
+        self.agent_ns.saturating_add(self.poller_ns)
+    }
+
+    /// The same in percent of the time; `None` when none passed.
+    pub fn percent(&self) -> Option<f64> {
+        (self.ns > 0).then(|| 100.0 * self.cost() as f64 / self.ns as f64)
+    }
+
+    fn per_launch(&self, ns: u64) -> f64 {
+        ns as f64 / self.launches as f64
+    }
+}
+
+/// A share that is not known exactly, and may be negative.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slowdown {
+    /// The best value: 0.01 = a launch takes 1 % longer.
+    pub value: f64,
+    /// The truth is hardly less.
+    pub lo: f64,
+    /// The truth is hardly more.
+    pub hi: f64,
+    /// From so many pairs.
+    pub pairs: u64,
+}
+
+/// How much was timed, and what it cost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Duty {
+    /// As the agent tells it; `None` when it does not, or processes differ.
+    pub timing: Option<Timing>,
+    /// Windows, the first phase included.
+    pub windows: u64,
+    /// The first phase.
+    pub first: Stretch,
+    /// Windows behind it that have closed.
+    pub timed: Stretch,
+    /// Pauses that have ended.
+    pub counted: Stretch,
+    /// Host ns after the last edge, in a window / in a pause: what those cost is not known apart.
+    rest_timed: u64,
+    rest_counted: u64,
+    slowdowns: Thinned,
+}
+
+impl Duty {
+    /// From the end of the first phase to the last edge.
+    pub fn measured(&self) -> Stretch {
+        let mut both = self.timed;
+        both.add(&self.counted);
+        both
+    }
+
+    /// Host ns in windows, the first phase included, and all of it.
+    pub fn time(&self) -> (u64, u64) {
+        let timed = [self.first.ns, self.timed.ns, self.rest_timed].into_iter().fold(0, u64::saturating_add);
+        (timed, [timed, self.counted.ns, self.rest_counted].into_iter().fold(0, u64::saturating_add))
+    }
+
+    /// Counting alone costs more than the budget: windows could not be paid for.
+    pub fn is_exhausted(&self) -> bool {
+        let Some(Timing::Auto(percent)) = self.timing else { return false };
+        self.counted.agent_ns as f64 > percent / 100.0 * self.counted.ns as f64
+    }
+
+    /// What events cost the GPU, as a share of the time of a launch.
+    pub fn slowdown(&self) -> Option<Slowdown> {
+        let mut all = self.slowdowns.kept.clone();
+        if all.len() < LEAST_PAIRS {
+            return None;
+        }
+        all.sort_by(f64::total_cmp);
+        let half = all.len() / 2;
+        // 2.58 standard deviations of a binomial of one half.
+        let reach = (1.29 * (all.len() as f64).sqrt()).ceil() as usize;
+        let at = |rank: usize| all[rank.min(all.len() - 1)];
+        Some(Slowdown {
+            value: at(half),
+            lo: at(half.saturating_sub(reach)),
+            hi: at(half + reach),
+            pairs: all.len() as u64,
+        })
+    }
+
+    /// Adds another process's.
+    pub fn merge(&mut self, other: &Duty) {
+        self.windows = self.windows.saturating_add(other.windows);
+        self.first.add(&other.first);
+        self.timed.add(&other.timed);
+        self.counted.add(&other.counted);
+        self.rest_timed = self.rest_timed.saturating_add(other.rest_timed);
+        self.rest_counted = self.rest_counted.saturating_add(other.rest_counted);
+        other.slowdowns.kept.iter().for_each(|slowdown| self.slowdowns.add(*slowdown));
+    }
+}
+
+/// Numbers in bounded memory: all, then every second, every fourth …
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Thinned {
+    kept: Vec<f64>,
+    /// One of 2^this is kept.
+    doublings: u32,
+    seen: u64,
+}
+
+impl Thinned {
+    fn add(&mut self, number: f64) {
+        self.seen += 1;
+        if !self.seen.is_multiple_of(1 << self.doublings) {
+            return;
+        }
+        self.kept.push(number);
+        if self.kept.len() == PAIRS {
+            let mut index = 0;
+            self.kept.retain(|_| {
+                index += 1;
+                index % 2 == 0
+            });
+            self.doublings += 1;
+        }
+    }
+}
+
+/// The fold.
+#[derive(Debug)]
+pub struct Windows {
+    duty: Duty,
+    /// The last edge: when, and what had been spent.
+    edge: Option<(u64, Window)>,
+    /// Operations since.
+    launches: u64,
+    /// The stretch before the last edge, and whether that was a window behind the first phase.
+    before: Option<(Stretch, bool)>,
+}
+
+impl Windows {
+    /// A fold that has seen nothing.
+    pub fn new(names: &Names) -> Windows {
+        let duty = Duty { timing: Timing::of(names), ..Duty::default() };
+        Windows { duty, edge: None, launches: 0, before: None }
+    }
+
+    fn edge(&mut self, at: u64, window: &Window) {
+        let launches = std::mem::take(&mut self.launches);
+        let before = self.edge.replace((at, window.clone()));
+        self.duty.windows += u64::from(window.change == WindowChange::Opens);
+        let Some((from, spent)) = before.filter(|(_, w)| w.change != window.change) else {
+            return; // the first, or one was lost
+        };
+        let stretch = Stretch {
+            ns: at.saturating_sub(from),
+            launches,
+            agent_ns: window.agent_ns.saturating_sub(spent.agent_ns),
+            poller_ns: window.poller_ns.saturating_sub(spent.poller_ns),
+        };
+        let is_window = spent.change == WindowChange::Opens;
+        if is_window && self.duty.windows == 1 {
+            self.duty.first = stretch;
+            return;
+        }
+        if is_window { &mut self.duty.timed } else { &mut self.duty.counted }.add(&stretch);
+        if let Some((other, was_window)) = self.before.replace((stretch, is_window))
+            && was_window != is_window
+        {
+            let (window, pause) = if is_window { (stretch, other) } else { (other, stretch) };
+            self.compare(&window, &pause);
+        }
+    }
+
+    fn compare(&mut self, window: &Stretch, pause: &Stretch) {
+        if window.launches < LEAST_LAUNCHES || pause.launches < LEAST_LAUNCHES || pause.ns == 0 {
+            return;
+        }
+        let longer = window.per_launch(window.ns) - pause.per_launch(pause.ns);
+        let hooks = window.per_launch(window.agent_ns) - pause.per_launch(pause.agent_ns);
+        self.duty.slowdowns.add((longer - hooks) / pause.per_launch(pause.ns));
+    }
+
+    /// Answers; the collection ended at `ended`, host ns.
+    pub fn finish(mut self, ended: u64) -> Duty {
+        if let Some((at, window)) = &self.edge {
+            let is_window = window.change == WindowChange::Opens;
+            let rest = if is_window { &mut self.duty.rest_timed } else { &mut self.duty.rest_counted };
+            *rest = ended.saturating_sub(*at);
+        }
+        self.duty
+    }
+}
+
+impl Windows {
+    /// Takes the next event, in the trace's order.
+    pub fn observe(&mut self, event: &Event<'_>) {
+        if let Body::Window(window) = &event.record.body {
+            self.edge(event.record.at, window);
+        }
+        if let Some(operation) = &event.operation
+            && operation.when != When::Captured
+            && !matches!(operation.what, Action::Burst { .. })
+        {
+            self.launches += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Windows and pauses in turn; what a launch takes in each, and what the hooks take of it.
+    fn duty(pairs: u64, pause: (u64, u64), window: (u64, u64)) -> Duty {
+        let names = Names([((Namespace::Fact, Fact::Timing as u32), "auto 5".to_owned())].into());
+        let mut windows = Windows::new(&names);
+        let (mut now, mut agent_ns) = (1_000_000, 0);
+        for n in 0..=2 * pairs + 1 {
+            let is_open = n % 2 == 0;
+            let change = if is_open { WindowChange::Opens } else { WindowChange::Closes };
+            windows.edge(now, &Window { change, agent_ns, poller_ns: 0, launches: 0 });
+            let (launches, each, hooks) =
+                if is_open { (200, window.0, window.1) } else { (2_000, pause.0, pause.1) };
+            windows.launches = launches;
+            now += launches * each;
+            agent_ns += launches * hooks;
+        }
+        windows.finish(now)
+    }
+
+    #[test]
+    fn what_the_gpu_pays_is_what_the_hooks_do_not_explain() {
+        // A launch takes 10 µs, and in windows 1 µs longer, of which the hooks took 0.6.
+        let slowdown = duty(20, (10_000, 100), (11_000, 700)).slowdown().unwrap();
+        assert!((slowdown.value - 0.04).abs() < 1e-9, "{slowdown:?}");
+        assert!(slowdown.lo <= slowdown.value && slowdown.value <= slowdown.hi);
+        assert_eq!(duty(5, (10_000, 100), (11_000, 700)).slowdown(), None, "too few pairs");
+    }
+
+    #[test]
+    fn the_first_phase_stands_apart() {
+        let duty = duty(20, (10_000, 100), (11_000, 700));
+        assert_eq!(duty.windows, 21);
+        assert_eq!(duty.first, Stretch { ns: 2_200_000, launches: 200, agent_ns: 140_000, poller_ns: 0 });
+        assert_eq!((duty.timed.launches, duty.counted.launches), (20 * 200, 20 * 2_000));
+        assert_eq!(duty.measured().cost(), 20 * (200 * 700 + 2_000 * 100));
+        let (timed, all) = duty.time();
+        assert_eq!((timed, all), (21 * 2_200_000, 21 * (2_200_000 + 20_000_000)));
+    }
+
+    #[test]
+    fn counting_that_costs_more_than_the_budget_is_told() {
+        assert!(!duty(5, (10_000, 100), (11_000, 700)).is_exhausted());
+        assert!(duty(5, (10_000, 501), (11_000, 700)).is_exhausted());
+    }
+
+    #[test]
+    fn many_pairs_are_thinned_evenly() {
+        let mut thinned = Thinned::default();
+        (0..100_000).for_each(|n| thinned.add(f64::from(n)));
+        assert!(thinned.kept.len() < PAIRS && thinned.kept.len() >= PAIRS / 4);
+        let middle = thinned.kept[thinned.kept.len() / 2];
+        assert!((45_000.0..55_000.0).contains(&middle), "{middle}");
+    }
+}
