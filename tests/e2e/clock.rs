@@ -146,6 +146,12 @@ fn causality_holds(done: &Done) -> u64 {
             assert!(o.latest_end <= work.gpu.unwrap().seen as i64);
             ends.insert((operation.context, operation.stream), (o.end, work.call.end));
         }
+        // What a destroyed stream still runs is waited for with its context; which operation of whose is not kept.
+        if let Body::Stream(stream) = &record.body
+            && stream.destroyed
+        {
+            ends.remove(&(stream.context, stream.stream));
+        }
         if let (Some(drained), Body::Synchronize(sync)) = (&event.drained, &record.body) {
             for ((context, stream), (end, returned)) in &ends {
                 let waited = *context == drained.context && drained.stream.is_none_or(|s| s == *stream);

@@ -17,6 +17,9 @@ pub struct Survey {
     ends: HashMap<(u32, u64), StreamEnd>,
 }
 
+/// The stream id under which destroyed streams are kept. No stream has it: ids count up, handles are addresses.
+const ORPHANS: u64 = u64::MAX;
+
 /// The last timed operation of a stream.
 #[derive(Clone, Copy, Debug)]
 struct StreamEnd {
@@ -52,9 +55,7 @@ impl Survey {
             Body::Context(context) => {
                 self.devices.entry(context.context).or_insert(context.device);
             }
-            Body::Stream(stream) if stream.destroyed => {
-                self.ends.remove(&(stream.context, stream.stream));
-            }
+            Body::Stream(stream) if stream.destroyed => self.orphaned(stream.context, stream.stream),
             _ => {}
         }
     }
@@ -88,6 +89,18 @@ impl Survey {
                 bounds.completed(host(sync.call.end), end.stamp, end.error);
             }
         }
+    }
+
+    /// A stream was destroyed; what it still runs is waited for with its context. The ends of all such streams are one: the
+    /// last of them, issued with the last.
+    fn orphaned(&mut self, context: u32, stream: u64) {
+        let Some(end) = self.ends.remove(&(context, stream)) else { return };
+        let all = self.ends.entry((context, ORPHANS)).or_insert(end);
+        let returned = all.returned.max(end.returned);
+        if all.chain != end.chain || all.stamp < end.stamp {
+            *all = end;
+        }
+        all.returned = returned;
     }
 
     /// The poller watched an event of its own.
@@ -222,6 +235,30 @@ mod tests {
         );
         assert!(last <= first + 100, "{first} ns at first, {last} ns at last");
         assert!(places[places.len() / 2] <= 20_000, "{}", places[places.len() / 2]);
+    }
+
+    /// The GPU runs on when its stream is destroyed, and a synchronise of the context waits for that, too.
+    #[test]
+    fn what_a_destroyed_stream_still_runs_is_waited_for_with_its_context() {
+        let mut launch = work(10_000, 4_000, 1_000);
+        launch.gpu = Some(GpuTime { chain: 1, start: 50_000, duration: 9_000, ..GpuTime::default() });
+        let (context, handle, flags, priority) = (1, 0, 0, 0);
+        let gone = |stream| {
+            record(Body::Stream(crate::trace::record::Stream {
+                stream,
+                handle,
+                context,
+                flags,
+                priority,
+                destroyed: true,
+            }))
+        };
+        let wait = Call { begin: 12_000, end: 20_000, context, ..Call::default() };
+        let wait = |scope| record(Body::Synchronize(Synchronize { call: wait, scope, stream: 7, event: 0 }));
+        let records = [record(Body::Work(launch)), gone(7), gone(8)];
+        let lower = |sync| Survey::of(records.iter().cloned().chain([sync])).of(1, 1).unwrap().lower(20_000);
+        assert!(lower(wait(SyncScope::Context)).is_some_and(|lower| (38_000..=39_000).contains(&lower)));
+        assert_eq!(lower(wait(SyncScope::Stream)), None, "it has no such stream any more");
     }
 
     /// An event that ends one operation and starts the next says nothing of what an event costs.
