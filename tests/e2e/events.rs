@@ -144,6 +144,9 @@ fn programmatic_launches_are_timed_as_bursts(program: &str) {
     println!("{} bursts, {long} of more than one launch", all.len());
     let chains = said["chains"].as_u64().unwrap() as usize;
     assert!(long * 10 >= chains * 9, "{long} of {chains}");
+    let told = &done.report()["coverage"]["bursts"];
+    assert_eq!(told["count"], all.len());
+    assert_eq!(told["launches"], inside.len());
     // No programmatic launch was timed by itself, and few stayed outside of bursts.
     let programmatic: Vec<u64> = work(&done)
         .iter()

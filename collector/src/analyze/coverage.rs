@@ -1,6 +1,7 @@
 //! What was seen, what was not, and why.
 
 use super::Analysis;
+use super::estimate::Sum;
 use super::quantile::Quantiles;
 use crate::model::{Action, Event, Operation, Reason, When};
 use crate::trace::record::{Body, Names, Status};
@@ -30,6 +31,8 @@ pub struct Coverage {
     pub timed: u64,
     /// Of those, without one, by [`Reason::name`]; every reason is there.
     pub untimed: BTreeMap<&'static str, u64>,
+    /// Bursts of launches that were timed as one.
+    pub bursts: Bursts,
     /// Kernel launch calls inside captures.
     pub captured: u64,
     /// Kernels that graph launches executed.
@@ -44,6 +47,17 @@ pub struct Coverage {
     pub driver_hooked: Option<bool>,
 }
 
+/// Launches that no event may stand between (programmatic ones), timed in bursts. Each is untimed by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bursts {
+    /// How many bursts.
+    pub count: u64,
+    /// Launches in them.
+    pub launches: u64,
+    /// From each burst's begin to its end, ns.
+    pub total: Sum,
+}
+
 impl Coverage {
     /// Everything that was lost.
     pub fn dropped(&self) -> u64 {
@@ -54,6 +68,9 @@ impl Coverage {
     pub fn merge(&mut self, other: &Coverage) {
         self.launches += other.launches;
         self.timed += other.timed;
+        self.bursts.count += other.bursts.count;
+        self.bursts.launches = self.bursts.launches.saturating_add(other.bursts.launches);
+        self.bursts.total.add(other.bursts.total);
         self.captured += other.captured;
         self.in_graphs += other.in_graphs;
         self.unattributed += other.unattributed;
@@ -78,6 +95,14 @@ impl<'a> Seen<'a> {
         let untimed = Reason::all().map(|reason| (reason.name(), 0)).collect();
         let coverage = Coverage { untimed, ..Coverage::default() };
         Seen { names, status, damaged, coverage, lost: BTreeMap::new(), clock: Quantiles::default() }
+    }
+
+    fn burst(&mut self, operation: &Operation, launches: u32) {
+        let When::Timed(occupancy) = operation.when else { return };
+        let bursts = &mut self.coverage.bursts;
+        bursts.count += 1;
+        bursts.launches = bursts.launches.saturating_add(launches.into());
+        bursts.total.add(Sum { value: occupancy.value(), lo: occupancy.lo(), hi: occupancy.hi() });
     }
 
     fn launch(&mut self, operation: &Operation, name: u32) {
@@ -120,7 +145,8 @@ impl Analysis for Seen<'_> {
             Action::Graph { kernels } if operation.when != When::Captured => {
                 self.coverage.in_graphs += u64::from(kernels);
             }
-            Action::Graph { .. } | Action::Transfer { .. } | Action::Burst { .. } => {}
+            Action::Burst { launches } => self.burst(operation, launches),
+            Action::Graph { .. } | Action::Transfer { .. } => {}
         }
     }
 

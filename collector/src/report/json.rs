@@ -60,6 +60,11 @@ fn coverage(all: &Tables) -> Value {
         "dropped_by": coverage.dropped_by,
         "pending": coverage.pending,
         "driver_hooked": coverage.driver_hooked,
+        "bursts": {
+            "count": coverage.bursts.count,
+            "launches": coverage.bursts.launches,
+            "total_ns": coverage.bursts.total.estimate(),
+        },
         "never_timed": never_timed(&all.kernels),
         "timing": timing(&all.duty),
     })

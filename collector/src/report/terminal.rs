@@ -168,6 +168,15 @@ fn seen(screen: &mut Screen, reports: &[ProcessReport], all: &Tables) {
         let total = coverage.launches - coverage.timed;
         lines.push(format!("{} launches have no GPU time: {}", count(total), untimed.join(", ")));
     }
+    if coverage.bursts.count > 0 {
+        let bursts = coverage.bursts;
+        lines.push(format!(
+            "{} of those are timed as {} bursts, {} in all: programmatic launches, which no event may stand between",
+            count(bursts.launches),
+            count(bursts.count),
+            duration(bursts.total.value)
+        ));
+    }
     lines.push(lost(all));
     if coverage.pending > 0 {
         lines.push(format!(

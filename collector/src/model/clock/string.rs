@@ -55,13 +55,20 @@ pub fn pull<'g>(gates: impl DoubleEndedIterator<Item = &'g Gate> + Clone) -> Vec
     let Some(first) = forward.first() else { return Vec::new() };
     let start = Point { at: first.at, offset: first.low + (first.high - first.low) / 2 };
     let path = from(start, &forward[1..], Slope { rise: 0, run: 1 });
-    // Where it begins was a guess. From the first bend on it no longer matters: what is before it is pulled back.
-    let [_, bend, next, ..] = path[..] else { return path };
-    let back: Vec<&Gate> = forward.iter().rev().skip_while(|gate| gate.at >= bend.at).copied().collect();
-    let ahead = Slope::between(bend, next.at, next.offset);
-    let mut whole = from(bend, &back, Slope { rise: -ahead.rise, ..ahead });
+    // Where it begins was a guess. From the first bend on it no longer matters: what is before it and what follows are pulled
+    // from there, each end as straight on from the other side as it can be.
+    let [_, bend, _, ..] = path[..] else { return path };
+    let (back, ahead) = forward.split_at(forward.partition_point(|gate| gate.at <= bend.at));
+    let back: Vec<&Gate> = back.iter().rev().skip_while(|gate| gate.at >= bend.at).copied().collect();
+    let on = |path: &[Point]| {
+        let slope = path.get(1).map(|next| Slope::between(bend, next.at, next.offset));
+        slope.map_or(Slope { rise: 0, run: 1 }, |slope| Slope { rise: -slope.rise, ..slope })
+    };
+    let behind = from(bend, &back, Slope { rise: 0, run: 1 });
+    let ahead = from(bend, ahead, on(&behind));
+    let mut whole = from(bend, &back, on(&ahead));
     whole.reverse();
-    whole.extend(&path[2..]);
+    whole.extend(&ahead[1..]);
     whole
 }
 
@@ -147,6 +154,13 @@ mod tests {
         let path = pull(gates.iter());
         let corners: Vec<(i64, i64)> = path.iter().map(|point| (point.at, point.offset)).collect();
         assert_eq!(corners, [(0, 100), (10, 80), (30, 20), (40, 0)]);
+    }
+
+    #[test]
+    fn a_guessed_begin_leaves_no_slope_behind() {
+        let gates = [(1, 0, 34), (2, 0, 0), (3, -2, 0)].map(|(at, low, high)| Gate { at, low, high });
+        let offsets: Vec<i64> = pull(gates.iter()).iter().map(|point| point.offset).collect();
+        assert_eq!(offsets, [0, 0, 0]);
     }
 
     proptest! {
