@@ -37,6 +37,7 @@ primary_state = c"cuDevicePrimaryCtxGetState" (CUdevice, *mut c_uint, *mut c_int
     event_create = c"cuEventCreate" (*mut CUevent, c_uint);
     event_record = c"cuEventRecord" (CUevent, CUstream);
     event_query = c"cuEventQuery" (CUevent);
+    stream_query = c"cuStreamQuery" (CUstream);
     event_elapsed = c"cuEventElapsedTime" (*mut f32, CUevent, CUevent);
     stream_priorities = c"cuCtxGetStreamPriorityRange" (*mut c_int, *mut c_int);
     stream_create = c"cuStreamCreateWithPriority" (*mut CUstream, c_uint, c_int);

@@ -136,6 +136,20 @@ fn a_deep_queue_behind_the_apps_own_gate_never_hangs() {
 }
 
 #[test]
+fn a_stream_that_was_deep_is_timed_again_however_the_app_waits() {
+    for (how, least) in [("context", 380), ("poll", 300)] {
+        let done = Run::of("deep_then_empty").arg(how).observed().succeeded();
+        assert!(
+            done.report()["coverage"]["untimed"]["deep_queue"].as_u64().unwrap() > 400,
+            "{how}: never deep"
+        );
+        let kernels = done.report()["kernels"].clone();
+        let shallow = by_name(&kernels, "name", "timed")["shallow_5us"];
+        assert!(shallow >= least, "{how}: {shallow} of 400");
+    }
+}
+
+#[test]
 fn captured_launches_are_marked_and_a_graph_launch_is_one_operation() {
     let done = Run::of("capture_graph").observed().succeeded();
     let (said, coverage) = (done.said(), done.report()["coverage"].clone());

@@ -21,8 +21,9 @@ pub struct CaptureBegin {
 
 impl Plain for CaptureBegin {
     fn before(&self, call: &Call) {
-        let stream = stream_of(call, self.stream);
-        burst::end_before(call, |s| stream.is_some_and(|stream| core::ptr::eq(s, stream)));
+        if let Some(stream) = stream_of(call, self.stream) {
+            burst::end_on(call, stream);
+        }
         call.session.captures.fetch_add(1, Ordering::Relaxed);
     }
 

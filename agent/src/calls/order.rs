@@ -6,6 +6,7 @@ use gpuspy_wire::record::{self, Head, Kind, SyncScope};
 
 use crate::calls::{Plain, current_context, is_captured, stream_of};
 use crate::cuda::*;
+use crate::driver;
 use crate::gpu::burst;
 use crate::gpu::passage::Passage;
 use crate::gpu::stream::Stream;
@@ -16,14 +17,20 @@ pub struct Sync {
     scope: SyncScope,
     stream: Option<CUstream>,
     event: CUevent,
-    /// A stream and its entries that are complete when the call has returned.
-    waited: Cell<Option<(&'static Stream, u64)>>,
+    /// Streams, and their entries that are complete when the call has returned: the one that is waited for, or, of a wait
+    /// for everything, some that are deep.
+    waited: Cell<[Option<Entries>; WAITED]>,
 }
+
+/// A stream, and how many entries it had.
+type Entries = (&'static Stream, u64);
+/// Streams that one wait tells about.
+const WAITED: usize = 8;
 
 impl Sync {
     /// A wait for everything.
     pub fn of(scope: SyncScope) -> Sync {
-        Sync { scope, stream: None, event: core::ptr::null_mut(), waited: Cell::new(None) }
+        Sync { scope, stream: None, event: core::ptr::null_mut(), waited: Cell::new([None; WAITED]) }
     }
 
     /// For a stream.
@@ -37,6 +44,28 @@ impl Sync {
     }
 }
 
+impl Sync {
+    /// What will be complete.
+    fn entries(&self, call: &Call, stream: Option<&'static Stream>) -> [Option<Entries>; WAITED] {
+        let now = |s: &'static Stream| (s, s.submitted.load(Ordering::Relaxed));
+        let mut waited = [None; WAITED];
+        let streams = &call.session.streams;
+        match (stream, self.scope) {
+            (None, SyncScope::Device | SyncScope::Context) => {
+                let current = driver::driver().map_or(0, |d| d.current_context() as u64);
+                let is_current = |s: &&Stream| s.context().is_some_and(|c| c.handle == current);
+                let deep = streams.iter().filter(|s| s.is_live() && s.is_deep() && is_current(s));
+                waited.iter_mut().zip(deep).for_each(|(place, stream)| *place = Some(now(stream)));
+            }
+            (stream, _) => {
+                let [first, ..] = &mut waited;
+                *first = stream.map(now).or_else(|| streams.marked(self.event));
+            }
+        }
+        waited
+    }
+}
+
 impl Plain for Sync {
     fn kind(&self) -> Kind {
         Kind::Synchronize
@@ -44,15 +73,19 @@ impl Plain for Sync {
 
     fn before(&self, call: &Call) {
         let stream = self.stream.and_then(|s| stream_of(call, s));
-        // What is waited for is complete afterwards: nothing is left to overlap.
-        burst::end_before(call, |s| stream.is_none_or(|stream| core::ptr::eq(s, stream)));
-        let entries = stream.map(|s| (s, s.submitted.load(Ordering::Relaxed)));
-        self.waited.set(entries.or_else(|| call.session.streams.marked(self.event)));
+        // What is waited for is complete afterwards: nothing is left to overlap. An event's stream had its burst ended
+        // when the event was recorded.
+        match (stream, self.scope) {
+            (Some(stream), _) => burst::end_on(call, stream),
+            (None, SyncScope::Device | SyncScope::Context) => burst::end_own(call),
+            (None, SyncScope::Stream | SyncScope::Event) => {}
+        }
+        self.waited.set(self.entries(call, stream));
     }
 
     fn after(&self, call: &Call, end: u64) -> bool {
         let stream = self.stream.and_then(|s| stream_of(call, s));
-        if let Some((stream, entries)) = self.waited.get() {
+        for (stream, entries) in self.waited.get().into_iter().flatten() {
             stream.seen(entries);
         }
         let mut record = record::Synchronize {
@@ -87,7 +120,7 @@ impl Untimed {
     /// Before the real call.
     pub fn begin(&self, call: &Call, stream: CUstream) {
         let Some(stream) = stream_of(call, stream) else { return };
-        burst::end_before(call, |s| core::ptr::eq(s, stream));
+        burst::end_on(call, stream);
         self.passage.set(Some(Passage::begin(stream)));
     }
 

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use crate::calls::{Plain, stream_of};
+use crate::calls::Plain;
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst;
@@ -35,7 +35,7 @@ pub struct StreamCreate {
 impl Plain for StreamCreate {
     fn after(&self, call: &Call, _: u64) -> bool {
         if let Some(stream) = written(self.out) {
-            stream_of(call, stream);
+            call.session.streams.made(call, stream);
         }
         false
     }
@@ -49,7 +49,6 @@ pub struct StreamDestroy {
 impl Plain for StreamDestroy {
     // Before the real call: behind it, another thread may already have the handle as a new stream's.
     fn before(&self, call: &Call) {
-        burst::end_before(call, |s| s.handle() == self.stream);
         call.session.streams.destroyed(call, self.stream);
     }
 
@@ -128,7 +127,7 @@ impl ContextDestroy {
 impl Plain for ContextDestroy {
     fn before(&self, call: &Call) {
         let ends = |c: &Context| c.handle == self.handle as u64;
-        burst::end_before(call, |s| s.context().is_some_and(ends));
+        burst::end_own(call);
         ending::drain(call.session, ends);
         self.ending.begin(call.session, ends);
     }
@@ -168,7 +167,7 @@ impl PrimaryEnd {
 
 impl Plain for PrimaryEnd {
     fn before(&self, call: &Call) {
-        burst::end_before(call, |s| s.context().is_some_and(|c| c.device == self.device as u32));
+        burst::end_own(call);
         self.ending.begin(call.session, self.device, self.is_reset);
     }
 

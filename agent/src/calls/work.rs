@@ -128,7 +128,8 @@ impl Way {
             Ok(pair) => Around::Pair(pair),
             Err(why) => {
                 // What comes now is no part of it.
-                burst::end_before(call, |s| core::ptr::eq(s, self.stream));
+                burst::end_on(call, self.stream);
+                timing::mark(call, self.driver, self.stream, why);
                 Around::Nothing(why)
             }
         }
@@ -156,7 +157,7 @@ impl Way {
             }
             Around::Nothing(why) => {
                 if succeeded && why != Untimed::Captured {
-                    timing::count_untimed(call, driver, stream, why);
+                    timing::count_untimed(stream);
                 }
                 (why, 0)
             }

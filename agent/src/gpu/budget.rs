@@ -6,6 +6,9 @@
 //! pay for a useful window, a contiguous stretch in which everything on all threads and streams is timed, one opens; when
 //! it is empty, the window closes. Everything is counted always.
 //!
+//! Where events change what they measure (`CUDA_DEVICE_MAX_CONNECTIONS=1`) windows are sparse: none, the first phase
+//! included, is longer than [`WINDOW_NS`], and one begins at most every [`SPARSE_NS`].
+//!
 //! Several threads' hook time is set against one wall clock: that overstates our cost, never understates it.
 //!
 //! The poller, which keeps the account, can be late by many ms on a busy machine. So a window opens with the number of
@@ -28,6 +31,10 @@ const FIRST_NS: u64 = 1_000_000_000;
 /// second are enough to see a program's phases, and each is long enough to have an inside.
 const WINDOW_NS: f64 = 100e6;
 const LEAST_LAUNCHES: u64 = 100;
+/// When a hook is about to say that it took a window's last launch: it may have lost its processor.
+const SOON_NS: u64 = 200_000;
+/// Between the begins of sparse windows.
+const SPARSE_NS: u64 = 1_000_000_000;
 /// Where counting alone costs more than the budget, the account never fills. A window of [`LEAST_LAUNCHES`] opens all the
 /// same, so often (about 0.02 % of the time, at 2 µs a launch): else a program's later phases would go by unseen.
 const BLIND_NS: u64 = 1_000_000_000;
@@ -200,6 +207,7 @@ struct Edge {
 pub struct Budget {
     /// What we may cost, of the time that passes.
     share: f64,
+    is_sparse: bool,
     phase: Phase,
     /// What the account holds, ns; negative when it owes.
     balance: f64,
@@ -222,6 +230,7 @@ impl Budget {
         let now = Moment::now(session);
         Budget {
             share: session.timing.options.percent / 100.0,
+            is_sparse: session.timing.options.is_sparse,
             phase: Phase::Before,
             balance: 0.0,
             launch_cost: UNMEASURED_NS,
@@ -344,6 +353,7 @@ impl Budget {
         }
         let open_for = now.ns.saturating_sub(self.opened.ns);
         let is_over = match open.kind {
+            _ if self.is_sparse && open_for >= WINDOW_NS as u64 => true,
             Kind::First => open_for >= FIRST_NS,
             Kind::Paid => self.balance <= 0.0,
             Kind::Least => false,
@@ -352,7 +362,8 @@ impl Budget {
             let at = ticks();
             return match gate.close() {
                 Some(left) => (Some(self.closed(now, at, open.given.saturating_sub(left))), 0),
-                None => (None, 0), // a hook took the last, and is about to say when
+                // A hook has taken the last, and is about to say when; or timing has stopped for good.
+                None => (None, if gate.is_on() { SOON_NS } else { u64::MAX }),
             };
         }
         let affordable = self.affordable();
@@ -362,7 +373,12 @@ impl Budget {
             let given = open.given + affordable.saturating_sub(left);
             self.phase = Phase::Open(Open { given, ..open });
         }
-        (None, if open.kind == Kind::First { FIRST_NS - open_for } else { u64::MAX })
+        let longest = match open.kind {
+            _ if self.is_sparse => WINDOW_NS as u64,
+            Kind::First => FIRST_NS,
+            Kind::Paid | Kind::Least => u64::MAX,
+        };
+        (None, longest.saturating_sub(open_for))
     }
 
     fn closed(&mut self, now: Moment, at: u64, taken: u64) -> Edge {
@@ -377,6 +393,10 @@ impl Budget {
     }
 
     fn look_at_pause(&mut self, gate: &Gate, now: Moment) -> (Option<Edge>, u64) {
+        let rest = (self.opened.ns + SPARSE_NS).saturating_sub(now.ns);
+        if self.is_sparse && rest > 0 {
+            return (None, rest);
+        }
         let least_in = (self.opened.ns + BLIND_NS).saturating_sub(now.ns);
         let missing = self.useful() - self.balance;
         let kind = match (missing <= 0.0, least_in == 0) {
@@ -423,10 +443,12 @@ mod tests {
 
     impl Storm {
         fn new(percent: f64) -> Storm {
-            let gate = Gate::new(Options { mode: Mode::Auto, percent, note: 0 });
+            let options = Options { mode: Mode::Auto, percent, is_sparse: false, note: 0 };
+            let gate = Gate::new(options);
             let begun = Moment { ticks: 1, ns: 1, ..Moment::default() };
             let budget = Budget {
                 share: percent / 100.0,
+                is_sparse: false,
                 phase: Phase::Before,
                 balance: 0.0,
                 launch_cost: UNMEASURED_NS,
@@ -510,6 +532,15 @@ mod tests {
     }
 
     #[test]
+    fn sparse_windows_are_a_tenth_of_the_time_however_cheap() {
+        let mut calm = Storm::new(50.0);
+        calm.budget.is_sparse = true;
+        calm.runs(10_000_000_000, 500_000, 100, 4_000, 200_000);
+        let share = calm.timed as f64 / calm.launches as f64;
+        assert!((0.05..=0.12).contains(&share), "{share}");
+    }
+
+    #[test]
     fn cheap_programs_are_timed_in_full() {
         let mut calm = Storm::new(5.0);
         calm.runs(10_000_000_000, 500_000, 100, 4_000, 200_000);
@@ -531,7 +562,7 @@ mod tests {
 
     #[test]
     fn what_timing_is_not_is_said_with_its_reason() {
-        let gate = |mode| Gate::new(Options { mode, percent: 5.0, note: 0 });
+        let gate = |mode| Gate::new(Options { mode, percent: 5.0, is_sparse: false, note: 0 });
         assert_eq!(gate(Mode::Off).admit(), Err(Untimed::Off));
         assert_eq!(gate(Mode::Exact).admit(), Ok(()));
         let auto = gate(Mode::Auto);

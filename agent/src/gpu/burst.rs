@@ -71,6 +71,15 @@ pub struct Member {
     start: Option<(&'static Context, Start)>,
 }
 
+impl Drop for Member {
+    // Also where the thread is cancelled inside the real call.
+    fn drop(&mut self) {
+        if let Some((context, start)) = self.start.take() {
+            context.pool.give(start.event);
+        }
+    }
+}
+
 impl Shared {
     fn kernel(&self, function: u64) -> Option<&AtomicU8> {
         self.kernels.get(function)
@@ -96,7 +105,7 @@ impl Shared {
     }
 
     fn known(&self, function: u64) -> u8 {
-        self.kernel(function).map_or(ALONE, |kernel| kernel.load(Ordering::Relaxed))
+        self.kernel(function).map_or(UNKNOWN, |kernel| kernel.load(Ordering::Relaxed))
     }
 }
 
@@ -135,21 +144,16 @@ pub fn join(call: &Call, stream: &'static Stream, passage: &Passage) -> Option<M
 pub fn joined(
     call: &Call,
     driver: &Driver,
-    member: Member,
+    mut member: Member,
     passage: &Passage,
     work: Option<&record::Work>,
     function: u64,
 ) -> bool {
-    let Member { mut hold, start } = member;
-    let Some(work) = work else {
-        if let Some((context, start)) = start {
-            context.pool.give(start.event);
-        }
-        return false;
-    };
+    let Some(work) = work else { return false };
+    let (start, hold) = (member.start.take(), &mut member.hold);
     hold.stream().submitted.fetch_add(1, Ordering::Relaxed);
     match (start, &mut hold.last().burst) {
-        (Some((context, start)), _) => open(call, &mut hold, context, start, passage, work, function),
+        (Some((context, start)), _) => open(call, hold, context, start, passage, work, function),
         (None, Some(burst)) => {
             burst.launches += 1;
             (burst.function, burst.thread) = (function, call.thread_identity());
@@ -158,7 +162,7 @@ pub fn joined(
         (None, None) => return false,
     }
     if call.session.bursts.known(function) == ALONE {
-        let burst = close(call, driver, &mut hold, |since| passage.alone() == Some(since));
+        let burst = close(call, driver, hold, |since| passage.alone() == Some(since));
         burst.into_iter().for_each(|burst| call.record_behind(&burst));
     }
     true
@@ -275,23 +279,46 @@ fn record_end(
     Untimed::Timed
 }
 
-/// Before a call that is about these streams and no launch: their bursts end here. A stream of a context that is not
-/// current, or another thread's default stream, cannot be named from here, and one in a capture takes no event; its burst
-/// goes on.
-pub fn end_before(call: &Call, is_meant: impl Fn(&Stream) -> bool) {
-    let bursts = &call.session.bursts;
-    if bursts.open.load(Ordering::Relaxed) == 0 {
+/// Before a call that is about this stream and no launch: its burst ends here. A stream of a context that is not current,
+/// or another thread's default stream, cannot be named from here, and one in a capture takes no event; its burst goes on.
+pub fn end_on(call: &Call, stream: &'static Stream) {
+    if let Some((driver, current)) = with_open_bursts(call) {
+        end_named(call, driver, current, stream, |_| true);
+    }
+}
+
+/// Before a wait for everything, or a call that may be a context's end: this thread's bursts end here. Another's may be
+/// in the middle, and its stream in a capture that has just begun.
+pub fn end_own(call: &Call) {
+    if let Some((driver, current)) = with_open_bursts(call) {
+        for stream in call.session.streams.iter().filter(|s| s.is_live()) {
+            end_named(call, driver, current, stream, |burst| burst.thread == call.thread_identity());
+        }
+    }
+}
+
+/// The driver and the current context, if there are any bursts to end.
+fn with_open_bursts(call: &Call) -> Option<(&'static Driver, u64)> {
+    if call.session.bursts.open.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    driver::driver().map(|driver| (driver, driver.current_context() as u64))
+}
+
+fn end_named(
+    call: &Call,
+    driver: &Driver,
+    current: u64,
+    stream: &'static Stream,
+    may_end: impl Fn(&OpenBurst) -> bool,
+) {
+    if stream.context().is_none_or(|c| c.handle != current) {
         return;
     }
-    let Some(driver) = driver::driver() else { return };
-    let current = driver.current_context() as u64;
-    let is_current = |s: &Stream| s.context().is_some_and(|c| c.handle == current);
-    for stream in call.session.streams.iter().filter(|s| s.is_live() && is_meant(s) && is_current(s)) {
-        let Some(mut hold) = stream.hold().filter(|_| stream.is_live()) else { continue };
-        let is_ours = hold.last().burst.as_ref().is_some_and(|b| b.thread == call.thread_identity());
-        let can_be_named = is_ours || stream.flags() & flag::PER_THREAD_STREAM == 0;
-        if can_be_named && !is_captured(call, stream.handle()) {
-            end(call, driver, &mut hold, |since| since.is_now(stream));
-        }
+    let Some(mut hold) = stream.hold().filter(|_| stream.is_live()) else { return };
+    let Some(burst) = &hold.last().burst else { return };
+    let is_named = burst.thread == call.thread_identity() || stream.flags() & flag::PER_THREAD_STREAM == 0;
+    if is_named && may_end(burst) && !is_captured(call, stream.handle()) {
+        end(call, driver, &mut hold, |since| since.is_now(stream));
     }
 }

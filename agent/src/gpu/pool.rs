@@ -2,9 +2,9 @@
 //!
 //! Events are created when a context is first seen and, later, by the poller; a hook only takes and never makes one. A
 //! thread takes from a [`Magazine`] of its own, which it fills with a handful at a time, so that threads meet at the
-//! pool once in so many launches; the poller gives them back to the pool.
+//! pool once in so many launches; whoever is an event's last holder gives it back to the pool.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::cuda::*;
 use crate::driver::Driver;
@@ -22,8 +22,8 @@ const HANDFUL: usize = 16;
 /// A context's events: a fixed table and a free list over it (a Treiber stack of indices; the tag in the head's upper
 /// half changes at every operation, so that a stale head is never exchanged).
 ///
-/// An event has as many holders as need it to stay as it was recorded: the operation that it begins, the one that it ends,
-/// a stream whose newest entry it is, a chain whose anchor it is. It is free again when the last one has given it back.
+/// An event has as many holders as need it to stay as it was recorded: the operation or the burst that it begins, the one
+/// that it ends, a stream whose newest entry it is, a chain whose anchor it is. It is free again when the last one has given it back.
 pub struct Pool {
     /// CUevents by index. Release on the store, acquire on the load by way of the free list.
     events: Box<[AtomicPtr<void>]>,
@@ -37,6 +37,8 @@ pub struct Pool {
     free_count: AtomicU32,
     /// How many exist. Written by the adopting thread, then by the poller. Relaxed.
     made: AtomicU32,
+    /// The driver has refused to make one: those that exist have to do. Relaxed: a hint.
+    refused: AtomicBool,
 }
 
 /// A thread's own free events of one context.
@@ -57,6 +59,7 @@ impl Pool {
             free: AtomicU64::new(0),
             free_count: AtomicU32::new(0),
             made: AtomicU32::new(0),
+            refused: AtomicBool::new(false),
         }
     }
 
@@ -74,6 +77,7 @@ impl Pool {
             let mut event: CUevent = core::ptr::null_mut();
             // SAFETY: the context is current; flags 0 = CU_EVENT_DEFAULT, with timing; writes a place of ours.
             if unsafe { create(&mut event, 0) } != CUDA_SUCCESS {
+                self.refused.store(true, Ordering::Relaxed);
                 return;
             }
             place.store(event, Ordering::Release);
@@ -94,11 +98,11 @@ impl Pool {
     pub fn is_low(&self) -> bool {
         self.free_count.load(Ordering::Relaxed) < LOW
             && (self.made.load(Ordering::Relaxed) as usize) < MAX_EVENTS
+            && !self.refused.load(Ordering::Relaxed)
     }
 
     /// Takes a free event; the caller is its one holder.
     #[inline]
-    #[allow(dead_code, reason = "the poller's sample is coming")]
     pub fn take(&self) -> Option<u32> {
         let mut one = [0];
         let [index] = if self.pop(&mut one) == 1 { one } else { return None };

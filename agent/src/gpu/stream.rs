@@ -9,6 +9,7 @@ use crate::driver::Driver;
 use crate::gpu::burst::{self, OpenBurst};
 use crate::gpu::context::Context;
 use crate::gpu::passage::{Passages, Since};
+use crate::gpu::poller;
 use crate::keyed::Keyed;
 use crate::sys::ticks;
 use crate::thread::Call;
@@ -23,9 +24,6 @@ const MARKERS: usize = 256;
 /// Entries (launches and our own records) of a stream that may be unseen before we stop adding ours. The driver's queue
 /// holds about 1024 and then blocks the app (facts: OneFlow PR#890).
 pub const MAX_DEPTH: u64 = 256;
-/// How long the end of a stream waits for who holds it at most: 100 ms.
-const HOLDER_LOOKS: u32 = 5_000;
-const HOLDER_NS: u64 = 20_000;
 /// A stream id of our own making, where the driver has no cuStreamGetId (before CUDA 12.0).
 const OWN_ID: u64 = 1 << 63;
 
@@ -234,6 +232,11 @@ impl Stream {
         unsafe { self.context.load(Ordering::Relaxed).as_ref() }
     }
 
+    /// Whether it looks so deep that soon nothing more is timed on it.
+    pub fn is_deep(&self) -> bool {
+        self.depth() > MAX_DEPTH / 2
+    }
+
     /// Entries not yet seen complete.
     pub fn depth(&self) -> u64 {
         self.submitted.load(Ordering::Relaxed).saturating_sub(self.completed.load(Ordering::Relaxed))
@@ -250,7 +253,8 @@ impl Stream {
     #[inline]
     fn try_hold(&'static self) -> Option<Hold> {
         let free = self.held.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok();
-        free.then_some(Hold { stream: self })
+        // Made only when it is ours: dropping one lets go.
+        free.then(|| Hold { stream: self })
     }
 
     /// Whether somebody holds it.
@@ -316,15 +320,27 @@ impl Stream {
     }
 
     /// The app destroys it: nothing of ours touches it any more when this returns. Whoever holds a stream asks whether it
-    /// is live before it records on behalf of another call than a launch there; who held it before is waited for, which
-    /// takes as long as one record.
-    fn ended(&'static self) {
+    /// is live before it records on behalf of another call than a launch there; who held it before is waited for. That
+    /// takes as long as one record, or as long as the launch that the app makes on it at the same time, 100 ms at most.
+    fn ended(&'static self, poller: &poller::Shared) {
         self.state.store(DEAD, Ordering::SeqCst);
-        for _ in 0..HOLDER_LOOKS {
-            if self.try_hold().is_some() {
-                return;
-            }
-            crate::sys::sleep_ns(HOLDER_NS);
+        poller.finished(|| self.try_hold().is_some());
+        poller.wake(); // what it still has is read, and it can be made into another
+    }
+
+    /// Whether its context has gone without it: the handle is another's by now.
+    #[inline]
+    fn is_outlived(&self) -> bool {
+        self.context().is_some_and(|c| c.gone.load(Ordering::Acquire))
+    }
+
+    /// It has gone unseen: its place is free for the one that has its handle now.
+    #[cold]
+    fn give_up(&'static self, place: &AtomicPtr<Stream>) {
+        let this = core::ptr::from_ref(self).cast_mut();
+        let given = place.compare_exchange(this, core::ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
+        if given.is_ok() {
+            self.state.store(DEAD, Ordering::Release);
         }
     }
 
@@ -414,8 +430,24 @@ impl Streams {
         };
         // SAFETY: null or a stream, which is never freed. Acquire, with the release in `make`.
         match unsafe { place.load(Ordering::Acquire).as_ref() } {
-            Some(stream) => Some(stream),
+            Some(stream) if !stream.is_outlived() => Some(stream),
+            Some(stream) => {
+                stream.give_up(place);
+                self.make(call, driver, handle, name, context, place)
+            }
             None => self.make(call, driver, handle, name, context, place),
+        }
+    }
+
+    /// A call has just made the stream with this handle: whichever had it before is gone.
+    pub fn made(&self, call: &Call, handle: CUstream) {
+        if let Some(place) = self.places.find(handle as u64) {
+            // SAFETY: null or a stream, which is never freed. Acquire, with the release in `make`.
+            let old = unsafe { place.load(Ordering::Acquire).as_ref() };
+            old.into_iter().for_each(|stream| stream.give_up(place));
+        }
+        if let Some(driver) = crate::driver::driver() {
+            self.get(call, driver, handle);
         }
     }
 
@@ -538,6 +570,7 @@ impl Streams {
         let Some(stream) = (unsafe { place.swap(core::ptr::null_mut(), Ordering::AcqRel).as_ref() }) else {
             return;
         };
+        burst::end_on(call, stream);
         let record = record::Stream {
             head: Head::new::<record::Stream>(),
             at: ticks(),
@@ -548,7 +581,7 @@ impl Streams {
             ..Default::default()
         };
         call.publish(&record);
-        stream.ended();
+        stream.ended(&call.session.poller);
     }
 
     /// A thread has ended, and its default streams with it.
@@ -574,7 +607,7 @@ impl Streams {
             let stream = unsafe { place.load(Ordering::Acquire).as_ref() };
             if let Some(stream) = stream.filter(|s| of_context(s)) {
                 place.store(core::ptr::null_mut(), Ordering::Release);
-                stream.ended();
+                stream.state.store(DEAD, Ordering::Release);
             }
         }
     }
@@ -612,5 +645,20 @@ fn describe(driver: &Driver, stream: &Stream, context: &Context, handle: u64, fl
         priority,
         change: 1,
         ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_try_leaves_the_hold_to_its_holder() {
+        let stream: &'static Stream = Box::leak(Box::new(Stream::new(0)));
+        let hold = stream.try_hold();
+        assert!(hold.is_some() && stream.try_hold().is_none() && stream.hold().is_none());
+        assert!(stream.is_held(), "it is not the second one's to let go");
+        drop(hold);
+        assert!(!stream.is_held() && stream.hold().is_some());
     }
 }

@@ -28,7 +28,8 @@ use crate::session::Session;
 use crate::sys::ticks;
 use crate::thread::Call;
 
-/// How often a hook may ask the driver how far a deep stream has come: once per so many launches.
+/// How often a hook may ask the driver how far a deep stream has come: once per so many launches. One asking is a search by
+/// halving over what is unread, eleven queries at most.
 const ASK_EVERY: u32 = 64;
 
 /// Beyond this depth not even a marker is recorded: it could be the entry that blocks the app.
@@ -287,15 +288,16 @@ pub fn close(
     }
 }
 
-/// Counts an operation that is enqueued without a pair, and, when a deep stream has nothing left that would show how far
-/// it has come, records one event that will. In a pause of the budget, too: else every stream would look deep when the
-/// next window opens, since nothing of it was seen complete meanwhile.
-pub fn count_untimed(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed) {
-    stream.submitted.fetch_add(1, Ordering::Relaxed);
-    let looks_deep = matches!(why, Untimed::DeepQueue | Untimed::Budget) && stream.depth() > MAX_DEPTH / 2;
-    let Some(context) = stream.context().filter(|_| looks_deep && stream.depth() <= MAX_MARKED) else {
-        return;
-    };
+/// Before an operation that gets no pair: when a deep stream has nothing left that would show how far it has come, records
+/// one event that will. In a pause of the budget, too: else every stream would look deep when the next window opens, since
+/// nothing of it was seen complete meanwhile. (Before an ordinary operation, never behind one: what comes next may be a
+/// programmatic launch.)
+pub fn mark(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed) {
+    let looks_deep = matches!(why, Untimed::DeepQueue | Untimed::Budget) && stream.is_deep();
+    let Some(context) = stream.context().filter(|_| looks_deep) else { return };
+    if stream.depth() > MAX_MARKED && !stream.is_watched() {
+        return ask_stream(call.session, driver, stream);
+    }
     if stream.is_watched() {
         // In a window `open` asks.
         if why == Untimed::Budget {
@@ -314,4 +316,26 @@ pub fn count_untimed(call: &Call, driver: &Driver, stream: &'static Stream, why:
         true => call.session.poller.work_added(),
         false => context.pool.give(event),
     }
+}
+
+/// Nothing of ours is left on a deep stream: whether it is empty by now, only the driver can tell. Now and then, and outside
+/// captures, like [`is_shallow_after_asking`].
+#[cold]
+fn ask_stream(session: &Session, driver: &Driver, stream: &Stream) {
+    if session.captures.load(Ordering::Relaxed) != 0
+        || !stream.unasked.fetch_add(1, Ordering::Relaxed).is_multiple_of(ASK_EVERY)
+    {
+        return;
+    }
+    let entries = stream.submitted.load(Ordering::Relaxed);
+    // SAFETY: a stream that the app is about to use.
+    let ask = || driver.stream_query.map(|query| unsafe { query(stream.handle()) });
+    if driver.relaxed(ask) == Some(CUDA_SUCCESS) {
+        stream.seen(entries);
+    }
+}
+
+/// Counts an operation that was enqueued without a pair.
+pub fn count_untimed(stream: &Stream) {
+    stream.submitted.fetch_add(1, Ordering::Relaxed);
 }

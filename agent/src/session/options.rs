@@ -18,6 +18,8 @@ pub struct Options {
     pub mode: Mode,
     /// What we may cost, in percent of wall time: above 0, at most 100.
     pub percent: f64,
+    /// Windows are short and far between, whatever they cost us.
+    pub is_sparse: bool,
     /// Why that is not what was asked for: one of [`NOTES`], counted from 1; 0 = it is.
     pub note: u8,
 }
@@ -31,7 +33,7 @@ const ONE_CONNECTION: u8 = 3;
 const NOTES: [&str; 3] = [
     "GPUSPY_TIMING is none of auto, exact and off: timed as with auto",
     "GPUSPY_BUDGET is no percentage above 0 and up to 100: the budget is 5 %",
-    "CUDA_DEVICE_MAX_CONNECTIONS=1, where timing events make streams wait that would overlap: only windows are timed",
+    "CUDA_DEVICE_MAX_CONNECTIONS=1, where timing events make streams wait that would overlap: at most a tenth of a second is timed in each second",
 ];
 
 impl Options {
@@ -48,7 +50,8 @@ impl Options {
             }
         };
         // Facts (TransformerEngine #1353): with one connection, events that keep time end the overlap of streams.
-        if mode == Mode::Exact && connections.is_some_and(|c| c.to_bytes() == b"1") {
+        let one_connection = mode != Mode::Off && connections.is_some_and(|c| c.to_bytes() == b"1");
+        if one_connection {
             (mode, note) = (Mode::Auto, ONE_CONNECTION);
         }
         let asked = budget.filter(|b| !b.is_empty());
@@ -56,7 +59,7 @@ impl Options {
         if mode == Mode::Auto && percent == Some(None) {
             note = BAD_BUDGET;
         }
-        Options { mode, percent: percent.flatten().unwrap_or(PERCENT), note }
+        Options { mode, percent: percent.flatten().unwrap_or(PERCENT), is_sparse: one_connection, note }
     }
 
     /// Why operations are not timed as asked for.
@@ -88,11 +91,13 @@ mod tests {
             assert_eq!(read(Some(c"auto"), Some(bad), None), (Mode::Auto, 5.0, BAD_BUDGET), "{bad:?}");
         }
         assert_eq!(read(Some(c"exact"), Some(c"100"), Some(c"1")), (Mode::Auto, 100.0, ONE_CONNECTION));
+        assert_eq!(read(None, None, Some(c"1")), (Mode::Auto, 5.0, ONE_CONNECTION));
+        assert!(Options::read(None, None, Some(c"1")).is_sparse);
     }
 
     #[test]
     fn every_note_has_its_sentence() {
-        let note = |note| Options { mode: Mode::Auto, percent: 5.0, note }.note();
+        let note = |note| Options { mode: Mode::Auto, percent: 5.0, is_sparse: false, note }.note();
         assert_eq!(note(0), None);
         assert!(note(BAD_TIMING).unwrap().starts_with("GPUSPY_TIMING"));
         assert!(note(BAD_BUDGET).unwrap().starts_with("GPUSPY_BUDGET"));

@@ -27,7 +27,7 @@ pub struct Shared {
     /// Odd while the poller looks at events. SeqCst, with `ending` of contexts: either the poller sees that one may end,
     /// or who ends it sees the poller looking.
     looks: AtomicU64,
-    /// No driver call any more: it, or the process, is shutting down. Release by either side, acquire by the other.
+    /// No driver call any more: it, or the process, is shutting down. SeqCst, with `looks`: as above.
     stopped: AtomicBool,
     /// A collector has been given the segment, or there is none. Release by the poller, acquire by the exit handler.
     introduced: AtomicBool,
@@ -107,12 +107,12 @@ impl Shared {
 
     /// From here on the poller calls the driver no more.
     pub fn stop(&self) {
-        self.stopped.store(true, Ordering::Release);
+        self.stopped.store(true, Ordering::SeqCst);
     }
 
     /// Whether it may not.
     pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
+        self.stopped.load(Ordering::SeqCst)
     }
 
     /// Poller: a collector has been reached or is known to be out of reach.

@@ -1,0 +1,30 @@
+// A stream that becomes as deep as a launch queue, and is waited for in a way that names no stream: "context" waits for the
+// context, "poll" asks for an event until it is ready. Then it is used as any other.
+// link: -l:libcuda.so.1
+#include "driver.h"
+
+enum { DEEP = 1000, AFTER = 400 };
+
+int main(int argc, char **argv)
+{
+    bool poll = argc > 1 && strcmp(argv[1], "poll") == 0;
+    start_cuda();
+    CUfunction kernel = load_kernel("deep_20us"), shallow = load_kernel("shallow_5us");
+    CUstream stream = new_stream();
+    CUevent event;
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    for (int n = 0; n < DEEP; n++)
+        launch(kernel, stream);
+    CHECK(cuEventRecord(event, stream));
+    if (!poll)
+        CHECK(cuCtxSynchronize());
+    while (cuEventQuery(event) == CUDA_ERROR_NOT_READY)
+        pause_us(100);
+    for (int n = 0; n < AFTER; n++) {
+        launch(shallow, stream);
+        pause_us(10);
+    }
+    CHECK(cuCtxSynchronize());
+    printf("{\"program\":\"deep_then_empty\",\"launches\":%d}\n", DEEP + AFTER);
+    return 0;
+}
