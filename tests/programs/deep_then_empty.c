@@ -1,9 +1,9 @@
-// A stream that becomes as deep as a launch queue, and is waited for in a way that names no stream: "context" waits for the
+// A stream that is kept as deep as its launch queue allows, then waited for in a way that names no stream: "context" waits for the
 // context, "poll" asks for an event until it is ready. Then it is used as any other.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
-enum { DEEP = 1000, AFTER = 400 };
+enum { DEEP = 3000, AFTER = 400 };
 
 int main(int argc, char **argv)
 {

@@ -226,6 +226,16 @@ fn is_shallow_after_asking(session: &Session, driver: &Driver, stream: &Stream, 
 }
 
 fn ask(driver: &Driver, stream: &Stream, context: &Context) {
+    let entries = stream.submitted.load(Ordering::Relaxed);
+    if stream.oldest().is_none() {
+        // Nothing of ours is left to ask for: whether the stream is empty, the driver can tell.
+        // SAFETY: a stream that the app is about to use.
+        let asked = driver.stream_query.map(|query| unsafe { query(stream.handle()) });
+        if asked == Some(CUDA_SUCCESS) {
+            stream.seen(entries);
+        }
+        return;
+    }
     // Operations of a stream complete in order: halving finds the newest that is complete.
     let (mut complete, mut unknown) = stream.unread();
     while let (Some(query), true) = (driver.event_query, complete < unknown) {
@@ -295,10 +305,7 @@ pub fn close(
 pub fn mark(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed) {
     let looks_deep = matches!(why, Untimed::DeepQueue | Untimed::Budget) && stream.is_deep();
     let Some(context) = stream.context().filter(|_| looks_deep) else { return };
-    if stream.depth() > MAX_MARKED && !stream.is_watched() {
-        return ask_stream(call.session, driver, stream);
-    }
-    if stream.is_watched() {
+    if stream.is_watched() || stream.depth() > MAX_MARKED {
         // In a window `open` asks.
         if why == Untimed::Budget {
             is_shallow_after_asking(call.session, driver, stream, context);
@@ -315,23 +322,6 @@ pub fn mark(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed)
         true if why == Untimed::Budget => {}
         true => call.session.poller.work_added(),
         false => context.pool.give(event),
-    }
-}
-
-/// Nothing of ours is left on a deep stream: whether it is empty by now, only the driver can tell. Now and then, and outside
-/// captures, like [`is_shallow_after_asking`].
-#[cold]
-fn ask_stream(session: &Session, driver: &Driver, stream: &Stream) {
-    if session.captures.load(Ordering::Relaxed) != 0
-        || !stream.unasked.fetch_add(1, Ordering::Relaxed).is_multiple_of(ASK_EVERY)
-    {
-        return;
-    }
-    let entries = stream.submitted.load(Ordering::Relaxed);
-    // SAFETY: a stream that the app is about to use.
-    let ask = || driver.stream_query.map(|query| unsafe { query(stream.handle()) });
-    if driver.relaxed(ask) == Some(CUDA_SUCCESS) {
-        stream.seen(entries);
     }
 }
 
