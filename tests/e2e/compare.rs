@@ -4,7 +4,7 @@ use gpuspy_collector::model::occupancy::Occupancy;
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::model::{Model, When};
 use gpuspy_collector::trace::TraceReader;
-use gpuspy_collector::trace::record::{Body, What};
+use gpuspy_collector::trace::record::{Body, What, Work};
 use gpuspy_tests::{Done, truth};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -39,6 +39,7 @@ pub fn transfers(list: &Value) -> BTreeMap<(String, String), (u64, u64)> {
 /// An operation as the trace has it, beside its truth.
 pub struct Compared {
     pub correlation: u64,
+    pub work: Work,
     pub truth: truth::Operation,
     pub when: When,
 }
@@ -57,7 +58,8 @@ impl Compared {
         let (occupancy, truth) = self.timed()?;
         let within = (occupancy.lo().saturating_sub(slack(truth)), occupancy.hi() + slack(truth));
         let holds = within.0 <= truth && truth <= within.1;
-        (!holds).then(|| format!("{:?} lasted {truth}, not in {within:?}: {occupancy:?}", self.truth))
+        let told = || format!("{occupancy:?} of {:?}", self.work);
+        (!holds).then(|| format!("{:?} lasted {truth}, not in {within:?}: {}", self.truth, told()))
     }
 }
 
@@ -71,7 +73,7 @@ pub fn compare(done: &Done) -> Vec<Compared> {
     let names = reader.names().clone();
     let clocks = Survey::of(reader.records());
     let mut model = Model::new(&names, &clocks);
-    let mut ours: BTreeMap<u64, Vec<(u64, Named, When)>> = BTreeMap::new();
+    let mut ours: BTreeMap<u64, Vec<(Work, Named, When)>> = BTreeMap::new();
     for record in reader.records() {
         let Some(operation) = model.observe(&record).operation else { continue };
         let Body::Work(work) = &record.body else { panic!("{record:?}") };
@@ -86,7 +88,7 @@ pub fn compare(done: &Done) -> Vec<Compared> {
         if operation.when != When::Captured {
             let tid = u64::from(status.threads[&record.thread]);
             let what = (kind, operation.stream);
-            ours.entry(tid).or_default().push((operation.correlation, what, operation.when));
+            ours.entry(tid).or_default().push((work.clone(), what, operation.when));
         }
     }
     let mut theirs: BTreeMap<u64, Vec<truth::Operation>> = BTreeMap::new();
@@ -96,16 +98,17 @@ pub fn compare(done: &Done) -> Vec<Compared> {
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
     let mut compared = Vec::new();
     for (tid, mut ours) in ours {
-        ours.sort_by_key(|(correlation, ..)| *correlation);
+        ours.sort_by_key(|(work, ..)| work.call.correlation);
         let theirs = &theirs[&tid];
         assert_eq!(ours.len(), theirs.len(), "thread {tid}");
-        for ((correlation, what, when), truth) in ours.into_iter().zip(theirs) {
+        for ((work, what, when), truth) in ours.into_iter().zip(theirs) {
             assert_eq!(
                 what,
                 (truth.kind.as_str(), truth.stream),
                 "thread {tid}: kind and stream id of {truth:?}"
             );
-            compared.push(Compared { correlation, truth: truth.clone(), when });
+            let correlation = work.call.correlation;
+            compared.push(Compared { correlation, work, truth: truth.clone(), when });
         }
     }
     compared

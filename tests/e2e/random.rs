@@ -2,7 +2,8 @@
 //! the program did, and the true duration of every timed operation is inside its interval, whatever the stand-in assumes.
 //!
 //! `GPUSPY_RANDOM_CASES=N` runs N seeds instead of a few; `GPUSPY_RANDOM_FIRST=SEED` runs them from there on, one after
-//! the other, with `GPUSPY_RANDOM_STEPS=N` steps of each thread instead of 50.
+//! the other, with `GPUSPY_RANDOM_STEPS=N` steps of each thread instead of 50. `GPUSPY_RANDOM_KEEP=FOLDER` keeps the trace
+//! and the truth of each program that fails.
 
 use crate::compare::{Compared, by_name, compare, known_calls, median, transfers};
 use gpuspy_tests::{Done, Run, sim_lib};
@@ -162,8 +163,20 @@ fn check(seed: u64, breadth: Breadth, setting: Setting) -> Result<(), TestCaseEr
         println!("seed {seed} {setting:?}: {timed} of {all} timed, median error {} ns", median(errors));
         Ok(())
     };
+    let keep = || {
+        if let Some(folder) = std::env::var_os("GPUSPY_RANDOM_KEEP") {
+            let folder = std::path::Path::new(&folder).join(seed.to_string());
+            std::fs::create_dir_all(&folder).unwrap();
+            for file in std::fs::read_dir(done.folder()).unwrap().map(|file| file.unwrap()) {
+                std::fs::copy(file.path(), folder.join(file.file_name())).unwrap();
+            }
+        }
+    };
     let again = || format!("GPUSPY_RANDOM_FIRST={seed} GPUSPY_RANDOM_CASES=1 (seed {seed}, {setting:?})");
-    checks().map_err(|error: TestCaseError| TestCaseError::fail(format!("{}: {error}", again())))
+    checks().map_err(|error: TestCaseError| {
+        keep();
+        TestCaseError::fail(format!("{}: {error}", again()))
+    })
 }
 
 /// What is wrong with a program, also where that panics.

@@ -277,7 +277,8 @@ pub fn close(
         marker: false,
         cancelled: !succeeded,
     };
-    let alone = passage.alone();
+    // While a call that may end the context is under way, others' calls are recorded without a stream, and leave no passage.
+    let alone = passage.alone().filter(|_| !context.is_leaving());
     if let (true, Some(since)) = (recorded, alone) {
         // Held before it is the poller's, which may give it back at once.
         context.pool.hold(end);
