@@ -174,3 +174,25 @@ fn chains_of_the_driver_api_are_timed_as_bursts() {
 fn chains_of_the_runtime_are_timed_as_bursts() {
     programmatic_launches_are_timed_as_bursts("programmatic_runtime");
 }
+
+/// Kernels that an event of ours has cut off from the chain they were launched to go on with.
+fn cut(done: &Done) -> usize {
+    done.truth().of("kernel").filter(|kernel| kernel["cut"] == true).count()
+}
+
+#[test]
+fn a_wait_for_something_else_cuts_no_chain() {
+    let done = Run::of("chain_and_waits").observed().succeeded();
+    intervals_hold(&done);
+    assert!(cut(&done) <= 2, "{} launches were cut off by us; two kernels can be, once each", cut(&done));
+}
+
+#[test]
+fn pauses_of_the_budget_cut_no_chain() {
+    // After the first phase next to nothing is timed, the stream is never waited for and looks deep.
+    let run = Run::of("storm").arg("1500").arg("1").arg("chains").auto("0.5");
+    let done = run.env("SIMCUDA_HOST_COST", "launch=20000").observed().succeeded();
+    assert!(done.report()["coverage"]["untimed"]["budget"].as_u64().unwrap() > 3_000);
+    println!("{} of {} chains were cut", cut(&done), done.said()["launches"].as_u64().unwrap() / 2);
+    assert!(cut(&done) <= 4, "{} launches were cut off by us", cut(&done));
+}

@@ -40,3 +40,17 @@ static inline void launch(CUfunction kernel, CUstream stream)
     void *arguments[] = {&nothing};
     CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
 }
+
+// A programmatic launch: it may begin before the kernel ahead of it has ended.
+static inline void launch_behind(CUfunction kernel, CUstream stream)
+{
+    uint64_t nothing = 0;
+    void *arguments[] = {&nothing};
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig config = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1};
+    config.hStream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    CHECK(cuLaunchKernelEx(&config, kernel, arguments, NULL));
+}

@@ -124,6 +124,9 @@ impl Way {
             let member = burst::join(call, self.stream, &self.passage);
             return member.map_or(Around::Nothing(Untimed::Chain), Around::Burst);
         }
+        if burst::is_legacy(self.stream) && burst::may_begin(call, what.kernel()) {
+            return Around::Nothing(Untimed::Chain);
+        }
         match timing::open(call, self.driver, self.stream, &self.passage) {
             Ok(pair) => Around::Pair(pair),
             Err(why) => {

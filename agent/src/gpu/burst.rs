@@ -9,9 +9,13 @@
 //! The end event is recorded when something else comes: the next ordinary operation on the stream (whose start event it
 //! is), a record or a wait of the app's, a capture, or a synchronise, before the real call.
 //!
+//! On the legacy default stream an event waits for all blocking streams, and they for it: one that comes later than the
+//! launches would order what the program did not. There such launches are counted and not timed.
+//!
 //! The trouble is the first launch of a chain, an ordinary one, and the last: an event right behind it is what every other
 //! launch gets and what these must not, but what follows is not known yet. So it is learned per kernel: one that a
-//! programmatic launch has ever followed gets no event behind it any more. Each kernel can cut one chain, once.
+//! programmatic launch has ever followed gets no event behind it any more. Each kernel can cut one chain, once, or one a
+//! stream where several find it out at the same time.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use gpuspy_wire::record::{self, Head, Untimed, flag};
@@ -109,6 +113,11 @@ impl Shared {
     }
 }
 
+/// No burst is timed there.
+pub fn is_legacy(stream: &Stream) -> bool {
+    stream.flags() & flag::LEGACY_STREAM != 0
+}
+
 /// Whether an ordinary launch of this kernel may be the first of a chain.
 #[inline]
 pub fn may_begin(call: &Call, function: u64) -> bool {
@@ -135,6 +144,10 @@ pub fn join(call: &Call, stream: &'static Stream, passage: &Passage) -> Option<M
         return None;
     }
     call.session.bursts.is_followed(end.function);
+    if is_legacy(stream) {
+        context.pool.give(end.event);
+        return None;
+    }
     let start = Start { event: end.event, shared: true, begun: end.begun };
     Some(Member { hold, start: Some((context, start)) })
 }
@@ -319,6 +332,9 @@ fn end_named(
     let Some(burst) = &hold.last().burst else { return };
     let is_named = burst.thread == call.thread_identity() || stream.flags() & flag::PER_THREAD_STREAM == 0;
     if is_named && may_end(burst) && !is_captured(call, stream.handle()) {
-        end(call, driver, &mut hold, |since| since.is_now(stream));
+        let is_undisturbed = burst.since.is_some_and(|since| since.is_now(stream));
+        // It goes onto the stream like a call of the app's.
+        let _passage = Passage::begin(stream);
+        end(call, driver, &mut hold, |_| is_undisturbed);
     }
 }
