@@ -125,6 +125,9 @@ fn a_driver_without_a_gpu_says_so_and_the_roads_are_judged_all_the_same() {
     for road in &ROADS[..4] {
         visit.has("ok", "interception", &format!("by {road}: calls are seen (cuInit returned 100)"));
     }
+    for road in &ROADS[4..] {
+        visit.has("ok", "interception", &format!("by {road}: calls are seen (cudaMalloc returned 100)"));
+    }
     assert!(visit.of("GPU times", "").is_empty());
 }
 
@@ -281,6 +284,47 @@ fn programs_that_keep_the_agent_out_are_named() {
     let setgid = build("setgid", &[]);
     std::fs::set_permissions(&setgid, std::os::unix::fs::PermissionsExt::from_mode(0o2755)).unwrap();
     look(&setgid).has("problem", "program", "setuid or setgid");
+}
+
+/// What the report's "driver not hooked" sends people here for.
+#[test]
+fn a_launch_function_that_is_not_the_drivers_own_is_told() {
+    // It has another function ready for every question, so that no answer equals what the agent was given.
+    let place = fake_driver(
+        r#"
+        #include <string.h>
+        #define F(n) static int launch##n(void) { return n; }
+        F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
+        static void *launches[] = {launch0, launch1, launch2, launch3, launch4, launch5, launch6, launch7};
+        static int asked;
+        int cuInit(int f) { return 0 * f; }
+        int cuDriverGetVersion(int *v) { *v = 12000; return 0; }
+        int cuDeviceGetCount(int *n) { *n = 0; return 0; }
+        int cuGetProcAddress_v2(const char *name, void **f, int v, long flags, int *status) {
+            (void)v, (void)flags, (void)status;
+            *f = strcmp(name, "cuInit") == 0 ? (void *)cuInit
+               : strcmp(name, "cuGetProcAddress") == 0 ? (void *)cuGetProcAddress_v2
+               : strcmp(name, "cuLaunchKernel") == 0 ? launches[asked++ % 8] : 0;
+            return *f == 0;
+        }"#,
+    );
+    let visit = visit(run().without_gpu().env("LD_LIBRARY_PATH", place.path()), &[]);
+    let todo = visit.has("problem", "interception", "by cuGetProcAddress_v2: launches would pass unseen");
+    assert!(todo.contains("LD_PRELOAD"), "{todo}");
+    visit.has("ok", "interception", "by cuGetProcAddress: not offered by this driver");
+    visit.has("problem", "GPU", "shows no GPU");
+}
+
+#[test]
+fn a_program_for_another_c_library_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let loader = "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1";
+    std::fs::write(place.path().join("main.c"), "int main(void) { return 0; }").unwrap();
+    let mut gcc = Command::new("gcc");
+    gcc.args(["main.c", "-o", "musl", loader]).current_dir(place.path());
+    assert!(gcc.status().unwrap().success());
+    let program = place.path().join("musl");
+    visit(run(), &["--", program.to_str().unwrap()]).has("problem", "program", "is a program for musl");
 }
 
 #[test]

@@ -95,8 +95,8 @@ pub(super) fn doctor(options: &Options) -> Result<ExitCode, Failure> {
     match nursery {
         Ok(nursery) => {
             cuda_checks(&nursery, agent.as_deref().ok(), &mut checks)?;
-            if nursery.is_interrupted() {
-                return Err(Failure { code: 130, sentence: "interrupted".to_owned() });
+            if let Some(code) = nursery.interruption() {
+                return Err(Failure { code, sentence: "interrupted".to_owned() });
             }
         }
         Err(failure) => checks.push(Check::problem(

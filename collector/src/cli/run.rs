@@ -190,6 +190,9 @@ fn nothing_seen(program: &std::ffi::OsStr) -> String {
     }
     match launch::blind_spot(program) {
         Some(reason) => format!("nothing was collected: {reason}"),
-        None => "nothing was collected: no CUDA call was made".to_owned(),
+        None => format!(
+            "nothing was collected: no CUDA call was made; if it made some, see gpuspy doctor -- {}",
+            quoted(program.as_ref())
+        ),
     }
 }

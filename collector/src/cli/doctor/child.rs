@@ -19,6 +19,9 @@ const KILLED: Duration = Duration::from_secs(2);
 /// How often a child is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// Of a child that was not waited for.
+const INTERRUPTED: &str = "was interrupted";
+
 /// What all children need.
 #[derive(Debug)]
 pub(super) struct Nursery {
@@ -41,8 +44,14 @@ impl Nursery {
         Ok(Nursery { private, signals, limit })
     }
 
-    /// Whether we were told to stop, by a signal that is still to be taken.
-    pub(super) fn is_interrupted(&self) -> bool {
+    /// What to exit with when a signal has told us to stop: 128 and its number, as a shell has it.
+    pub(super) fn interruption(&self) -> Option<u8> {
+        let signal = self.is_interrupted().then(|| self.signals.next().ok()).flatten()?;
+        u8::try_from(128 + signal.number).ok()
+    }
+
+    /// Whether a signal has come. It stays to be taken.
+    fn is_interrupted(&self) -> bool {
         sys::wait([Some(self.signals.as_fd())], Duration::ZERO).is_ok_and(|[arrived]| arrived)
     }
 
@@ -53,6 +62,9 @@ impl Nursery {
         runtime: Option<&str>,
         environment: &[(&str, OsString)],
     ) -> Result<T, Silent> {
+        if self.is_interrupted() {
+            return Err(Silent(INTERRUPTED.to_owned()));
+        }
         let silent = |e: std::io::Error| Silent(format!("cannot be started: {e}"));
         let place = self.private.path();
         let (stdout, stderr) = (place.join("stdout"), place.join("stderr"));
@@ -98,7 +110,7 @@ impl Nursery {
             std::thread::sleep(LOOK);
         }
         Err(Silent(match self.is_interrupted() {
-            true => "was interrupted".to_owned(),
+            true => INTERRUPTED.to_owned(),
             false => format!("did not return within {} s", self.limit.as_secs()),
         }))
     }

@@ -14,8 +14,8 @@ type Header = FileHeader64<Endianness>;
 pub(super) struct Elf {
     /// It is for this machine's processor, in 64 bits: only then can the agent be loaded into it.
     pub(super) is_native: bool,
-    /// It names a loader (PT_INTERP). A program without one is statically linked.
-    pub(super) has_loader: bool,
+    /// The loader that it names (PT_INTERP). Static programs and libraries name none.
+    pub(super) loader: Option<String>,
     /// It defines a `dlsym` that other objects' lookups reach.
     pub(super) exports_dlsym: bool,
     /// The newest version of glibc that it asks for, `(2, 34)`.
@@ -44,7 +44,7 @@ pub(super) fn read(path: &Path) -> Option<Elf> {
         // What is not for this machine, nothing more is asked about.
         return Some(Elf {
             is_native: false,
-            has_loader: true,
+            loader: None,
             exports_dlsym: false,
             glibc: None,
             agent_version: None,
@@ -61,7 +61,10 @@ fn parse<'d, R: ReadRef<'d>>(data: R) -> Option<Elf> {
     let sections = header.sections(endian, data).ok()?;
     Some(Elf {
         is_native: header.e_machine(endian) == MACHINE,
-        has_loader: segments.iter().any(|segment| segment.p_type(endian) == elf::PT_INTERP),
+        loader: segments.iter().find_map(|segment| {
+            let path = segment.interpreter(endian, data).ok()??;
+            Some(String::from_utf8_lossy(path).into_owned())
+        }),
         exports_dlsym: exports(&sections, endian, data, b"dlsym"),
         glibc: newest_glibc(&sections, endian, data),
         agent_version: agent_version(&sections, endian, data),
@@ -128,7 +131,7 @@ mod tests {
     #[test]
     fn this_program_is_for_this_machine() {
         let elf = read(&std::env::current_exe().unwrap()).unwrap();
-        assert!(elf.is_native && elf.has_loader && !elf.exports_dlsym, "{elf:?}");
+        assert!(elf.is_native && elf.loader.is_some() && !elf.exports_dlsym, "{elf:?}");
         assert!(elf.glibc.unwrap() >= (2, 2), "{elf:?}");
         assert_eq!(elf.agent_version, None);
     }

@@ -133,6 +133,8 @@ fn call_of(body: &Body) -> Option<&Call> {
     }
 }
 
+const UNKNOWN: &str = "cuLaunchKernel is another function than libcuda.so.1 itself answers with: look which tool stands between \
+                       (LD_PRELOAD, LD_LIBRARY_PATH)";
 const REPORT: &str = "run it again; if it stays so, report it with this output";
 
 fn judge(road: &str, errand: Errand, tried: &Tried) -> Check {
@@ -148,20 +150,18 @@ fn judge(road: &str, errand: Errand, tried: &Tried) -> Check {
         (Ok(_), Some(Err(why))) => return Check::problem(topic, format!("by {road}: {why}"), REPORT),
         (Ok(called), Some(Ok(seen))) => (called, seen),
     };
-    let missing = called.calls.iter().find(|(name, _)| !seen.apis.contains(name));
     let failed = match called.failure() {
         Some((name, result)) => format!(" ({name} returned {result})"),
         None => String::new(),
     };
-    // A runtime that cannot start calls nothing of the driver's that could carry its name.
     let asks_for_launches = matches!(errand, Errand::Dlsym | Errand::Getproc11 | Errand::Getproc12);
-    match missing {
-        Some((name, 0)) => Check::problem(topic, format!("by {road}: {name} was called and not seen"), ORDER),
-        _ if asks_for_launches && !seen.launches => {
-            Check::problem(topic, format!("by {road}: launches would pass unseen"), ORDER)
-        }
-        _ => Check::ok(topic, format!("by {road}: calls are seen{failed}")),
+    if let Some((name, _)) = called.calls.iter().find(|(name, _)| !seen.apis.contains(name)) {
+        return Check::problem(topic, format!("by {road}: {name} was called and not seen{failed}"), ORDER);
     }
+    if asks_for_launches && !seen.launches {
+        return Check::problem(topic, format!("by {road}: launches would pass unseen"), UNKNOWN);
+    }
+    Check::ok(topic, format!("by {road}: calls are seen{failed}"))
 }
 
 /// What is not there to be called is no fault of interception.

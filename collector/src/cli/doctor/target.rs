@@ -45,6 +45,15 @@ pub(super) fn check(command: &OsStr) -> Check {
             "use a gpuspy that was built for that processor",
         );
     }
+    if let Some(loader) = elf.loader.filter(|loader| loader.contains("ld-musl")) {
+        return Check::problem(
+            topic,
+            format!(
+                "{shown} is a program for musl ({loader}), the agent one for glibc: it would not start under it"
+            ),
+            "use a build for glibc; CUDA itself comes for nothing else",
+        );
+    }
     match launch::blind_spot(path.as_os_str()) {
         Some(reason) => Check::problem(
             topic,
