@@ -2,10 +2,10 @@
 
 use gpuspy_tests::{Run, gpuspy, program, sim_lib};
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The commands, as the help lists them.
@@ -192,11 +192,17 @@ fn shown(mut terminal: File) -> (Vec<String>, String) {
 /// `collect --dir` with this stderr, while a program of some seconds runs. Returns for how long.
 fn collect(folder: &Path, options: &[&str], stderr: OwnedFd) -> Duration {
     let mut command = Command::new(gpuspy());
-    command.arg("collect").arg("--dir").arg(folder).args(options).stderr(stderr).env_remove("GPUSPY_QUIET");
+    command.arg("collect").arg("--dir").arg(folder).args(options).stderr(stderr);
+    collect_by(command, folder, |collector| collector.id())
+}
+
+/// The same, however the collector is started; `pid` finds it.
+fn collect_by(mut command: Command, folder: &Path, pid: impl FnOnce(&mut Child) -> u32) -> Duration {
     let began = Instant::now();
-    let mut collector = command.spawn().unwrap();
+    let mut started = command.env_remove("GPUSPY_QUIET").spawn().unwrap();
     // It holds the terminal's end.
     drop(command);
+    let pid = pid(&mut started);
     let socket = folder.join("gpuspy.sock");
     while !socket.exists() {
         assert!(began.elapsed() < Duration::from_secs(20), "the collector does not listen");
@@ -207,10 +213,36 @@ fn collect(folder: &Path, options: &[&str], stderr: OwnedFd) -> Duration {
     let run = arguments.into_iter().fold(Run::of("paced"), Run::arg).env("GPUSPY_SOCKET", &socket);
     let program = run.preloaded_command();
     run.finish(program).succeeded();
-    // SAFETY: a child of ours that has not been waited for.
-    unsafe { libc::kill(collector.id() as i32, libc::SIGINT) };
-    assert!(collector.wait().unwrap().success());
+    // SAFETY: a process that we have started and that waits for this.
+    unsafe { libc::kill(pid as i32, libc::SIGINT) };
+    assert!(started.wait().unwrap().success());
     began.elapsed()
+}
+
+/// A shell's own terminal, and in it the collector with `&` or without.
+fn drawn_by_a_job(in_background: bool) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let (master, slave) = terminal();
+    let script = if in_background {
+        "set -m; \"$0\" collect --dir \"$1\" & echo $!; wait $!"
+    } else {
+        "echo $$; exec \"$0\" collect --dir \"$1\""
+    };
+    let mut command = Command::new("setsid");
+    command.args(["--ctty", "--wait", "bash", "-c", script]).arg(gpuspy()).arg(folder.path());
+    command.stdin(slave.try_clone().unwrap()).stderr(slave).stdout(Stdio::piped());
+    collect_by(command, folder.path(), |shell| {
+        let mut line = String::new();
+        BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        line.trim().parse().unwrap()
+    });
+    shown(master).1.contains(" records, ")
+}
+
+#[test]
+fn collect_in_the_background_leaves_the_shells_terminal_alone() {
+    assert!(drawn_by_a_job(false));
+    assert!(!drawn_by_a_job(true));
 }
 
 #[test]

@@ -40,8 +40,8 @@ Examples:
   gpuspy doctor -- ./app                 look at this program besides
   gpuspy doctor --json | jq '.checks[] | select(.level != \"ok\")'
 
-Each line is ok, a warning or a problem; under the latter two stands what to do. It calls CUDA in child processes, one of \
-which uses 1 MiB of the first GPU, and leaves nothing behind.
+Each line is ok, a warning or a problem; under the latter two stands what to do. It calls CUDA in child processes, which \
+use the first GPU for a moment, and leaves nothing behind.
 
 Exit status: 0; 1 when something is a problem.";
 

@@ -32,7 +32,7 @@ fn erase(stands: &mut bool) {
     }
 }
 
-/// Draws the line until `stopped`; returns at once where stderr is no terminal.
+/// Draws the line until `stopped`, while stderr is a terminal and we are in its foreground.
 pub(super) fn draw(progress: &Progress, stopped: &Stopped) {
     let stderr = std::io::stderr();
     if !stderr.is_terminal() {
@@ -40,6 +40,10 @@ pub(super) fn draw(progress: &Progress, stopped: &Stopped) {
     }
     let began = Instant::now();
     while matches!(sys::wait([Some(stopped.as_fd())], INTERVAL), Ok([false])) {
+        // The terminal is someone else's for now, the shell's for one.
+        if sys::is_in_background(stderr.as_fd()) {
+            continue;
+        }
         let mut line = line(progress.figures(), began.elapsed());
         // A line that wraps cannot be erased.
         line.truncate(sys::terminal_width(stderr.as_fd()).unwrap_or(80).saturating_sub(1));

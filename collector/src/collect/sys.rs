@@ -367,6 +367,13 @@ pub(crate) fn terminal_width(stream: BorrowedFd<'_>) -> Option<usize> {
     (result == 0 && size.ws_col > 0).then_some(size.ws_col.into())
 }
 
+/// Whether a stream is our terminal and others have it now: we were started with `&`, or stopped and sent on.
+pub(crate) fn is_in_background(stream: BorrowedFd<'_>) -> bool {
+    // SAFETY: both only ask. tcgetpgrp fails where the stream is no terminal, or none of ours.
+    let (foreground, ours) = unsafe { (libc::tcgetpgrp(stream.as_raw_fd()), libc::getpgrp()) };
+    foreground != -1 && foreground != ours
+}
+
 /// Takes an inherited descriptor by its number and keeps it from children. `None` when there is none.
 ///
 /// To be called once per number, before anything opens descriptors.
