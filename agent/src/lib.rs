@@ -32,6 +32,7 @@ mod hook;
 mod keyed;
 mod modules;
 mod names;
+mod note;
 #[cfg(test)]
 mod prototypes;
 mod roads;

@@ -31,7 +31,7 @@ fn the_line(done: &Done) -> &str {
 }
 
 /// Names of the files in the run's folder, without the stand-in's truth.
-fn files(done: &Done) -> Vec<String> {
+pub(crate) fn files(done: &Done) -> Vec<String> {
     let entries = std::fs::read_dir(done.folder()).unwrap();
     let names = entries.map(|e| e.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|n| n != "truth.jsonl").collect();

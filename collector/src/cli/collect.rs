@@ -1,10 +1,11 @@
 //! `gpuspy collect`.
 
-use super::{Failure, say, say_what_is_missing};
-use crate::collect::sys::{self, Signals};
+use super::{Failure, progress, quoted, say, say_what_is_missing};
+use crate::collect::sys::{self, Signals, Stop, Stopped};
 use crate::collect::{self, Collector, Session, Target, Traces};
 use crate::trace::record::Ending;
-use clap::{ArgGroup, Args};
+use clap::builder::FalseyValueParser;
+use clap::{ArgAction, ArgGroup, Args};
 use std::fs::{self, DirBuilder};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -29,29 +30,37 @@ pub(super) struct Options {
     /// The trace [default: gpuspy-<program>-<pid>.gspy]
     #[arg(short, long, value_name = "PATH", conflicts_with = "dir")]
     output: Option<PathBuf>,
+    /// Show no progress, and say nothing unless something fails
+    #[arg(short, long, env = "GPUSPY_QUIET", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
+    quiet: bool,
 }
 
 pub(super) fn collect(options: &Options) -> Result<ExitCode, Failure> {
     match (&options.dir, options.pid, options.inherit_fd, &options.output) {
-        (Some(dir), ..) => listen_in(dir),
-        (_, Some(pid), _, output) => attach(pid, output.as_deref()),
+        (Some(dir), ..) => listen_in(dir, options.quiet),
+        (_, Some(pid), _, output) => attach(pid, output.as_deref(), options.quiet),
         (.., Some(number), Some(output)) => serve_agent(number, output),
         _ => Err(Failure::usage("collect needs --dir or --pid")),
     }
 }
 
-fn listen_in(directory: &Path) -> Result<ExitCode, Failure> {
+fn listen_in(directory: &Path, quiet: bool) -> Result<ExitCode, Failure> {
     let directory = prepare(directory)?;
     let socket = directory.join("gpuspy.sock");
     let signals = stopping_signals()?;
     let listener = bind_anew(&socket)?;
     let (collector, stopper) = Collector::new(Target::Directory(directory))?;
-    say(format_args!(
-        "listening; start programs with GPUSPY_SOCKET={} LD_PRELOAD=libgpuspy.so",
-        socket.display()
-    ));
+    if !quiet {
+        let socket = quoted(&socket);
+        say(format_args!("listening; start programs with GPUSPY_SOCKET={socket} LD_PRELOAD=libgpuspy.so"));
+    }
+    let (over, is_over) = a_stop()?;
     std::thread::scope(|threads| {
-        threads.spawn(|| collector.listen(listener, tell));
+        threads.spawn(|| {
+            collector.listen(listener, |session, traces| tell(session, traces, quiet));
+            drop(over);
+        });
+        threads.spawn(|| show_progress(&collector, &is_over, quiet));
         // An error means that no signal can come: then the processes' ends are all there is to wait for.
         let _ = signals.next();
         drop(stopper);
@@ -60,25 +69,36 @@ fn listen_in(directory: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn attach(pid: u32, output: Option<&Path>) -> Result<ExitCode, Failure> {
+fn attach(pid: u32, output: Option<&Path>, quiet: bool) -> Result<ExitCode, Failure> {
     let target = output.map_or_else(Target::default_place, Target::from_option)?;
     let signals = stopping_signals()?;
     let (collector, stopper) = Collector::new(target)?;
-    let (done, is_done) = sys::stop().map_err(|e| Failure::usage(format_args!("cannot make a pipe: {e}")))?;
+    let (done, is_done) = a_stop()?;
     let session = std::thread::scope(|threads| {
         let collecting = threads.spawn(|| {
             let session = collector.attach(pid);
             drop(done);
             session
         });
+        threads.spawn(|| show_progress(&collector, &is_done, quiet));
         let either = || sys::wait([Some(signals.as_fd()), Some(is_done.as_fd())], Duration::from_secs(3600));
         while matches!(either(), Ok([false, false])) {}
         drop(stopper);
         collecting.join()
     });
     let session = session.map_err(|_| Failure::usage("collecting failed"))??;
-    tell(&Ok(session), &collector.traces());
+    tell(&Ok(session), &collector.traces(), quiet);
     Ok(ExitCode::SUCCESS)
+}
+
+fn a_stop() -> Result<(Stop, Stopped), Failure> {
+    sys::stop().map_err(|e| Failure::usage(format_args!("cannot make a pipe: {e}")))
+}
+
+fn show_progress(collector: &Collector, is_over: &Stopped, quiet: bool) {
+    if !quiet {
+        progress::draw(collector.progress(), is_over);
+    }
 }
 
 /// For an agent that found no collector and started one. Nobody reads what we would say.
@@ -123,8 +143,8 @@ fn bind_anew(socket: &Path) -> Result<UnixListener, Failure> {
     Ok(collect::bind(socket)?)
 }
 
-/// Says how a session ended.
-fn tell(session: &collect::Result<Session>, traces: &Traces) {
+/// Says how a session ended; with `quiet`, only what went wrong.
+fn tell(session: &collect::Result<Session>, traces: &Traces, quiet: bool) {
     match session {
         Err(error) => say(error),
         Ok(session) => {
@@ -136,7 +156,9 @@ fn tell(session: &collect::Result<Session>, traces: &Traces) {
                 Ending::Replaced => "became another program",
                 Ending::Detached | Ending::Running => "runs on, and was left",
             };
-            say(format_args!("{program} ({pid}) {how}; its trace is {}", path.display()));
+            if !quiet {
+                say(format_args!("{program} ({pid}) {how}; its trace is {}", path.display()));
+            }
             say_what_is_missing(session, path);
         }
     }

@@ -130,7 +130,7 @@ fn effective_uid() -> Option<u32> {
 }
 
 /// Finds a program as execvp does.
-fn resolve(program: &OsStr) -> Option<PathBuf> {
+pub(super) fn resolve(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program));
     }

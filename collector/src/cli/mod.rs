@@ -1,8 +1,12 @@
 //! The commands: what people type, and what they are told when it cannot be done.
 
 mod collect;
+mod completions;
+mod doctor;
+mod examples;
 mod launch;
 mod operations;
+mod progress;
 mod report;
 mod run;
 
@@ -15,7 +19,7 @@ use std::process::ExitCode;
 
 /// Why is the GPU idle? Traces any CUDA program: no root, no CUPTI, no change to the program.
 #[derive(Debug, Parser)]
-#[command(name = "gpuspy", version, max_term_width = 100)]
+#[command(name = "gpuspy", version, max_term_width = 100, after_help = examples::ALL)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -24,11 +28,26 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a program, collect what it and its children do on GPUs, and print the report
+    #[command(after_help = examples::RUN)]
     Run(run::Options),
     /// Collect from programs that were started with LD_PRELOAD=libgpuspy.so
+    #[command(after_help = examples::COLLECT)]
     Collect(collect::Options),
     /// Print the report of a trace
+    #[command(after_help = examples::REPORT)]
     Report(report::Options),
+    /// Look what works on this machine and what does not, and say what to do about it
+    #[command(after_help = examples::DOCTOR)]
+    Doctor(doctor::Options),
+    /// Print the completions of a shell
+    #[command(after_help = examples::COMPLETIONS)]
+    Completions(completions::Completions),
+    /// Print the manual page of gpuspy, or of one of its commands
+    #[command(after_help = examples::MAN)]
+    Man(completions::Man),
+    /// What the doctor's children do
+    #[command(name = doctor::CHILD, hide = true)]
+    DoctorErrand(doctor::ErrandOptions),
 }
 
 /// A failure of our own, told in a sentence.
@@ -61,6 +80,10 @@ pub fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Collect(options) => collect::collect(&options),
         Command::Report(options) => report::report(&options),
+        Command::Doctor(options) => doctor::doctor(&options),
+        Command::Completions(options) => completions::completions(&options),
+        Command::Man(options) => completions::man(&options),
+        Command::DoctorErrand(options) => doctor::run_errand(&options),
     };
     done.unwrap_or_else(|failure| {
         say(&failure.sentence);
@@ -84,5 +107,26 @@ fn say_what_is_missing(session: &Session, path: &Path) {
 
 /// Tells the user something, on stderr: stdout is the app's, or the report's. That nobody listens is no error.
 fn say(what: impl fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "gpuspy: {what}");
+    progress::above_the_line(|| drop(writeln!(std::io::stderr(), "gpuspy: {what}")));
+}
+
+/// Prints what was asked for, on stdout. A reader that has seen enough (`… | head`) is no error.
+fn print(text: &str) -> Result<ExitCode, Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::usage(format_args!("cannot write to stdout: {e}")))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -1,7 +1,7 @@
 //! `gpuspy run`.
 
 use super::launch::{self, PrivateDir};
-use super::{Failure, report, say, say_what_is_missing};
+use super::{Failure, quoted, report, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals};
 use crate::collect::{self, Collector, Session, Stopper, Target};
 use crate::trace::record::Ending;
@@ -155,7 +155,7 @@ fn attend(child: &Child, signals: &Signals) -> io::Result<()> {
 }
 
 /// Lets processes that end together with the command be seen to end.
-fn wait_for_the_last(stopper: &Stopper) {
+pub(super) fn wait_for_the_last(stopper: &Stopper) {
     let deadline = Instant::now() + GRACE;
     while stopper.running() > 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(2));
@@ -193,8 +193,8 @@ fn conclude(options: &Options, collector: &Collector, sessions: &[collect::Resul
         say(&failure.sentence);
     }
     if !options.quiet {
-        let shown = whole.display();
-        say(format_args!("the trace is {shown}; read it again with: gpuspy report {shown}"));
+        let (shown, quoted) = (whole.display(), quoted(whole));
+        say(format_args!("the trace is {shown}; read it again with: gpuspy report {quoted}"));
     }
 }
 
@@ -204,6 +204,9 @@ fn nothing_seen(program: &std::ffi::OsStr) -> String {
     }
     match launch::blind_spot(program) {
         Some(reason) => format!("nothing was collected: {reason}"),
-        None => "nothing was collected: no CUDA call was made".to_owned(),
+        None => format!(
+            "nothing was collected: no CUDA call was made; if it made some, see gpuspy doctor -- {}",
+            quoted(program.as_ref())
+        ),
     }
 }

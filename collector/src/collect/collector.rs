@@ -2,6 +2,7 @@
 
 use super::clock::Pair;
 use super::output::{Target, Traces};
+use super::progress::Progress;
 use super::receive::Peer;
 use super::session::Session;
 use super::sys::{self, Stop, Stopped};
@@ -21,6 +22,7 @@ pub struct Collector {
     stopped: Stopped,
     running: Arc<AtomicUsize>,
     first: Pair,
+    progress: Progress,
 }
 
 /// Stops a [`Collector`] when dropped: running processes are detached, their traces completed.
@@ -48,7 +50,10 @@ impl Collector {
         let running = Arc::new(AtomicUsize::new(0));
         let stopper = Stopper { _stop: stop, running: Arc::clone(&running) };
         let traces = Mutex::new(Traces::new(target));
-        Ok((Collector { traces, stopped, running, first: Pair::now() }, stopper))
+        Ok((
+            Collector { traces, stopped, running, first: Pair::now(), progress: Progress::default() },
+            stopper,
+        ))
     }
 
     /// Collects from every process that connects, until stopped. `tell` hears of each session that ends.
@@ -85,7 +90,7 @@ impl Collector {
     pub fn receive(&self, socket: UnixStream) -> Result<Session> {
         // On most systems accepted sockets do not inherit it, on none it may stay.
         socket.set_nonblocking(false).map_err(|e| Error::io("cannot wait for a greeting", e))?;
-        Session::run(&Peer::receive(socket)?, &self.stopped, &self.traces, &self.first)
+        Session::run(&Peer::receive(socket)?, &self.stopped, &self.traces, &self.first, &self.progress)
     }
 
     /// Collects from a running process that nobody collects from.
@@ -93,7 +98,12 @@ impl Collector {
     /// # Errors
     /// As [`receive`](Self::receive).
     pub fn attach(&self, pid: u32) -> Result<Session> {
-        Session::run(&Peer::open(pid)?, &self.stopped, &self.traces, &self.first)
+        Session::run(&Peer::open(pid)?, &self.stopped, &self.traces, &self.first, &self.progress)
+    }
+
+    /// What has been collected so far.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// The traces so far.

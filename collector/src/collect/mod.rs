@@ -10,6 +10,7 @@ mod convert;
 mod drain;
 mod output;
 mod process;
+mod progress;
 mod receive;
 mod session;
 pub(crate) mod sys;
@@ -19,6 +20,7 @@ pub use collector::{Collector, Inherited, Stopper, bind, leave_all_but};
 pub use convert::{Item, convert};
 pub use drain::{Batch, Drain, Gone, Round};
 pub use output::{Target, Traces};
+pub use progress::{Figures, Progress};
 pub use session::Session;
 
 /// Why something could not be collected: one sentence, without the full stop.

@@ -4,6 +4,7 @@ use super::clock::{Clock, Pair, Slope};
 use super::convert::{Item, convert};
 use super::drain::{Batch, Drain, Gone, Pace, Round};
 use super::output::Traces;
+use super::progress::{Figures, Progress};
 use super::receive::Peer;
 use super::sys::{self, Stopped};
 use super::{Error, Result};
@@ -50,6 +51,7 @@ impl Session {
         stopped: &Stopped,
         traces: &Mutex<Traces>,
         first: &Pair,
+        progress: &Progress,
     ) -> Result<Session> {
         // Of the threads here, this one writes.
         sys::survive_size_limit();
@@ -62,7 +64,7 @@ impl Session {
             let draining = threads.spawn(|| drain(peer, segment, stopped, sender));
             // Owns the receiver: when there is no recorder, the drain is told by its absence.
             let recorder = Recorder::new(segment, pid, first, traces, &program).map(|mut recorder| {
-                recorder.record(&receiver);
+                recorder.record(&receiver, progress);
                 recorder
             });
             drop(receiver);
@@ -132,6 +134,8 @@ struct Recorder<'s> {
     /// Claim number → tid and the place of the thread's last record.
     threads: BTreeMap<u32, (u32, u64)>,
     collected: u64,
+    /// GPU times among them.
+    timed: u64,
     corrupt: u64,
     unknown: u64,
     /// Place of the first record of a thread that carries no time.
@@ -160,6 +164,7 @@ impl<'s> Recorder<'s> {
             trace,
             threads: BTreeMap::new(),
             collected: 0,
+            timed: 0,
             corrupt: 0,
             unknown: 0,
             began: began.began,
@@ -168,8 +173,9 @@ impl<'s> Recorder<'s> {
     }
 
     /// Records until the drain has ended.
-    fn record(&mut self, batches: &Receiver<Batch>) {
+    fn record(&mut self, batches: &Receiver<Batch>, progress: &Progress) {
         let mut due = Instant::now() + FLUSH;
+        let mut told = Figures::default();
         loop {
             match batches.recv_deadline(due) {
                 Ok(batch) => self.take(&batch),
@@ -180,9 +186,12 @@ impl<'s> Recorder<'s> {
             if now >= due {
                 due = now + FLUSH;
                 self.clock.refine();
-                self.writer.status(&self.status(Ending::Running));
+                let status = self.status(Ending::Running);
+                self.writer.status(&status);
                 let flushed = self.writer.flush_if_due(now);
                 self.note(flushed);
+                let figures = self.figures(&status);
+                progress.add(std::mem::replace(&mut told, figures), figures);
             }
         }
     }
@@ -209,7 +218,10 @@ impl<'s> Recorder<'s> {
                 self.writer.push(record)
             }
             Item::Name(namespace, id, text) => self.writer.name(namespace, id, &text),
-            Item::GpuTime(correlation, time) => self.writer.gpu_time(correlation, time),
+            Item::GpuTime(correlation, time) => {
+                self.timed += 1;
+                self.writer.gpu_time(correlation, time)
+            }
             Item::Anchor(anchor) => {
                 self.clock.anchor(&anchor);
                 Ok(())
@@ -226,6 +238,12 @@ impl<'s> Recorder<'s> {
         self.collected += 1;
         self.note(written);
         at
+    }
+
+    /// What people watch.
+    fn figures(&self, status: &Status) -> Figures {
+        let lost = status.lost.values().fold(0, |sum: u64, &count| sum.saturating_add(count));
+        Figures { records: self.collected, timed: self.timed, lost, bytes: self.writer.bytes() }
     }
 
     /// Keeps the first error.

@@ -334,6 +334,30 @@ pub(crate) fn is_writable(directory: &Path) -> io::Result<()> {
     .map(drop)
 }
 
+/// A limit of this process: what counts, and what it could be raised to. `RLIM_INFINITY` where the system does not say.
+pub(crate) fn limit(resource: libc::__rlimit_resource_t) -> (u64, u64) {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: fills the struct.
+    unsafe { libc::getrlimit(resource, &raw mut limit) };
+    (limit.rlim_cur, limit.rlim_max)
+}
+
+/// Makes a segment's object of `bytes` as the agent does, maps it, and lets it go. Not to be called where the file size
+/// limit is below `bytes`: growing an object beyond it ends the process.
+pub(crate) fn try_segment(bytes: u64) -> io::Result<()> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: a terminated name; then calls about our own descriptor.
+    let fd = unsafe {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        let fd = owned(libc::memfd_create(c"gpuspy-doctor".as_ptr(), flags))?;
+        checked(libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t))?;
+        checked(libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals))?;
+        fd
+    };
+    check_sealed(fd.as_fd()).map_err(io::Error::other)?;
+    Mapping::new(fd.as_fd(), bytes).map(drop)
+}
+
 /// Columns of the terminal that a stream is, if it is one.
 pub(crate) fn terminal_width(stream: BorrowedFd<'_>) -> Option<usize> {
     // SAFETY: a plain struct for which zeros are a value.
@@ -341,6 +365,13 @@ pub(crate) fn terminal_width(stream: BorrowedFd<'_>) -> Option<usize> {
     // SAFETY: fills the struct.
     let result = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
     (result == 0 && size.ws_col > 0).then_some(size.ws_col.into())
+}
+
+/// Whether a stream is our terminal and others have it now: we were started with `&`, or stopped and sent on.
+pub(crate) fn is_in_background(stream: BorrowedFd<'_>) -> bool {
+    // SAFETY: both only ask. tcgetpgrp fails where the stream is no terminal, or none of ours.
+    let (foreground, ours) = unsafe { (libc::tcgetpgrp(stream.as_raw_fd()), libc::getpgrp()) };
+    foreground != -1 && foreground != ours
 }
 
 /// Takes an inherited descriptor by its number and keeps it from children. `None` when there is none.

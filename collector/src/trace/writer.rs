@@ -153,6 +153,11 @@ impl TraceWriter {
         result
     }
 
+    /// Bytes of the file so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Takes the newest state of the process; it is written with the next flush if it brings news.
     pub fn status(&mut self, status: &Status) {
         self.status.clone_from(status);

@@ -1,0 +1,54 @@
+//! `gpuspy completions` and `gpuspy man`: what a shell and man(1) know of the commands, made from their definition.
+
+use super::{Cli, Failure, print};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man as Page;
+use std::process::ExitCode;
+
+#[derive(Args, Debug)]
+pub(super) struct Completions {
+    /// The shell
+    shell: Shell,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Man {
+    /// One of the commands
+    #[arg(value_name = "COMMAND")]
+    command: Option<String>,
+}
+
+pub(super) fn completions(options: &Completions) -> Result<ExitCode, Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(options.shell, &mut Cli::command(), "gpuspy", &mut text);
+    print(&String::from_utf8_lossy(&text))
+}
+
+pub(super) fn man(options: &Man) -> Result<ExitCode, Failure> {
+    let mut all = Cli::command();
+    // Gives every command its full name, `gpuspy run`.
+    all.build();
+    let page = match &options.command {
+        None => Page::new(all),
+        Some(name) => {
+            let command = all.get_subcommands().find(|c| c.get_name() == name && !c.is_hide_set());
+            let unknown = || Failure::usage(format_args!("there is no command {name}; see gpuspy --help"));
+            let command = command.ok_or_else(unknown)?.clone();
+            Page::new(command).title(format!("gpuspy-{name}"))
+        }
+    };
+    let mut text = Vec::new();
+    page.render(&mut text).map_err(|e| Failure::usage(format_args!("cannot make the page: {e}")))?;
+    print(&String::from_utf8_lossy(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_are_well_defined() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,248 @@
+//! `gpuspy doctor`: what works here and what does not, why, and what to do about it.
+//!
+//! Whatever can be tried is tried, not concluded: CUDA is called by children under the agent, and their traces are read.
+//! CUDA itself is only ever loaded by children: it can hang or crash, and the doctor must do neither.
+
+mod child;
+mod conflicts;
+mod cuda;
+mod elf;
+mod errand;
+mod machine;
+mod roads;
+mod target;
+
+pub(super) use errand::{Options as ErrandOptions, run as run_errand};
+
+use super::launch::{self, find_agent};
+use super::{Failure, print};
+use child::Nursery;
+use clap::Args;
+use serde::Serialize;
+use std::ffi::{CStr, OsString};
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Give each child so long: a driver without persistence mode needs seconds for every GPU
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+    /// A program to look at besides: whether the agent can be loaded into it. It is not run
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// The hidden command of the children.
+pub(super) const CHILD: &str = "doctor-errand";
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    /// As it should be.
+    Ok,
+    /// gpuspy works, and something is different from what one would expect.
+    Warning,
+    /// gpuspy sees nothing, or not all.
+    Problem,
+}
+
+/// One thing looked at.
+#[derive(Clone, Debug, Serialize)]
+struct Check {
+    level: Level,
+    topic: &'static str,
+    /// What was found: a sentence without its full stop.
+    found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    todo: Option<String>,
+}
+
+impl Check {
+    fn ok(topic: &'static str, found: impl Into<String>) -> Check {
+        Check { level: Level::Ok, topic, found: found.into(), todo: None }
+    }
+
+    fn warning(topic: &'static str, found: impl Into<String>, todo: impl Into<String>) -> Check {
+        Check { level: Level::Warning, topic, found: found.into(), todo: Some(todo.into()) }
+    }
+
+    fn problem(topic: &'static str, found: impl Into<String>, todo: impl Into<String>) -> Check {
+        Check { level: Level::Problem, topic, found: found.into(), todo: Some(todo.into()) }
+    }
+}
+
+/// What helps where another preloaded library hides calls.
+const ORDER: &str = "put libgpuspy.so first in LD_PRELOAD, or use `gpuspy run`, which does";
+/// What the doctor exits with when something is a problem.
+const ILL: u8 = 1;
+
+pub(super) fn doctor(options: &Options) -> Result<ExitCode, Failure> {
+    let mut checks = Vec::new();
+    let nursery = Nursery::new(Duration::from_secs(options.timeout));
+    let agent = find_agent();
+    match &agent {
+        Ok(path) => checks.extend(agent_checks(path)),
+        Err(failure) => checks.push(agent_is_missing(failure)),
+    }
+    match nursery {
+        Ok(nursery) => {
+            cuda_checks(&nursery, agent.as_deref().ok(), &mut checks)?;
+            if let Some(code) = nursery.interruption() {
+                return Err(Failure { code, sentence: "interrupted".to_owned() });
+            }
+        }
+        Err(failure) => checks.push(Check::problem(
+            "private folder",
+            failure.sentence,
+            "make /tmp writable, or set TMPDIR or XDG_RUNTIME_DIR: `gpuspy run` needs such a place too",
+        )),
+    }
+    checks.extend(machine::check());
+    checks.extend(conflicts::check(agent.as_deref().unwrap_or(Path::new(""))));
+    checks.extend(options.command.first().map(|program| target::check(program)));
+    let text = if options.json { json(&checks) } else { lines(&checks) };
+    let is_ill = checks.iter().any(|check| check.level == Level::Problem);
+    print(&text)?;
+    Ok(ExitCode::from(if is_ill { ILL } else { 0 }))
+}
+
+fn agent_is_missing(failure: &Failure) -> Check {
+    Check::problem(
+        "agent",
+        failure.sentence.clone(),
+        "keep libgpuspy.so beside gpuspy, or name it in GPUSPY_AGENT",
+    )
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Whether the agent is one, ours, and can be loaded.
+fn agent_checks(path: &Path) -> Vec<Check> {
+    let shown = path.display();
+    let same = "take both from one release";
+    let Some(elf) = elf::read(path).filter(|elf| elf.agent_version.is_some()) else {
+        return vec![Check::problem("agent", format!("{shown} is no gpuspy agent"), same)];
+    };
+    let version = elf.agent_version.unwrap_or_default();
+    let mut checks = vec![match version == VERSION {
+        true => Check::ok("agent", format!("{shown}, version {version}")),
+        false => {
+            Check::problem("agent", format!("{shown} is of version {version}, gpuspy of {VERSION}"), same)
+        }
+    }];
+    // SAFETY: takes nothing and returns a constant string.
+    let here = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy().into_owned();
+    let needed = elf.glibc.unwrap_or_default();
+    let needs = format!("the agent needs glibc {}.{}; here is {here}", needed.0, needed.1);
+    checks.push(match elf::glibc_version(&here) {
+        Some(here) if here < needed => Check::problem(
+            "glibc",
+            needs,
+            "build gpuspy on a system as old as the oldest that it is to run on",
+        ),
+        _ => Check::ok("glibc", format!("{needs}. A container has its own: run the doctor inside")),
+    });
+    checks
+}
+
+/// Everything that CUDA is needed for.
+fn cuda_checks(nursery: &Nursery, agent: Option<&Path>, checks: &mut Vec<Check>) -> Result<(), Failure> {
+    let existing = std::env::var_os("LD_PRELOAD");
+    let preload = match agent {
+        Some(agent) => match conflicts::is_preloaded(agent) {
+            Some(order) => order,
+            None => launch::preload(agent, &nursery.private, existing)?,
+        },
+        None => existing.unwrap_or_default(),
+    };
+    let cuda = cuda::check(nursery, &preload, checks);
+    if agent.is_some() && cuda.driver.is_some() {
+        checks.extend(roads::check(nursery, &preload, &cuda.runtimes, cuda.has_gpu()));
+        checks.push(Check::ok(
+            "interception",
+            "not seen by design: programs that load CUDA with RTLD_DEEPBIND, launches from device code",
+        ));
+    } else {
+        let missing = if agent.is_none() { "there is no agent" } else { "no driver answers" };
+        let found = format!("not tested: {missing}");
+        checks.push(Check::warning("interception", found, "see above"));
+    }
+    Ok(())
+}
+
+fn json(checks: &[Check]) -> String {
+    let count = |level| checks.iter().filter(|check| check.level == level).count();
+    let all = serde_json::json!({
+        "version": VERSION,
+        "problems": count(Level::Problem),
+        "warnings": count(Level::Warning),
+        "checks": checks,
+    });
+    format!("{all:#}\n")
+}
+
+fn lines(checks: &[Check]) -> String {
+    let mut text = String::new();
+    for Check { level, topic, found, todo } in checks {
+        let level = match level {
+            Level::Ok => "ok",
+            Level::Warning => "warning",
+            Level::Problem => "problem",
+        };
+        // Writing into a string does not fail.
+        let _ = writeln!(text, "{level:<7}  {topic:<14} {found}");
+        if let Some(todo) = todo {
+            let _ = writeln!(text, "{:<24}-> {todo}", "");
+        }
+    }
+    let count = |level| checks.iter().filter(|check| check.level == level).count();
+    let _ = match (count(Level::Problem), count(Level::Warning)) {
+        (0, 0) => writeln!(text, "\ngpuspy works here."),
+        (0, warnings) => writeln!(text, "\ngpuspy works here; warnings: {warnings}."),
+        (problems, warnings) => writeln!(text, "\nproblems: {problems}, warnings: {warnings}."),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_is_a_line_and_what_to_do_about_it_another() {
+        let checks = [
+            Check::ok("agent", "is here"),
+            Check::warning("MPS", "runs", "measure alone"),
+            Check::problem("driver", "is missing", "install it"),
+        ];
+        let expected = "\
+ok       agent          is here
+warning  MPS            runs
+                        -> measure alone
+problem  driver         is missing
+                        -> install it
+
+problems: 1, warnings: 1.
+";
+        assert_eq!(lines(&checks), expected);
+        assert!(lines(&checks[..1]).ends_with("\ngpuspy works here.\n"));
+        let json: serde_json::Value = serde_json::from_str(&json(&checks)).unwrap();
+        assert_eq!(json["checks"][2]["level"], "problem");
+        assert_eq!(json["checks"][0].get("todo"), None);
+        assert_eq!((&json["problems"], &json["warnings"]), (&1.into(), &1.into()));
+    }
+
+    #[test]
+    fn what_is_no_agent_says_so() {
+        let checks = agent_checks(&std::env::current_exe().unwrap());
+        assert!(checks[0].found.ends_with("is no gpuspy agent"), "{checks:?}");
+    }
+}

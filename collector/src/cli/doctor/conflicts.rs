@@ -1,0 +1,119 @@
+//! What in the environment, or preloaded beside the agent, changes what gpuspy sees or costs.
+
+use super::{Check, ORDER, elf};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// A variable's value, and what it means when it is set.
+struct Hint {
+    variable: &'static str,
+    /// The value that matters; `None`: any.
+    value: Option<&'static str>,
+    means: &'static str,
+    todo: &'static str,
+}
+
+const HINTS: [Hint; 7] = [
+    Hint {
+        variable: "CUDA_INJECTION64_PATH",
+        value: None,
+        means: "the driver loads a tool of its own (nsys, ncu, a CUPTI profiler)",
+        todo: "unset it, or take gpuspy's times as those of a program under both tools",
+    },
+    Hint {
+        variable: "NVTX_INJECTION64_PATH",
+        value: None,
+        means: "another tool takes the program's NVTX ranges",
+        todo: "unset it where that tool is not wanted: its cost is in the host times",
+    },
+    Hint {
+        variable: "CUDA_DEVICE_MAX_CONNECTIONS",
+        value: Some("1"),
+        means: "all streams share one hardware queue, where timing events would end their overlap",
+        todo: "unset it if the program does not need it; gpuspy times windows only (--timing auto)",
+    },
+    Hint {
+        variable: "CUDA_LAUNCH_BLOCKING",
+        value: Some("1"),
+        means: "every launch waits for its kernel: gaps and host times are its doing",
+        todo: "unset it to see the program as it runs otherwise",
+    },
+    Hint {
+        variable: "LD_AUDIT",
+        value: None,
+        means: "an audit library can change what symbols are bound to",
+        todo: "unset it if calls are missing",
+    },
+    Hint { variable: "GPUSPY", value: Some("0"), means: "the agent is turned off", todo: "unset it" },
+    Hint {
+        variable: "LD_BIND_NOT",
+        value: None,
+        means: "every call by symbol is looked up anew: it costs more than gpuspy does",
+        todo: "unset it",
+    },
+];
+
+/// What the environment and the other preloaded libraries bring.
+pub(super) fn check(agent: &Path) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for Hint { variable, value, means, todo } in HINTS {
+        let set = std::env::var_os(variable).filter(|set| !set.is_empty());
+        if let Some(set) = set.filter(|set| value.is_none_or(|value| set == value)) {
+            checks.push(Check::warning("conflict", format!("{variable}={}: {means}", set.display()), todo));
+        }
+    }
+    checks.extend(hooks(agent));
+    if checks.is_empty() {
+        checks.push(Check::ok("conflicts", "no other tool in LD_PRELOAD or the environment"));
+    }
+    checks
+}
+
+/// Preloaded libraries that define a `dlsym` too.
+fn hooks(agent: &Path) -> Vec<Check> {
+    let preloaded = preloaded();
+    let ours = preloaded.iter().position(|library| is_same(library, agent));
+    let hooks = preloaded
+        .iter()
+        .enumerate()
+        .filter(|(n, library)| Some(*n) != ours && elf::read(library).is_some_and(|elf| elf.exports_dlsym));
+    let judge = |(n, library): (usize, &PathBuf)| {
+        let shown = library.display();
+        if ours.is_some_and(|ours| n < ours) {
+            return Check::problem(
+                "conflict",
+                format!(
+                    "{shown} hooks dlsym and stands before libgpuspy.so in LD_PRELOAD: it can hide calls"
+                ),
+                ORDER,
+            );
+        }
+        Check::ok(
+            "conflict",
+            format!("{shown} hooks dlsym too; it stands behind the agent and keeps being asked"),
+        )
+    };
+    hooks.map(judge).collect()
+}
+
+/// Libraries that the loader puts before a program's own, in its order. Names without a folder are searched by the loader;
+/// they are not followed here: what they do shows in the roads.
+fn preloaded() -> Vec<PathBuf> {
+    let mut list = std::env::var_os("LD_PRELOAD").unwrap_or_default().into_vec();
+    list.push(b' ');
+    list.extend(fs::read("/etc/ld.so.preload").unwrap_or_default());
+    let names = list.split(|b| b" :\t\n".contains(b)).filter(|name| name.contains(&b'/'));
+    names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect()
+}
+
+fn is_same(library: &Path, agent: &Path) -> bool {
+    fs::canonicalize(library).ok().is_some_and(|path| Some(path) == fs::canonicalize(agent).ok())
+}
+
+/// LD_PRELOAD for the children. Where the user preloads the agent, the order is the user's; else it is as `run` has it.
+pub(super) fn is_preloaded(agent: &Path) -> Option<OsString> {
+    let ours = preloaded().iter().any(|library| is_same(library, agent));
+    std::env::var_os("LD_PRELOAD").filter(|_| ours)
+}

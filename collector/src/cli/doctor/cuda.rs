@@ -1,0 +1,174 @@
+//! Which CUDA is here: driver, GPUs, runtimes, and what stands between a program and its GPU.
+
+use super::child::{Nursery, Silent};
+use super::errand::{Errand, Found, Gpu};
+use super::{Check, Level};
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+
+/// What the roads need to know.
+#[derive(Debug, Default)]
+pub(super) struct Cuda {
+    pub(super) driver: Option<Found>,
+    /// File names of the runtimes that the loader finds.
+    pub(super) runtimes: Vec<String>,
+}
+
+impl Cuda {
+    pub(super) fn has_gpu(&self) -> bool {
+        self.driver.as_ref().is_some_and(|driver| !driver.gpus.is_empty())
+    }
+}
+
+const NO_DRIVER: &str = "install NVIDIA's driver; in a container, start it with the GPU (docker run --gpus all). Where the \
+                         file lies elsewhere, name its folder in LD_LIBRARY_PATH";
+const NO_GPU: &str = "look whether nvidia-smi finds one, whether CUDA_VISIBLE_DEVICES hides it, and in a container whether \
+                      /dev/nvidia0 is there (docker run --gpus all)";
+
+/// Asks children, which see what a program under `preload` sees.
+pub(super) fn check(nursery: &Nursery, preload: &OsString, checks: &mut Vec<Check>) -> Cuda {
+    let mut cuda = Cuda::default();
+    let environment = [("LD_PRELOAD", preload.clone()), ("GPUSPY", "0".into())];
+    match nursery.send::<Found>(Errand::Driver, None, &environment) {
+        Err(Silent(why)) => checks.push(Check::problem("driver", why, NO_DRIVER)),
+        Ok(found) => {
+            checks.push(driver(&found));
+            checks.extend(gpus(&found));
+            cuda.driver = Some(found);
+        }
+    }
+    // The names that CUDA 11, 12 and 13 give it.
+    for name in ["libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13"] {
+        if let Ok(found) = nursery.send::<Found>(Errand::Runtime, Some(name), &environment) {
+            checks.push(Check::ok("runtime", format!("CUDA {}, {}", version(found.version), found.path)));
+            cuda.runtimes.push(name.to_owned());
+        }
+    }
+    if cuda.runtimes.is_empty() {
+        let found = "none on the loader's path; programs that bring one of their own are seen all the same";
+        checks.push(Check::ok("runtime", found));
+    }
+    checks.extend(mps());
+    cuda
+}
+
+/// `12090` → `12.9` (cuda.h: 1000 * major + 10 * minor).
+fn version(number: i32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
+fn driver(found: &Found) -> Check {
+    let module = fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+    let module = module_version(&module).map(|v| format!(", kernel module {v}")).unwrap_or_default();
+    let what = format!("for CUDA up to {}{module}, {}", version(found.version), found.path);
+    match &found.init {
+        Some((0, _)) | None => Check::ok("driver", what),
+        Some((code, name)) => {
+            Check::problem("driver", format!("{what}; cuInit fails: {name} ({code})"), NO_GPU)
+        }
+    }
+}
+
+/// The version in the first line of the kernel module's own description: the first word of digits and dots.
+fn module_version(text: &str) -> Option<&str> {
+    let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
+    text.lines().next()?.split_whitespace().find(is_version)
+}
+
+/// CUcomputemode (cuda.h).
+const PROHIBITED: i32 = 2;
+const EXCLUSIVE: i32 = 3;
+
+fn gpus(found: &Found) -> Vec<Check> {
+    if found.gpus.is_empty() && matches!(found.init, Some((0, _))) {
+        return vec![Check::problem("GPU", "the driver works and shows no GPU", NO_GPU)];
+    }
+    found.gpus.iter().enumerate().map(|(n, gpu)| describe(n, gpu)).collect()
+}
+
+fn describe(n: usize, gpu: &Gpu) -> Check {
+    let Gpu { name, uuid, bytes, capability: (major, minor), compute_mode } = gpu;
+    let gib = *bytes as f64 / (1u64 << 30) as f64;
+    let part = if uuid.starts_with("MIG-") { ", a part of a GPU (MIG)" } else { "" };
+    let found = format!("{n}: {name}, {gib:.1} GiB, compute capability {major}.{minor}, {uuid}{part}");
+    match *compute_mode {
+        PROHIBITED => Check::problem(
+            "GPU",
+            format!("{found}; no program may use it"),
+            "allow it: nvidia-smi -c DEFAULT (needs root)",
+        ),
+        EXCLUSIVE => Check {
+            level: Level::Warning,
+            topic: "GPU",
+            found: format!("{found}; one process at a time"),
+            todo: Some("a second process on it fails, with gpuspy and without".to_owned()),
+        },
+        _ => Check::ok("GPU", found),
+    }
+}
+
+/// The multi-process service, by the variable, its pipe, or its processes.
+fn mps() -> Option<Check> {
+    let named = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").filter(|v| !v.is_empty());
+    // Where it is by default (NVIDIA, Multi-Process Service).
+    let pipes = named.as_ref().map_or_else(|| PathBuf::from("/tmp/nvidia-mps"), PathBuf::from);
+    let process = processes_named("nvidia-cuda-mps").into_iter().next();
+    if named.is_none() && process.is_none() {
+        return None;
+    }
+    let running = if process.is_some() || pipes.join("control").exists() { "runs" } else { "is asked for" };
+    Some(Check::warning(
+        "MPS",
+        format!("the multi-process service {running} ({})", pipes.display()),
+        "processes share the GPU: a time includes what others ran meanwhile; measure alone to compare",
+    ))
+}
+
+/// Processes by the beginning of their `comm`, which holds 15 bytes.
+fn processes_named(begin: &str) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end().starts_with(begin))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_written_as_people_do() {
+        assert_eq!((version(12090).as_str(), version(11080).as_str()), ("12.9", "11.8"));
+        let closed =
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Sat Feb 17 22:55:48 UTC 2024\nGCC";
+        assert_eq!(module_version(closed), Some("535.161.08"));
+        assert_eq!(module_version(""), None);
+    }
+
+    #[test]
+    fn a_part_of_a_gpu_and_a_forbidden_one_say_so() {
+        let gpu = |uuid: &str, compute_mode| Gpu {
+            name: "NVIDIA X".into(),
+            uuid: uuid.into(),
+            bytes: 3 << 30,
+            capability: (9, 0),
+            compute_mode,
+        };
+        assert!(
+            describe(0, &gpu("MIG-1", 0)).found.contains("3.0 GiB, compute capability 9.0, MIG-1, a part")
+        );
+        assert_eq!(describe(0, &gpu("GPU-1", PROHIBITED)).level, Level::Problem);
+        assert_eq!(describe(0, &gpu("GPU-1", EXCLUSIVE)).level, Level::Warning);
+        assert_eq!(describe(0, &gpu("GPU-1", 0)).level, Level::Ok);
+    }
+
+    #[test]
+    fn processes_are_found_by_name() {
+        let comm = fs::read_to_string("/proc/self/comm").unwrap();
+        assert!(processes_named(comm.trim_end()).contains(&std::process::id()));
+        assert_eq!(processes_named("no such process"), [] as [u32; 0]);
+    }
+}
