@@ -128,7 +128,7 @@ fn random_programs_lie_on_the_host_line_where_they_ran() {
 }
 
 /// No operation begins before its launch call did, none ends after it was seen or after a synchronise that waited for it.
-fn causality_holds(done: &Done) -> u64 {
+pub fn causality_holds(done: &Done) -> u64 {
     let (names, records) = records(done);
     let clocks = Survey::of(records.iter().cloned());
     let mut model = Model::new(&names, &clocks);

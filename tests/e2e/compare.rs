@@ -41,6 +41,10 @@ pub struct Compared {
     pub correlation: u64,
     pub truth: truth::Operation,
     pub when: When,
+    /// The trace's id of its stream.
+    pub stream: u64,
+    /// Host ns when it was seen complete.
+    pub seen: Option<u64>,
 }
 
 impl Compared {
@@ -61,17 +65,29 @@ impl Compared {
     }
 }
 
-/// What both sides say of an operation: its kind and its stream's id.
-type Named = (&'static str, u64);
+/// Fails the test unless each interval holds the truth.
+pub fn intervals_hold(compared: &[Compared]) {
+    let wrong: Vec<String> = compared.iter().filter_map(Compared::violation).collect();
+    assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), compared.len(), wrong[0]);
+}
+
+/// Pairs each operation of the trace with the stand-in's, and their streams have the same ids.
+pub fn compare(done: &Done) -> Vec<Compared> {
+    let compared = pair(done);
+    for Compared { truth, stream, .. } in &compared {
+        assert_eq!(*stream, truth.stream, "stream id of {truth:?}");
+    }
+    compared
+}
 
 /// Pairs each operation of the trace with the stand-in's: thread by thread, in the order of their calls.
-pub fn compare(done: &Done) -> Vec<Compared> {
+pub fn pair(done: &Done) -> Vec<Compared> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let status = reader.status().unwrap().clone();
     let names = reader.names().clone();
     let clocks = Survey::of(reader.records());
     let mut model = Model::new(&names, &clocks);
-    let mut ours: BTreeMap<u64, Vec<(u64, Named, When)>> = BTreeMap::new();
+    let mut ours: BTreeMap<u64, Vec<_>> = BTreeMap::new();
     for record in reader.records() {
         let Some(operation) = model.observe(&record).operation else { continue };
         let Body::Work(work) = &record.body else { panic!("{record:?}") };
@@ -85,8 +101,9 @@ pub fn compare(done: &Done) -> Vec<Compared> {
         };
         if operation.when != When::Captured {
             let tid = u64::from(status.threads[&record.thread]);
-            let what = (kind, operation.stream);
-            ours.entry(tid).or_default().push((operation.correlation, what, operation.when));
+            let seen = work.gpu.map(|gpu| gpu.seen);
+            let (correlation, stream) = (operation.correlation, operation.stream);
+            ours.entry(tid).or_default().push((correlation, kind, stream, seen, operation.when));
         }
     }
     let mut theirs: BTreeMap<u64, Vec<truth::Operation>> = BTreeMap::new();
@@ -99,13 +116,9 @@ pub fn compare(done: &Done) -> Vec<Compared> {
         ours.sort_by_key(|(correlation, ..)| *correlation);
         let theirs = &theirs[&tid];
         assert_eq!(ours.len(), theirs.len(), "thread {tid}");
-        for ((correlation, what, when), truth) in ours.into_iter().zip(theirs) {
-            assert_eq!(
-                what,
-                (truth.kind.as_str(), truth.stream),
-                "thread {tid}: kind and stream id of {truth:?}"
-            );
-            compared.push(Compared { correlation, truth: truth.clone(), when });
+        for ((correlation, kind, stream, seen, when), truth) in ours.into_iter().zip(theirs) {
+            assert_eq!(kind, truth.kind, "thread {tid}: {truth:?}");
+            compared.push(Compared { correlation, truth: truth.clone(), when, stream, seen });
         }
     }
     compared
