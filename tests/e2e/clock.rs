@@ -128,7 +128,7 @@ fn random_programs_lie_on_the_host_line_where_they_ran() {
 }
 
 /// No operation begins before its launch call did, none ends after it was seen or after a synchronise that waited for it.
-fn causality_holds(done: &Done) -> u64 {
+pub fn causality_holds(done: &Done) -> u64 {
     let (names, records) = records(done);
     let clocks = Survey::of(records.iter().cloned());
     let mut model = Model::new(&names, &clocks);
@@ -195,4 +195,18 @@ fn the_report_says_what_it_assumes_of_the_clocks() {
     assert!(clock["uncertainty_ns"].as_u64().is_some_and(|ns| ns < 1_000_000), "{clock}");
     assert_eq!(report["processes"][0]["causality_broken"], 0);
     assert!(done.stderr.contains("assumed: they part by at most 200 ppm"), "{}", done.stderr);
+}
+
+#[test]
+fn where_the_program_waits_often_the_clock_is_known_to_some_microseconds() {
+    // A machine that is busy with something else widens every bound: the best of three.
+    let uncertainty = |seed: &str| {
+        let done =
+            Run::of("mixed_kernels").arg("300").arg(seed).env("SIMCUDA_CLOCK_DRIFT_PPB", "50000").observed();
+        let ns = done.succeeded().report()["clock"]["uncertainty_ns"].as_u64().unwrap();
+        println!("the clock is known to ± {ns} ns");
+        ns
+    };
+    let best = ["1", "2", "3"].map(uncertainty).into_iter().min().unwrap();
+    assert!(best > 0 && 2 * best <= 20_000, "{best}");
 }

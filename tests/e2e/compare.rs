@@ -45,6 +45,16 @@ pub struct Compared {
 }
 
 impl Compared {
+    /// The trace's id of its stream.
+    pub fn stream(&self) -> u64 {
+        self.work.stream
+    }
+
+    /// Host ns when it was seen complete.
+    pub fn seen(&self) -> Option<u64> {
+        self.work.gpu.map(|gpu| gpu.seen)
+    }
+
     /// Its occupancy and how long it really lasted, if it is timed.
     pub fn timed(&self) -> Option<(&Occupancy, u64)> {
         match &self.when {
@@ -63,17 +73,29 @@ impl Compared {
     }
 }
 
-/// What both sides say of an operation: its kind and its stream's id.
-type Named = (&'static str, u64);
+/// Fails the test unless each interval holds the truth.
+pub fn intervals_hold(compared: &[Compared]) {
+    let wrong: Vec<String> = compared.iter().filter_map(Compared::violation).collect();
+    assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), compared.len(), wrong[0]);
+}
+
+/// Pairs each operation of the trace with the stand-in's, and their streams have the same ids.
+pub fn compare(done: &Done) -> Vec<Compared> {
+    let compared = pair(done);
+    for Compared { truth, work, .. } in &compared {
+        assert_eq!(work.stream, truth.stream, "stream id of {truth:?}");
+    }
+    compared
+}
 
 /// Pairs each operation of the trace with the stand-in's: thread by thread, in the order of their calls.
-pub fn compare(done: &Done) -> Vec<Compared> {
+pub fn pair(done: &Done) -> Vec<Compared> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let status = reader.status().unwrap().clone();
     let names = reader.names().clone();
     let clocks = Survey::of(reader.records());
     let mut model = Model::new(&names, &clocks);
-    let mut ours: BTreeMap<u64, Vec<(Work, Named, When)>> = BTreeMap::new();
+    let mut ours: BTreeMap<u64, Vec<(Work, &str, When)>> = BTreeMap::new();
     for record in reader.records() {
         let Some(operation) = model.observe(&record).operation else { continue };
         let Body::Work(work) = &record.body else { panic!("{record:?}") };
@@ -87,8 +109,7 @@ pub fn compare(done: &Done) -> Vec<Compared> {
         };
         if operation.when != When::Captured {
             let tid = u64::from(status.threads[&record.thread]);
-            let what = (kind, operation.stream);
-            ours.entry(tid).or_default().push((work.clone(), what, operation.when));
+            ours.entry(tid).or_default().push((work.clone(), kind, operation.when));
         }
     }
     let mut theirs: BTreeMap<u64, Vec<truth::Operation>> = BTreeMap::new();
@@ -101,12 +122,8 @@ pub fn compare(done: &Done) -> Vec<Compared> {
         ours.sort_by_key(|(work, ..)| work.call.correlation);
         let theirs = &theirs[&tid];
         assert_eq!(ours.len(), theirs.len(), "thread {tid}");
-        for ((work, what, when), truth) in ours.into_iter().zip(theirs) {
-            assert_eq!(
-                what,
-                (truth.kind.as_str(), truth.stream),
-                "thread {tid}: kind and stream id of {truth:?}"
-            );
+        for ((work, kind, when), truth) in ours.into_iter().zip(theirs) {
+            assert_eq!(kind, truth.kind, "thread {tid}: {truth:?}");
             let correlation = work.call.correlation;
             compared.push(Compared { correlation, work, truth: truth.clone(), when });
         }

@@ -44,6 +44,21 @@ fn while_nothing_happens_the_poller_takes_under_a_thousandth_of_a_core() {
     assert!(long < short + 20_000_000 && short < 100_000_000, "the counter is in ns: {short}, {long}");
 }
 
+/// The same by the kernel's own count, which knows nothing of what is the driver's: all calls of the poller into the
+/// stand-in are in it, but for the time that those take on purpose.
+#[test]
+fn the_kernel_counts_no_more_of_the_poller_than_it_says() {
+    let run = paced("steady_20us", 10_000, 3.0, 0, 1);
+    let done = run.env("SIMCUDA_HOST_COST", "query=0,elapsed=0,record=0,other=0").observed().succeeded();
+    let (own, wall) = (poller_ns(&done), wall_ns(&done));
+    let counted = done.said()["tracer_cpu_ns"].as_u64().unwrap();
+    println!("in {wall} ns: the poller's own {own} ns, all that the kernel counts {counted} ns");
+    // It counts in ticks of 10 ms.
+    let ticks = 20_000_000;
+    assert!(counted > 0 && counted < wall / 100 * 3 + ticks, "{counted} ns of {wall}");
+    assert!(own < counted + ticks && counted < 3 * own + ticks, "{own} ns of {counted}");
+}
+
 /// When each operation's time was read, ns after its end: by correlation.
 fn delays(done: &Done) -> Vec<u64> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
@@ -98,6 +113,10 @@ fn a_gpu_bound_program_that_never_waits_has_a_clock_sample_a_second() {
     println!("{} samples of {} events, widths {widths:?} ns", samples.len(), fired.len());
     assert!((3..=5).contains(&samples.len()), "{samples:?}");
     assert!(median(widths) < 20_000);
+    // What those make of the clock: twice what is said of either side.
+    let uncertainty = done.report()["clock"]["uncertainty_ns"].as_u64().unwrap();
+    println!("the clock is known to ± {uncertainty} ns");
+    assert!(uncertainty > 0 && 2 * uncertainty <= 60_000, "{uncertainty}");
     // Ticks become host ns by anchors; what those leave uncertain is the collector's, and small.
     let uncertain = 1_000;
     // Which event each sample is: a watch may have been given up.

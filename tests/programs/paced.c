@@ -1,7 +1,35 @@
 // Launches at a steady pace, waits for none of it, and then does nothing: KERNEL, launches a second, seconds of that,
-// milliseconds of nothing, how often all this. Says how long it took.
+// milliseconds of nothing, how often all this. Says how long it took, and what processor time the kernel says that the
+// thread named "gpuspy" had until then, if there is one.
 // link: -l:libcuda.so.1
 #include "driver.h"
+
+#include <dirent.h>
+
+// User and system time of a thread, ns, in whole ticks (proc(5), /proc/pid/stat: the 14th and 15th field).
+static uint64_t cpu_ns(const char *thread)
+{
+    char path[300], text[1024], name[32];
+    unsigned long user, system;
+    snprintf(path, sizeof path, "/proc/self/task/%s/stat", thread);
+    FILE *file = fopen(path, "r");
+    REQUIRE(file != NULL);
+    REQUIRE(fgets(text, sizeof text, file) != NULL && fclose(file) == 0);
+    REQUIRE(sscanf(text, "%*d (%31[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", name, &user, &system) == 3);
+    return strcmp(name, "gpuspy") == 0 ? (user + system) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK)) : 0;
+}
+
+static uint64_t tracer_cpu_ns(void)
+{
+    uint64_t sum = 0;
+    DIR *threads = opendir("/proc/self/task");
+    REQUIRE(threads != NULL);
+    for (struct dirent *entry; (entry = readdir(threads)) != NULL;)
+        if (entry->d_name[0] != '.')
+            sum += cpu_ns(entry->d_name);
+    closedir(threads);
+    return sum;
+}
 
 int main(int argc, char **argv)
 {
@@ -25,7 +53,7 @@ int main(int argc, char **argv)
         pause_us((unsigned)idle_ms * 1000);
     }
     uint64_t ended = now_ns();
-    printf("{\"program\":\"paced\",\"pid\":%d,\"launches\":%" PRIu64 ",\"wall_ns\":%" PRIu64 "}\n", (int)getpid(), launched,
-           ended - began);
+    printf("{\"program\":\"paced\",\"pid\":%d,\"launches\":%" PRIu64 ",\"wall_ns\":%" PRIu64 ",\"tracer_cpu_ns\":%" PRIu64 "}\n",
+           (int)getpid(), launched, ended - began, tracer_cpu_ns());
     return 0;
 }

@@ -1,0 +1,43 @@
+//! Several GPUs in one process: each has its own part of the report, and a clock that its operations are placed by.
+
+use crate::clock::causality_holds;
+use crate::compare::{by_name, compare, intervals_hold, transfers};
+use gpuspy_tests::Run;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+#[test]
+fn two_devices_are_counted_and_timed_each_by_itself() {
+    let done = Run::of("two_devices").env("SIMCUDA_DEVICES", "2").observed().succeeded();
+    let (said, report) = (done.said(), done.report());
+    assert_eq!(report["coverage"]["launches"], said["launches"]);
+    assert_eq!(json!(by_name(&report["kernels"], "name", "count")), said["kernels"]);
+    let number = |key: &str| said[key].as_u64().unwrap();
+    let each_way = (number("copies_each_way"), number("bytes_each_way"));
+    let expected = ["DtoH", "HtoD"].map(|way| ((way.to_owned(), "pinned".to_owned()), each_way));
+    assert_eq!(transfers(&report["transfers"]), BTreeMap::from(expected));
+
+    let compared = compare(&done);
+    intervals_hold(&compared);
+    let timed = compared.iter().filter(|c| c.timed().is_some()).count();
+    assert!(timed * 100 >= compared.len() * 99, "{timed} of {}", compared.len());
+    assert_eq!(causality_holds(&done) as usize, timed);
+    assert_eq!(report["processes"][0]["causality_broken"], 0);
+
+    // What a device computed is the time of its own kernels, one after the other on one stream.
+    let truth = done.truth();
+    let devices = report["devices"].as_array().unwrap();
+    let ids: Vec<u64> = devices.iter().map(|d| d["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids, [0, 1]);
+    for (id, device) in ids.into_iter().zip(devices) {
+        let time = |key: &str| {
+            truth.of("kernel").filter(|k| k["device"] == id).map(|k| k[key].as_u64().unwrap()).sum::<u64>()
+        };
+        let truth = time("end") - time("head");
+        let [lo, value, hi] = ["lo", "value", "hi"].map(|key| device["compute_ns"][key].as_u64().unwrap());
+        println!("device {id}: {truth} ns, told {lo} .. {value} .. {hi}");
+        // Clocks part by 20 ppm, and one launch in a hundred may be untimed. The other device's is not within a tenth.
+        assert!(lo <= truth + truth / 10_000 && truth <= hi + truth / 50, "device {id}: {truth}: {device}");
+        assert!(value.abs_diff(truth) * 10 < truth, "device {id}: {truth}: {device}");
+    }
+}
