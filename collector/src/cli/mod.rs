@@ -1,6 +1,7 @@
 //! The commands: what people type, and what they are told when it cannot be done.
 
 mod collect;
+mod export;
 mod launch;
 mod operations;
 mod report;
@@ -29,6 +30,8 @@ enum Command {
     Collect(collect::Options),
     /// Print the report of a trace
     Report(report::Options),
+    /// Write a trace for another tool: Perfetto, Chrome, HTA
+    Export(export::Options),
 }
 
 /// A failure of our own, told in a sentence.
@@ -61,6 +64,7 @@ pub fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Collect(options) => collect::collect(&options),
         Command::Report(options) => report::report(&options),
+        Command::Export(options) => export::export(&options),
     };
     done.unwrap_or_else(|failure| {
         say(&failure.sentence);
