@@ -6,6 +6,7 @@ mod captures;
 mod compare;
 mod counts;
 mod events;
+mod export;
 mod graphs;
 mod life;
 mod operations;

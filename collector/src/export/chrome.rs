@@ -1,4 +1,4 @@
-//! The Chrome trace format, in the dialect of PyTorch's Kineto: Perfetto, chrome://tracing, HTA and TraceLens read it.
+//! The Chrome trace format, in the dialect of PyTorch's Kineto: Perfetto, chrome://tracing and HTA read it.
 //!
 //! - Moments are µs with three decimals since `baseTimeNanoseconds` (ns of the real-time clock); they lie on the model's
 //!   line, so `ts` and `dur` of an operation are ns of the host.
