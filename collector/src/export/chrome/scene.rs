@@ -1,8 +1,8 @@
 //! The first pass: which rows will there be, and when does it all begin?
 
 use crate::model::occupancy::host;
-use crate::trace::record::{Body, Call, Device, Record, Work};
-use gpuspy_wire::record::{Untimed, flag};
+use crate::trace::record::{Body, Call, Device, Record};
+use gpuspy_wire::record::flag;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What the second pass has to know of the whole trace.
@@ -49,7 +49,7 @@ impl Scene {
             Body::Device(device) => {
                 self.devices.insert(device.ordinal, device.clone());
             }
-            Body::Work(work) if has_time(work) => {
+            Body::Work(work) if work.gpu.is_some() => {
                 let is_default = work.call.flags & flag::LEGACY_STREAM != 0;
                 let stream = Stream { context: work.call.context, stream: work.stream, is_default };
                 if self.met.insert(stream.key()) {
@@ -59,10 +59,6 @@ impl Scene {
             _ => {}
         }
     }
-}
-
-fn has_time(work: &Work) -> bool {
-    work.untimed == Untimed::Timed && work.gpu.is_some() && work.call.flags & flag::CAPTURED == 0
 }
 
 /// The call that a record belongs to.

@@ -1,7 +1,9 @@
 use super::*;
 use crate::model::{Model, When, simulation};
 use crate::trace::generator::{Generator, Options};
-use crate::trace::record::{Alloc, Body, Call, Context, Ending, GpuTime, Synchronize, What, Work};
+use crate::trace::record::{
+    Alloc, Api, Body, Call, Context, Device, Ending, GpuTime, Synchronize, What, Work,
+};
 use gpuspy_wire::record::{Memory, SyncScope, Untimed, flag};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -369,4 +371,68 @@ fn memory_is_told_with_what_is_held_after_it() {
     let drawn = events(&trace).iter().filter(|event| event["ph"] == "C");
     let drawn: Vec<&Value> = drawn.map(|event| &event["args"]["bytes"]).collect();
     assert_eq!(drawn, [4_096, 5_096, 1_000, 0]);
+}
+
+fn failed(begin: u64, end: u64) -> Record {
+    let call = Call { api: LAUNCH, begin, end, flags: flag::FAILED, ..Call::default() };
+    record(1, Body::Api(Api { call, result: 719, subject: 0 }))
+}
+
+#[test]
+fn calls_that_would_cross_are_laid_end_to_end() {
+    let records = vec![failed(10_000, 20_000), failed(15_000, 30_000), failed(40_000, 50_000)];
+    let trace = exported(&[(Some(status(5)), names(), records)]);
+    let calls = of_category(&trace, "cuda_driver");
+    let spans: Vec<(i64, i64)> = calls.iter().map(|call| span(call)).collect();
+    assert_eq!(spans, [(0, 10_000), (10_000, 20_000), (30_000, 40_000)]);
+    assert!(calls.iter().all(|call| call["args"]["result"] == 719));
+}
+
+#[test]
+fn absurd_numbers_are_still_json() {
+    let most = u64::MAX;
+    let device = Device {
+        ordinal: u32::MAX,
+        uuid: [0xff; 16],
+        memory_bytes: most,
+        multiprocessors: 1,
+        capability: u32::MAX,
+        warps_per_multiprocessor: u32::MAX,
+    };
+    let absurd = |begin, end, gpu: GpuTime, what| {
+        let mut work = launch(0, 0, 0);
+        (work.call.begin, work.call.end, work.call.context) = (begin, end, u32::MAX);
+        (work.submitted, work.lead, work.tail, work.stream) = (end, most, most, most);
+        (work.gpu, work.what) = (Some(gpu), what);
+        record(u32::MAX, Body::Work(work))
+    };
+    let late = GpuTime { start: i64::MAX, duration: most, seen: most, ..GpuTime::default() };
+    let early = GpuTime { start: i64::MIN, duration: most, start_error: u32::MAX, ..GpuTime::default() };
+    let wide = What::Kernel {
+        name: u32::MAX,
+        function: most,
+        grid: [u32::MAX; 3],
+        block: [u32::MAX; 3],
+        shared_bytes: u32::MAX,
+        attributes: u32::MAX,
+        cluster: [u8::MAX; 3],
+    };
+    let set = What::Memset { asynchronous: true, bytes: most, dst: most, value: 0, element: 1, rows: 1 };
+    let call = Call { api: u16::MAX, begin: most, end: 0, context: u32::MAX, ..Call::default() };
+    let memory = Memory::Device;
+    let alloc = |address| Alloc { call, memory, address, bytes: most >> 1, stream: 0, pool: 0 };
+    let records = vec![
+        record(1, Body::Device(device)),
+        context(u32::MAX, u32::MAX),
+        absurd(0, most, late, wide),
+        absurd(most, 0, early, set),
+        absurd(0, 0, late, What::Graph { graph: 0, handle: 0, kernels: u32::MAX, copies: 0, memsets: 0 }),
+        record(2, Body::Alloc(alloc(1))),
+        record(3, Body::Alloc(alloc(most >> 1))),
+    ];
+    let mut odd = status(5);
+    (odd.pid, odd.began, odd.began_realtime) = (u32::MAX, most, most);
+    let trace = exported(&[(Some(odd), names(), records.clone()), (None, Names::default(), records)]);
+    assert_eq!(of_category(&trace, "kernel").len(), 4);
+    assert_eq!(of_category(&trace, "gpu_memset").len(), 2);
 }
