@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Everything that must hold: formatting, lints with warnings denied, all tests. CI runs exactly this (.ci/run). It needs
-# Rust (rust-toolchain.toml), gcc, and python3 with pip; the rest it fetches and builds itself, into ignored folders.
+# Rust (rust-toolchain.toml), gcc, python3 with pip, and node with npm; the rest it fetches and builds itself, into ignored
+# folders.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -28,6 +29,9 @@ scripts/build-sim.sh
 
 step "gpu-check.sh"
 python3 -B -m unittest discover -s scripts/gpu-check.d/tests
+
+step "what Perfetto and HTA say of exports"
+scripts/check-exports.sh
 
 step "tests"
 cargo nextest run --workspace "$@"

@@ -7,6 +7,7 @@
 pub mod analyze;
 pub mod cli;
 pub mod collect;
+pub mod export;
 pub mod model;
 pub mod report;
 pub mod trace;

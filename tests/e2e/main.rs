@@ -9,6 +9,7 @@ mod counts;
 mod devices;
 mod doctor;
 mod events;
+mod export;
 mod graphs;
 mod life;
 mod manners;

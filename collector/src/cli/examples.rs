@@ -34,6 +34,13 @@ Examples:
 
 Exit status: 0; 3 when no trace can be read.";
 
+pub(super) const EXPORT: &str = "\
+Examples:
+  gpuspy export app.gspy --to chrome -o app.json.gz     for ui.perfetto.dev, or HTA
+  gpuspy export runs/ --to chrome | jq '.traceEvents | length'
+
+Exit status: 0; 3 when no trace can be read.";
+
 pub(super) const DOCTOR: &str = "\
 Examples:
   gpuspy doctor

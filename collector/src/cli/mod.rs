@@ -4,6 +4,7 @@ mod collect;
 mod completions;
 mod doctor;
 mod examples;
+mod export;
 mod launch;
 mod operations;
 mod progress;
@@ -36,6 +37,9 @@ enum Command {
     /// Print the report of a trace
     #[command(after_help = examples::REPORT)]
     Report(report::Options),
+    /// Write a trace for another tool: Perfetto, Chrome, HTA
+    #[command(after_help = examples::EXPORT)]
+    Export(export::Options),
     /// Look what works on this machine and what does not, and say what to do about it
     #[command(after_help = examples::DOCTOR)]
     Doctor(doctor::Options),
@@ -84,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Completions(options) => completions::completions(&options),
         Command::Man(options) => completions::man(&options),
         Command::DoctorErrand(options) => doctor::run_errand(&options),
+        Command::Export(options) => export::export(&options),
     };
     done.unwrap_or_else(|failure| {
         say(&failure.sentence);

@@ -1,0 +1,213 @@
+//! The Chrome trace format, in the dialect of PyTorch's Kineto: Perfetto, chrome://tracing and HTA read it.
+//!
+//! - Moments are µs with three decimals since `baseTimeNanoseconds` (ns of the real-time clock); they lie on the model's
+//!   line, so `ts` and `dur` of an operation are ns of the host.
+//! - A *row* is what these tools draw as a line: a (pid, tid) pair. Nothing on a row overlaps: Perfetto drops what
+//!   does. [`rows`] says how.
+//! - An operation without a GPU time has its call on the host's side and nothing on the GPU's. A graph launch, and a burst
+//!   of launches, is one `kernel`: Kineto has no category for either, and HTA counts as idle what is none of `kernel`,
+//!   `gpu_memcpy` and `gpu_memset`.
+//! - A synchronise stands inside its call, on the host's thread, without `args.stream`: HTA takes whatever has one for
+//!   work of the GPU.
+//! - The stream numbers are unique in the file, because HTA tells GPU rows apart by nothing else. The default stream of
+//!   the first context is 7, as in CUPTI; a stream keeps its id where that is free.
+//! - Correlations are counted anew, one per call: they are unique in the file and small enough for any reader.
+//! - What a trace does not know is left out: `distributedInfo` (no record tells the rank), registers, occupancy. `cbid`
+//!   is 0, CUPTI's invalid one.
+//!
+//! Memory does not grow with the trace, but with the number of its threads, streams and different kernels.
+
+mod json;
+mod layout;
+mod process;
+mod rows;
+pub mod scene;
+
+use crate::model::clock::Clocks;
+use crate::model::survey::Survey;
+use crate::trace::record::{Names, Record, Status};
+use gpuspy_wire::record::{Fact, Namespace};
+use json::Text;
+use layout::Layout;
+use scene::Scene;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// What is known of a process after the first pass over its trace.
+#[derive(Debug)]
+pub struct Source {
+    names: Names,
+    status: Option<Status>,
+    clocks: Clocks,
+    scene: Scene,
+}
+
+impl Source {
+    /// The first pass.
+    pub fn of(names: Names, status: Option<Status>, records: impl IntoIterator<Item = Record>) -> Source {
+        let (mut survey, mut scene) = (Survey::default(), Scene::default());
+        for record in records {
+            survey.observe(&record);
+            scene.observe(&record);
+        }
+        Source { names, status, clocks: survey.finish(), scene }
+    }
+
+    /// The program's name: its file's.
+    fn program(&self) -> &str {
+        let fact = |fact: Fact| self.names.get(Namespace::Fact, fact as u32);
+        let path = fact(Fact::Executable).or_else(|| fact(Fact::CommandLine)?.split('\0').next());
+        let name = path.and_then(|path| path.rsplit('/').next());
+        name.filter(|name| !name.is_empty()).unwrap_or("(unknown program)")
+    }
+}
+
+/// What an export holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// API calls.
+    pub calls: u64,
+    /// Operations on a row of a GPU.
+    pub operations: u64,
+    /// Executed operations that are on none, by reason.
+    pub untimed: BTreeMap<&'static str, u64>,
+    /// Work that became a node of a graph instead of being executed.
+    pub captured: u64,
+}
+
+/// An export that is being written.
+#[derive(Debug)]
+pub struct Export<W> {
+    out: Events<W>,
+    layout: Layout,
+    correlations: u64,
+    memory_events: u64,
+    summary: Summary,
+}
+
+impl<W: Write> Export<W> {
+    /// Writes what stands before the events of the trace, of all its processes. Metadata comes first: HTA takes an event in
+    /// the first place of all for one without a correlation.
+    ///
+    /// # Errors
+    /// Of writing.
+    pub fn begin(mut out: W, sources: &[Source]) -> io::Result<Export<W>> {
+        let layout = Layout::of(sources);
+        write!(
+            out,
+            "{{\n\"schemaVersion\": 1,\n\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": {},\n\"deviceProperties\": [",
+            layout.base
+        )?;
+        let mut separator = "";
+        for (source, process) in sources.iter().zip(&layout.processes) {
+            for (ordinal, gpu) in &process.gpus {
+                let Some(ordinal) = ordinal else { continue };
+                let name = ordinal.checked_add(1).and_then(|id| source.names.get(Namespace::Device, id));
+                let device = source.scene.devices.get(ordinal);
+                json::device(&mut out, separator, *gpu, name, device)?;
+                separator = ",";
+            }
+        }
+        out.write_all(b"],\n\"traceEvents\": [")?;
+        let mut out = Events { out, any: false };
+        for (source, process) in sources.iter().zip(&layout.processes) {
+            metadata(&mut out, source, process)?;
+        }
+        Ok(Export { out, layout, correlations: 0, memory_events: 0, summary: Summary::default() })
+    }
+
+    /// Writes the events of a process, the `index`th of those that the export began with: the second pass over its trace.
+    ///
+    /// # Errors
+    /// Of writing.
+    pub fn process(
+        &mut self,
+        index: usize,
+        source: &Source,
+        records: impl IntoIterator<Item = Record>,
+    ) -> io::Result<()> {
+        let mut pass = process::Pass::new(self, source, index);
+        for record in records {
+            pass.observe(&record)?;
+        }
+        pass.finish()
+    }
+
+    /// Writes the end, and what the trace had that no row shows.
+    ///
+    /// # Errors
+    /// Of writing.
+    pub fn finish(mut self) -> io::Result<(W, Summary)> {
+        let Summary { calls, operations, untimed, captured } = &self.summary;
+        let untimed: Vec<String> = untimed.iter().map(|(why, count)| format!("\"{why}\": {count}")).collect();
+        let version = env!("CARGO_PKG_VERSION");
+        write!(
+            self.out.out,
+            "\n],\n\"gpuspy\": {{\"version\": \"{version}\", \"calls\": {calls}, \"operations\": {operations}, \
+             \"captured\": {captured}, \"untimed\": {{{}}}}}\n}}\n",
+            untimed.join(", ")
+        )?;
+        self.out.out.flush()?;
+        Ok((self.out.out, self.summary))
+    }
+}
+
+/// The list of events: a line each.
+#[derive(Debug)]
+struct Events<W> {
+    out: W,
+    any: bool,
+}
+
+impl<W: Write> Events<W> {
+    fn push(&mut self, event: std::fmt::Arguments<'_>) -> io::Result<()> {
+        self.out.write_all(if self.any { b",\n" } else { b"\n" })?;
+        self.any = true;
+        self.out.write_fmt(event)
+    }
+}
+
+/// Where a GPU's rows stand: below all of the host's, as Kineto has it.
+const GPU_SORT_INDEX: u32 = 5_000_000;
+
+/// The names of a process' rows.
+fn metadata<W: Write>(out: &mut Events<W>, source: &Source, process: &layout::ProcessRows) -> io::Result<()> {
+    let mut meta = |name: &str, pid: u32, tid: u32, key: &str, value: std::fmt::Arguments<'_>| {
+        out.push(format_args!(
+            r#"{{"ph":"M","name":"{name}","ts":0,"pid":{pid},"tid":{tid},"args":{{"{key}":{value}}}}}"#
+        ))
+    };
+    let (pid, program) = (process.pid, source.program());
+    let shown = Text::of(program);
+    meta("process_name", pid, 0, "name", format_args!("{shown}"))?;
+    meta("process_labels", pid, 0, "labels", format_args!("\"CPU\""))?;
+    meta("process_sort_index", pid, 0, "sort_index", format_args!("{pid}"))?;
+    for thread in &source.scene.threads {
+        let tid = process.tid(*thread);
+        let name = source.names.get(Namespace::Thread, tid).unwrap_or(program);
+        let name = Text::of(&format!("thread {tid} ({name})"));
+        meta("thread_name", pid, tid, "name", format_args!("{name}"))?;
+    }
+    for (ordinal, gpu) in &process.gpus {
+        let label = ordinal.map_or_else(|| "GPU ?".to_owned(), |ordinal| format!("GPU {ordinal}"));
+        meta("process_name", *gpu, 0, "name", format_args!("{shown}"))?;
+        meta("process_labels", *gpu, 0, "labels", format_args!("\"{label}\""))?;
+        meta(
+            "process_sort_index",
+            *gpu,
+            0,
+            "sort_index",
+            format_args!("{}", GPU_SORT_INDEX.saturating_add(*gpu)),
+        )?;
+    }
+    for stream in &source.scene.streams {
+        let Some(place) = process.streams.get(&stream.key()) else { continue };
+        let row = place.row;
+        meta("thread_name", place.gpu, row, "name", format_args!("\"stream {row} \""))?;
+        meta("thread_sort_index", place.gpu, row, "sort_index", format_args!("{row}"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

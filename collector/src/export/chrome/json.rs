@@ -1,0 +1,79 @@
+//! The pieces of JSON that events are made of.
+
+use crate::trace::record::Device;
+use std::fmt;
+use std::io::{self, Write};
+
+/// A text with its quotes and escapes.
+#[derive(Clone, Debug)]
+pub(super) struct Text(String);
+
+impl Text {
+    pub fn of(text: &str) -> Text {
+        // There is no text that JSON cannot hold.
+        Text(serde_json::to_string(text).unwrap_or_else(|_| "\"\"".to_owned()))
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// ns, told in µs with three decimals: no digit is lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Micros(pub i64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sign, ns) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
+        write!(f, "{sign}{}.{:03}", ns / 1000, ns % 1000)
+    }
+}
+
+/// Threads of a warp: 32 on every NVIDIA GPU so far (CUDA C++ Programming Guide, compute capabilities).
+pub(super) const WARP: u32 = 32;
+
+/// An entry of `deviceProperties`, as far as the trace knows it.
+pub(super) fn device(
+    out: &mut impl Write,
+    separator: &str,
+    id: u32,
+    name: Option<&str>,
+    device: Option<&Device>,
+) -> io::Result<()> {
+    write!(out, "{separator}\n{{\"id\": {id}, \"name\": {}", Text::of(name.unwrap_or("(unknown GPU)")))?;
+    if let Some(device) = device {
+        write!(
+            out,
+            ", \"totalGlobalMem\": {}, \"computeMajor\": {}, \"computeMinor\": {}, \"numSms\": {}, \
+             \"maxThreadsPerMultiprocessor\": {}, \"warpSize\": {WARP}",
+            device.memory_bytes,
+            device.capability / 10,
+            device.capability % 10,
+            device.multiprocessors,
+            u64::from(device.warps_per_multiprocessor) * u64::from(WARP)
+        )?;
+    }
+    out.write_all(b"}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_keeps_every_nanosecond() {
+        let shown = |ns| Micros(ns).to_string();
+        assert_eq!(shown(0), "0.000");
+        assert_eq!(shown(1_234_567_001), "1234567.001");
+        assert_eq!(shown(-1), "-0.001");
+        assert_eq!(shown(i64::MIN), "-9223372036854775.808");
+    }
+
+    #[test]
+    fn a_name_cannot_end_its_text() {
+        assert_eq!(Text::of("a\"b\\\u{1}\n").to_string(), r#""a\"b\\\u0001\n""#);
+    }
+}

@@ -1,0 +1,115 @@
+//! How nothing overlaps on a row.
+//!
+//! The operations of a stream run one after the other, but the model's estimates of two neighbours can overlap by what it
+//! does not know. Where they do, the later one begins with the end of the earlier one. The calls of a thread follow each
+//! other too; one made by a signal handler lies inside another.
+
+use std::collections::VecDeque;
+
+/// The row of a stream: its operations in the order in which they begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sequence {
+    end: i64,
+}
+
+impl Default for Sequence {
+    fn default() -> Self {
+        Sequence { end: i64::MIN }
+    }
+}
+
+impl Sequence {
+    /// Where the next one goes.
+    pub fn place(&mut self, begin: i64, end: i64) -> (i64, i64) {
+        let begin = begin.max(self.end);
+        self.end = end.max(begin);
+        (begin, self.end)
+    }
+}
+
+/// Calls of a thread that a later one may still have inside it: signal handlers of that many calls at most interrupt one.
+const KEPT: usize = 64;
+
+/// The row of a thread: its calls in the order in which they end.
+#[derive(Clone, Debug)]
+pub(super) struct Nest {
+    /// Calls that are inside no other so far: apart from each other, and ascending.
+    outermost: VecDeque<(i64, i64)>,
+    /// The end of those that are no longer kept.
+    floor: i64,
+}
+
+impl Default for Nest {
+    fn default() -> Self {
+        Nest { outermost: VecDeque::new(), floor: i64::MIN }
+    }
+}
+
+impl Nest {
+    /// Where the next one goes: around earlier ones, or behind them.
+    pub fn place(&mut self, begin: i64, end: i64) -> (i64, i64) {
+        let mut begin = begin.max(self.floor);
+        let end = self.outermost.back().map_or(end, |last| end.max(last.1)).max(begin);
+        while let Some(last) = self.outermost.back() {
+            if begin > last.0 {
+                begin = begin.max(last.1);
+                break;
+            }
+            self.outermost.pop_back();
+        }
+        self.outermost.push_back((begin, end));
+        if self.outermost.len() > KEPT
+            && let Some(oldest) = self.outermost.pop_front()
+        {
+            self.floor = oldest.1;
+        }
+        (begin, end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::generator::Random;
+
+    #[test]
+    fn operations_of_a_stream_do_not_overlap() {
+        let mut row = Sequence::default();
+        assert_eq!(row.place(10, 20), (10, 20));
+        assert_eq!(row.place(19, 30), (20, 30), "it begins where the one before ended");
+        assert_eq!(row.place(22, 28), (30, 30), "nothing is left of what lies inside the one before");
+        assert_eq!(row.place(30, 31), (30, 31));
+    }
+
+    #[test]
+    fn calls_stand_behind_or_around_each_other() {
+        let mut row = Nest::default();
+        assert_eq!(row.place(10, 20), (10, 20));
+        assert_eq!(row.place(30, 40), (30, 40));
+        assert_eq!(row.place(25, 50), (25, 50), "the handler's call lies inside");
+        assert_eq!(row.place(49, 60), (50, 60), "no two cross");
+        assert_eq!(row.place(5, 70), (5, 70), "around all of them");
+        assert_eq!(row.place(71, 71), (71, 71));
+    }
+
+    #[test]
+    fn no_two_calls_cross_whatever_comes() {
+        let mut random = Random(7);
+        let mut row = Nest::default();
+        let mut placed: Vec<(i64, i64)> = Vec::new();
+        let mut now = 0;
+        for _ in 0..2_000 {
+            now += random.below(10) as i64;
+            let longest = if random.below(50) == 0 { 3_000 } else { 12 };
+            let begin = now - random.below(longest) as i64;
+            let new = row.place(begin, now);
+            assert!(new.0 <= new.1 && new.1 >= now);
+            for old in &placed {
+                let is_apart = old.1 <= new.0 || new.1 <= old.0;
+                assert!(is_apart || (new.0 <= old.0 && old.1 <= new.1), "{old:?} {new:?}");
+            }
+            placed.push(new);
+        }
+        assert!(placed.windows(2).any(|w| w[1].0 < w[0].0), "some lie inside others");
+    }
+}

@@ -1,0 +1,75 @@
+//! The first pass: which rows will there be, and when does it all begin?
+
+use crate::model::occupancy::host;
+use crate::trace::record::{Body, Call, Device, Record};
+use gpuspy_wire::record::flag;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// What the second pass has to know of the whole trace.
+#[derive(Debug, Default)]
+pub struct Scene {
+    /// The earliest host time of any call, ns.
+    pub earliest: Option<i64>,
+    /// GPUs that were told of, by ordinal.
+    pub devices: BTreeMap<u32, Device>,
+    /// Threads that called, by claim number.
+    pub threads: BTreeSet<u32>,
+    /// Streams with an operation that has a time, as they were met.
+    pub streams: Vec<Stream>,
+    met: HashSet<(u32, u64)>,
+}
+
+/// A stream that gets a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Its context's number.
+    pub context: u32,
+    /// Its id.
+    pub stream: u64,
+    /// It is its context's legacy default stream.
+    pub is_default: bool,
+}
+
+impl Stream {
+    /// What tells it apart from all others of the process.
+    pub fn key(&self) -> (u32, u64) {
+        (self.context, self.stream)
+    }
+}
+
+impl Scene {
+    /// Takes what a record says of rows.
+    pub fn observe(&mut self, record: &Record) {
+        if let Some(call) = call_of(&record.body) {
+            let begin = host(call.begin);
+            self.earliest = Some(self.earliest.map_or(begin, |earliest| earliest.min(begin)));
+            self.threads.insert(record.thread);
+        }
+        match &record.body {
+            Body::Device(device) => {
+                self.devices.insert(device.ordinal, device.clone());
+            }
+            Body::Work(work) if work.gpu.is_some() => {
+                let is_default = work.call.flags & flag::LEGACY_STREAM != 0;
+                let stream = Stream { context: work.call.context, stream: work.stream, is_default };
+                if self.met.insert(stream.key()) {
+                    self.streams.push(stream);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The call that a record belongs to.
+pub fn call_of(body: &Body) -> Option<&Call> {
+    match body {
+        Body::Work(work) => Some(&work.call),
+        Body::Alloc(alloc) => Some(&alloc.call),
+        Body::Free(free) => Some(&free.call),
+        Body::Synchronize(sync) => Some(&sync.call),
+        Body::EventRecord(op) | Body::EventWait(op) => Some(&op.call),
+        Body::Api(api) => Some(&api.call),
+        _ => None,
+    }
+}

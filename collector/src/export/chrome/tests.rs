@@ -1,0 +1,438 @@
+use super::*;
+use crate::model::{Model, When, simulation};
+use crate::trace::generator::{Generator, Options};
+use crate::trace::record::{
+    Alloc, Api, Body, Call, Context, Device, Ending, GpuTime, Synchronize, What, Work,
+};
+use gpuspy_wire::record::{Memory, SyncScope, Untimed, flag};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+const LAUNCH: u16 = 1;
+const WAIT: u16 = 2;
+
+/// A process: its status, its names and its records.
+type Given = (Option<Status>, Names, Vec<Record>);
+
+fn bytes(processes: &[Given]) -> Vec<u8> {
+    let source =
+        |(status, names, records): &Given| Source::of(names.clone(), status.clone(), records.iter().cloned());
+    let sources: Vec<Source> = processes.iter().map(source).collect();
+    let mut export = Export::begin(Vec::new(), &sources).unwrap();
+    for (index, (_, _, records)) in processes.iter().enumerate() {
+        export.process(index, &sources[index], records.iter().cloned()).unwrap();
+    }
+    export.finish().unwrap().0
+}
+
+fn exported(processes: &[Given]) -> Value {
+    serde_json::from_slice(&bytes(processes)).unwrap()
+}
+
+fn events(trace: &Value) -> &[Value] {
+    trace["traceEvents"].as_array().unwrap()
+}
+
+fn of_category<'t>(trace: &'t Value, category: &str) -> Vec<&'t Value> {
+    events(trace).iter().filter(|event| event["cat"] == category).collect()
+}
+
+fn ns(value: &Value) -> i64 {
+    (value.as_f64().unwrap() * 1000.0).round() as i64
+}
+
+fn span(event: &Value) -> (i64, i64) {
+    (ns(&event["ts"]), ns(&event["ts"]) + ns(&event["dur"]))
+}
+
+fn status(pid: u32) -> Status {
+    Status {
+        pid,
+        start_time: 0,
+        began: 1_000,
+        began_realtime: 5_000_000,
+        ended: 0,
+        ending: Ending::Exited,
+        agent_ns: 0,
+        poller_ns: 0,
+        calls: 0,
+        published: 0,
+        collected: 0,
+        pending: 0,
+        lost: BTreeMap::new(),
+        lookups: 0,
+        lookups_hooked: 0,
+        driver_hooked: true,
+        threads: BTreeMap::from([(1, pid), (2, pid + 1)]),
+    }
+}
+
+fn names() -> Names {
+    let text = |space, id, text: &str| ((space, id), text.to_owned());
+    Names(BTreeMap::from([
+        text(Namespace::Kernel, 1, "_Z6vecaddPKfS0_Pfi"),
+        text(Namespace::Api, LAUNCH.into(), "cuLaunchKernel_ptsz"),
+        text(Namespace::Api, WAIT.into(), "cudaStreamSynchronize"),
+        text(Namespace::Fact, Fact::Executable as u32, "/usr/bin/a \"quoted\" name"),
+    ]))
+}
+
+/// What a kernel launch does.
+fn kernel() -> What {
+    What::Kernel {
+        name: 1,
+        function: 0,
+        grid: [264, 1, 1],
+        block: [33, 1, 1],
+        shared_bytes: 48,
+        attributes: 0,
+        cluster: [0; 3],
+    }
+}
+
+/// A launch on stream 9 whose events lie `duration` ns apart, `start` ns behind its call's begin.
+fn launch(begin: u64, start: i64, duration: u64) -> Work {
+    let mut work = simulation::work(begin + 4_000, 4_000, 1_000);
+    (work.call.api, work.call.context, work.stream, work.what) = (LAUNCH, 1, 9, kernel());
+    work.gpu = Some(GpuTime {
+        chain: 2,
+        start: begin as i64 + start,
+        duration,
+        seen: begin + start as u64 + duration + 50_000,
+        ..GpuTime::default()
+    });
+    work
+}
+
+fn record(thread: u32, body: Body) -> Record {
+    let at = scene::call_of(&body).map_or(0, |call| call.end);
+    Record { thread, at, body }
+}
+
+fn context(context: u32, device: u32) -> Record {
+    record(1, Body::Context(Context { context, device, handle: 9, destroyed: false }))
+}
+
+fn generated(seed: u64, threads: u32, records: usize) -> Given {
+    let mut generator = Generator::new(seed, Options { threads, other_calls: true, ..Options::default() });
+    let named = generator.names().into_iter().map(|(space, id, text)| ((space, id), text));
+    (Some(status(4242)), Names(named.collect()), generator.by_ref().take(records).collect())
+}
+
+/// Where the model puts the operations: (stream, begin, end).
+fn placed((_, names, records): &Given) -> Vec<(u64, i64, i64)> {
+    let clocks = Survey::of(records.iter().cloned());
+    let mut model = Model::new(names, &clocks);
+    let timed = |record: &Record| {
+        let operation = model.observe(record).operation?;
+        match operation.when {
+            When::Timed(o) => Some((operation.stream, o.start, o.end)),
+            _ => None,
+        }
+    };
+    records.iter().filter_map(timed).collect()
+}
+
+#[test]
+fn every_operation_and_every_call_is_a_row_where_the_model_puts_it() {
+    let given = generated(3, 3, 20_000);
+    let trace = exported(std::slice::from_ref(&given));
+    let calls: Vec<&Call> = given.2.iter().filter_map(|record| scene::call_of(&record.body)).collect();
+    let zero = calls.iter().map(|call| call.begin).min().unwrap() as i64;
+
+    let mut theirs: BTreeMap<u64, Vec<(i64, i64)>> = BTreeMap::new();
+    for (stream, start, end) in placed(&given) {
+        theirs.entry(stream).or_default().push((start - zero, end - zero));
+    }
+    let mut ours: BTreeMap<u64, Vec<(i64, i64)>> = BTreeMap::new();
+    for row in events(&trace).iter().filter(|event| event["args"]["stream"] != Value::Null) {
+        ours.entry(row["tid"].as_u64().unwrap()).or_default().push(span(row));
+    }
+    // The generator's streams are 7 and up, and none is a default one.
+    assert_eq!(theirs.keys().copied().collect::<Vec<_>>(), [7, 8, 9]);
+    let (ours, theirs): (Vec<_>, Vec<_>) = (ours.into_values().collect(), theirs.into_values().collect());
+    let sorted = |mut streams: Vec<Vec<(i64, i64)>>| {
+        streams.iter_mut().for_each(|stream| stream.sort_unstable());
+        streams.sort();
+        streams
+    };
+    assert_eq!(sorted(ours), sorted(theirs));
+
+    let rows = of_category(&trace, "cuda_runtime");
+    // A free is two records; the generator makes the first.
+    let counted =
+        given.2.iter().filter(|r| scene::call_of(&r.body).is_some() && !matches!(r.body, Body::Free(_)));
+    let mut expected: Vec<(i64, i64)> = counted
+        .filter_map(|record| scene::call_of(&record.body))
+        .map(|call| (call.begin as i64 - zero, call.end as i64 - zero))
+        .collect();
+    let mut spans: Vec<(i64, i64)> = rows.iter().map(|row| span(row)).collect();
+    expected.sort_unstable();
+    spans.sort_unstable();
+    assert_eq!(spans, expected);
+    assert_eq!(trace["gpuspy"]["calls"], spans.len());
+}
+
+#[test]
+fn the_same_trace_becomes_the_same_bytes() {
+    let given = [generated(5, 2, 3_000), generated(6, 1, 3_000)];
+    assert_eq!(bytes(&given), bytes(&given));
+}
+
+#[test]
+fn nothing_overlaps_and_every_arrow_has_both_ends() {
+    let trace = exported(&[generated(3, 3, 20_000)]);
+    let mut rows: BTreeMap<(u64, u64), Vec<(i64, i64)>> = BTreeMap::new();
+    for event in events(&trace).iter().filter(|event| event["ph"] == "X" && event["cat"] != "cuda_sync") {
+        let row = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
+        rows.entry(row).or_default().push(span(event));
+    }
+    assert_eq!(rows.len(), 6);
+    for row in rows.values_mut() {
+        row.sort_unstable();
+        assert!(row.windows(2).all(|w| w[0].1 <= w[1].0));
+    }
+    let ends = |phase: &str| -> BTreeMap<u64, (u64, u64, i64)> {
+        let ends = events(&trace).iter().filter(|event| event["ph"] == phase);
+        let number = |event: &Value, key: &str| event[key].as_u64().unwrap();
+        ends.map(|e| (number(e, "id"), (number(e, "pid"), number(e, "tid"), ns(&e["ts"])))).collect()
+    };
+    let (begins, ends) = (ends("s"), ends("f"));
+    assert!(begins.len() > 10_000);
+    assert_eq!(begins.keys().collect::<Vec<_>>(), ends.keys().collect::<Vec<_>>());
+    let begin_of: BTreeSet<(u64, u64, i64)> = rows
+        .iter()
+        .flat_map(|((pid, tid), spans)| spans.iter().map(|(begin, _)| (*pid, *tid, *begin)))
+        .collect();
+    assert!(begins.values().chain(ends.values()).all(|end| begin_of.contains(end)), "each at a row's begin");
+}
+
+#[test]
+fn metadata_comes_first_and_no_call_has_a_stream() {
+    let records = vec![context(1, 0), record(1, Body::Work(launch(10_000, 5_000, 9_000)))];
+    let trace = exported(&[(Some(status(77)), names(), records)]);
+    let phases: Vec<&str> = events(&trace).iter().map(|event| event["ph"].as_str().unwrap()).collect();
+    let metadata = phases.iter().take_while(|phase| **phase == "M").count();
+    assert!(metadata >= 8 && phases[metadata..] == ["X", "s", "X", "f"], "{phases:?}");
+    assert_eq!(events(&trace)[0]["args"]["name"], "a \"quoted\" name");
+    let call = of_category(&trace, "cuda_driver")[0];
+    assert_eq!(
+        (&call["name"], &call["args"]),
+        (&json!("cuLaunchKernel"), &json!({"cbid": 0, "correlation": 1}))
+    );
+    assert_eq!((&call["pid"], &call["tid"]), (&json!(77), &json!(77)));
+    let kernel = of_category(&trace, "kernel")[0];
+    assert_eq!(kernel["name"], "vecadd(float const*, float const*, float*, int)");
+    for (key, value) in [
+        ("device", json!(0)),
+        ("stream", json!(9)),
+        ("correlation", json!(1)),
+        ("grid", json!([264, 1, 1])),
+        ("block", json!([33, 1, 1])),
+        ("shared memory", json!(48)),
+    ] {
+        assert_eq!(kernel["args"][key], value, "{key}");
+    }
+    // The call begins at 0 of the file, 10 000 on the monotonic clock; that was at 1 000 when it was 5 000 000 really.
+    assert_eq!((&trace["baseTimeNanoseconds"], ns(&call["ts"])), (&json!(5_009_000), 0));
+}
+
+#[test]
+fn an_operation_without_a_time_is_a_call_and_nothing_on_the_gpu() {
+    let without = |begin, untimed| {
+        let mut work = launch(begin, 0, 0);
+        (work.gpu, work.untimed) = (None, untimed);
+        record(1, Body::Work(work))
+    };
+    let records = vec![
+        without(10_000, Untimed::DeepQueue),
+        without(20_000, Untimed::Captured),
+        without(30_000, Untimed::Timed),
+        record(1, Body::Work(launch(40_000, 5_000, 9_000))),
+    ];
+    let trace = exported(&[(None, names(), records)]);
+    assert_eq!(of_category(&trace, "cuda_driver").len(), 4);
+    assert_eq!(of_category(&trace, "kernel").len(), 1);
+    assert_eq!(of_category(&trace, "ac2g").len(), 2);
+    let told = &trace["gpuspy"];
+    assert_eq!(told["untimed"], json!({"deep_queue": 1, "gpu_time_pending": 1}));
+    assert_eq!((&told["captured"], &told["operations"]), (&json!(1), &json!(1)));
+}
+
+#[test]
+fn operations_whose_estimates_overlap_are_laid_end_to_end() {
+    // The second one's call returned first; on the GPU it came after, and began 100 ns before the first one's end.
+    let first = launch(10_000, 5_000, 30_000);
+    let mut second = launch(12_000, 32_900, 20_000);
+    second.call.end = first.call.end - 1;
+    let records = vec![record(2, Body::Work(second)), record(1, Body::Work(first))];
+    let given = (Some(status(5)), names(), records);
+    let (_, raw_start, raw_end) = placed(&given)[0];
+    let (_, _, end) = placed(&given)[1];
+    assert!(raw_start < end && end < raw_end, "they do overlap: {raw_start} {end} {raw_end}");
+    let trace = exported(&[given]);
+    let spans: Vec<(i64, i64)> = of_category(&trace, "kernel").into_iter().map(span).collect();
+    let [earlier, later] = spans[..] else { panic!("{spans:?}") };
+    assert_eq!((earlier.1, later), (end - 10_000, (end - 10_000, raw_end - 10_000)));
+}
+
+#[test]
+fn records_of_one_call_share_a_number_and_one_arrow() {
+    let mut first = launch(10_000, 5_000, 9_000);
+    first.call.flags |= flag::MORE;
+    let mut second = launch(10_000, 20_000, 9_000);
+    (second.call.end, second.call.begin) = (first.call.end + 500, first.call.begin);
+    let mut burst = launch(10_000, 40_000, 9_000);
+    (burst.call.api, burst.call.flags, burst.what) = (0, flag::MORE, What::Burst { launches: 3 });
+    let next = launch(90_000, 5_000, 9_000);
+    let records = [first, second, burst, next].map(|work| record(1, Body::Work(work))).to_vec();
+    let trace = exported(&[(Some(status(5)), names(), records)]);
+    let numbers = |category| -> Vec<u64> {
+        let events = of_category(&trace, category).into_iter();
+        events.map(|event| event["args"]["correlation"].as_u64().unwrap()).collect()
+    };
+    assert_eq!((numbers("cuda_driver"), numbers("kernel")), (vec![1, 3], vec![1, 1, 2, 3]));
+    let arrows: Vec<&Value> = of_category(&trace, "ac2g").into_iter().map(|event| &event["id"]).collect();
+    assert_eq!(arrows, [1, 3, 1, 3]);
+}
+
+#[test]
+fn several_processes_devices_and_contexts_keep_apart() {
+    let on = |context: u32, stream: u64, flags: u16, begin: u64| {
+        let mut work = launch(begin, 5_000, 9_000);
+        (work.call.context, work.stream) = (context, stream);
+        work.call.flags |= flags;
+        record(1, Body::Work(work))
+    };
+    let legacy = flag::LEGACY_STREAM;
+    let records = vec![
+        context(1, 0),
+        context(2, 1),
+        on(1, 7, 0, 10_000),
+        on(1, 0, legacy, 30_000),
+        on(2, 0, legacy, 50_000),
+        on(1, 1 << 40, 0, 70_000),
+        on(1, 20, 0, 90_000),
+        on(3, 20, 0, 110_000),
+    ];
+    let process = |pid| (Some(status(pid)), names(), records.clone());
+    // A program in a container can be process 1.
+    let trace = exported(&[process(1), process(300)]);
+    let rows: Vec<(u64, u64)> = of_category(&trace, "kernel")
+        .into_iter()
+        .map(|row| (row["pid"].as_u64().unwrap(), row["args"]["stream"].as_u64().unwrap()))
+        .collect();
+    let (first, second) = rows.split_at(6);
+    assert_eq!(first, [(0, 8), (0, 7), (2, 9), (0, 10), (0, 20), (3, 11)]);
+    let streams: BTreeSet<u64> = rows.iter().map(|(_, stream)| *stream).collect();
+    assert_eq!(streams.len(), 12, "{rows:?}");
+    let gpus: BTreeSet<u64> = second.iter().map(|(gpu, _)| *gpu).collect();
+    assert!(gpus.is_disjoint(&BTreeSet::from([0, 1, 2, 3, 300])) && gpus.len() == 3, "{rows:?}");
+    let calls = of_category(&trace, "cuda_driver");
+    let numbers: BTreeSet<u64> = calls.iter().map(|c| c["args"]["correlation"].as_u64().unwrap()).collect();
+    assert_eq!(numbers.len(), 12);
+}
+
+#[test]
+fn a_synchronise_stands_inside_its_call_and_is_no_work_of_the_gpu() {
+    let call = Call { api: WAIT, begin: 10_000, end: 60_000, context: 1, ..Call::default() };
+    let sync = Synchronize { call, scope: SyncScope::Stream, stream: 9, event: 0 };
+    let trace = exported(&[(Some(status(5)), names(), vec![record(1, Body::Synchronize(sync))])]);
+    let (call, sync) = (of_category(&trace, "cuda_runtime")[0], of_category(&trace, "cuda_sync")[0]);
+    assert_eq!(span(call), span(sync));
+    assert_eq!((&call["tid"], &sync["name"]), (&sync["tid"], &json!("Stream Sync")));
+    assert_eq!(sync["args"], json!({"cuda_sync_kind": "Stream Sync", "context": 1}));
+}
+
+#[test]
+fn memory_is_told_with_what_is_held_after_it() {
+    let alloc = |memory, address, bytes, begin| {
+        let call = Call { api: LAUNCH, begin, end: begin + 500, context: 1, ..Call::default() };
+        record(1, Body::Alloc(Alloc { call, memory, address, bytes, stream: 0, pool: 0 }))
+    };
+    let mut gone = context(1, 0);
+    if let Body::Context(context) = &mut gone.body {
+        context.destroyed = true;
+    }
+    gone.at = 50_000;
+    let records = vec![
+        context(1, 0),
+        alloc(Memory::Device, 1 << 30, 4_096, 10_000),
+        alloc(Memory::Pinned, 1 << 20, 512, 20_000),
+        alloc(Memory::Managed, 2 << 30, 1_000, 30_000),
+        gone,
+    ];
+    let trace = exported(&[(Some(status(5)), names(), records)]);
+    let told: Vec<(i64, i64)> = of_category(&trace, "cpu_instant_event")
+        .into_iter()
+        .map(|e| (e["args"]["Bytes"].as_i64().unwrap(), e["args"]["Total Allocated"].as_i64().unwrap()))
+        .collect();
+    assert_eq!(told, [(4_096, 4_096), (1_000, 5_096), (-4_096, 1_000), (-1_000, 0)]);
+    let drawn = events(&trace).iter().filter(|event| event["ph"] == "C");
+    let drawn: Vec<&Value> = drawn.map(|event| &event["args"]["bytes"]).collect();
+    assert_eq!(drawn, [4_096, 5_096, 1_000, 0]);
+}
+
+fn failed(begin: u64, end: u64) -> Record {
+    let call = Call { api: LAUNCH, begin, end, flags: flag::FAILED, ..Call::default() };
+    record(1, Body::Api(Api { call, result: 719, subject: 0 }))
+}
+
+#[test]
+fn calls_that_would_cross_are_laid_end_to_end() {
+    let records = vec![failed(10_000, 20_000), failed(15_000, 30_000), failed(40_000, 50_000)];
+    let trace = exported(&[(Some(status(5)), names(), records)]);
+    let calls = of_category(&trace, "cuda_driver");
+    let spans: Vec<(i64, i64)> = calls.iter().map(|call| span(call)).collect();
+    assert_eq!(spans, [(0, 10_000), (10_000, 20_000), (30_000, 40_000)]);
+    assert!(calls.iter().all(|call| call["args"]["result"] == 719));
+}
+
+#[test]
+fn absurd_numbers_are_still_json() {
+    let most = u64::MAX;
+    let device = Device {
+        ordinal: u32::MAX,
+        uuid: [0xff; 16],
+        memory_bytes: most,
+        multiprocessors: 1,
+        capability: u32::MAX,
+        warps_per_multiprocessor: u32::MAX,
+    };
+    let absurd = |begin, end, gpu: GpuTime, what| {
+        let mut work = launch(0, 0, 0);
+        (work.call.begin, work.call.end, work.call.context) = (begin, end, u32::MAX);
+        (work.submitted, work.lead, work.tail, work.stream) = (end, most, most, most);
+        (work.gpu, work.what) = (Some(gpu), what);
+        record(u32::MAX, Body::Work(work))
+    };
+    let late = GpuTime { start: i64::MAX, duration: most, seen: most, ..GpuTime::default() };
+    let early = GpuTime { start: i64::MIN, duration: most, start_error: u32::MAX, ..GpuTime::default() };
+    let wide = What::Kernel {
+        name: u32::MAX,
+        function: most,
+        grid: [u32::MAX; 3],
+        block: [u32::MAX; 3],
+        shared_bytes: u32::MAX,
+        attributes: u32::MAX,
+        cluster: [u8::MAX; 3],
+    };
+    let set = What::Memset { asynchronous: true, bytes: most, dst: most, value: 0, element: 1, rows: 1 };
+    let call = Call { api: u16::MAX, begin: most, end: 0, context: u32::MAX, ..Call::default() };
+    let memory = Memory::Device;
+    let alloc = |address| Alloc { call, memory, address, bytes: most >> 1, stream: 0, pool: 0 };
+    let records = vec![
+        record(1, Body::Device(device)),
+        context(u32::MAX, u32::MAX),
+        absurd(0, most, late, wide),
+        absurd(most, 0, early, set),
+        absurd(0, 0, late, What::Graph { graph: 0, handle: 0, kernels: u32::MAX, copies: 0, memsets: 0 }),
+        record(2, Body::Alloc(alloc(1))),
+        record(3, Body::Alloc(alloc(most >> 1))),
+    ];
+    let mut odd = status(5);
+    (odd.pid, odd.began, odd.began_realtime) = (u32::MAX, most, most);
+    let trace = exported(&[(Some(odd), names(), records.clone()), (None, Names::default(), records)]);
+    assert_eq!(of_category(&trace, "kernel").len(), 4);
+    assert_eq!(of_category(&trace, "gpu_memset").len(), 2);
+}

