@@ -35,7 +35,8 @@ fn the_programs_streams_are_its_own() {
     let place = Place::new();
     let output = place.run(&["sh", "-c", "printf out; printf err >&2"]);
     assert_eq!(output.stdout, b"out");
-    assert_eq!(stderr(&output), "errgpuspy: nothing was collected: no CUDA call was made\n");
+    let line = "nothing was collected: no CUDA call was made; if it made some, see gpuspy doctor -- sh";
+    assert_eq!(stderr(&output), format!("errgpuspy: {line}\n"));
     let quiet = place.gpuspy(&["run", "--quiet", "--", "sh", "-c", "printf err >&2"]).output().unwrap();
     assert_eq!(stderr(&quiet), "err");
     let quiet = place.gpuspy(&["run", "true"]).env("GPUSPY_QUIET", "1").output().unwrap();
