@@ -215,6 +215,27 @@ fn one_connection_is_timed_in_windows_only() {
     assert!(done.stderr.contains(note), "the report says so: {}", done.stderr);
 }
 
+/// On a stream that is always busy, an event a launch and two for every 25 of the program's own: what an event takes of the
+/// GPU is seen in no time of the host's, only in the launches' rate.
+#[test]
+fn what_events_cost_the_gpu_is_found_by_the_rates_of_launches() {
+    let (kernel_ns, own) = (20_000.0, 1.0 / 25.0);
+    for event_ns in [0.0, 2_000.0] {
+        let run = Run::of("busy_stream").arg("200000").auto("5").env("SIMCUDA_TRUTH", "");
+        // The hooks are hidden behind the GPU's work, and small.
+        let run = run.env("SIMCUDA_EVENT_NS", event_ns.to_string()).env("SIMCUDA_HOST_COST", "record=100");
+        let report = run.observed_with(&["--quiet"]).succeeded().report();
+        let found = &report["coverage"]["timing"]["gpu_slowdown"];
+        let [lo, value, hi] = ["lo", "value", "hi"].map(|key| found[key].as_f64().unwrap());
+        let truth = event_ns / (kernel_ns + own * event_ns);
+        println!("{event_ns} ns an event cost {truth:.4}, found {lo:.4} .. {value:.4} .. {hi:.4}");
+        // Of 64 launches one has a pair of its own, and a busy machine delays some.
+        assert!(lo - 0.01 <= truth && truth <= hi + 0.01, "{truth}: {found}");
+        assert!((value - truth).abs() < 0.06, "{truth}: {found}");
+        assert!(event_ns == 0.0 || lo > 0.0, "{found}");
+    }
+}
+
 #[test]
 fn a_budget_that_is_no_percentage_is_refused() {
     for bad in ["0", "-1", "100.1", "NaN", "five", ""] {
