@@ -3,7 +3,7 @@
 //! - Moments are µs with three decimals since `baseTimeNanoseconds` (ns of the real-time clock); they lie on the model's
 //!   line, so `ts` and `dur` of an operation are ns of the host.
 //! - A *row* is what these tools draw as a line: a (pid, tid) pair. Nothing on a row overlaps: Perfetto drops what
-//!   does. [`rows`] says how.
+//!   does. `rows` says how.
 //! - An operation without a GPU time has its call on the host's side and nothing on the GPU's. A graph launch, and a burst
 //!   of launches, is one `kernel`: Kineto has no category for either, and HTA counts as idle what is none of `kernel`,
 //!   `gpu_memcpy` and `gpu_memset`.
@@ -21,7 +21,7 @@ mod json;
 mod layout;
 mod process;
 mod rows;
-pub mod scene;
+mod scene;
 
 use crate::model::clock::Clocks;
 use crate::model::survey::Survey;
