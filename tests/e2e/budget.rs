@@ -1,7 +1,7 @@
 //! `--timing auto`: what it costs is the budget, what it times are windows without holes, and what it does not time is
 //! counted all the same.
 
-use crate::compare::by_name;
+use crate::compare::{by_name, slack};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, Names, What, Window, Work};
 use gpuspy_tests::{Done, Run};
@@ -96,7 +96,7 @@ fn settles_at(percent: f64, threads: u32, launch: u64) {
 
 #[test]
 fn the_cost_of_a_storm_settles_at_one_percent() {
-    settles_at(1.0, 1, 40_000);
+    settles_at(1.0, 1, 80_000);
 }
 
 #[test]
@@ -272,6 +272,8 @@ fn extrapolated_totals_hold_the_truth() {
                 100.0 * (value as f64 / truth as f64 - 1.0)
             );
             all += 1;
+            // The totals are on the GPU's clock, the truth is on the host's.
+            let (lo, hi) = (lo.saturating_sub(slack(truth)), hi + slack(truth));
             if !(lo..=hi).contains(&truth) {
                 missed.push(format!("seed {seed}: {truth} of {row}"));
             }
