@@ -166,7 +166,8 @@ impl Reader {
         found.more |= most >= TURN * TURNS;
     }
 
-    /// Reads a stream's operations from the oldest on, as far as they are complete, or for one turn. Returns how many.
+    /// Reads a stream's operations from the oldest on, as far as they are complete, or for one turn. Returns
+    /// how many, without markers: in a pause of the budget hooks ask for those, and there is nothing to hurry for.
     fn read_stream(
         &mut self,
         ring: &mut Ring,
@@ -175,7 +176,7 @@ impl Reader {
         stream: &Stream,
     ) -> u64 {
         let context = known.context;
-        let mut read = 0;
+        let (mut read, mut operations) = (0, 0);
         while read < TURN
             && let Some(op) = stream.oldest()
             && self.may_touch(context)
@@ -196,8 +197,9 @@ impl Reader {
             }
             finish(context, stream, op);
             read += 1;
+            operations += u64::from(!op.marker);
         }
-        read
+        operations
     }
 
     /// Finds out an operation's time.
