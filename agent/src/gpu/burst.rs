@@ -273,11 +273,10 @@ fn record_end(
         return refuse(Untimed::DeepQueue, None);
     }
     let Some(event) = call.take_event(context) else { return refuse(Untimed::NoEvent, None) };
-    if !timing::record(driver, context, event, stream) {
+    let Some(position) = timing::record(driver, context, event, stream) else {
         return refuse(Untimed::EventFailed, Some(event));
-    }
+    };
     let ended = ticks();
-    let position = stream.submitted.load(Ordering::Relaxed);
     if let Some(since) = since {
         // Held before it is the poller's, which may give it back at once.
         context.pool.hold(event);

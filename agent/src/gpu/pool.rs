@@ -10,7 +10,7 @@ use crate::cuda::*;
 use crate::driver::Driver;
 
 /// Events of a context at most: two for each operation that is timed and not read yet.
-pub const MAX_EVENTS: usize = 1 << 14;
+const MAX_EVENTS: usize = 1 << 14;
 /// Events made when a context is first seen, and by the poller when fewer than [`LOW`] are free. The poller can be 4 ms
 /// late on a busy machine: 800 launches a thread, two events each.
 const FIRST: usize = 4096;

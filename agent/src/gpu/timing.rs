@@ -153,21 +153,21 @@ fn start(
     }
     let event = call.take_event(context).ok_or(Untimed::NoEvent)?;
     let begun = ticks();
-    if !record(driver, context, event, hold.stream()) {
+    if record(driver, context, event, hold.stream()).is_none() {
         context.pool.give(event);
         return Err(Untimed::EventFailed);
     }
     Ok(Start { event, shared: false, begun })
 }
 
-/// Records an event on a stream, as one more entry.
-pub fn record(driver: &Driver, context: &Context, event: u32, stream: &Stream) -> bool {
+/// Records an event on a stream, as one more entry, and gives its number: what is seen complete with it. `None`: the driver
+/// refused it.
+pub fn record(driver: &Driver, context: &Context, event: u32, stream: &Stream) -> Option<u64> {
     // SAFETY: an event of the stream's context, and a stream that the app is about to use or has just used.
     let recorded = driver
         .event_record
         .is_some_and(|record| unsafe { record(context.pool.event(event), stream.handle()) } == CUDA_SUCCESS);
-    stream.submitted.fetch_add(u64::from(recorded), Ordering::Relaxed);
-    recorded
+    recorded.then(|| stream.submitted.fetch_add(1, Ordering::Relaxed) + 1)
 }
 
 /// Whether an end event may serve as the next start event, and if so, the last ticks at which it had not fired.
@@ -268,8 +268,14 @@ pub fn close(
     let begun = ticks();
     let recorded = record(driver, context, end, stream);
     let ended = ticks();
-    let position = stream.submitted.load(Ordering::Relaxed);
-    let pending = Pending {
+    // While a call that may end the context is under way, others' calls are recorded without a stream, and leave no passage.
+    let alone = passage.alone().filter(|_| !context.is_leaving());
+    if let (Some(position), Some(since)) = (recorded, alone) {
+        // Held before it is the poller's, which may give it back at once.
+        context.pool.hold(end);
+        hold.last().end = Some(End { event: end, function, begun, ended, position, since });
+    }
+    let pending = |position| Pending {
         correlation: call.correlation,
         start: start.event,
         end,
@@ -277,14 +283,7 @@ pub fn close(
         marker: false,
         cancelled: !succeeded,
     };
-    // While a call that may end the context is under way, others' calls are recorded without a stream, and leave no passage.
-    let alone = passage.alone().filter(|_| !context.is_leaving());
-    if let (true, Some(since)) = (recorded, alone) {
-        // Held before it is the poller's, which may give it back at once.
-        context.pool.hold(end);
-        hold.last().end = Some(End { event: end, function, begun, ended, position, since });
-    }
-    let queued = recorded && hold.push(pending);
+    let queued = recorded.is_some_and(|position| hold.push(pending(position)));
     if queued {
         events.handed_over = true;
         call.session.poller.work_added();
@@ -316,9 +315,9 @@ pub fn mark(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed)
     let Some(mut hold) = stream.hold() else { return };
     let Some(event) = call.take_event(context) else { return };
     let recorded = record(driver, context, event, stream);
-    let position = stream.submitted.load(Ordering::Relaxed);
-    let marker = Pending { start: event, end: event, position, marker: true, ..Pending::default() };
-    match recorded && hold.push(marker) {
+    let marker =
+        |position| Pending { start: event, end: event, position, marker: true, ..Pending::default() };
+    match recorded.is_some_and(|position| hold.push(marker(position))) {
         // In a pause nobody waits for it: a hook asks it, and the poller gives it back when it wakes.
         true if why == Untimed::Budget => {}
         true => call.session.poller.work_added(),

@@ -52,7 +52,11 @@ fn name(words: &[u64]) -> Option<Item<'_>> {
 
 fn gpu_time<'w>(words: &[u64], clock: &Clock) -> Option<Item<'w>> {
     let w = wire::GpuTime::from_words(words)?;
-    let time = trace::GpuTime {
+    Some(Item::GpuTime(w.correlation, on_gpu(&w, clock)))
+}
+
+fn on_gpu(w: &wire::GpuTime, clock: &Clock) -> trace::GpuTime {
+    trace::GpuTime {
         chain: w.chain,
         start: w.start,
         duration: w.duration,
@@ -60,8 +64,7 @@ fn gpu_time<'w>(words: &[u64], clock: &Clock) -> Option<Item<'w>> {
         duration_error: w.duration_error,
         seen: clock.ns(w.seen),
         flags: w.head.flags,
-    };
-    Some(Item::GpuTime(w.correlation, time))
+    }
 }
 
 /// A record's place in the order and its body.
@@ -106,15 +109,18 @@ fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64,
         }
         Kind::NodeTime => {
             let w = wire::NodeTime::from_words(words)?;
-            let gpu = trace::GpuTime {
-                chain: w.chain,
-                start: w.start,
-                duration: w.duration,
-                start_error: w.start_error,
-                duration_error: w.duration_error,
-                seen: clock.ns(w.seen),
-                flags: w.head.flags,
+            let wire::NodeTime { head, chain, start, duration, start_error, duration_error, seen, .. } = w;
+            let time = wire::GpuTime {
+                head,
+                chain,
+                start,
+                duration,
+                start_error,
+                duration_error,
+                seen,
+                ..Default::default()
             };
+            let gpu = on_gpu(&time, clock);
             let (correlation, context, kernel, node) = (w.correlation, w.context, w.kernel, w.node);
             let time = trace::NodeTime { correlation, context, kernel, node, gpu };
             (time.gpu.seen, Body::NodeTime(time))
