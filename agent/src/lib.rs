@@ -33,6 +33,7 @@ mod keyed;
 mod modules;
 mod names;
 mod note;
+mod nvtx;
 #[cfg(test)]
 mod prototypes;
 mod roads;

@@ -161,6 +161,28 @@ pub fn enter(entry: &Entry) -> Option<Call> {
     })
 }
 
+/// Publishes a record that is no intercepted call's, at once; `entered` is when our code began (ticks).
+pub fn aside(session: &'static Session, entered: u64, words: &[u64]) {
+    let errno = sys::Errno::save();
+    let thread = THREAD.with(|state| state.0.get());
+    // SAFETY: as in `enter`.
+    let t = unsafe { &mut *thread };
+    if t.busy {
+        // In a signal handler that came while our own code runs: its state is half done.
+        if core::ptr::eq(t.session, session) {
+            t.count_lost(LossCause::Reentered, 1);
+        }
+        return;
+    }
+    t.set_busy(true);
+    if t.has_claim(session) || t.adopt(session, thread.cast()) {
+        t.push(words);
+        t.count_own(ticks().wrapping_sub(entered));
+    }
+    t.set_busy(false);
+    errno.restore();
+}
+
 impl Call {
     /// The thread's state. Never held across the real call.
     #[inline(always)]
@@ -247,12 +269,7 @@ impl Call {
             t.flush_pending(0);
             t.push_behind(Some(end));
         }
-        if let Some(counters) = t.counters() {
-            // Relaxed load and store: this thread is the only writer.
-            let ticks = &counters.agent_ticks;
-            let own = end.wrapping_sub(self.entered).wrapping_sub(inside);
-            ticks.store(ticks.load(Ordering::Relaxed).wrapping_add(own), Ordering::Relaxed);
-        }
+        t.count_own(end.wrapping_sub(self.entered).wrapping_sub(inside));
         t.errno.restore();
         t.set_busy(false);
     }
@@ -300,12 +317,17 @@ impl Thread {
     /// or inside one of its own layer.
     #[inline]
     fn is_outermost(&mut self, session: &'static Session, entry: &Entry, state: *mut c_void) -> bool {
-        if (!core::ptr::eq(self.session, session) || self.claim.is_none()) && !self.adopt(session, state) {
+        if !self.has_claim(session) && !self.adopt(session, state) {
             return false;
         }
         self.discard_scopes(entry.caller.frame);
         self.count_call();
         self.driver.frame == 0 && (entry.hook.layer == Layer::Driver || self.runtime.frame == 0)
+    }
+
+    #[inline]
+    fn has_claim(&self, session: &'static Session) -> bool {
+        core::ptr::eq(self.session, session) && self.claim.is_some()
     }
 
     /// Takes the thread into a session: at its first call, or at its first in a forked child, where everything that it
@@ -428,6 +450,16 @@ impl Thread {
 
     fn counters(&self) -> Option<&'static Counters> {
         self.claim.as_ref().map(|c| &c.slot.counters.0)
+    }
+
+    /// Counts ticks that our own code took of the thread.
+    #[inline]
+    fn count_own(&mut self, own: u64) {
+        if let Some(counters) = self.counters() {
+            // Relaxed load and store: this thread is the only writer.
+            let ticks = &counters.agent_ticks;
+            ticks.store(ticks.load(Ordering::Relaxed).wrapping_add(own), Ordering::Relaxed);
+        }
     }
 
     fn count_call(&mut self) {

@@ -24,6 +24,7 @@ use gpuspy_wire::ring::LEVELS;
 
 use crate::gpu::budget::Budget;
 use crate::modules::Modules;
+use crate::nvtx;
 use crate::session::segment::{Claim, anchor};
 use crate::session::{Session, collector};
 use crate::sys;
@@ -77,6 +78,7 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
         reader: Reader::new(start.session),
         meter: Meter::default(),
         modules: Modules::default(),
+        domains: nvtx::Told::default(),
         budget: Budget::new(start.session),
         anchored: 0,
         looked: 0,
@@ -120,6 +122,7 @@ struct Poller {
     reader: Reader,
     meter: Meter,
     modules: Modules,
+    domains: nvtx::Told,
     budget: Budget,
     /// CLOCK_MONOTONIC, ns, of the last anchor, and of the last look at the modules.
     anchored: u64,
@@ -163,6 +166,7 @@ impl Poller {
             self.looked = now;
             self.modules.tell_new(self.session, &mut self.ring);
             self.session.names.tell_unsent(&mut self.ring);
+            self.domains.tell_new(&mut self.ring);
         }
         if now - self.anchored >= ANCHOR_NS {
             self.anchored = now;

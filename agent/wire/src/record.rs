@@ -15,11 +15,13 @@ macro_rules! records {
 
 mod calls;
 mod clocks;
+mod ranges;
 mod things;
 mod work;
 
 pub use calls::*;
 pub use clocks::*;
+pub use ranges::*;
 pub use things::*;
 pub use work::*;
 
@@ -36,7 +38,7 @@ pub const MAX_TEXT: usize = MAX_CELLS * CELL_BYTES - size_of::<Intern>();
 /// The version written into every head. A reader refuses nothing on account of it: it tells which fields are meant.
 pub const RECORD_VERSION: u8 = 1;
 
-/// A plain record: `repr(C)`, integers only, no padding, a whole number of cells (except [`Head`] and [`Intern`],
+/// A plain record: `repr(C)`, integers only, no padding, a whole number of cells (except [`Head`], [`Intern`] and [`Range`],
 /// which are prefixes of one).
 ///
 /// # Safety
@@ -135,6 +137,8 @@ wire_enum! {
         Window = 23 "window",
         /// [`NodeTime`]
         NodeTime = 24 "node_time",
+        /// [`Range`]
+        Range = 25 "range",
     }
 }
 
@@ -251,6 +255,10 @@ wire_enum! {
         Device = 5 "device",
         /// A thread's name, by thread id.
         Thread = 6 "thread",
+        /// An NVTX domain.
+        Domain = 7 "domain",
+        /// The text of an NVTX range or mark (numbered by the collector: records carry their text).
+        Range = 8 "range",
     }
 }
 
@@ -321,6 +329,22 @@ wire_enum! {
         Opens = 1 "opens",
         /// From here on everything is only counted.
         Closes = 2 "closes",
+    }
+}
+
+wire_enum! {
+    /// What happens to an NVTX range at a [`Range`] record.
+    RangeChange {
+        /// A range of the thread begins inside the one before it.
+        Push = 1 "push",
+        /// The thread's last range of the domain ends.
+        Pop = 2 "pop",
+        /// A range begins that any thread may end.
+        Start = 3 "start",
+        /// It ends.
+        End = 4 "end",
+        /// A moment is marked.
+        Mark = 5 "mark",
     }
 }
 

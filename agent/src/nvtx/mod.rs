@@ -1,0 +1,312 @@
+//! NVTX: the ranges and marks that the app, or its framework, puts around its work.
+//!
+//! NVTX 3 is header-only: every library that uses it has a copy, and each copy looks once for a tool. It loads
+//! `NVTX_INJECTION64_PATH`, if that is set, and calls its `InitializeInjectionNvtx2`; else it calls what
+//! `InitializeInjectionNvtx2_fnptr` points to, a weak variable of its own that any loaded object may define (nvtxInit.h).
+//! `gpuspy run` sets the first where nobody else has, bare preloading is found by the second. The tool then puts its
+//! functions into the copy's tables (nvtxTypes.h); what it leaves out becomes a null pointer there, and is not called.
+//!
+//! Nothing here begins a session: what an app says before its first CUDA call is not kept.
+
+mod texts;
+
+use crate::roads::dlsym;
+use crate::session;
+use crate::sys::ticks;
+use crate::thread;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
+use gpuspy_wire::record::{CELL_WORDS, Head, MAX_RANGE_CELLS, MAX_RANGE_TEXT, Range, RangeChange};
+use texts::Texts;
+
+pub use texts::Told;
+
+/// Registered strings of a process, and domains: what is beyond has no text of its own.
+static STRINGS: Texts<16384> = Texts::new();
+pub static DOMAINS: Texts<256> = Texts::new();
+
+/// What `RangeStart` answers with. Relaxed: unique numbers.
+static NEXT_RANGE: AtomicU64 = AtomicU64::new(1);
+
+/// `nvtxEventAttributes_v2` (nvToolsExt.h), as far as it is read.
+#[repr(C)]
+struct Attributes {
+    version: u16,
+    size: u16,
+    category: u32,
+    color_type: i32,
+    color: u32,
+    payload_type: i32,
+    reserved: i32,
+    payload: u64,
+    message_type: i32,
+    message: *const c_void,
+}
+
+/// `nvtxColorType_t` ARGB.
+const ARGB: i32 = 1;
+/// `nvtxMessageType_t`.
+const ASCII: i32 = 1;
+const UNICODE: i32 = 2;
+const REGISTERED: i32 = 3;
+/// `NVTX_NO_PUSH_POP_TRACKING`: a tool that does not tell how deep the app's ranges are.
+const NO_TRACKING: c_int = -2;
+
+/// `wchar_t` of Linux: a code point.
+type Wide = u32;
+type Domain = *const c_void;
+
+/// `NvtxExportTableCallbacks`.
+#[repr(C)]
+pub struct Callbacks {
+    struct_size: usize,
+    module_table: Option<unsafe extern "C" fn(c_int, *mut *mut *mut *const c_void, *mut u32) -> c_int>,
+}
+
+/// `NvtxGetExportTableFunc_t`.
+type ExportTable = unsafe extern "C" fn(u32) -> *const Callbacks;
+type Initialize = unsafe extern "C-unwind" fn(Option<ExportTable>) -> c_int;
+
+/// `NVTX_ETID_CALLBACKS`.
+const CALLBACKS: u32 = 1;
+/// `NVTX_CB_MODULE_CORE` and `_CORE2`.
+const CORE: c_int = 1;
+const CORE2: c_int = 5;
+
+/// The entry that a copy of NVTX calls. 0: no tool is here.
+///
+/// # Safety
+/// Called by NVTX, with its own function.
+#[allow(non_snake_case, reason = "NVTX's name")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn InitializeInjectionNvtx2(get: Option<ExportTable>) -> c_int {
+    let Some(get) = get.filter(|_| session::is_enabled()) else { return 0 };
+    if let Some(other) = other_tool() {
+        // SAFETY: NVTX's own variable of another tool, which expects what we were given.
+        return unsafe { other(Some(get)) };
+    }
+    // SAFETY: NVTX's function, and the table that nvtxTypes.h gives this number.
+    let Some(callbacks) = (unsafe { get(CALLBACKS).as_ref() }) else { return 0 };
+    let Some(module_table) =
+        callbacks.module_table.filter(|_| callbacks.struct_size >= size_of::<Callbacks>())
+    else {
+        return 0;
+    };
+    let mut attached = 0;
+    for (module, functions) in [(CORE, &CORE_FUNCTIONS[..]), (CORE2, &CORE2_FUNCTIONS[..])] {
+        let (mut table, mut size) = (core::ptr::null_mut(), 0);
+        // SAFETY: NVTX's function; writes two places of ours.
+        if unsafe { module_table(module, &mut table, &mut size) } == 0 || table.is_null() {
+            continue;
+        }
+        for (id, function) in functions.iter().filter(|(id, _)| *id < size) {
+            // SAFETY: below the table's size, each entry points to a function pointer of this number's prototype.
+            if let Some(slot) = unsafe { table.add(*id as usize).read().as_mut() } {
+                *slot = function.0;
+                attached = 1;
+            }
+        }
+    }
+    attached
+}
+
+/// How copies of NVTX find us where nobody has set `NVTX_INJECTION64_PATH`.
+#[allow(non_upper_case_globals, reason = "NVTX's name")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub static InitializeInjectionNvtx2_fnptr: Option<Initialize> = Some(InitializeInjectionNvtx2);
+
+/// A tool that is linked into the program and that our variable, coming first, has hidden.
+fn other_tool() -> Option<Initialize> {
+    let address = dlsym::next_definition(c"InitializeInjectionNvtx2_fnptr")?;
+    // SAFETY: NVTX's variable of this name, in a loaded object: null, or a function of this prototype.
+    unsafe { (address as *const Option<Initialize>).read() }
+        .filter(|f| *f as *const () != InitializeInjectionNvtx2 as *const ())
+}
+
+/// The address of one of our functions.
+#[derive(Clone, Copy)]
+struct Function(*const c_void);
+// SAFETY: an address of code.
+unsafe impl Sync for Function {}
+
+macro_rules! functions {
+    ($($id:literal $function:ident),* $(,)?) => { [$(($id, Function($function as *const c_void))),*] };
+}
+
+/// By `NvtxCallbackIdCore`.
+static CORE_FUNCTIONS: [(u32, Function); 11] = functions![
+    1 mark_ex, 2 mark_ascii, 3 mark_wide, 4 start_ex, 5 start_ascii, 6 start_wide, 7 end,
+    8 push_ex, 9 push_ascii, 10 push_wide, 11 pop,
+];
+
+/// By `NvtxCallbackIdCore2`.
+static CORE2_FUNCTIONS: [(u32, Function); 9] = functions![
+    1 domain_mark, 2 domain_start, 3 domain_end, 4 domain_push, 5 domain_pop,
+    10 register_ascii, 11 register_wide, 12 domain_ascii, 13 domain_wide,
+];
+
+/// What a call says about its range, on the stack.
+struct Message {
+    range: Range,
+    bytes: [u8; MAX_RANGE_TEXT],
+    length: usize,
+}
+
+impl Message {
+    fn empty() -> Message {
+        Message { range: Range::default(), bytes: [0; MAX_RANGE_TEXT], length: 0 }
+    }
+
+    /// # Safety
+    /// Null, or attributes as NVTX has them.
+    unsafe fn of(attributes: *const Attributes) -> Message {
+        let mut message = Message::empty();
+        // SAFETY: the caller's promise.
+        let Some(given) = (unsafe { attributes.as_ref() }) else { return message };
+        // An older struct is shorter: what follows is not there.
+        if usize::from(given.size) < size_of::<Attributes>() {
+            return message;
+        }
+        message.range.category = given.category;
+        message.range.color = if given.color_type == ARGB { given.color } else { 0 };
+        message.range.payload = u32::from(given.payload_type != 0);
+        // SAFETY: a message of the type that the caller says it is.
+        unsafe {
+            match given.message_type {
+                ASCII => message.ascii(given.message.cast()),
+                UNICODE => message.wide(given.message.cast()),
+                REGISTERED => message.bytes(STRINGS.get(given.message as usize).unwrap_or_default()),
+                _ => {}
+            }
+        }
+        message
+    }
+
+    fn bytes(&mut self, text: &[u8]) {
+        let kept = text.len().min(MAX_RANGE_TEXT);
+        for (to, from) in self.bytes.iter_mut().zip(text) {
+            *to = *from;
+        }
+        self.length = kept;
+        self.range.cut = u8::from(kept < text.len());
+    }
+
+    /// # Safety
+    /// Null or a terminated string.
+    unsafe fn ascii(&mut self, text: *const c_char) {
+        if !text.is_null() {
+            // SAFETY: the caller's promise.
+            self.bytes(unsafe { CStr::from_ptr(text) }.to_bytes());
+        }
+    }
+
+    /// # Safety
+    /// Null or a terminated wide string.
+    unsafe fn wide(&mut self, mut text: *const Wide) {
+        while !text.is_null() {
+            // SAFETY: the caller's promise: not beyond the terminator.
+            let (code, next) = unsafe { (text.read(), text.add(1)) };
+            if code == 0 {
+                break;
+            }
+            let mut utf8 = [0; 4];
+            let encoded = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER).encode_utf8(&mut utf8);
+            let Some(place) = self.bytes.get_mut(self.length..self.length + encoded.len()) else {
+                self.range.cut = 1;
+                break;
+            };
+            place.copy_from_slice(encoded.as_bytes());
+            self.length += encoded.len();
+            text = next;
+        }
+    }
+
+    fn text(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+
+    /// Publishes it, if there is a session.
+    fn say(self, change: RangeChange, domain: Domain, id: u64) {
+        let Some(session) = session::existing() else { return };
+        let entered = ticks();
+        let range = Range {
+            head: Head::new::<Range>(),
+            at: entered,
+            id,
+            domain: domain as usize as u32,
+            change: change as u8,
+            ..self.range
+        };
+        let mut buffer = [0; MAX_RANGE_CELLS * CELL_WORDS];
+        thread::aside(session, entered, range.with_text(self.text(), &mut buffer));
+    }
+}
+
+/// The default domain.
+const DEFAULT: Domain = core::ptr::null();
+
+fn start(message: Message, domain: Domain) -> u64 {
+    let id = NEXT_RANGE.fetch_add(1, Ordering::Relaxed);
+    message.say(RangeChange::Start, domain, id);
+    id
+}
+
+fn push(message: Message, domain: Domain) -> c_int {
+    message.say(RangeChange::Push, domain, 0);
+    NO_TRACKING
+}
+
+/// The functions that NVTX calls in place of its own, with their prototypes from nvtxTypes.h.
+macro_rules! entries {
+    ($($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? => $message:expr, $then:expr;)*) => { $(
+        unsafe extern "C" fn $name($($arg: $ty),*) $(-> $ret)? {
+            // SAFETY: NVTX's caller gives what the prototype asks for.
+            #[allow(unused_unsafe, reason = "some messages are empty")]
+            let message: Message = unsafe { $message };
+            let then: fn(Message, $($ty),*) $(-> $ret)? = $then;
+            then(message, $($arg),*)
+        }
+    )* };
+}
+
+/// # Safety
+/// Null or a terminated string.
+unsafe fn ascii(text: *const c_char) -> Message {
+    let mut message = Message::empty();
+    // SAFETY: the caller's promise.
+    unsafe { message.ascii(text) };
+    message
+}
+
+/// # Safety
+/// Null or a terminated wide string.
+unsafe fn wide(text: *const Wide) -> Message {
+    let mut message = Message::empty();
+    // SAFETY: the caller's promise.
+    unsafe { message.wide(text) };
+    message
+}
+
+entries! {
+    mark_ex(a: *const Attributes) => Message::of(a), |m, _| m.say(RangeChange::Mark, DEFAULT, 0);
+    mark_ascii(t: *const c_char) => ascii(t), |m, _| m.say(RangeChange::Mark, DEFAULT, 0);
+    mark_wide(t: *const Wide) => wide(t), |m, _| m.say(RangeChange::Mark, DEFAULT, 0);
+    start_ex(a: *const Attributes) -> u64 => Message::of(a), |m, _| start(m, DEFAULT);
+    start_ascii(t: *const c_char) -> u64 => ascii(t), |m, _| start(m, DEFAULT);
+    start_wide(t: *const Wide) -> u64 => wide(t), |m, _| start(m, DEFAULT);
+    end(id: u64) => Message::empty(), |m, id| m.say(RangeChange::End, DEFAULT, id);
+    push_ex(a: *const Attributes) -> c_int => Message::of(a), |m, _| push(m, DEFAULT);
+    push_ascii(t: *const c_char) -> c_int => ascii(t), |m, _| push(m, DEFAULT);
+    push_wide(t: *const Wide) -> c_int => wide(t), |m, _| push(m, DEFAULT);
+    pop() -> c_int => Message::empty(), |m| { m.say(RangeChange::Pop, DEFAULT, 0); NO_TRACKING };
+    domain_mark(d: Domain, a: *const Attributes) => Message::of(a), |m, d, _| m.say(RangeChange::Mark, d, 0);
+    domain_start(d: Domain, a: *const Attributes) -> u64 => Message::of(a), |m, d, _| start(m, d);
+    domain_end(d: Domain, id: u64) => Message::empty(), |m, d, id| m.say(RangeChange::End, d, id);
+    domain_push(d: Domain, a: *const Attributes) -> c_int => Message::of(a), |m, d, _| push(m, d);
+    domain_pop(d: Domain) -> c_int => Message::empty(),
+        |m, d| { m.say(RangeChange::Pop, d, 0); NO_TRACKING };
+    register_ascii(_d: Domain, t: *const c_char) -> *const c_void => ascii(t), |m, _, _| STRINGS.add(m.text());
+    register_wide(_d: Domain, t: *const Wide) -> *const c_void => wide(t), |m, _, _| STRINGS.add(m.text());
+    domain_ascii(t: *const c_char) -> Domain => ascii(t), |m, _| DOMAINS.add(m.text());
+    domain_wide(t: *const Wide) -> Domain => wide(t), |m, _| DOMAINS.add(m.text());
+}
