@@ -53,5 +53,5 @@ PYTHON
 
 mkdir -p "$downloads"
 # The runtime's headers include crt/host_defines.h, which CUDA 12 ships with the compiler and CUDA 13 by itself.
-fetch cuda-12.9 nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-nvcc-cu12==12.9.86
+fetch cuda-12.9 nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-nvcc-cu12==12.9.86 nvidia-nvtx-cu12==12.9.79
 fetch cuda-13 nvidia-cuda-runtime==13.5.37 nvidia-cuda-crt==13.5.37

@@ -1,16 +1,14 @@
 //! NVTX: the ranges and marks that the app, or its framework, puts around its work.
 //!
-//! NVTX 3 is header-only: every library that uses it has a copy, and each copy looks once for a tool. It loads
-//! `NVTX_INJECTION64_PATH`, if that is set, and calls its `InitializeInjectionNvtx2`; else it calls what
-//! `InitializeInjectionNvtx2_fnptr` points to, a weak variable of its own that any loaded object may define (nvtxInit.h).
-//! `gpuspy run` sets the first where nobody else has, bare preloading is found by the second. The tool then puts its
-//! functions into the copy's tables (nvtxTypes.h); what it leaves out becomes a null pointer there, and is not called.
+//! NVTX 3 is header-only: every library that uses it has a copy, and each copy looks once for a tool, by loading
+//! `NVTX_INJECTION64_PATH` and calling its `InitializeInjectionNvtx2` (nvtxInit.h). `gpuspy run` sets the variable where
+//! nobody else has; with bare preloading the user does. The tool then puts its functions into the copy's tables
+//! (nvtxTypes.h); what it leaves out becomes a null pointer there, and is not called.
 //!
 //! Nothing here begins a session: what an app says before its first CUDA call is not kept.
 
 mod texts;
 
-use crate::roads::dlsym;
 use crate::session;
 use crate::sys::ticks;
 use crate::thread;
@@ -65,7 +63,6 @@ pub struct Callbacks {
 
 /// `NvtxGetExportTableFunc_t`.
 type ExportTable = unsafe extern "C" fn(u32) -> *const Callbacks;
-type Initialize = unsafe extern "C-unwind" fn(Option<ExportTable>) -> c_int;
 
 /// `NVTX_ETID_CALLBACKS`.
 const CALLBACKS: u32 = 1;
@@ -81,10 +78,6 @@ const CORE2: c_int = 5;
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn InitializeInjectionNvtx2(get: Option<ExportTable>) -> c_int {
     let Some(get) = get.filter(|_| session::is_enabled()) else { return 0 };
-    if let Some(other) = other_tool() {
-        // SAFETY: NVTX's own variable of another tool, which expects what we were given.
-        return unsafe { other(Some(get)) };
-    }
     // SAFETY: NVTX's function, and the table that nvtxTypes.h gives this number.
     let Some(callbacks) = (unsafe { get(CALLBACKS).as_ref() }) else { return 0 };
     let Some(module_table) =
@@ -108,19 +101,6 @@ pub unsafe extern "C-unwind" fn InitializeInjectionNvtx2(get: Option<ExportTable
         }
     }
     attached
-}
-
-/// How copies of NVTX find us where nobody has set `NVTX_INJECTION64_PATH`.
-#[allow(non_upper_case_globals, reason = "NVTX's name")]
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub static InitializeInjectionNvtx2_fnptr: Option<Initialize> = Some(InitializeInjectionNvtx2);
-
-/// A tool that is linked into the program and that our variable, coming first, has hidden.
-fn other_tool() -> Option<Initialize> {
-    let address = dlsym::next_definition(c"InitializeInjectionNvtx2_fnptr")?;
-    // SAFETY: NVTX's variable of this name, in a loaded object: null, or a function of this prototype.
-    unsafe { (address as *const Option<Initialize>).read() }
-        .filter(|f| *f as *const () != InitializeInjectionNvtx2 as *const ())
 }
 
 /// The address of one of our functions.

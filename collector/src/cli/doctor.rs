@@ -159,7 +159,7 @@ fn cuda_checks(nursery: &Nursery, agent: Option<&Path>, checks: &mut Vec<Check>)
     let preload = match agent {
         Some(agent) => match conflicts::is_preloaded(agent) {
             Some(order) => order,
-            None => launch::preload(agent, &nursery.private, existing)?,
+            None => launch::preload(&launch::loadable(agent, &nursery.private)?, existing),
         },
         None => existing.unwrap_or_default(),
     };

@@ -76,28 +76,27 @@ pub(super) fn find_agent() -> Result<PathBuf, Failure> {
     }
 }
 
+/// A path by which the loader takes the agent: its own, or a link in the private directory where that is no plain one.
+pub(super) fn loadable(agent: &Path, private: &PrivateDir) -> Result<PathBuf, Failure> {
+    if is_plain(agent) {
+        return Ok(agent.to_owned());
+    }
+    let link = private.path().join(AGENT);
+    symlink(agent, &link)
+        .map_err(|e| Failure::usage(format_args!("cannot make the link {}: {e}", link.display())))?;
+    Ok(link)
+}
+
 /// The value of LD_PRELOAD that puts the agent before what is there already.
-pub(super) fn preload(
-    agent: &Path,
-    private: &PrivateDir,
-    existing: Option<OsString>,
-) -> Result<OsString, Failure> {
-    let agent = if is_plain(agent) {
-        agent.to_owned()
-    } else {
-        let link = private.path().join(AGENT);
-        symlink(agent, &link)
-            .map_err(|e| Failure::usage(format_args!("cannot make the link {}: {e}", link.display())))?;
-        link
-    };
-    let mut value = OsString::from(&agent);
+pub(super) fn preload(agent: &Path, existing: Option<OsString>) -> OsString {
+    let mut value = OsString::from(agent);
     let existing = existing.unwrap_or_default();
     let others = existing.as_bytes().split(|b| b" :".contains(b));
     for other in others.filter(|other| !other.is_empty() && *other != agent.as_os_str().as_bytes()) {
         value.push(":");
         value.push(OsStr::from_bytes(other));
     }
-    Ok(value)
+    value
 }
 
 /// Why the agent cannot see into a program, if it is of a kind that ignores LD_PRELOAD.
@@ -186,11 +185,10 @@ mod tests {
 
     #[test]
     fn an_existing_preload_is_kept() {
-        let private = PrivateDir::new().unwrap();
-        let value =
-            preload(Path::new("/a/libgpuspy.so"), &private, Some("/x.so /y.so:/a/libgpuspy.so".into()));
-        assert_eq!(value.unwrap(), "/a/libgpuspy.so:/x.so:/y.so");
-        assert_eq!(preload(Path::new("/a/libgpuspy.so"), &private, None).unwrap(), "/a/libgpuspy.so");
+        let agent = Path::new("/a/libgpuspy.so");
+        let value = preload(agent, Some("/x.so /y.so:/a/libgpuspy.so".into()));
+        assert_eq!(value, "/a/libgpuspy.so:/x.so:/y.so");
+        assert_eq!(preload(agent, None), "/a/libgpuspy.so");
     }
 
     #[test]
@@ -199,9 +197,9 @@ mod tests {
         let agent = place.path().join("a b:c.so");
         fs::write(&agent, "agent").unwrap();
         let private = PrivateDir::new().unwrap();
-        let value = preload(&agent, &private, None).unwrap();
-        assert!(is_plain(Path::new(&value)), "{value:?}");
-        assert_eq!(fs::read(&value).unwrap(), b"agent");
+        let path = loadable(&agent, &private).unwrap();
+        assert!(is_plain(&path), "{path:?}");
+        assert_eq!(fs::read(&path).unwrap(), b"agent");
     }
 
     #[test]

@@ -122,19 +122,26 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Which library a program's copies of NVTX load (nvtxInit.h).
+const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
+
 /// The command as it will be started.
 fn command(options: &Options, private: &PrivateDir, socket: &std::path::Path) -> Result<Command, Failure> {
-    let agent = launch::find_agent()?;
+    let agent = launch::loadable(&launch::find_agent()?, private)?;
     let mut command = Command::new(&options.command[0]);
     command
         .args(&options.command[1..])
-        .env("LD_PRELOAD", launch::preload(&agent, private, std::env::var_os("LD_PRELOAD"))?)
+        .env("LD_PRELOAD", launch::preload(&agent, std::env::var_os("LD_PRELOAD")))
         .env("GPUSPY_SOCKET", socket)
         .env("GPUSPY_BUDGET", options.budget.to_string())
         .env("GPUSPY_TIMING", word(options.timing))
         .env("GPUSPY_GRAPH", word(options.graph));
     if options.quiet {
         command.env("GPUSPY_QUIET", "1");
+    }
+    // Another tool keeps the program's ranges: they are its.
+    if std::env::var_os(NVTX_INJECTION).is_none_or(|path| path.is_empty()) {
+        command.env(NVTX_INJECTION, &agent);
     }
     Ok(command)
 }

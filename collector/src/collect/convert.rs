@@ -9,7 +9,8 @@ use crate::trace::record::{Body, Call, Record, What};
 use gpuspy_wire::record as wire;
 use gpuspy_wire::record::Record as _;
 use gpuspy_wire::record::{
-    Direction, Head, Kind, LossCause, Memory, Namespace, NodeKind, SyncScope, Untimed, Via, WindowChange,
+    Direction, Head, Kind, LossCause, Memory, Namespace, NodeKind, RangeChange, SyncScope, Untimed, Via,
+    WindowChange,
 };
 use std::borrow::Cow;
 
@@ -20,6 +21,8 @@ pub enum Item<'w> {
     Record(Record),
     /// A text for an id.
     Name(Namespace, u32, Cow<'w, str>),
+    /// An NVTX range begins or ends: for the trace, once its text has a number.
+    Range(Record, Cow<'w, str>),
     /// When the operation of this correlation ran.
     GpuTime(u64, trace::GpuTime),
     /// The agent has read its clocks.
@@ -39,6 +42,7 @@ pub fn convert<'w>(words: &'w [u64], thread: u32, before: u64, clock: &Clock) ->
         Kind::Intern => name(words),
         Kind::GpuTime => gpu_time(words, clock),
         Kind::Anchor => wire::Anchor::from_words(words).map(Item::Anchor),
+        Kind::Range => range(words, thread, clock),
         _ => record(kind, words, before, clock).map(|(at, body)| Item::Record(Record { thread, at, body })),
     }
     .unwrap_or(Item::Invalid)
@@ -48,6 +52,14 @@ fn name(words: &[u64]) -> Option<Item<'_>> {
     let (intern, text) = wire::Intern::text(words)?;
     let namespace = Namespace::from_wire(intern.namespace)?;
     (intern.id != 0).then(|| Item::Name(namespace, intern.id, String::from_utf8_lossy(text)))
+}
+
+fn range<'w>(words: &'w [u64], thread: u32, clock: &Clock) -> Option<Item<'w>> {
+    let (w, text) = wire::Range::of(words)?;
+    let wire::Range { id, domain, category, color, .. } = w;
+    let (change, payload) = (RangeChange::from_wire(w.change)?, w.payload != 0);
+    let body = Body::Range(trace::Range { change, id, domain, text: 0, category, color, payload });
+    Some(Item::Range(Record { thread, at: clock.ns(w.at), body }, String::from_utf8_lossy(text)))
 }
 
 fn gpu_time<'w>(words: &[u64], clock: &Clock) -> Option<Item<'w>> {

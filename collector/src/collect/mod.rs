@@ -14,6 +14,7 @@ mod progress;
 mod receive;
 mod session;
 pub(crate) mod sys;
+mod texts;
 
 pub use clock::{Clock, Pair, Slope};
 pub use collector::{Collector, Inherited, Stopper, bind, leave_all_but};

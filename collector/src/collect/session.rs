@@ -7,11 +7,12 @@ use super::output::Traces;
 use super::progress::{Figures, Progress};
 use super::receive::Peer;
 use super::sys::{self, Stopped};
+use super::texts::Texts;
 use super::{Error, Result};
-use crate::trace::record::{Ending, Status};
+use crate::trace::record::{Body, Ending, Status};
 use crate::trace::{FLUSH_INTERVAL, TraceWriter};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use gpuspy_wire::record::{CELL_WORDS, Head, LossCause};
+use gpuspy_wire::record::{CELL_WORDS, Head, LossCause, Namespace};
 use gpuspy_wire::segment::{HostClock, Segment};
 use std::collections::BTreeMap;
 use std::io;
@@ -138,6 +139,8 @@ struct Recorder<'s> {
     timed: u64,
     corrupt: u64,
     unknown: u64,
+    /// Of ranges.
+    texts: Texts,
     /// Place of the first record of a thread that carries no time.
     began: u64,
     /// Why the trace is not whole. The writer tries again, so this is told at the end.
@@ -167,6 +170,7 @@ impl<'s> Recorder<'s> {
             timed: 0,
             corrupt: 0,
             unknown: 0,
+            texts: Texts::default(),
             began: began.began,
             failure: None,
         })
@@ -216,6 +220,15 @@ impl<'s> Recorder<'s> {
             Item::Record(record) => {
                 at = record.at;
                 self.writer.push(record)
+            }
+            Item::Range(mut record, text) => {
+                at = record.at;
+                let (number, is_new) = self.texts.number(&text);
+                if let Body::Range(range) = &mut record.body {
+                    range.text = number;
+                }
+                let named = if is_new { self.writer.name(Namespace::Range, number, &text) } else { Ok(()) };
+                named.and_then(|()| self.writer.push(record))
             }
             Item::Name(namespace, id, text) => self.writer.name(namespace, id, &text),
             Item::GpuTime(correlation, time) => {

@@ -288,6 +288,7 @@ impl<'c> Model<'c> {
             | Body::Stream(_)
             | Body::ClockSample(_)
             | Body::Window(_)
+            | Body::Range(_)
             | Body::Loss { .. } => {}
         }
         event

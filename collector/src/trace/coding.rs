@@ -32,7 +32,7 @@
 use super::columns::{ColumnReader, ColumnWriter};
 use super::record::*;
 use gpuspy_wire::record::{
-    Direction, Kind, LossCause, Memory, NodeKind, SyncScope, Untimed, Via, WindowChange,
+    Direction, Kind, LossCause, Memory, NodeKind, RangeChange, SyncScope, Untimed, Via, WindowChange,
 };
 use std::io;
 
@@ -70,7 +70,7 @@ macro_rules! enums {
         }
     )* };
 }
-enums!(Via, Untimed, Direction, Memory, SyncScope, LossCause, NodeKind, WindowChange);
+enums!(Via, Untimed, Direction, Memory, SyncScope, LossCause, NodeKind, RangeChange, WindowChange);
 
 impl Field for bool {
     fn word(self) -> u64 {
@@ -197,6 +197,7 @@ impl<C: Columns> Coder<C> {
             Body::NodeTime(time) => self.node_time(time)?,
             Body::ClockSample(sample) => self.clock_sample(sample)?,
             Body::Window(window) => self.window(window)?,
+            Body::Range(range) => self.range(range)?,
             Body::Module(module) => self.module(module)?,
             Body::Device(device) => self.device(device)?,
             Body::Loss { cause, count } => {
@@ -434,6 +435,17 @@ impl<C: Columns> Coder<C> {
         Some(self.at)
     }
 
+    fn range(&mut self, range: &mut Range) -> Option<u64> {
+        self.same(24, &mut range.change)?;
+        self.same(25, &mut range.id)?;
+        self.same(26, &mut range.domain)?;
+        self.same(27, &mut range.text)?;
+        self.same(28, &mut range.category)?;
+        self.same(29, &mut range.color)?;
+        self.same(30, &mut range.payload)?;
+        Some(self.at)
+    }
+
     fn module(&mut self, module: &mut Module) -> Option<u64> {
         self.same(24, &mut module.start)?;
         self.same(25, &mut module.end)?;
@@ -480,6 +492,7 @@ fn kind_of(body: &Body) -> Kind {
         Body::NodeTime(_) => Kind::NodeTime,
         Body::ClockSample(_) => Kind::ClockSample,
         Body::Window(_) => Kind::Window,
+        Body::Range(_) => Kind::Range,
         Body::Module(_) => Kind::Module,
         Body::Device(_) => Kind::Device,
         Body::Loss { .. } => Kind::Loss,
@@ -556,6 +569,15 @@ fn blank(kind: Kind) -> Option<Body> {
             let change = WindowChange::Opens;
             Body::Window(Window { change, agent_ns: 0, poller_ns: 0, launches: 0 })
         }
+        Kind::Range => Body::Range(Range {
+            change: RangeChange::Push,
+            id: 0,
+            domain: 0,
+            text: 0,
+            category: 0,
+            color: 0,
+            payload: false,
+        }),
         Kind::Module => Body::Module(Module { start: 0, end: 0, bias: 0, path: 0 }),
         Kind::Device => Body::Device(Device {
             ordinal: 0,

@@ -4,7 +4,7 @@
 //! their context's clock. Names are ids into [`Names`].
 
 use gpuspy_wire::record::{
-    Direction, LossCause, Memory, Namespace, NodeKind, SyncScope, Untimed, Via, WindowChange,
+    Direction, LossCause, Memory, Namespace, NodeKind, RangeChange, SyncScope, Untimed, Via, WindowChange,
 };
 use std::collections::BTreeMap;
 
@@ -50,6 +50,8 @@ pub enum Body {
     ClockSample(ClockSample),
     /// A window of `--timing auto` begins or ends.
     Window(Window),
+    /// An NVTX range begins or ends, or a mark.
+    Range(Range),
     /// An executable mapping of the process.
     Module(Module),
     /// A GPU.
@@ -368,6 +370,25 @@ pub struct Window {
     pub poller_ns: u64,
     /// Launches until then.
     pub launches: u64,
+}
+
+/// An NVTX range begins or ends, or a mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// What happens here.
+    pub change: RangeChange,
+    /// Which range, of those that any thread may end; else 0.
+    pub id: u64,
+    /// In [`Namespace::Domain`]; 0 = the default domain.
+    pub domain: u32,
+    /// Its text, in [`Namespace::Range`]; 0 = none, or one too many.
+    pub text: u32,
+    /// The app's number of a category; 0 = none.
+    pub category: u32,
+    /// ARGB; 0 = none.
+    pub color: u32,
+    /// The app gave a payload, which is not kept.
+    pub payload: bool,
 }
 
 /// An executable mapping.

@@ -3,13 +3,15 @@
 
 use gpuspy_collector::trace::record::*;
 use gpuspy_collector::trace::{TraceReader, TraceWriter};
-use gpuspy_wire::record::{Direction, LossCause, Memory, NodeKind, SyncScope, Untimed, Via, WindowChange};
+use gpuspy_wire::record::{
+    Direction, LossCause, Memory, NodeKind, RangeChange, SyncScope, Untimed, Via, WindowChange,
+};
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::Path;
 
 /// Kinds of records.
-pub const KINDS: u64 = 21;
+pub const KINDS: u64 = 22;
 
 /// A status with something in every field.
 pub fn status(ending: Ending) -> Status {
@@ -278,6 +280,15 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
                 agent_ns: n.u64(),
                 poller_ns: n.u64(),
                 launches: n.u64(),
+            }),
+            20 => Body::Range(Range {
+                change: n.one_of(RangeChange::ALL),
+                id: n.u64(),
+                domain: n.u32(),
+                text: n.u32(),
+                category: n.u32(),
+                color: n.u32(),
+                payload: n.u64() & 1 != 0,
             }),
             _ => Body::Loss { cause: n.one_of(LossCause::ALL), count: n.u64() },
         }

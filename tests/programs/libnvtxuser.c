@@ -1,0 +1,9 @@
+// A library that marks its work with NVTX, as frameworks are: its copy of NVTX is another than the program's.
+#include <nvtx3/nvToolsExt.h>
+
+void library_range(void (*work)(void))
+{
+    nvtxRangePushA("in a library");
+    work();
+    nvtxRangePop();
+}
