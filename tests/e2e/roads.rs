@@ -1,6 +1,7 @@
 //! The roads into CUDA: who is answered with our functions, who with the driver's own, and that every road is counted
 //! once.
 
+mod deepbind;
 mod dlsym;
 mod getproc;
 mod neighbours;

@@ -11,7 +11,7 @@
 
 use crate::hook::{Hook, Layer};
 use crate::roads;
-use crate::roads::libraries;
+use crate::roads::{deepbind, libraries};
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -134,6 +134,21 @@ pub fn next_definition(symbol: &CStr) -> Option<usize> {
     })
 }
 
+/// The definition that comes first for the whole process, if it is our export.
+pub fn first_if_ours(symbol: &CStr) -> Option<usize> {
+    let first = quietly(|| {
+        // SAFETY: a terminated name.
+        let found = unsafe { libc_dlsym()(libc::RTLD_DEFAULT, symbol.as_ptr()) };
+        (!found.is_null()).then_some(found as usize)
+    })?;
+    libraries::is_ours(first).then_some(first)
+}
+
+/// Whether a function is libc's dlsym.
+pub fn is_libc_own(address: usize) -> bool {
+    address == libc_dlsym() as usize
+}
+
 /// The definition in a library.
 pub fn in_library(handle: *mut c_void, symbol: &CStr) -> Option<usize> {
     quietly(|| {
@@ -155,6 +170,7 @@ pub fn quietly<T>(lookup: impl FnOnce() -> Option<T>) -> Option<T> {
 
 /// A lookup in a real handle: the next dlsym's answer, or the hook in its place.
 unsafe extern "C" fn by_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    deepbind::look();
     // SAFETY: the app's own arguments, handed on.
     let answer = unsafe { next_dlsym()(handle, name) };
     if answer.is_null() || name.is_null() {
@@ -167,7 +183,7 @@ unsafe extern "C" fn by_handle(handle: *mut c_void, name: *const c_char) -> *mut
 }
 
 /// The table's entry for an exported name. Almost every name in a process's life ends at the first test.
-fn find(name: &CStr) -> Option<&'static Hook> {
+pub fn find(name: &CStr) -> Option<&'static Hook> {
     let bytes = name.to_bytes();
     if !(bytes.starts_with(b"cu") || bytes.starts_with(b"__cuda")) {
         return None;
@@ -180,16 +196,20 @@ fn substitute(hook: &'static Hook, handle: *mut c_void, answer: usize) -> Option
     if !crate::session::is_enabled() {
         return None;
     }
-    let libc_answer = in_library(handle, hook.symbol)?;
-    let real = match hook.layer {
-        Layer::Driver => roads::is_real(hook, libc_answer),
-        // The stand-in leads there for good.
-        Layer::Runtime => libraries::runtime_at(libc_answer).and_then(libraries::pinned).is_some(),
-    };
     // Where the next dlsym answered with something else than libc's, it is a hook behind us: ours goes on to it.
-    let entry = real.then(|| hook.stand_in(answer)).flatten();
+    let entry = stand_in(hook, in_library(handle, hook.symbol)?, answer);
     if hook.layer == Layer::Driver {
         crate::session::looked_up(hook, entry.is_some());
     }
     entry
+}
+
+/// The function of ours that goes on to `next`, if `found` is the real function that the hook stands for.
+pub fn stand_in(hook: &'static Hook, found: usize, next: usize) -> Option<*const ()> {
+    let real = match hook.layer {
+        Layer::Driver => roads::is_real(hook, found),
+        // The stand-in leads there for good.
+        Layer::Runtime => libraries::runtime_at(found).and_then(libraries::pinned).is_some(),
+    };
+    real.then(|| hook.stand_in(next)).flatten()
 }

@@ -104,7 +104,7 @@ pub struct Object {
 
 /// Calls `look` with each loaded object until it answers. Takes the short lock of the loader's list, not the one that
 /// is held while libraries' constructors run, and which dlopen, dlsym and dladdr take.
-fn search<T>(mut look: impl FnMut(&Loaded<'_>) -> Option<T>) -> Option<T> {
+pub fn search<T>(mut look: impl FnMut(&Loaded<'_>) -> Option<T>) -> Option<T> {
     struct Search<'a, T> {
         look: &'a mut dyn FnMut(&Loaded<'_>) -> Option<T>,
         found: Option<T>,
@@ -157,16 +157,37 @@ impl Runtimes {
     }
 }
 
+// elf(5): tags of the dynamic section.
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_SONAME: u64 = 14;
 
+/// How many objects were ever loaded.
+pub fn adds() -> u64 {
+    search(|loaded| Some(loaded.info.dlpi_adds)).unwrap_or(0)
+}
+
+/// Whether an address lies in this library.
+pub fn is_ours(address: usize) -> bool {
+    search(|loaded| loaded.is_us().then(|| loaded.holds(address as u64))).unwrap_or(false)
+}
+
 /// An object as the loader shows it during a walk.
-struct Loaded<'a> {
+pub struct Loaded<'a> {
     info: &'a libc::dl_phdr_info,
 }
 
 impl Loaded<'_> {
+    /// Load bias.
+    pub fn base(&self) -> u64 {
+        self.info.dlpi_addr
+    }
+
+    /// Whether this is the library that this code lies in.
+    pub fn is_us(&self) -> bool {
+        self.holds(adds as *const () as u64)
+    }
+
     fn path(&self) -> &[u8] {
         if self.info.dlpi_name.is_null() {
             return &[];
@@ -179,12 +200,12 @@ impl Loaded<'_> {
         Some(Object { base: self.info.dlpi_addr, path: Name::of(self.path())? })
     }
 
-    fn headers(&self) -> &[libc::Elf64_Phdr] {
+    pub fn headers(&self) -> &[libc::Elf64_Phdr] {
         // SAFETY: the loader's array of that many program headers.
         unsafe { core::slice::from_raw_parts(self.info.dlpi_phdr, usize::from(self.info.dlpi_phnum)) }
     }
 
-    fn holds(&self, address: u64) -> bool {
+    pub fn holds(&self, address: u64) -> bool {
         self.headers().iter().any(|h| {
             let start = self.info.dlpi_addr.wrapping_add(h.p_vaddr);
             h.p_type == libc::PT_LOAD && address.wrapping_sub(start) < h.p_memsz
@@ -198,12 +219,17 @@ impl Loaded<'_> {
             || self.strings(DT_SONAME, |soname| (soname == name).then_some(())).is_some()
     }
 
-    /// The first answer for one of the dynamic section's strings with this tag.
-    fn strings<T>(&self, tag: u64, look: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+    /// The dynamic section: tags and values.
+    pub fn dynamic(&self) -> Option<&[[u64; 2]]> {
         let dynamic = self.headers().iter().find(|h| h.p_type == libc::PT_DYNAMIC)?;
         let entries = self.info.dlpi_addr.wrapping_add(dynamic.p_vaddr) as *const [u64; 2];
         // SAFETY: a loaded object's dynamic section: that many tag-value pairs, by its header.
-        let entries = unsafe { core::slice::from_raw_parts(entries, dynamic.p_memsz as usize / 16) };
+        Some(unsafe { core::slice::from_raw_parts(entries, dynamic.p_memsz as usize / 16) })
+    }
+
+    /// The first answer for one of the dynamic section's strings with this tag.
+    fn strings<T>(&self, tag: u64, look: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+        let entries = self.dynamic()?;
         let strings = entries.iter().find(|[found, _]| *found == DT_STRTAB).map(|[_, value]| *value)?;
         entries.iter().take_while(|[found, _]| *found != 0).filter(|[found, _]| *found == tag).find_map(
             |[_, offset]| {

@@ -5,10 +5,12 @@
 //! - by `dlsym`: [`dlsym`];
 //! - by `cuGetProcAddress`: [`getproc`].
 
+mod deepbind;
 pub mod dlsym;
 pub mod getproc;
 pub mod libraries;
 mod runtime;
+mod slots;
 
 use crate::hook::{ABSENT, Hook, Layer, Road};
 use crate::session;

@@ -1,0 +1,25 @@
+// A library that finds the driver for itself by dlsym, as JIT compilers do. `who` is its own, whatever the process has.
+#include "common.h"
+
+#include <dlfcn.h>
+
+#include "call.h"
+
+int who(void)
+{
+    return 2;
+}
+
+// Its own `who`, and what a launch returned.
+int deep_work(void *function, void *stream, int launches)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    REQUIRE(driver != NULL);
+    launch_kernel launch;
+    *(void **)&launch = dlsym(driver, "cuLaunchKernel");
+    uint64_t nothing = 0;
+    void *arguments[] = {&nothing};
+    for (int n = 0; n < launches; n++)
+        REQUIRE(launch(function, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL) == 0);
+    return who();
+}
