@@ -10,6 +10,7 @@ mod operations;
 mod progress;
 mod report;
 mod run;
+mod time;
 
 use crate::collect::Session;
 use clap::{Parser, Subcommand};
