@@ -61,6 +61,8 @@ fn status() -> Status {
         began_realtime: 1,
         ended: BEGAN + 2_000_000,
         ending: Ending::Exited,
+        exit: None,
+        parent: None,
         agent_ns: 30_000,
         poller_ns: 12_000,
         calls: 20,

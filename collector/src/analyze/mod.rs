@@ -32,7 +32,7 @@ pub mod windows;
 use crate::model::Event;
 use crate::model::clock::Clocks;
 use crate::trace::record::{Names, Status};
-pub use summary::{ProcessInfo, ProcessReport, Tables, process};
+pub use summary::{ProcessInfo, ProcessReport, Tables, process, sort};
 
 /// A question, answered by a fold.
 pub trait Analysis {

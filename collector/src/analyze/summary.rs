@@ -14,9 +14,11 @@ use super::timeline::{DeviceTime, Timelines};
 use super::transfers::{TransferTimes, Transfers};
 use super::windows::{Duty, Windows};
 use super::{Analysis, Damage, Input};
+use crate::model::job::{self, Job};
 use crate::model::modules::CallSite;
+use crate::model::outcome::Outcome;
 use crate::model::{self, Action, Model};
-use crate::trace::record::{Ending, Names, Record};
+use crate::trace::record::{Names, Record};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -40,7 +42,15 @@ pub struct ProcessInfo {
     /// Where the trace was read from.
     pub path: String,
     /// How it ended; `None` when the trace holds no status.
-    pub ending: Option<Ending>,
+    pub outcome: Option<Outcome>,
+    /// Its parent's process id, where the parent is in our namespace.
+    pub parent: Option<u32>,
+    /// Its place in a job.
+    pub job: Job,
+    /// UUIDs of the GPUs on which it had a context, as nvidia-smi prints them.
+    pub gpus: Vec<String>,
+    /// When its collection began: CLOCK_REALTIME, ns.
+    pub began_realtime: Option<u64>,
     /// Host ns from the begin to the end of the collection.
     pub wall_ns: u64,
     /// What reading the trace lost.
@@ -187,7 +197,11 @@ where
             command: fact(names, Fact::CommandLine)
                 .map(|line| line.trim_end_matches('\0').replace('\0', " ")),
             path,
-            ending: status.map(|status| status.ending),
+            outcome: status.map(|status| Outcome::of(status.ending, status.exit)),
+            parent: job::parent(names, status),
+            job: Job::of(names),
+            gpus: devices.iter().filter_map(|device| device.uuid.clone()).collect(),
+            began_realtime: status.map(|status| status.began_realtime),
             wall_ns: ended.saturating_sub(began),
             damage,
             notes: [Fact::Interception, Fact::TimingNote]
@@ -290,6 +304,13 @@ impl GapReport {
         self.largest.sort_by_key(|gap| (Reverse(gap.duration.value), gap.pid, gap.device, gap.start));
         self.largest.truncate(LARGEST);
     }
+}
+
+/// Puts the processes of a run in the order in which people look for them: by rank, those without one behind, then by time.
+pub fn sort(reports: &mut [ProcessReport]) {
+    reports.sort_by_key(|ProcessReport { process, .. }| {
+        (process.job.rank.is_none(), process.job.rank, process.began_realtime, process.pid)
+    });
 }
 
 impl Tables {

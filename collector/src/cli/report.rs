@@ -101,6 +101,7 @@ fn read(path: &Path, patience: Duration) -> Result<Vec<ProcessReport>, Failure> 
         Some(failure) if reports.is_empty() => Err(failure),
         last => {
             failures.into_iter().chain(last).for_each(|failure| say(&failure.sentence));
+            analyze::sort(&mut reports);
             Ok(reports)
         }
     }

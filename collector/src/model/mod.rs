@@ -8,16 +8,19 @@
 //! - [`stamps`]: what an event's time stamp is worth
 //! - [`occupancy`]: a raw event pair → an interval that holds the truth
 //! - [`graphs`]: what a graph launch ran
+//! - [`job`], [`outcome`]: where a process stands among others, and how it ended
 //! - [`memory`], [`transfer`]: blocks by address; what a copy was
 //! - [`modules`]: which library called
 //! - [`order`]: from host order to GPU order
 
 pub mod clock;
 pub mod graphs;
+pub mod job;
 pub mod memory;
 pub mod modules;
 pub mod occupancy;
 pub mod order;
+pub mod outcome;
 #[cfg(test)]
 pub(crate) mod simulation;
 pub mod stamps;

@@ -53,6 +53,8 @@ fn status(pid: u32) -> Status {
         began_realtime: 5_000_000,
         ended: 0,
         ending: Ending::Exited,
+        exit: None,
+        parent: None,
         agent_ns: 0,
         poller_ns: 0,
         calls: 0,
