@@ -3,6 +3,7 @@
 use super::{Failure, UNREADABLE, operations, say};
 use crate::analyze::{self, Input, ProcessReport};
 use crate::collect::sys;
+use crate::model::filter::Filter;
 use crate::model::survey::Survey;
 use crate::report::{self, Style};
 use crate::trace::{Damage, TraceError, TraceReader, wait_until_complete};
@@ -145,6 +146,7 @@ fn read_one(path: &Path, deadline: Instant) -> Result<ProcessReport, TraceError>
         status: status.as_ref(),
         damage: analyze::Damage { chunks_lost, records_lost, cut },
         clocks: &clocks,
+        filter: &Filter::default(),
         records: reader.records(),
     }))
 }

@@ -1,7 +1,7 @@
 //! The report for programs. Its keys are a contract; `collector/schema/report.schema.json` states it.
 
 use super::names::demangle;
-use crate::analyze::calls::{ByApi, Calls};
+use crate::analyze::calls::{ByApi, HostTimes};
 use crate::analyze::durations::Durations;
 use crate::analyze::estimate::{Estimate, Kind, Sum};
 use crate::analyze::gaps::LARGEST;
@@ -257,12 +257,12 @@ fn uses(part: &Use) -> Value {
 }
 
 fn apis(apis: &ByApi) -> Value {
-    let row = |(name, calls): (&String, &Calls)| json!({ "name": name, "count": calls.count, "failed": calls.failed, "host_ns": calls.host_ns });
+    let row = |(name, calls): (&String, &HostTimes)| json!({ "name": name, "count": calls.count, "failed": calls.failed, "host_ns": calls.total });
     apis.iter().map(row).collect()
 }
 
 fn syncs(syncs: &ByApi) -> Value {
-    let row = |(name, calls): (&String, &Calls)| json!({ "api": name, "count": calls.count, "host_ns": calls.host_ns });
+    let row = |(name, calls): (&String, &HostTimes)| json!({ "api": name, "count": calls.count, "host_ns": calls.total });
     syncs.iter().map(row).collect()
 }
 

@@ -570,15 +570,15 @@ fn memory(screen: &mut Screen, all: &Tables) {
 fn calls(screen: &mut Screen, all: &Tables) {
     for (title, calls) in [("Syncs", &all.syncs), ("Calls", &all.apis)] {
         let mut rows: Vec<_> = calls.iter().collect();
-        rows.sort_by_key(|(name, calls)| (std::cmp::Reverse(calls.host_ns), name.as_str()));
+        rows.sort_by_key(|(name, calls)| (std::cmp::Reverse(calls.total), name.as_str()));
         let mut table = Table::new(&[Right, Right, Right, Left]);
         table.row(["host time", "count", "avg", "name"]);
         for (name, calls) in rows.iter().take(ROWS) {
-            let average = duration(calls.host_ns / calls.count.max(1));
+            let average = duration(calls.total / calls.count.max(1));
             let failed =
                 if calls.failed > 0 { format!("  ({} failed)", count(calls.failed)) } else { String::new() };
             table.row([
-                duration(calls.host_ns),
+                duration(calls.total),
                 count(calls.count),
                 average,
                 format!("{}{failed}", plain(name)),

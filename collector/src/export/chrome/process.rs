@@ -264,10 +264,9 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
     fn memory(&mut self, event: &Event<'_>) -> io::Result<()> {
         for change in &event.memory {
             let (memory, bytes) = match *change {
-                MemoryChange::Allocated { memory, bytes } | MemoryChange::FreeFailed { memory, bytes } => {
-                    (memory, host(bytes))
-                }
-                MemoryChange::Freed { memory, bytes } | MemoryChange::Vanished { memory, bytes } => {
+                MemoryChange::Allocated { memory, bytes, .. }
+                | MemoryChange::FreeFailed { memory, bytes, .. } => (memory, host(bytes)),
+                MemoryChange::Freed { memory, bytes, .. } | MemoryChange::Vanished { memory, bytes, .. } => {
                     (memory, -host(bytes))
                 }
             };
