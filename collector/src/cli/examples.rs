@@ -38,6 +38,8 @@ pub(super) const EXPORT: &str = "\
 Examples:
   gpuspy export app.gspy --to chrome -o app.json.gz     for ui.perfetto.dev, or HTA
   gpuspy export runs/ --to chrome | jq '.traceEvents | length'
+  gpuspy export app.gspy --since 1.5s --until 2s --device 0 -o part.json.gz
+  gpuspy export runs/ -o exports/                        a file for each rank
 
 Exit status: 0; 3 when no trace can be read.";
 
