@@ -1,6 +1,6 @@
 //! `gpuspy collect`.
 
-use super::{Failure, progress, quoted, say, say_what_is_missing};
+use super::{Failure, panic, progress, quoted, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals, Stop, Stopped};
 use crate::collect::{self, Collector, Session, Target, Traces};
 use crate::model::outcome::Outcome;
@@ -36,6 +36,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn collect(options: &Options) -> Result<ExitCode, Failure> {
+    options.output.iter().chain(&options.dir).for_each(|place| panic::about(place));
     match (&options.dir, options.pid, options.inherit_fd, &options.output) {
         (Some(dir), ..) => listen_in(dir, options.quiet),
         (_, Some(pid), _, output) => attach(pid, output.as_deref(), options.quiet),

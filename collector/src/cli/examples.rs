@@ -6,8 +6,8 @@ Examples:
   gpuspy run -- python train.py          run, collect, print the report
   gpuspy report gpuspy-python-123.gspy   read it again
 
-Exit status: 0; 2 when asked wrongly or something cannot be set up; 3 when a trace cannot be read at all. `run` exits as \
-its program does, `doctor` with 1 when something is a problem.";
+Exit status: 0; 2 when asked wrongly or something cannot be set up; 3 when a trace cannot be read at all; 70 when \
+gpuspy itself is at fault. `run` exits as its program does, `doctor` with 1 when something is a problem.";
 
 pub(super) const RUN: &str = "\
 Examples:

@@ -1,7 +1,7 @@
 //! `gpuspy export`: a trace for another tool.
 
 use super::report::{PATIENCE, traces_of, unreadable};
-use super::{Failure, say, time};
+use super::{Failure, panic, say, time};
 use crate::export::chrome::{Export, Source, Summary};
 use crate::model::filter::Filter;
 use crate::trace::{TraceError, TraceReader, wait_until_complete};
@@ -60,6 +60,7 @@ enum Format {
 pub(super) fn export(options: &Options) -> Result<ExitCode, Failure> {
     let Format::Chrome = options.to;
     let filter = options.filter()?;
+    panic::about(&options.trace);
     let opened = open_all(&options.trace)?;
     let written = match options.output.as_deref().filter(|path| path.as_os_str() != "-") {
         Some(path) if is_directory(path) => write_directory(path, opened, &filter),

@@ -1,6 +1,6 @@
 //! `gpuspy report`, and the report that `gpuspy run` ends with.
 
-use super::{Failure, UNREADABLE, operations, say};
+use super::{Failure, UNREADABLE, operations, panic, say};
 use crate::analyze::{self, Input, ProcessReport};
 use crate::collect::sys;
 use crate::model::filter::Filter;
@@ -34,6 +34,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 const WIDTH: usize = 100;
 
 pub(super) fn report(options: &Options) -> Result<ExitCode, Failure> {
+    panic::about(&options.trace);
     if options.operations {
         return operations::print(&options.trace);
     }

@@ -460,7 +460,11 @@ fn a_file_tells_the_rank_that_all_its_processes_have() {
     let third = process("RANK=3\0WORLD_SIZE=4\0", "ncclDevKernel_AllReduce");
     let told = r#""distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 4},"#;
     assert_eq!(line(std::slice::from_ref(&third)).as_deref(), Some(told));
-    assert_eq!(line(&[third.clone(), third.clone()]).as_deref(), Some(told), "a worker has its parent's rank");
+    assert_eq!(
+        line(&[third.clone(), third.clone()]).as_deref(),
+        Some(told),
+        "a worker has its parent's rank"
+    );
     assert_eq!(line(&[third, process("RANK=2\0WORLD_SIZE=4\0", "")]), None, "whose would it be?");
     let without = r#""distributedInfo": {"rank": 0},"#;
     assert_eq!(line(&[process("SLURM_PROCID=0\0", "my_nccl_like")]).as_deref(), Some(without));
@@ -498,8 +502,7 @@ fn a_window_keeps_whole_what_lies_partly_in_it_and_moves_nothing() {
     // The collection began at 1000 ns of the host's clock, and 0 of the file is the first call.
     let since_begin = |moment: i64| (moment + zero as i64 - 1_000) as u64;
     let (from, to) = (work[work.len() / 3].0 + 1, work[work.len() / 2].0);
-    let filter =
-        Filter { since: Some(since_begin(from)), until: Some(since_begin(to)), ..Filter::default() };
+    let filter = Filter { since: Some(since_begin(from)), until: Some(since_begin(to)), ..Filter::default() };
     let meets = |spans: &[(i64, i64)]| -> Vec<(i64, i64)> {
         spans.iter().copied().filter(|(begin, end)| *begin < to && *end > from).collect()
     };
@@ -528,9 +531,8 @@ fn a_stream_or_a_device_is_shown_alone() {
     };
     let row = *streams(&one).first().unwrap();
     assert_eq!(of_row(&one, row), of_row(&all, row), "as in the whole, numbers and all");
-    let named = |trace: &Value| {
-        events(trace).iter().filter(|event| event["name"] == "thread_sort_index").count()
-    };
+    let named =
+        |trace: &Value| events(trace).iter().filter(|event| event["name"] == "thread_sort_index").count();
     assert_eq!((named(&all), named(&one)), (3, 1), "no row is named that is empty");
     let none = trace(&Filter { devices: vec![5], ..Filter::default() });
     assert_eq!(streams(&none), BTreeSet::new());
