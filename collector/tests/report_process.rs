@@ -2,6 +2,7 @@
 
 use gpuspy_collector::analyze::estimate::Sum;
 use gpuspy_collector::analyze::{Damage, Input, ProcessReport, process};
+use gpuspy_collector::model::filter::Filter;
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::report::{Style, json, terminal};
 use gpuspy_collector::trace::record::*;
@@ -61,6 +62,8 @@ fn status() -> Status {
         began_realtime: 1,
         ended: BEGAN + 2_000_000,
         ending: Ending::Exited,
+        exit: None,
+        parent: None,
         agent_ns: 30_000,
         poller_ns: 12_000,
         calls: 20,
@@ -171,7 +174,15 @@ impl App {
         let path = "gpuspy-python-4242.gspy".to_owned();
         let clocks = Survey::of(self.records.iter().cloned());
         let records = self.records.into_iter();
-        process(Input { path, names: &names, status, damage, clocks: &clocks, records })
+        process(Input {
+            path,
+            names: &names,
+            status,
+            damage,
+            clocks: &clocks,
+            filter: &Filter::default(),
+            records,
+        })
     }
 }
 
@@ -412,7 +423,15 @@ fn windows_are_told_with_what_they_cost_and_what_they_leave_open() {
     let path = "gpuspy-python-4242.gspy".to_owned();
     let clocks = &Survey::of(app.records.iter().cloned());
     let (damage, records) = (Damage::default(), app.records.into_iter());
-    let reports = [process(Input { path, names: &names, status: Some(&status), damage, clocks, records })];
+    let reports = [process(Input {
+        path,
+        names: &names,
+        status: Some(&status),
+        damage,
+        clocks,
+        filter: &Filter::default(),
+        records,
+    })];
     let report = json(&reports);
     assert_valid(&report);
     let coverage = &report["coverage"];
@@ -514,7 +533,15 @@ fn nothing_that_a_trace_says_can_move_the_cursor() {
     let (path, damage) = ("x\u{1b}[Ay.gspy".to_owned(), Damage::default());
     let clocks = Survey::of(records.iter().cloned());
     let (status, records) = (Some(&status), records.into_iter());
-    let report = process(Input { path, names: &names, status, damage, clocks: &clocks, records });
+    let report = process(Input {
+        path,
+        names: &names,
+        status,
+        damage,
+        clocks: &clocks,
+        filter: &Filter::default(),
+        records,
+    });
     let screen = terminal(&[report], &Style { width: 100 });
     assert!(screen.chars().all(|c| c == '\n' || !c.is_control()));
 }

@@ -229,6 +229,8 @@ fn generate(path: &Path, launches: u64) -> Generator {
         began_realtime: 0,
         ended: 0,
         ending: Ending::Exited,
+        exit: None,
+        parent: None,
         agent_ns: 0,
         poller_ns: 0,
         calls: 0,

@@ -26,7 +26,7 @@ use crate::gpu::budget::Budget;
 use crate::modules::Modules;
 use crate::nvtx;
 use crate::session::segment::{Claim, anchor};
-use crate::session::{Session, collector};
+use crate::session::{Session, collector, job};
 use crate::sys;
 use cost::Meter;
 use reader::Reader;
@@ -133,6 +133,7 @@ impl Poller {
     /// Who we are, before anything else is said, and somebody to say it to.
     fn introduce(&mut self) {
         self.session.names.introduce(&mut self.ring);
+        job::introduce(self.session, &mut self.ring);
         self.budget.introduce(self.session, &mut self.ring);
         collector::reach(self.session);
         self.session.poller.introduced();

@@ -25,7 +25,14 @@ impl Environment {
         Environment(std::env::vars_os().filter_map(|v| CString::new(joined(v)).ok()).collect())
     }
 
-    fn get(&self, name: &str) -> Option<&OsStr> {
+    /// One that holds these.
+    #[cfg(test)]
+    pub fn of(variables: &[&str]) -> Environment {
+        Environment(variables.iter().filter_map(|v| CString::new(*v).ok()).collect())
+    }
+
+    /// A variable's value.
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
         let value =
             self.0.iter().find_map(|v| v.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"="));
         value.map(OsStr::from_bytes)

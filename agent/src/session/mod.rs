@@ -7,6 +7,7 @@
 
 pub mod collector;
 pub mod exit;
+pub mod job;
 pub mod options;
 pub mod segment;
 
@@ -244,6 +245,16 @@ impl Session {
         if let Some(counter) = self.segment.header().live.0.lost.get(cause as usize) {
             // Relaxed: a counter.
             counter.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Poller: shows the environment, as long as it has not been handed on.
+    fn with_environment(&self, look: impl FnOnce(&Environment)) {
+        // Acquire, with the release in `make`.
+        let environment = self.environment.load(Ordering::Acquire);
+        // SAFETY: null, or made by `make` and not freed yet: the poller, which calls this, is who takes it.
+        if let Some(environment) = unsafe { environment.as_ref() } {
+            look(environment);
         }
     }
 

@@ -281,6 +281,11 @@ wire_enum! {
         Timing = 7 "timing",
         /// Why that is not what was asked for.
         TimingNote = 8 "timing_note",
+        /// Variables of a short list, `NAME=value` each, separated by NUL: which place a launcher gave the process in a job,
+        /// and CUDA's settings. As they were at its first CUDA call.
+        Environment = 9 "environment",
+        /// The parent's pid and the process's own, decimal, both in the process's namespace; 0 = of another namespace.
+        Parent = 10 "parent",
     }
 }
 

@@ -1,44 +1,96 @@
 //! Which API calls were made, and how long did the host spend in them?
 
 use super::Analysis;
+use super::estimate::{Estimate, Kind};
+use super::quantile::Quantiles;
 use crate::model::{CountedCall, Event};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::Namespace;
 use std::collections::{BTreeMap, HashMap};
 
-/// Calls of one API.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calls {
+/// The host's time in calls of one kind, from entry to return. Bounded, and two of them add up.
+#[derive(Clone, Debug, Default)]
+pub struct HostTimes {
     /// How many.
     pub count: u64,
     /// Of those, how many returned an error.
     pub failed: u64,
-    /// Host time in them, ns, from entry to return.
-    pub host_ns: u64,
+    /// Host time in all of them, ns.
+    pub total: u64,
+    /// The shortest and the longest, ns.
+    extremes: Option<(u64, u64)>,
+    values: Quantiles,
+    /// Σ value², which no 584 years of calls outgrow.
+    squares: u128,
 }
 
-impl Calls {
-    /// Adds others.
-    pub fn merge(&mut self, other: &Calls) {
-        self.count += other.count;
-        self.failed += other.failed;
-        self.host_ns = self.host_ns.saturating_add(other.host_ns);
+impl HostTimes {
+    /// Takes a call.
+    pub fn add(&mut self, call: CountedCall) {
+        let ns = call.host_ns;
+        self.count += 1;
+        self.failed += u64::from(call.failed);
+        self.total = self.total.saturating_add(ns);
+        self.stretch(ns, ns);
+        self.values.add(ns);
+        self.squares = self.squares.saturating_add(u128::from(ns) * u128::from(ns));
     }
 
-    fn add(&mut self, call: CountedCall) {
-        self.merge(&Calls { count: 1, failed: u64::from(call.failed), host_ns: call.host_ns });
+    /// Takes over all calls of another.
+    pub fn merge(&mut self, other: &HostTimes) {
+        let Some((shortest, longest)) = other.extremes else { return };
+        self.count += other.count;
+        self.failed += other.failed;
+        self.total = self.total.saturating_add(other.total);
+        self.stretch(shortest, longest);
+        self.values.merge(&other.values);
+        self.squares = self.squares.saturating_add(other.squares);
+    }
+
+    /// The shortest, ns; `None` without any.
+    pub fn min(&self) -> Option<u64> {
+        self.extremes.map(|(shortest, _)| shortest)
+    }
+
+    /// The longest, ns.
+    pub fn max(&self) -> Option<u64> {
+        self.extremes.map(|(_, longest)| longest)
+    }
+
+    /// Their mean, ns.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.total as f64 / self.count as f64)
+    }
+
+    /// Their median, ns.
+    pub fn median(&self) -> Option<Estimate<u64>> {
+        let kind = if self.values.is_exact() { Kind::Exact } else { Kind::Sketch };
+        self.values.median().map(|value| Estimate { value, lo: value, hi: value, kind })
+    }
+
+    /// Standard deviation (of the population), ns.
+    pub fn stddev(&self) -> Option<f64> {
+        // Whole numbers to the end, since both are large where their difference is small.
+        let total = u128::from(self.total);
+        let around_mean = self.squares.saturating_sub((total * total).checked_div(self.count.into())?);
+        Some((around_mean as f64 / self.count as f64).sqrt())
+    }
+
+    fn stretch(&mut self, shortest: u64, longest: u64) {
+        let (low, high) = self.extremes.unwrap_or((shortest, longest));
+        self.extremes = Some((low.min(shortest), high.max(longest)));
     }
 }
 
 /// Calls by the API's name, see [`base_name`].
-pub type ByApi = BTreeMap<String, Calls>;
+pub type ByApi = BTreeMap<String, HostTimes>;
 
 /// The fold: all calls, and those that wait.
 #[derive(Debug)]
 pub struct ApiTimes<'a> {
     names: &'a Names,
-    all: HashMap<u16, Calls>,
-    syncs: HashMap<u16, Calls>,
+    all: HashMap<u16, HostTimes>,
+    syncs: HashMap<u16, HostTimes>,
 }
 
 impl<'a> ApiTimes<'a> {
@@ -47,7 +99,7 @@ impl<'a> ApiTimes<'a> {
         ApiTimes { names, all: HashMap::new(), syncs: HashMap::new() }
     }
 
-    fn named(&self, calls: &HashMap<u16, Calls>) -> ByApi {
+    fn named(&self, calls: &HashMap<u16, HostTimes>) -> ByApi {
         let mut by_name = ByApi::new();
         for (api, calls) in calls {
             let name = self.names.get(Namespace::Api, u32::from(*api));

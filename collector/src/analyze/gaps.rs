@@ -5,10 +5,30 @@
 use super::estimate::{Estimate, Sum};
 use crate::model::Action;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 /// How many of the largest gaps are kept with their neighbours.
 pub const LARGEST: usize = 10;
+
+/// Gaps are told apart by how long they were: below so many ns each, and longer ones.
+pub const BANDS: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
+
+/// A part of the gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// How many.
+    pub count: u64,
+    /// Their total by the best values, ns.
+    pub total: u64,
+}
+
+impl Part {
+    /// Adds another.
+    pub fn add(&mut self, other: Part) {
+        self.count += other.count;
+        self.total = self.total.saturating_add(other.total);
+    }
+}
 
 /// An operation at the edge of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +89,25 @@ pub struct Gap {
 pub struct Gaps {
     count: u64,
     total: Sum,
+    bands: [Part; BANDS.len() + 1],
+    /// By the return address of the call whose operation ended the gap.
+    callers: HashMap<u64, Part>,
     largest: BinaryHeap<Reverse<Ranked>>,
+}
+
+/// All about the gaps of a device.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// How many.
+    pub count: u64,
+    /// Their total, ns.
+    pub total: Sum,
+    /// By length, see [`BANDS`].
+    pub bands: [Part; BANDS.len() + 1],
+    /// By the return address of the call whose operation ended the gap.
+    pub callers: HashMap<u64, Part>,
+    /// The largest, longest first.
+    pub largest: Vec<Gap>,
 }
 
 impl Gaps {
@@ -78,6 +116,9 @@ impl Gaps {
         self.count += 1;
         let Estimate { value, lo, hi, .. } = gap.duration;
         self.total.add(Sum { value, lo, hi });
+        let one = Part { count: 1, total: value };
+        self.bands[BANDS.partition_point(|bound| *bound <= value)].add(one);
+        self.callers.entry(gap.after.caller).or_default().add(one);
         self.keep(gap);
     }
 
@@ -85,16 +126,23 @@ impl Gaps {
     pub fn merge(&mut self, other: Gaps) {
         self.count += other.count;
         self.total.add(other.total);
+        for (mine, theirs) in self.bands.iter_mut().zip(other.bands) {
+            mine.add(theirs);
+        }
+        for (caller, theirs) in other.callers {
+            self.callers.entry(caller).or_default().add(theirs);
+        }
         for Reverse(ranked) in other.largest {
             self.keep(ranked.0);
         }
     }
 
-    /// How many, their total given that the device was idle for at most `idle_hi` ns, and the largest, longest first.
-    pub fn finish(self, idle_hi: u64) -> (u64, Sum, Vec<Gap>) {
+    /// All about them, given that the device was idle for at most `idle_hi` ns.
+    pub fn finish(self, idle_hi: u64) -> Found {
         let mut largest: Vec<Gap> = self.largest.into_iter().map(|Reverse(ranked)| ranked.0).collect();
         largest.sort_by_key(|gap| (Reverse(gap.duration.value), gap.start));
-        (self.count, Sum { hi: idle_hi, ..self.total }, largest)
+        let Gaps { count, bands, callers, .. } = self;
+        Found { count, total: Sum { hi: idle_hi, ..self.total }, bands, callers, largest }
     }
 
     fn keep(&mut self, gap: Gap) {

@@ -1,11 +1,13 @@
 //! Which kernels took how long?
 
 use super::Analysis;
+use super::calls::HostTimes;
 use super::durations::Durations;
 use super::estimate::{Estimate, Sum};
 use super::extrapolate::{Sample, WindowCount};
-use crate::model::{Action, Event, When};
-use crate::trace::record::Names;
+use crate::model::occupancy::{Length, MOST_TIME, Occupancy, host};
+use crate::model::{Action, Event, Operation, When};
+use crate::trace::record::{Body, Names, Work};
 use gpuspy_wire::record::Namespace;
 use std::collections::HashMap;
 
@@ -33,6 +35,11 @@ pub struct Kernel {
     pub durations: Durations,
     /// The same, by windows.
     pub sample: Sample,
+    /// The host's time in the calls of the timed launches; a call that launched several counts with its last.
+    pub api: HostTimes,
+    /// From the call's return to the begin on the GPU, of the timed launches: how long they waited behind other work. None
+    /// if it began before its call returned.
+    pub queue: Durations,
 }
 
 impl Kernel {
@@ -47,6 +54,8 @@ impl Kernel {
         self.in_graphs = self.in_graphs.saturating_add(other.in_graphs);
         self.durations.merge(&other.durations);
         self.sample.merge(&other.sample);
+        self.api.merge(&other.api);
+        self.queue.merge(&other.queue);
     }
 
     /// Order of a table: the most time first, then the most launches, then the most runs in
@@ -60,6 +69,22 @@ impl Kernel {
 /// Launches of kernels of which not one was timed: their time is not known, and not in any total.
 pub fn never_timed(kernels: &[Kernel]) -> u64 {
     kernels.iter().filter(|kernel| kernel.durations.count() == 0).map(|kernel| kernel.count).sum()
+}
+
+/// How long an operation waited after its call had returned. That is told in host ns, which the GPU's clock is placed in to
+/// within [`Occupancy::off_by`]. Where that is not known, its begin is bounded by when it was seen to be over.
+fn queued(operation: &Operation, occupancy: &Occupancy, body: &Body) -> Length {
+    let returned = host(operation.returned);
+    let after = |moment: i64| moment.saturating_sub(returned).max(0) as u64;
+    let (value, hi) = (after(occupancy.start), after(occupancy.latest_start));
+    let seen = match body {
+        Body::Work(Work { gpu: Some(gpu), .. }) if gpu.seen != 0 => after(host(gpu.seen)),
+        _ => MOST_TIME,
+    };
+    let off_by = occupancy.off_by.unwrap_or(MOST_TIME);
+    let lo = after(occupancy.earliest_start).saturating_sub(off_by);
+    let hi = hi.saturating_add(off_by).min(seen);
+    Length { lo: lo.min(value), value, hi: hi.max(value) }
 }
 
 impl<'a> KernelTimes<'a> {
@@ -93,6 +118,8 @@ impl Analysis for KernelTimes<'_> {
                     kernel.durations.add(occupancy.length);
                     let (value, lo, hi) = (occupancy.value(), occupancy.lo(), occupancy.hi());
                     kernel.sample.add(self.window, Sum { value, lo, hi });
+                    event.call.into_iter().for_each(|call| kernel.api.add(call));
+                    kernel.queue.add(queued(operation, &occupancy, &event.record.body));
                 }
             }
         }

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 pub struct Use {
     /// Allocations that succeeded.
     pub allocations: u64,
+    /// Bytes of all of those.
+    pub allocated_bytes: u64,
     /// Frees that succeeded.
     pub frees: u64,
     /// The most that was held at once.
@@ -28,6 +30,20 @@ pub struct MemoryUse {
     pub device: Use,
     /// By [`Memory::name`].
     pub by_kind: BTreeMap<&'static str, Use>,
+    /// Device memory over time. Of one process only: several began at different times, and a sum of lines that do not
+    /// begin together would show what was never held.
+    pub timeline: MemoryLine,
+}
+
+/// The most device memory held in each of equal stretches of time, one behind the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryLine {
+    /// When the first begins, ns since the collection began: 0, or where the time that is asked for begins.
+    pub from_ns: u64,
+    /// How long each is, ns.
+    pub bucket_ns: u64,
+    /// The most that was held in each; none where no device memory was ever held.
+    pub peaks: Vec<u64>,
 }
 
 impl MemoryUse {
@@ -45,6 +61,7 @@ impl Use {
         match change {
             MemoryChange::Allocated { bytes, .. } => {
                 self.allocations += 1;
+                self.allocated_bytes = self.allocated_bytes.saturating_add(bytes);
                 self.grow(bytes, at);
             }
             MemoryChange::Freed { bytes, .. } => {
@@ -68,6 +85,7 @@ impl Use {
 
     fn merge(&mut self, other: &Use) {
         self.allocations += other.allocations;
+        self.allocated_bytes = self.allocated_bytes.saturating_add(other.allocated_bytes);
         self.frees += other.frees;
         self.live_bytes = self.live_bytes.saturating_add(other.live_bytes);
         if other.peak_bytes > self.peak_bytes {
@@ -110,31 +128,45 @@ fn kind(change: MemoryChange) -> Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::memory::Allocator;
 
     #[test]
     fn the_peak_is_the_first_moment_of_the_most() {
         let (memory, mut use_) = (Memory::Device, Use::default());
+        let of = Allocator { context: 1, thread: 1, stream: None };
         for (at, change) in [
-            (10, MemoryChange::Allocated { memory, bytes: 100 }),
-            (20, MemoryChange::Allocated { memory, bytes: 50 }),
-            (30, MemoryChange::Freed { memory, bytes: 100 }),
-            (40, MemoryChange::Allocated { memory, bytes: 100 }),
-            (50, MemoryChange::Freed { memory, bytes: 50 }),
-            (51, MemoryChange::FreeFailed { memory, bytes: 50 }),
-            (60, MemoryChange::Vanished { memory, bytes: 100 }),
+            (10, MemoryChange::Allocated { memory, bytes: 100, of }),
+            (20, MemoryChange::Allocated { memory, bytes: 50, of }),
+            (30, MemoryChange::Freed { memory, bytes: 100, of }),
+            (40, MemoryChange::Allocated { memory, bytes: 100, of }),
+            (50, MemoryChange::Freed { memory, bytes: 50, of }),
+            (51, MemoryChange::FreeFailed { memory, bytes: 50, of }),
+            (60, MemoryChange::Vanished { memory, bytes: 100, of }),
         ] {
             use_.change(change, at);
         }
-        let expected = Use { allocations: 3, frees: 1, peak_bytes: 150, peak_at: 20, live_bytes: 50 };
+        let expected = Use {
+            allocations: 3,
+            allocated_bytes: 250,
+            frees: 1,
+            peak_bytes: 150,
+            peak_at: 20,
+            live_bytes: 50,
+        };
         assert_eq!(use_, expected);
     }
 
     #[test]
     fn processes_add_up_but_not_their_peaks() {
-        let one = Use { allocations: 1, frees: 0, peak_bytes: 10, peak_at: 5, live_bytes: 10 };
-        let two = Use { allocations: 2, frees: 2, peak_bytes: 30, peak_at: 7, live_bytes: 0 };
+        let one =
+            Use { allocations: 1, allocated_bytes: 10, frees: 0, peak_bytes: 10, peak_at: 5, live_bytes: 10 };
+        let two =
+            Use { allocations: 2, allocated_bytes: 40, frees: 2, peak_bytes: 30, peak_at: 7, live_bytes: 0 };
         let mut both = one;
         both.merge(&two);
-        assert_eq!(both, Use { allocations: 3, frees: 2, peak_bytes: 30, peak_at: 7, live_bytes: 10 });
+        assert_eq!(
+            both,
+            Use { allocations: 3, allocated_bytes: 50, frees: 2, peak_bytes: 30, peak_at: 7, live_bytes: 10 }
+        );
     }
 }

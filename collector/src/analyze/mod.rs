@@ -31,8 +31,9 @@ pub mod windows;
 
 use crate::model::Event;
 use crate::model::clock::Clocks;
+use crate::model::filter::Filter;
 use crate::trace::record::{Names, Status};
-pub use summary::{ProcessInfo, ProcessReport, Tables, process};
+pub use summary::{ProcessInfo, ProcessReport, Tables, process, sort};
 
 /// A question, answered by a fold.
 pub trait Analysis {
@@ -70,6 +71,8 @@ pub struct Input<'a, Records> {
     pub damage: Damage,
     /// Its clocks, by a [`Survey`](crate::model::survey::Survey) of the same records.
     pub clocks: &'a Clocks,
+    /// What of it is asked for.
+    pub filter: &'a Filter,
     /// Its records, in time order.
     pub records: Records,
 }

@@ -3,7 +3,7 @@
 use super::calls::{ApiTimes, ByApi};
 use super::coverage::{Coverage, Seen};
 use super::estimate::{Estimate, Sum};
-use super::gaps::{Gap, LARGEST, Neighbour};
+use super::gaps::{BANDS, Found, Gap, LARGEST, Neighbour, Part};
 use super::graphs::{GraphTimes, GraphUse};
 use super::identity::Identity;
 use super::kernels::{Kernel, KernelTimes};
@@ -14,12 +14,14 @@ use super::timeline::{DeviceTime, Timelines};
 use super::transfers::{TransferTimes, Transfers};
 use super::windows::{Duty, Windows};
 use super::{Analysis, Damage, Input};
+use crate::model::job::{self, Job};
 use crate::model::modules::CallSite;
+use crate::model::outcome::Outcome;
 use crate::model::{self, Action, Model};
-use crate::trace::record::{Ending, Names, Record};
+use crate::trace::record::{Names, Record};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A process and the answers about it.
 #[derive(Clone, Debug)]
@@ -40,11 +42,21 @@ pub struct ProcessInfo {
     /// Where the trace was read from.
     pub path: String,
     /// How it ended; `None` when the trace holds no status.
-    pub ending: Option<Ending>,
+    pub outcome: Option<Outcome>,
+    /// Its parent's process id, where the parent is in our namespace.
+    pub parent: Option<u32>,
+    /// Its place in a job.
+    pub job: Job,
+    /// UUIDs of the GPUs on which it had a context, as nvidia-smi prints them.
+    pub gpus: Vec<String>,
+    /// When its collection began: CLOCK_REALTIME, ns.
+    pub began_realtime: Option<u64>,
     /// Host ns from the begin to the end of the collection.
     pub wall_ns: u64,
     /// What reading the trace lost.
     pub damage: Damage,
+    /// What the tables are limited to, in words; empty where they are about everything.
+    pub filter: String,
     /// What the agent wanted readers to know.
     pub notes: Vec<String>,
     /// Clock bounds contradicted each other this often: moments may be less certain than stated.
@@ -93,6 +105,9 @@ pub struct DeviceReport {
     pub name: Option<String>,
     /// Bytes of its memory.
     pub memory_bytes: Option<u64>,
+    /// Host ns from the begin of the collection to the begin of its span; `None` if it had no work, or for several
+    /// timelines added.
+    pub began_ns: Option<u64>,
     /// The parts of its time.
     pub identity: Identity,
     /// How many timelines were added side by side.
@@ -108,8 +123,23 @@ pub struct GapReport {
     pub count: u64,
     /// Their total, ns.
     pub total: Sum,
+    /// By length, see [`BANDS`]; they sum to the whole.
+    pub bands: [Part; BANDS.len() + 1],
+    /// By who ended them, the largest total first; they sum to the whole.
+    pub by_library: Vec<LibraryGaps>,
     /// The largest, longest first.
     pub largest: Vec<GapRow>,
+}
+
+/// The gaps that were ended by operations of one library.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LibraryGaps {
+    /// Its path; `None` where it is not known who called.
+    pub library: Option<String>,
+    /// How many.
+    pub count: u64,
+    /// Their total by the best values, ns.
+    pub total: u64,
 }
 
 /// One gap.
@@ -151,7 +181,7 @@ pub fn process<Records>(input: Input<'_, Records>) -> ProcessReport
 where
     Records: Iterator<Item = Record>,
 {
-    let Input { path, names, status, damage, clocks, records } = input;
+    let Input { path, names, status, damage, clocks, filter, records } = input;
     let mut model = Model::new(names, clocks);
     let mut seen = Seen::new(names, status, damage.records_lost);
     let mut windows = Windows::new(names);
@@ -187,9 +217,14 @@ where
             command: fact(names, Fact::CommandLine)
                 .map(|line| line.trim_end_matches('\0').replace('\0', " ")),
             path,
-            ending: status.map(|status| status.ending),
+            outcome: status.map(|status| Outcome::of(status.ending, status.exit)),
+            parent: job::parent(names, status),
+            job: Job::of(names),
+            gpus: devices.iter().filter_map(|device| device.uuid.clone()).collect(),
+            began_realtime: status.map(|status| status.began_realtime),
             wall_ns: ended.saturating_sub(began),
             damage,
+            filter: filter.to_string(),
             notes: [Fact::Interception, Fact::TimingNote]
                 .into_iter()
                 .filter_map(|told| fact(names, told))
@@ -240,7 +275,7 @@ fn devices(
     let (mut devices, mut gaps) = (Vec::new(), GapReport::default());
     for (id, time) in times {
         let device = id.and_then(|id| known.devices.get(&id));
-        let (count, total, largest) = time.gaps.finish(time.identity.idle.hi);
+        let Found { count, total, bands, callers, largest } = time.gaps.finish(time.identity.idle.hi);
         let row = |gap: &Gap| GapRow {
             pid,
             device: id,
@@ -249,18 +284,30 @@ fn devices(
             before: side(&gap.before, known, names),
             after: side(&gap.after, known, names),
         };
-        gaps.merge(&GapReport { count, total, largest: largest.iter().map(row).collect() });
+        let largest = largest.iter().map(row).collect();
+        let by_library = by_library(callers, known, names);
+        gaps.merge(&GapReport { count, total, bands, by_library, largest });
         devices.push(DeviceReport {
             id,
             uuid: device.map(|device| uuid(&device.uuid)),
             name: id.and_then(|id| names.get(Namespace::Device, id.checked_add(1)?)).map(str::to_owned),
             memory_bytes: device.map(|device| device.memory_bytes),
+            began_ns: None,
             identity: time.identity,
             timelines: time.timelines,
             late: time.late,
         });
     }
     (devices, gaps)
+}
+
+/// Gaps by the library that ended them, in no order.
+fn by_library(callers: HashMap<u64, Part>, known: &model::Process, names: &Names) -> Vec<LibraryGaps> {
+    let row = |(caller, part): (u64, Part)| {
+        let library = known.modules.resolve(caller, names).map(|site| site.path);
+        LibraryGaps { library, count: part.count, total: part.total }
+    };
+    callers.into_iter().map(row).collect()
 }
 
 fn side(neighbour: &Neighbour, known: &model::Process, names: &Names) -> Side {
@@ -286,10 +333,28 @@ impl GapReport {
     pub fn merge(&mut self, other: &GapReport) {
         self.count += other.count;
         self.total.add(other.total);
+        for (mine, theirs) in self.bands.iter_mut().zip(other.bands) {
+            mine.add(theirs);
+        }
+        let mut libraries: BTreeMap<Option<String>, Part> = BTreeMap::new();
+        for LibraryGaps { library, count, total } in self.by_library.drain(..).chain(other.by_library.clone())
+        {
+            libraries.entry(library).or_default().add(Part { count, total });
+        }
+        let row = |(library, Part { count, total })| LibraryGaps { library, count, total };
+        self.by_library = libraries.into_iter().map(row).collect();
+        self.by_library.sort_by_key(|gaps| Reverse(gaps.total));
         self.largest.extend(other.largest.iter().cloned());
         self.largest.sort_by_key(|gap| (Reverse(gap.duration.value), gap.pid, gap.device, gap.start));
         self.largest.truncate(LARGEST);
     }
+}
+
+/// Puts the processes of a run in the order in which people look for them: by rank, those without one behind, then by time.
+pub fn sort(reports: &mut [ProcessReport]) {
+    reports.sort_by_key(|ProcessReport { process, .. }| {
+        (process.job.rank.is_none(), process.job.rank, process.began_realtime, process.pid)
+    });
 }
 
 impl Tables {

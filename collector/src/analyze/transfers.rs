@@ -1,6 +1,7 @@
 //! What was copied and set, between what kinds of memory, and how fast?
 
 use super::Analysis;
+use super::calls::HostTimes;
 use super::estimate::{Estimate, Sum};
 use super::extrapolate::{Sample, WindowCount};
 use crate::model::transfer::{HostMemory, TransferKind};
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 pub type Transfers = BTreeMap<(TransferKind, HostMemory), Transfer>;
 
 /// Transfers of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Transfer {
     /// How many, graphs' own not counted.
     pub count: u64,
@@ -23,8 +24,101 @@ pub struct Transfer {
     pub timed_bytes: u64,
     /// How long those took, ns.
     pub time: Sum,
-    /// The same, by windows.
+    /// The same, by how much one moved; sizes that none had are absent.
+    pub sizes: BTreeMap<SizeClass, SizePart>,
+    /// The host's time in their calls.
+    pub host: HostTimes,
+    /// Times by windows.
     sample: Sample,
+}
+
+/// How much one transfer moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SizeClass {
+    /// At most 4 KiB: about what the call alone costs.
+    UpTo4KiB,
+    /// At most 64 KiB: up to there a copy to the device returns before it is done, by the CUDA documentation.
+    UpTo64KiB,
+    /// At most 1 MiB.
+    UpTo1MiB,
+    /// At most 16 MiB.
+    UpTo16MiB,
+    /// More.
+    Larger,
+}
+
+/// Transfers of one kind and size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SizePart {
+    /// How many.
+    pub count: u64,
+    /// How much they moved.
+    pub bytes: u64,
+    /// How many were timed.
+    pub timed: u64,
+    /// How much those moved.
+    pub timed_bytes: u64,
+    /// How long those took, ns.
+    pub time: Sum,
+}
+
+impl SizeClass {
+    /// All, in order.
+    pub const ALL: [SizeClass; 5] = [
+        SizeClass::UpTo4KiB,
+        SizeClass::UpTo64KiB,
+        SizeClass::UpTo1MiB,
+        SizeClass::UpTo16MiB,
+        SizeClass::Larger,
+    ];
+
+    /// The class of a transfer of so many bytes.
+    pub fn of(bytes: u64) -> Self {
+        let holds = |class: &SizeClass| class.most().is_none_or(|most| bytes <= most);
+        SizeClass::ALL.into_iter().find(holds).unwrap_or(SizeClass::Larger)
+    }
+
+    /// The most that one of this class moved, bytes; `None` = any size.
+    pub fn most(self) -> Option<u64> {
+        match self {
+            SizeClass::UpTo4KiB => Some(0x1000),
+            SizeClass::UpTo64KiB => Some(0x1_0000),
+            SizeClass::UpTo1MiB => Some(0x10_0000),
+            SizeClass::UpTo16MiB => Some(0x100_0000),
+            SizeClass::Larger => None,
+        }
+    }
+
+    /// What users read.
+    pub fn label(self) -> &'static str {
+        match self {
+            SizeClass::UpTo4KiB => "<= 4 KiB",
+            SizeClass::UpTo64KiB => "<= 64 KiB",
+            SizeClass::UpTo1MiB => "<= 1 MiB",
+            SizeClass::UpTo16MiB => "<= 16 MiB",
+            SizeClass::Larger => "> 16 MiB",
+        }
+    }
+}
+
+impl SizePart {
+    /// Throughput of the timed ones, as [`Transfer::gbps`].
+    pub fn gbps(&self) -> Option<Estimate<Option<f64>>> {
+        (self.timed > 0).then(|| gbps(self.timed_bytes, self.time))
+    }
+
+    /// Whether that means something, as [`Transfer::gbps_is_known`].
+    pub fn gbps_is_known(&self) -> bool {
+        self.timed > 0 && is_known(self.time)
+    }
+
+    fn add(&mut self, other: &SizePart) {
+        self.count += other.count;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.timed += other.timed;
+        self.timed_bytes = self.timed_bytes.saturating_add(other.timed_bytes);
+        self.time.add(other.time);
+    }
 }
 
 impl Transfer {
@@ -36,9 +130,14 @@ impl Transfer {
     /// Throughput of the timed ones, 10⁹ bytes a second; `None` without any. Its hi is not known where nothing
     /// bounds the time from below.
     pub fn gbps(&self) -> Option<Estimate<Option<f64>>> {
-        let per = |ns: u64| (ns > 0).then(|| self.timed_bytes as f64 / ns as f64);
-        let time = self.time;
-        (self.timed > 0).then(|| Estimate::new(per(time.value), per(time.hi), per(time.lo)))
+        (self.timed > 0).then(|| gbps(self.timed_bytes, self.time))
+    }
+
+    /// Whether the best value of the throughput means something to a person: the most time they can have taken is no more
+    /// than [`WIDEST`] times the least. Small copies on a drained stream are over before their end event is there, and
+    /// their best value is then a guess that looks like a measurement.
+    pub fn gbps_is_known(&self) -> bool {
+        self.timed > 0 && is_known(self.time)
     }
 
     /// Adds another's.
@@ -48,8 +147,25 @@ impl Transfer {
         self.timed += other.timed;
         self.timed_bytes = self.timed_bytes.saturating_add(other.timed_bytes);
         self.time.add(other.time);
+        for (class, theirs) in &other.sizes {
+            self.sizes.entry(*class).or_default().add(theirs);
+        }
+        self.host.merge(&other.host);
         self.sample.merge(&other.sample);
     }
+}
+
+/// How many times the least time the most may be, for a throughput to be told as a figure: within a factor of 2 of the
+/// geometric middle.
+const WIDEST: u64 = 4;
+
+fn is_known(time: Sum) -> bool {
+    time.lo > 0 && time.hi <= time.lo.saturating_mul(WIDEST)
+}
+
+fn gbps(bytes: u64, time: Sum) -> Estimate<Option<f64>> {
+    let per = |ns: u64| (ns > 0).then(|| bytes as f64 / ns as f64);
+    Estimate::new(per(time.value), per(time.hi), per(time.lo))
 }
 
 /// The fold.
@@ -69,16 +185,20 @@ impl Analysis for TransferTimes {
         if operation.when == When::Captured {
             return;
         }
+        let mut one = SizePart { count: 1, bytes, ..SizePart::default() };
         let sum = self.table.entry((kind, host_memory)).or_default();
         sum.count += 1;
         sum.bytes = sum.bytes.saturating_add(bytes);
         if let When::Timed(o) = operation.when {
             let time = Sum { value: o.value(), lo: o.lo(), hi: o.hi() };
+            one = SizePart { timed: 1, timed_bytes: bytes, time, ..one };
             sum.timed += 1;
             sum.timed_bytes = sum.timed_bytes.saturating_add(bytes);
             sum.time.add(time);
             sum.sample.add(self.window, time);
         }
+        sum.sizes.entry(SizeClass::of(bytes)).or_default().add(&one);
+        event.call.into_iter().for_each(|call| sum.host.add(call));
     }
 
     fn finish(self) -> Self::Table {

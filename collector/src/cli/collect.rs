@@ -1,9 +1,9 @@
 //! `gpuspy collect`.
 
-use super::{Failure, progress, quoted, say, say_what_is_missing};
+use super::{Failure, panic, progress, quoted, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals, Stop, Stopped};
 use crate::collect::{self, Collector, Session, Target, Traces};
-use crate::trace::record::Ending;
+use crate::model::outcome::Outcome;
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, ArgGroup, Args};
 use std::fs::{self, DirBuilder};
@@ -36,6 +36,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn collect(options: &Options) -> Result<ExitCode, Failure> {
+    options.output.iter().chain(&options.dir).for_each(|place| panic::about(place));
     match (&options.dir, options.pid, options.inherit_fd, &options.output) {
         (Some(dir), ..) => listen_in(dir, options.quiet),
         (_, Some(pid), _, output) => attach(pid, output.as_deref(), options.quiet),
@@ -148,13 +149,15 @@ fn tell(session: &collect::Result<Session>, traces: &Traces, quiet: bool) {
     match session {
         Err(error) => say(error),
         Ok(session) => {
-            let Session { program, pid, trace, ending, .. } = session;
+            let Session { program, pid, trace, ending, exit, .. } = session;
             let path = traces.path(*trace);
-            let how = match ending {
-                Ending::Exited => "has exited",
-                Ending::Vanished => "ended without its exit handlers",
-                Ending::Replaced => "became another program",
-                Ending::Detached | Ending::Running => "runs on, and was left",
+            let how = match Outcome::of(*ending, *exit) {
+                Outcome::Detached | Outcome::Running => "runs on, and was left".to_owned(),
+                Outcome::Replaced => "became another program".to_owned(),
+                Outcome::Exited(None | Some(0)) => "has exited".to_owned(),
+                Outcome::Vanished => "ended without its exit handlers".to_owned(),
+                outcome @ Outcome::Killed(_) => format!("was {outcome}"),
+                outcome => outcome.to_string(),
             };
             if !quiet {
                 say(format_args!("{program} ({pid}) {how}; its trace is {}", path.display()));

@@ -6,8 +6,8 @@ Examples:
   gpuspy run -- python train.py          run, collect, print the report
   gpuspy report gpuspy-python-123.gspy   read it again
 
-Exit status: 0; 2 when asked wrongly or something cannot be set up; 3 when a trace cannot be read at all. `run` exits as \
-its program does, `doctor` with 1 when something is a problem.";
+Exit status: 0; 2 when asked wrongly or something cannot be set up; 3 when a trace cannot be read at all; 70 when \
+gpuspy itself is at fault. `run` exits as its program does, `doctor` with 1 when something is a problem.";
 
 pub(super) const RUN: &str = "\
 Examples:
@@ -38,6 +38,8 @@ pub(super) const EXPORT: &str = "\
 Examples:
   gpuspy export app.gspy --to chrome -o app.json.gz     for ui.perfetto.dev, or HTA
   gpuspy export runs/ --to chrome | jq '.traceEvents | length'
+  gpuspy export app.gspy --since 1.5s --until 2s --device 0 -o part.json.gz
+  gpuspy export runs/ -o exports/                        a file for each rank
 
 Exit status: 0; 3 when no trace can be read.";
 

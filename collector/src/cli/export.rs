@@ -1,12 +1,14 @@
 //! `gpuspy export`: a trace for another tool.
 
 use super::report::{PATIENCE, traces_of, unreadable};
-use super::{Failure, say};
-use crate::export::chrome::{Export, Source};
+use super::{Failure, panic, say, time};
+use crate::export::chrome::{Export, Source, Summary};
+use crate::model::filter::Filter;
 use crate::trace::{TraceError, TraceReader, wait_until_complete};
 use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -20,9 +22,33 @@ pub(super) struct Options {
     /// For which tool
     #[arg(long, value_enum, default_value = "chrome")]
     to: Format,
-    /// The file to write, compressed if its name ends in .gz; - or nothing: stdout
+    /// The file to write, compressed if its name ends in .gz; - or nothing: stdout. A directory (DIR/) gets a file for each
+    /// rank, rank<N>.json.gz, and for each process without one, pid<N>.json.gz
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Nothing that ended before, counted from the begin of the collection: 1.5s, 200ms, 10us
+    #[arg(long, value_name = "TIME", value_parser = time::duration)]
+    since: Option<u64>,
+    /// Nothing that began then or later
+    #[arg(long, value_name = "TIME", value_parser = time::duration)]
+    until: Option<u64>,
+    /// Only what concerns this GPU; may be given several times
+    #[arg(long = "device", value_name = "N")]
+    devices: Vec<u32>,
+    /// Only what concerns this stream, by its id in `report --operations`; may be given several times
+    #[arg(long = "stream", value_name = "ID")]
+    streams: Vec<u64>,
+}
+
+impl Options {
+    fn filter(&self) -> Result<Filter, Failure> {
+        let (since, until) = (self.since, self.until);
+        if since.zip(until).is_some_and(|(since, until)| since >= until) {
+            return Err(Failure::usage("--until must be later than --since"));
+        }
+        let (devices, streams) = (self.devices.clone(), self.streams.clone());
+        Ok(Filter { devices, streams, since, until, ..Filter::default() })
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -33,16 +59,27 @@ enum Format {
 
 pub(super) fn export(options: &Options) -> Result<ExitCode, Failure> {
     let Format::Chrome = options.to;
+    let filter = options.filter()?;
+    panic::about(&options.trace);
     let opened = open_all(&options.trace)?;
     let written = match options.output.as_deref().filter(|path| path.as_os_str() != "-") {
-        Some(path) => write_file(path, opened),
-        None => match write_to(io::stdout().lock(), opened) {
+        Some(path) if is_directory(path) => write_directory(path, opened, &filter),
+        Some(path) => write_file(path, opened, &filter),
+        None => match write_to(io::stdout().lock(), opened, &filter) {
             // `gpuspy export … | head` has seen what it wanted.
-            Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
             written => written.map_err(|e| cannot_write("stdout", &e)),
         },
-    };
-    written.map(|()| ExitCode::SUCCESS)
+    }?;
+    if written.is_empty() && !filter.is_everything() {
+        say(format_args!("the export is empty: nothing in {} is of {filter}", options.trace.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a path is one, or is written like one.
+fn is_directory(path: &Path) -> bool {
+    path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 fn cannot_write(name: impl std::fmt::Display, error: &io::Error) -> Failure {
@@ -88,18 +125,43 @@ fn open(path: &Path) -> Result<Opened, TraceError> {
     Ok(Opened { path: path.to_owned(), reader, source })
 }
 
-fn write_to(out: impl Write, opened: Vec<Opened>) -> io::Result<()> {
+fn write_to(out: impl Write, opened: Vec<Opened>, filter: &Filter) -> io::Result<Summary> {
     let (mut readers, sources): (Vec<_>, Vec<_>) = opened.into_iter().map(|o| (o.reader, o.source)).unzip();
-    let mut export = Export::begin(BufWriter::with_capacity(1 << 20, out), &sources)?;
+    let mut export = Export::begin(BufWriter::with_capacity(1 << 20, out), &sources, filter)?;
     for (index, (reader, source)) in readers.iter_mut().zip(&sources).enumerate() {
         export.process(index, source, reader.records())?;
     }
-    let (out, _) = export.finish()?;
-    out.into_inner().map_err(io::IntoInnerError::into_error)?.flush()
+    let (out, summary) = export.finish()?;
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.flush()?;
+    Ok(summary)
+}
+
+/// Writes a file for each rank: tools that compare ranks want one each. Processes of one rank (a worker that forked) share it.
+fn write_directory(directory: &Path, opened: Vec<Opened>, filter: &Filter) -> Result<Summary, Failure> {
+    fs::create_dir_all(directory).map_err(|e| cannot_write(directory.display(), &e))?;
+    let (mut files, mut ranks) = (BTreeMap::<String, Vec<Opened>>::new(), 0);
+    for one in opened {
+        let name = match (one.source.job().rank, one.source.pid()) {
+            (Some(rank), _) => format!("rank{rank}"),
+            (None, Some(pid)) => format!("pid{pid}"),
+            (None, None) => "unknown".to_owned(),
+        };
+        ranks += usize::from(one.source.job().rank.is_some() && !files.contains_key(&name));
+        files.entry(name).or_default().push(one);
+    }
+    if ranks > 0 && ranks < files.len() {
+        say("some processes have no rank: HTA takes their files for rank 0, so give it the others alone");
+    }
+    let mut all = Summary::default();
+    for (name, mut processes) in files {
+        processes.sort_by_key(|one| one.source.began());
+        all.add(&write_file(&directory.join(name + ".json.gz"), processes, filter)?);
+    }
+    Ok(all)
 }
 
 /// Writes beside the file and takes its place in the end, so that under its name there is a whole one or the one before.
-fn write_file(path: &Path, opened: Vec<Opened>) -> Result<(), Failure> {
+fn write_file(path: &Path, opened: Vec<Opened>, filter: &Filter) -> Result<Summary, Failure> {
     let failed = |e: &io::Error| cannot_write(path.display(), e);
     let compress = path.extension().is_some_and(|e| e == "gz");
     // The file that a link names is written, not the link.
@@ -111,25 +173,25 @@ fn write_file(path: &Path, opened: Vec<Opened>) -> Result<(), Failure> {
     if target.exists() && !target.is_file() {
         // A device or a pipe; a directory says so itself.
         let file = File::options().write(true).open(&target).map_err(|e| failed(&e))?;
-        return write_compressed(file, compress, opened).map_err(|e| failed(&e));
+        return write_compressed(file, compress, opened, filter).map_err(|e| failed(&e));
     }
     let mut beside = target.clone().into_os_string();
     beside.push(format!(".{}.part", std::process::id()));
     let beside = PathBuf::from(beside);
     let written = File::create(&beside)
-        .and_then(|file| write_compressed(file, compress, opened))
-        .and_then(|()| fs::rename(&beside, &target));
+        .and_then(|file| write_compressed(file, compress, opened, filter))
+        .and_then(|summary| fs::rename(&beside, &target).map(|()| summary));
     written.map_err(|e| {
         let _ = fs::remove_file(&beside); // it may never have been there
         failed(&e)
     })
 }
 
-fn write_compressed(file: File, compress: bool, opened: Vec<Opened>) -> io::Result<()> {
+fn write_compressed(file: File, compress: bool, opened: Vec<Opened>, filter: &Filter) -> io::Result<Summary> {
     if !compress {
-        return write_to(file, opened);
+        return write_to(file, opened, filter);
     }
     let mut encoder = GzEncoder::new(file, Compression::fast());
-    write_to(&mut encoder, opened)?;
-    encoder.finish().map(drop)
+    let summary = write_to(&mut encoder, opened, filter)?;
+    encoder.finish().map(|_| summary)
 }

@@ -7,9 +7,11 @@ mod examples;
 mod export;
 mod launch;
 mod operations;
+mod panic;
 mod progress;
 mod report;
 mod run;
+mod time;
 
 use crate::collect::Session;
 use clap::{Parser, Subcommand};
@@ -80,7 +82,17 @@ impl From<crate::collect::Error> for Failure {
 
 /// Parses the arguments, does what they ask, and returns what to exit with.
 pub fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    panic::install();
+    panic::caught(|| {
+        obey(Cli::parse().command).unwrap_or_else(|failure| {
+            say(&failure.sentence);
+            ExitCode::from(failure.code)
+        })
+    })
+}
+
+fn obey(command: Command) -> Result<ExitCode, Failure> {
+    match command {
         Command::Run(options) => run::run(&options),
         Command::Collect(options) => collect::collect(&options),
         Command::Report(options) => report::report(&options),
@@ -89,11 +101,7 @@ pub fn main() -> ExitCode {
         Command::Man(options) => completions::man(&options),
         Command::DoctorErrand(options) => doctor::run_errand(&options),
         Command::Export(options) => export::export(&options),
-    };
-    done.unwrap_or_else(|failure| {
-        say(&failure.sentence);
-        ExitCode::from(failure.code)
-    })
+    }
 }
 
 /// Says what a trace lacks that no report can know of.

@@ -1,8 +1,9 @@
 //! `gpuspy report`, and the report that `gpuspy run` ends with.
 
-use super::{Failure, UNREADABLE, operations, say};
+use super::{Failure, UNREADABLE, operations, panic, say};
 use crate::analyze::{self, Input, ProcessReport};
 use crate::collect::sys;
+use crate::model::filter::Filter;
 use crate::model::survey::Survey;
 use crate::report::{self, Style};
 use crate::trace::{Damage, TraceError, TraceReader, wait_until_complete};
@@ -33,6 +34,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 const WIDTH: usize = 100;
 
 pub(super) fn report(options: &Options) -> Result<ExitCode, Failure> {
+    panic::about(&options.trace);
     if options.operations {
         return operations::print(&options.trace);
     }
@@ -101,6 +103,7 @@ fn read(path: &Path, patience: Duration) -> Result<Vec<ProcessReport>, Failure> 
         Some(failure) if reports.is_empty() => Err(failure),
         last => {
             failures.into_iter().chain(last).for_each(|failure| say(&failure.sentence));
+            analyze::sort(&mut reports);
             Ok(reports)
         }
     }
@@ -144,6 +147,7 @@ fn read_one(path: &Path, deadline: Instant) -> Result<ProcessReport, TraceError>
         status: status.as_ref(),
         damage: analyze::Damage { chunks_lost, records_lost, cut },
         clocks: &clocks,
+        filter: &Filter::default(),
         records: reader.records(),
     }))
 }

@@ -1,7 +1,7 @@
 //! `gpuspy run`.
 
 use super::launch::{self, PrivateDir};
-use super::{Failure, quoted, report, say, say_what_is_missing};
+use super::{Failure, panic, quoted, report, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals};
 use crate::collect::{self, Collector, Session, Stopper, Target};
 use crate::trace::record::Ending;
@@ -81,6 +81,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         Some(path) => Target::from_option(path)?,
         None => Target::default_place()?,
     };
+    options.output.iter().for_each(|trace| panic::about(trace));
     let private = PrivateDir::new()?;
     let socket = private.path().join("socket");
     let mut command = command(options, &private, &socket)?;
@@ -93,7 +94,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let (collector, stopper) = Collector::new(target)?;
     let sessions = Mutex::new(Vec::new());
     let status = std::thread::scope(|threads| {
-        threads.spawn(|| {
+        let listening = threads.spawn(|| {
             collector.listen(listener, |session, _| {
                 sessions.lock().unwrap_or_else(|e| e.into_inner()).push(session.clone());
             });
@@ -105,6 +106,8 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
             child.wait()
         });
         drop(stopper);
+        // A fault of ours has been told, and is none of the command's.
+        let _ = listening.join();
         status
     });
     // The command is over: from here a ctrl-C means us.
@@ -112,7 +115,11 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let sessions = sessions.into_inner().unwrap_or_else(|e| e.into_inner());
     match status {
         Ok(status) => {
-            conclude(options, &collector, &sessions);
+            // Whatever comes of it, the exit code is the command's.
+            panic::caught(|| {
+                conclude(options, &collector, &sessions);
+                ExitCode::SUCCESS
+            });
             Ok(exit_code(status))
         }
         Err(error) => Err(Failure {
@@ -195,6 +202,7 @@ fn conclude(options: &Options, collector: &Collector, sessions: &[collect::Resul
         }
         return;
     };
+    panic::about(whole);
     let reported = report::after_run(whole, !options.quiet && !options.no_report, options.json);
     if let Err(failure) = reported {
         say(&failure.sentence);

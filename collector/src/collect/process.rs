@@ -1,6 +1,7 @@
 //! A traced process as the system shows it: its identity, its name, and whether it still runs.
 
 use super::sys;
+use crate::trace::record::Exit;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,6 +15,8 @@ pub(crate) struct Process {
     pub(crate) pid: u32,
     /// Field 22 of `/proc/PID/stat`; `None` when it was gone before we looked.
     start_time: Option<u64>,
+    /// Field 4: its parent in our namespace, when we looked.
+    pub(crate) parent: Option<u32>,
     /// Readable at its end. `None` where the system call is refused (an old kernel, a strict seccomp filter): then
     /// `/proc` is asked.
     pidfd: Option<OwnedFd>,
@@ -22,7 +25,9 @@ pub(crate) struct Process {
 impl Process {
     /// The process that has this pid now.
     pub(crate) fn of(pid: u32) -> Process {
-        Process { pid, start_time: stat(pid).map(|s| s.start_time), pidfd: sys::pidfd_open(pid).ok() }
+        let (stat, pidfd) = (stat(pid), sys::pidfd_open(pid).ok());
+        let parent = stat.as_ref().map(|s| s.parent).filter(|parent| *parent != 0);
+        Process { pid, start_time: stat.map(|s| s.start_time), parent, pidfd }
     }
 
     /// Readable when the process ends, where the system has such a thing.
@@ -41,6 +46,23 @@ impl Process {
         self.start_time.is_some()
             && stat(self.pid)
                 .is_some_and(|s| Some(s.start_time) == self.start_time && !matches!(s.state, b'Z' | b'X'))
+    }
+
+    /// What it ended with. Only its parent is told that for certain. Others find it in `/proc` until the parent has looked,
+    /// and behind a pidfd from then on, since Linux 6.15.
+    pub(crate) fn exit(&self) -> Option<Exit> {
+        let zombie = stat(self.pid).filter(|s| Some(s.start_time) == self.start_time && s.state == b'Z');
+        let status = match zombie {
+            Some(zombie) => zombie.wait_status.filter(|_| self.is_open_to_us()),
+            None => sys::wait_status(self.pidfd.as_ref()?.as_fd()),
+        };
+        status.map(Exit::from_wait_status)
+    }
+
+    /// Whether we are told its secrets. To others its wait status reads as 0 (proc_pid_stat(5)), which would be a good end.
+    fn is_open_to_us(&self) -> bool {
+        let executable = fs::read_link(format!("/proc/{}/exe", self.pid));
+        !executable.is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
     }
 
     /// Field 22 of its `/proc/PID/stat`.
@@ -69,7 +91,10 @@ fn in_file_name(c: char) -> char {
 #[derive(Debug, PartialEq)]
 struct Stat {
     state: u8,
+    parent: u32,
     start_time: u64,
+    /// What it ended with, or 0. Since Linux 3.5.
+    wait_status: Option<i32>,
 }
 
 fn stat(pid: u32) -> Option<Stat> {
@@ -79,11 +104,16 @@ fn stat(pid: u32) -> Option<Stat> {
 /// proc_pid_stat(5): `pid (comm) state …`, where comm may hold anything, parentheses and newlines too.
 fn parse_stat(line: &[u8]) -> Option<Stat> {
     let behind_comm = line.iter().rposition(|&b| b == b')')? + 1;
-    let mut fields = std::str::from_utf8(&line[behind_comm..]).ok()?.split_ascii_whitespace();
-    let state = *fields.next()?.as_bytes().first()?;
-    // Field 3 is taken; 22 is the nineteenth from there.
-    let start_time = fields.nth(22 - 4)?.parse().ok()?;
-    Some(Stat { state, start_time })
+    let fields: Vec<&str> =
+        std::str::from_utf8(&line[behind_comm..]).ok()?.split_ascii_whitespace().collect();
+    // They are numbered from 1, and the two before are gone.
+    let field = |number: usize| fields.get(number - 3).copied();
+    Some(Stat {
+        state: *field(3)?.as_bytes().first()?,
+        parent: field(4)?.parse().ok()?,
+        start_time: field(22)?.parse().ok()?,
+        wait_status: field(52).and_then(|status| status.parse().ok()),
+    })
 }
 
 #[cfg(test)]
@@ -93,7 +123,11 @@ mod tests {
     #[test]
     fn stat_is_read_behind_any_name() {
         let line = b"12 (a) R 1 (b\n) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 999 20";
-        assert_eq!(parse_stat(line), Some(Stat { state: b'S', start_time: 999 }));
+        let mut stat = Stat { state: b'S', parent: 1, start_time: 999, wait_status: None };
+        assert_eq!(parse_stat(line).as_ref(), Some(&stat));
+        stat.wait_status = Some(11);
+        let whole = [&line[..], &b" 0".repeat(28), b" 11\n"].concat();
+        assert_eq!(parse_stat(&whole), Some(stat));
         assert_eq!(parse_stat(b"12 (a) S 1 2"), None);
         assert_eq!(parse_stat(b""), None);
     }
@@ -116,6 +150,25 @@ mod tests {
         assert!(!process.is_running());
         child.wait().unwrap();
         assert!(!process.is_running());
+    }
+
+    #[test]
+    fn what_it_ended_with_is_known_before_its_parent_has_looked() {
+        for (script, exit) in
+            [("exit 0", Exit::Code(0)), ("exit 7", Exit::Code(7)), ("kill -SEGV $$", Exit::Signal(11))]
+        {
+            let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+            let process = Process::of(child.id());
+            assert_eq!(process.parent, Some(std::process::id()));
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+            while process.is_running() && std::time::Instant::now() < deadline {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            assert_eq!(process.exit(), Some(exit), "{script}");
+            child.wait().unwrap();
+            // From here on a kernel of before 6.15 knows nothing, and nothing else may be told.
+            assert!(process.exit().is_none_or(|told| told == exit), "{script}");
+        }
     }
 
     #[test]

@@ -4,12 +4,13 @@ use super::clock::{Clock, Pair, Slope};
 use super::convert::{Item, convert};
 use super::drain::{Batch, Drain, Gone, Pace, Round};
 use super::output::Traces;
+use super::process::Process;
 use super::progress::{Figures, Progress};
 use super::receive::Peer;
 use super::sys::{self, Stopped};
 use super::texts::Texts;
 use super::{Error, Result};
-use crate::trace::record::{Body, Ending, Status};
+use crate::trace::record::{Body, Ending, Exit, Status};
 use crate::trace::{FLUSH_INTERVAL, TraceWriter};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use gpuspy_wire::record::{CELL_WORDS, Head, LossCause, Namespace};
@@ -39,6 +40,8 @@ pub struct Session {
     pub trace: usize,
     /// How it ended.
     pub ending: Ending,
+    /// What it ended with, where the system told.
+    pub exit: Option<Exit>,
     /// Records of kinds that this version does not know: skipped.
     pub unknown: u64,
     /// Why the trace is not whole: what could be written is.
@@ -64,29 +67,41 @@ impl Session {
         let recorded = std::thread::scope(|threads| {
             let draining = threads.spawn(|| drain(peer, segment, stopped, sender));
             // Owns the receiver: when there is no recorder, the drain is told by its absence.
-            let recorder = Recorder::new(segment, pid, first, traces, &program).map(|mut recorder| {
-                recorder.record(&receiver, progress);
-                recorder
-            });
+            let recorder =
+                Recorder::new(segment, &peer.process, first, traces, &program).map(|mut recorder| {
+                    recorder.record(&receiver, progress);
+                    recorder
+                });
             drop(receiver);
-            let ending = draining.join().map_err(|_| refused(&"its drain failed"))?;
-            recorder.map(|recorder| (recorder, ending))
+            let end = draining.join().map_err(|_| refused(&"its drain failed"))?;
+            recorder.map(|recorder| (recorder, end))
         });
         // Relaxed: the word stands alone (see `Live`).
         segment.header().live.0.attached.store(0, Ordering::Relaxed);
-        let (recorder, ending) = recorded?;
-        let (trace, unknown, failure) = recorder.finish(ending);
-        Ok(Session { pid, program, trace, ending, unknown, failure: failure.map(|e| e.to_string()) })
+        let (recorder, End { ending, exit }) = recorded?;
+        let (trace, unknown, failure) = recorder.finish(End { ending, exit });
+        Ok(Session { pid, program, trace, ending, exit, unknown, failure: failure.map(|e| e.to_string()) })
     }
 }
 
+/// How a process ended.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    ending: Ending,
+    exit: Option<Exit>,
+}
+
+impl End {
+    const NONE: End = End { ending: Ending::Running, exit: None };
+}
+
 /// The draining thread: empties the rings until the process has ended or we are told to stop, and says how it was.
-fn drain(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, sender: Sender<Batch>) -> Ending {
+fn drain(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, sender: Sender<Batch>) -> End {
     let mut drain = Drain::new(segment);
     let mut round = || drain.round(|batch| sender.send(batch).map_err(|_| Gone));
     let mut pace = Pace::new();
     let told_to_stop = loop {
-        let Ok(found) = round() else { return Ending::Detached };
+        let Ok(found) = round() else { return End { ending: Ending::Detached, exit: None } };
         let watched = [peer.connection(), peer.process.end(), Some(stopped.as_fd())];
         // Nothing is ever sent over the connection: readable means that it ended, or that its peer broke the contract.
         let Ok([connection, end, stop]) = sys::wait(watched, pace.after(found)) else { break false };
@@ -97,7 +112,7 @@ fn drain(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, sender: Sender<Ba
             break true;
         }
     };
-    let ending = ending(peer, segment, told_to_stop);
+    let end = end(peer, segment, told_to_stop);
     // What a ring can hold; a process that runs on could otherwise keep us for ever.
     let words = segment.layout().level_cells.iter().sum::<u64>() as usize * CELL_WORDS;
     for _ in 0..words.div_ceil(super::drain::BATCH_WORDS) + 1 {
@@ -105,10 +120,10 @@ fn drain(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, sender: Sender<Ba
             break;
         }
     }
-    ending
+    end
 }
 
-fn ending(peer: &Peer, segment: Segment<'_>, told_to_stop: bool) -> Ending {
+fn end(peer: &Peer, segment: Segment<'_>, told_to_stop: bool) -> End {
     let deadline = Instant::now() + DYING;
     // A process closes its descriptors a moment before it is gone.
     while !told_to_stop && peer.process.is_running() && Instant::now() < deadline {
@@ -117,18 +132,19 @@ fn ending(peer: &Peer, segment: Segment<'_>, told_to_stop: bool) -> Ending {
     }
     // Relaxed: the word stands alone (see `Live`).
     let exiting = segment.header().live.0.exiting.load(Ordering::Relaxed) == 1;
-    match (exiting, peer.process.is_running()) {
+    let ending = match (exiting, peer.process.is_running()) {
         (_, true) if told_to_stop => Ending::Detached,
         (true, _) => Ending::Exited,
         (false, true) => Ending::Replaced,
         (false, false) => Ending::Vanished,
-    }
+    };
+    End { ending, exit: peer.process.exit() }
 }
 
 /// The writing half: converts batches and keeps the trace.
 struct Recorder<'s> {
     segment: Segment<'s>,
-    pid: u32,
+    process: &'s Process,
     clock: HostTime,
     writer: TraceWriter,
     trace: usize,
@@ -150,18 +166,18 @@ struct Recorder<'s> {
 impl<'s> Recorder<'s> {
     fn new(
         segment: Segment<'s>,
-        pid: u32,
+        process: &'s Process,
         first: &Pair,
         traces: &Mutex<Traces>,
         program: &str,
     ) -> Result<Recorder<'s>> {
         let clock = HostTime::new(segment, first)?;
-        let began = status(segment, pid, &clock, Ending::Running);
+        let began = status(segment, process, &clock, End::NONE);
         let mut traces = traces.lock().unwrap_or_else(|e| e.into_inner());
         let (trace, writer) = traces.create(program, &began)?;
         Ok(Recorder {
             segment,
-            pid,
+            process,
             clock,
             writer,
             trace,
@@ -190,7 +206,7 @@ impl<'s> Recorder<'s> {
             if now >= due {
                 due = now + FLUSH;
                 self.clock.refine();
-                let status = self.status(Ending::Running);
+                let status = self.status(End::NONE);
                 self.writer.status(&status);
                 let flushed = self.writer.flush_if_due(now);
                 self.note(flushed);
@@ -267,8 +283,8 @@ impl<'s> Recorder<'s> {
     }
 
     /// What is known now.
-    fn status(&self, ending: Ending) -> Status {
-        let mut status = status(self.segment, self.pid, &self.clock, ending);
+    fn status(&self, end: End) -> Status {
+        let mut status = status(self.segment, self.process, &self.clock, end);
         status.collected = self.collected;
         status.threads = self.threads.iter().map(|(&claim, &(tid, _))| (claim, tid)).collect();
         if self.corrupt != 0 {
@@ -277,8 +293,8 @@ impl<'s> Recorder<'s> {
         status
     }
 
-    fn finish(mut self, ending: Ending) -> (usize, u64, Option<io::Error>) {
-        let status = self.status(ending);
+    fn finish(mut self, end: End) -> (usize, u64, Option<io::Error>) {
+        let status = self.status(end);
         let finished = self.writer.finish(&status).map(drop);
         let failure = self.failure.take().or(finished.err());
         (self.trace, self.unknown, failure)
@@ -286,18 +302,20 @@ impl<'s> Recorder<'s> {
 }
 
 /// The status as far as the segment tells it.
-fn status(segment: Segment<'_>, pid: u32, clock: &HostTime, ending: Ending) -> Status {
+fn status(segment: Segment<'_>, process: &Process, clock: &HostTime, end: End) -> Status {
     // Relaxed, all of them: counters that stand alone, exact once their writers have ended.
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let header = segment.header();
     let live = &header.live.0;
     let mut status = Status {
-        pid,
+        pid: process.pid,
         start_time: header.start_time,
         began: clock.clock().ns(header.anchor_ticks),
         began_realtime: header.anchor_realtime,
         ended: clock.now(),
-        ending,
+        ending: end.ending,
+        exit: end.exit,
+        parent: process.parent,
         agent_ns: 0,
         poller_ns: read(&live.poller_ns),
         calls: 0,

@@ -91,6 +91,29 @@ pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) } as c_int)
 }
 
+/// What the process behind a pidfd ended with, as wait(2) tells it, once its parent has looked. `None` before, and where the
+/// kernel does not know (before Linux 6.15).
+pub(crate) fn wait_status(pidfd: BorrowedFd<'_>) -> Option<c_int> {
+    /// `struct pidfd_info` of linux/pidfd.h in its first version, 64 bytes.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        ids: [u32; 11],
+        exit_code: i32,
+    }
+    const _: () = assert!(size_of::<Info>() == 64);
+    /// PIDFD_GET_INFO: _IOWR(0xFF, 11, struct pidfd_info).
+    const GET_INFO: libc::Ioctl = libc::_IOWR::<Info>(0xff, 11);
+    /// PIDFD_INFO_EXIT.
+    const EXIT: u64 = 1 << 3;
+    let mut info = Info { mask: EXIT, ..Info::default() };
+    // SAFETY: the number says how long the struct is; the kernel fills it and keeps nothing.
+    let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO, &raw mut info) };
+    (result == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
+}
+
 /// Checks that an object's pages can neither vanish under a mapping nor fail to appear: a memfd of ordinary pages,
 /// sealed against shrinking and growing. The error is the rest of a sentence that begins with "the object".
 pub(crate) fn check_sealed(fd: BorrowedFd<'_>) -> Result<(), &'static str> {

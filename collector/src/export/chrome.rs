@@ -12,8 +12,11 @@
 //! - The stream numbers are unique in the file, because HTA tells GPU rows apart by nothing else. The default stream of
 //!   the first context is 7, as in CUPTI; a stream keeps its id where that is free.
 //! - Correlations are counted anew, one per call: they are unique in the file and small enough for any reader.
-//! - What a trace does not know is left out: `distributedInfo` (no record tells the rank), registers, occupancy. `cbid`
-//!   is 0, CUPTI's invalid one.
+//! - `distributedInfo` tells the rank, if all processes of the file have the same: HTA tells files apart by it, and wants the
+//!   blank behind the colon. Its backend is NCCL where a kernel of NCCL's was launched, and otherwise unknown.
+//! - With a filter, a row is there if it concerns what is asked for and any part of it lies in the time asked for; then it is
+//!   there whole. All numbers and moments are those of the whole trace.
+//! - What a trace does not know is left out: registers, occupancy. `cbid` is 0, CUPTI's invalid one.
 //!
 //! Memory does not grow with the trace, but with the number of its threads, streams and different kernels.
 
@@ -24,6 +27,8 @@ mod rows;
 mod scene;
 
 use crate::model::clock::Clocks;
+use crate::model::filter::Filter;
+use crate::model::job::Job;
 use crate::model::survey::Survey;
 use crate::trace::record::{Names, Record, Status};
 use gpuspy_wire::record::{Fact, Namespace};
@@ -53,6 +58,29 @@ impl Source {
         Source { names, status, clocks: survey.finish(), scene }
     }
 
+    /// Its process's place in a job.
+    pub fn job(&self) -> Job {
+        Job::of(&self.names)
+    }
+
+    /// Its process's id, where the trace holds a status.
+    pub fn pid(&self) -> Option<u32> {
+        self.status.as_ref().map(|status| status.pid)
+    }
+
+    /// CLOCK_REALTIME at which its collection began, ns; 0 without a status.
+    pub fn began(&self) -> u64 {
+        self.status.as_ref().map_or(0, |status| status.began_realtime)
+    }
+
+    /// A kernel of NCCL's was launched. All of them are called so (ncclDevKernel_…, ncclKernel_…).
+    fn uses_nccl(&self) -> bool {
+        let is_nccl = |(&(namespace, _), name): (&(Namespace, u32), &String)| {
+            namespace == Namespace::Kernel && name.starts_with("nccl")
+        };
+        self.names.0.iter().any(is_nccl)
+    }
+
     /// The program's name: its file's.
     fn program(&self) -> &str {
         let fact = |fact: Fact| self.names.get(Namespace::Fact, fact as u32);
@@ -75,29 +103,49 @@ pub struct Summary {
     pub captured: u64,
 }
 
+impl Summary {
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        *self == Summary::default()
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Summary) {
+        self.calls += other.calls;
+        self.operations += other.operations;
+        self.captured += other.captured;
+        for (why, count) in &other.untimed {
+            *self.untimed.entry(why).or_default() += count;
+        }
+    }
+}
+
 /// An export that is being written.
 #[derive(Debug)]
-pub struct Export<W> {
+pub struct Export<'f, W> {
     out: Events<W>,
+    filter: &'f Filter,
     layout: Layout,
     correlations: u64,
     memory_events: u64,
     summary: Summary,
 }
 
-impl<W: Write> Export<W> {
+impl<'f, W: Write> Export<'f, W> {
     /// Writes what stands before the events of the trace, of all its processes. Metadata comes first: HTA takes an event in
     /// the first place of all for one without a correlation.
     ///
     /// # Errors
     /// Of writing.
-    pub fn begin(mut out: W, sources: &[Source]) -> io::Result<Export<W>> {
+    pub fn begin(mut out: W, sources: &[Source], filter: &'f Filter) -> io::Result<Export<'f, W>> {
         let layout = Layout::of(sources);
-        write!(
+        writeln!(
             out,
-            "{{\n\"schemaVersion\": 1,\n\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": {},\n\"deviceProperties\": [",
+            "{{\n\"schemaVersion\": 1,\n\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": {},",
             layout.base
         )?;
+        distributed_info(&mut out, sources)?;
+        out.write_all(b"\"deviceProperties\": [")?;
         let mut separator = "";
         for (source, process) in sources.iter().zip(&layout.processes) {
             for (ordinal, gpu) in &process.gpus {
@@ -111,9 +159,9 @@ impl<W: Write> Export<W> {
         out.write_all(b"],\n\"traceEvents\": [")?;
         let mut out = Events { out, any: false };
         for (source, process) in sources.iter().zip(&layout.processes) {
-            metadata(&mut out, source, process)?;
+            metadata(&mut out, source, process, filter)?;
         }
-        Ok(Export { out, layout, correlations: 0, memory_events: 0, summary: Summary::default() })
+        Ok(Export { out, filter, layout, correlations: 0, memory_events: 0, summary: Summary::default() })
     }
 
     /// Writes the events of a process, the `index`th of those that the export began with: the second pass over its trace.
@@ -123,7 +171,7 @@ impl<W: Write> Export<W> {
     pub fn process(
         &mut self,
         index: usize,
-        source: &Source,
+        source: &'f Source,
         records: impl IntoIterator<Item = Record>,
     ) -> io::Result<()> {
         let mut pass = process::Pass::new(self, source, index);
@@ -167,11 +215,37 @@ impl<W: Write> Events<W> {
     }
 }
 
+/// Writes which place in a job the file has, if it has one.
+fn distributed_info(out: &mut impl Write, sources: &[Source]) -> io::Result<()> {
+    let job = sources.first().map_or_else(Job::default, Source::job);
+    let Some(rank) = job.rank.filter(|rank| sources.iter().all(|other| other.job().rank == Some(*rank)))
+    else {
+        return Ok(());
+    };
+    out.write_all(b"\"distributedInfo\": {")?;
+    if sources.iter().any(Source::uses_nccl) {
+        out.write_all(b"\"backend\": \"nccl\", ")?;
+    }
+    write!(out, "\"rank\": {rank}")?;
+    if let Some(world_size) = job.world_size {
+        write!(out, ", \"world_size\": {world_size}")?;
+    }
+    out.write_all(b"},\n")
+}
+
 /// Where a GPU's rows stand: below all of the host's, as Kineto has it.
 const GPU_SORT_INDEX: u32 = 5_000_000;
 
 /// The names of a process' rows.
-fn metadata<W: Write>(out: &mut Events<W>, source: &Source, process: &layout::ProcessRows) -> io::Result<()> {
+fn metadata<W: Write>(
+    out: &mut Events<W>,
+    source: &Source,
+    process: &layout::ProcessRows,
+    filter: &Filter,
+) -> io::Result<()> {
+    let has_device = |ordinal: Option<u32>| {
+        filter.devices.is_empty() || ordinal.is_some_and(|ordinal| filter.devices.contains(&ordinal))
+    };
     let mut meta = |name: &str, pid: u32, tid: u32, key: &str, value: std::fmt::Arguments<'_>| {
         out.push(format_args!(
             r#"{{"ph":"M","name":"{name}","ts":0,"pid":{pid},"tid":{tid},"args":{{"{key}":{value}}}}}"#
@@ -188,7 +262,7 @@ fn metadata<W: Write>(out: &mut Events<W>, source: &Source, process: &layout::Pr
         let name = Text::of(&format!("thread {tid} ({name})"));
         meta("thread_name", pid, tid, "name", format_args!("{name}"))?;
     }
-    for (ordinal, gpu) in &process.gpus {
+    for (ordinal, gpu) in process.gpus.iter().filter(|(ordinal, _)| has_device(**ordinal)) {
         let label = ordinal.map_or_else(|| "GPU ?".to_owned(), |ordinal| format!("GPU {ordinal}"));
         meta("process_name", *gpu, 0, "name", format_args!("{shown}"))?;
         meta("process_labels", *gpu, 0, "labels", format_args!("\"{label}\""))?;
@@ -201,6 +275,10 @@ fn metadata<W: Write>(out: &mut Events<W>, source: &Source, process: &layout::Pr
         )?;
     }
     for stream in &source.scene.streams {
+        let is_asked_for = filter.streams.is_empty() || filter.streams.contains(&stream.stream);
+        if !is_asked_for || !has_device(source.clocks.devices.get(&stream.context).copied()) {
+            continue;
+        }
         let Some(place) = process.streams.get(&stream.key()) else { continue };
         let row = place.row;
         meta("thread_name", place.gpu, row, "name", format_args!("\"stream {row} \""))?;

@@ -13,6 +13,23 @@ pub fn is_device_memory(memory: Memory) -> bool {
     matches!(memory, Memory::Device | Memory::Managed | Memory::Pool | Memory::Mapped | Memory::Array)
 }
 
+/// Who allocated a block. Of one whose allocation was never seen: who frees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocator {
+    /// The call's context; 0 = unknown.
+    pub context: u32,
+    /// The thread's claim number.
+    pub thread: u32,
+    /// The stream, where the memory is stream-ordered.
+    pub stream: Option<u64>,
+}
+
+impl Allocator {
+    fn of(thread: u32, call: &Call, memory: Memory, stream: u64) -> Self {
+        Allocator { context: call.context, thread, stream: (memory == Memory::Pool).then_some(stream) }
+    }
+}
+
 /// What happened to the app's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryChange {
@@ -22,6 +39,8 @@ pub enum MemoryChange {
         memory: Memory,
         /// Its size.
         bytes: u64,
+        /// Whose it is.
+        of: Allocator,
     },
     /// The app freed a block; 0 bytes when its allocation was never seen.
     Freed {
@@ -29,6 +48,8 @@ pub enum MemoryChange {
         memory: Memory,
         /// Its size.
         bytes: u64,
+        /// Whose it is.
+        of: Allocator,
     },
     /// The free turned out to have failed.
     FreeFailed {
@@ -36,6 +57,8 @@ pub enum MemoryChange {
         memory: Memory,
         /// Its size.
         bytes: u64,
+        /// Whose it is.
+        of: Allocator,
     },
     /// A block went without a call of the app that we saw: with its context, or in a free that was lost.
     Vanished {
@@ -43,6 +66,8 @@ pub enum MemoryChange {
         memory: Memory,
         /// Its size.
         bytes: u64,
+        /// Whose it is.
+        of: Allocator,
     },
 }
 
@@ -51,7 +76,7 @@ pub enum MemoryChange {
 struct Block {
     memory: Memory,
     bytes: u64,
-    context: u32,
+    of: Allocator,
 }
 
 /// A free whose call has not ended yet.
@@ -61,6 +86,7 @@ struct PendingFree {
     address: u64,
     memory: Memory,
     block: Option<Block>,
+    of: Allocator,
 }
 
 /// The blocks that the app holds. Its size is that of what is allocated at the moment.
@@ -82,12 +108,13 @@ impl Blocks {
     }
 
     /// A block came.
-    pub fn allocated(&mut self, alloc: &Alloc) -> Vec<MemoryChange> {
+    pub fn allocated(&mut self, thread: u32, alloc: &Alloc) -> Vec<MemoryChange> {
         let (memory, bytes) = (alloc.memory, alloc.bytes);
         if alloc.address == 0 || bytes == 0 || alloc.call.flags & flag::FAILED != 0 {
             return Vec::new();
         }
-        let block = Block { memory, bytes, context: alloc.call.context };
+        let of = Allocator::of(thread, &alloc.call, memory, alloc.stream);
+        let block = Block { memory, bytes, of };
         let mut changes = Vec::new();
         if memory == Memory::Reserved {
             changes.extend(self.reserved.insert(alloc.address, block).map(vanished));
@@ -95,7 +122,7 @@ impl Blocks {
             changes.extend(self.displace(alloc.address, bytes));
             self.addressed.insert(alloc.address, block);
         }
-        changes.push(MemoryChange::Allocated { memory, bytes });
+        changes.push(MemoryChange::Allocated { memory, bytes, of });
         changes
     }
 
@@ -108,11 +135,11 @@ impl Blocks {
             Memory::Reserved => self.reserved.remove(&free.address),
             _ => self.addressed.remove(&free.address),
         };
-        let memory = block.map_or(free.memory, |b| b.memory);
-        let pending =
-            PendingFree { correlation: free.call.correlation, address: free.address, memory, block };
-        self.pending.insert(thread, pending);
-        vec![MemoryChange::Freed { memory, bytes: block.map_or(0, |b| b.bytes) }]
+        let unseen = Allocator::of(thread, &free.call, free.memory, free.stream);
+        let (memory, bytes, of) = block.map_or((free.memory, 0, unseen), |b| (b.memory, b.bytes, b.of));
+        let (correlation, address) = (free.call.correlation, free.address);
+        self.pending.insert(thread, PendingFree { correlation, address, memory, block, of });
+        vec![MemoryChange::Freed { memory, bytes, of }]
     }
 
     /// The end of a call, which may be that of a free.
@@ -131,14 +158,14 @@ impl Blocks {
             };
         }
         let bytes = pending.block.map_or(0, |b| b.bytes);
-        vec![MemoryChange::FreeFailed { memory: pending.memory, bytes }]
+        vec![MemoryChange::FreeFailed { memory: pending.memory, bytes, of: pending.of }]
     }
 
     /// A context went, and with it what was allocated in it.
     pub fn context_destroyed(&mut self, context: u32) -> Vec<MemoryChange> {
         let mut changes = Vec::new();
         let mut keep = |block: &Block| {
-            let keep = block.context != context || context == 0;
+            let keep = block.of.context != context || context == 0;
             if !keep {
                 changes.push(vanished(*block));
             }
@@ -164,7 +191,7 @@ impl Blocks {
 }
 
 fn vanished(block: Block) -> MemoryChange {
-    MemoryChange::Vanished { memory: block.memory, bytes: block.bytes }
+    MemoryChange::Vanished { memory: block.memory, bytes: block.bytes, of: block.of }
 }
 
 /// Whether a call failed.
@@ -176,12 +203,19 @@ pub fn failed(call: &Call) -> bool {
 mod tests {
     use super::*;
 
+    const ONE: Allocator = Allocator { context: 1, thread: 1, stream: None };
+
     fn alloc(memory: Memory, address: u64, bytes: u64) -> Alloc {
         Alloc { call: Call { context: 1, ..Call::default() }, memory, address, bytes, stream: 0, pool: 0 }
     }
 
     fn free(address: u64, correlation: u64) -> Free {
-        Free { call: Call { correlation, ..Call::default() }, memory: Memory::Device, address, stream: 0 }
+        Free {
+            call: Call { correlation, context: 1, ..Call::default() },
+            memory: Memory::Device,
+            address,
+            stream: 0,
+        }
     }
 
     fn end(correlation: u64, flags: u16) -> Api {
@@ -191,7 +225,7 @@ mod tests {
     #[test]
     fn an_address_belongs_to_its_block_to_the_last_byte() {
         let mut blocks = Blocks::default();
-        blocks.allocated(&alloc(Memory::Pinned, 100, 10));
+        blocks.allocated(1, &alloc(Memory::Pinned, 100, 10));
         assert_eq!(blocks.kind_of(99), None);
         assert_eq!(blocks.kind_of(100), Some(Memory::Pinned));
         assert_eq!(blocks.kind_of(109), Some(Memory::Pinned));
@@ -201,10 +235,10 @@ mod tests {
     #[test]
     fn a_free_takes_the_kind_of_its_allocation() {
         let mut blocks = Blocks::default();
-        blocks.allocated(&alloc(Memory::Managed, 100, 10));
+        blocks.allocated(1, &alloc(Memory::Managed, 100, 10));
         assert_eq!(
             blocks.freed(1, &free(100, 5)),
-            [MemoryChange::Freed { memory: Memory::Managed, bytes: 10 }]
+            [MemoryChange::Freed { memory: Memory::Managed, bytes: 10, of: ONE }]
         );
         assert_eq!(blocks.kind_of(100), None);
         assert!(blocks.call_ended(1, &end(5, 0)).is_empty());
@@ -213,11 +247,11 @@ mod tests {
     #[test]
     fn a_failed_free_is_taken_back_and_only_by_its_own_end() {
         let mut blocks = Blocks::default();
-        blocks.allocated(&alloc(Memory::Device, 100, 10));
+        blocks.allocated(1, &alloc(Memory::Device, 100, 10));
         blocks.freed(1, &free(100, 5));
         assert!(blocks.call_ended(2, &end(5, flag::FAILED)).is_empty(), "another thread's call");
         assert!(blocks.call_ended(1, &end(6, flag::FAILED)).is_empty(), "another call");
-        let back = MemoryChange::FreeFailed { memory: Memory::Device, bytes: 10 };
+        let back = MemoryChange::FreeFailed { memory: Memory::Device, bytes: 10, of: ONE };
         assert_eq!(blocks.call_ended(1, &end(5, flag::FAILED)), [back]);
         assert_eq!(blocks.kind_of(105), Some(Memory::Device));
         assert!(blocks.call_ended(1, &end(5, flag::FAILED)).is_empty(), "once");
@@ -227,18 +261,21 @@ mod tests {
     fn a_null_free_is_none_and_an_unknown_one_frees_nothing_known() {
         let mut blocks = Blocks::default();
         assert!(blocks.freed(1, &free(0, 5)).is_empty());
-        assert_eq!(blocks.freed(1, &free(64, 5)), [MemoryChange::Freed { memory: Memory::Device, bytes: 0 }]);
+        assert_eq!(
+            blocks.freed(1, &free(64, 5)),
+            [MemoryChange::Freed { memory: Memory::Device, bytes: 0, of: ONE }]
+        );
     }
 
     #[test]
     fn memory_goes_with_its_context() {
         let mut blocks = Blocks::default();
-        blocks.allocated(&alloc(Memory::Device, 100, 10));
-        blocks.allocated(&Alloc {
-            call: Call { context: 2, ..Call::default() },
-            ..alloc(Memory::Device, 200, 20)
-        });
-        let gone = MemoryChange::Vanished { memory: Memory::Device, bytes: 10 };
+        blocks.allocated(1, &alloc(Memory::Device, 100, 10));
+        blocks.allocated(
+            1,
+            &Alloc { call: Call { context: 2, ..Call::default() }, ..alloc(Memory::Device, 200, 20) },
+        );
+        let gone = MemoryChange::Vanished { memory: Memory::Device, bytes: 10, of: ONE };
         assert_eq!(blocks.context_destroyed(1), [gone]);
         assert_eq!((blocks.kind_of(100), blocks.kind_of(200)), (None, Some(Memory::Device)));
     }
@@ -246,21 +283,24 @@ mod tests {
     #[test]
     fn a_lost_free_is_noticed_when_the_address_is_used_again() {
         let mut blocks = Blocks::default();
-        blocks.allocated(&alloc(Memory::Device, 100, 10));
-        blocks.allocated(&alloc(Memory::Device, 120, 10));
-        let changes = blocks.allocated(&alloc(Memory::Device, 105, 20));
+        blocks.allocated(1, &alloc(Memory::Device, 100, 10));
+        blocks.allocated(1, &alloc(Memory::Device, 120, 10));
+        let changes = blocks.allocated(1, &alloc(Memory::Device, 105, 20));
         assert_eq!(changes.len(), 3, "{changes:?}");
-        assert_eq!(changes[2], MemoryChange::Allocated { memory: Memory::Device, bytes: 20 });
+        assert_eq!(changes[2], MemoryChange::Allocated { memory: Memory::Device, bytes: 20, of: ONE });
         assert_eq!((blocks.kind_of(101), blocks.kind_of(124)), (None, Some(Memory::Device)));
     }
 
     #[test]
     fn a_reservation_is_no_address() {
         let mut blocks = Blocks::default();
-        blocks.allocated(&alloc(Memory::Reserved, 100, 10));
+        blocks.allocated(1, &alloc(Memory::Reserved, 100, 10));
         assert_eq!(blocks.kind_of(100), None);
         let mut release = free(100, 5);
         release.memory = Memory::Reserved;
-        assert_eq!(blocks.freed(1, &release), [MemoryChange::Freed { memory: Memory::Reserved, bytes: 10 }]);
+        assert_eq!(
+            blocks.freed(1, &release),
+            [MemoryChange::Freed { memory: Memory::Reserved, bytes: 10, of: ONE }]
+        );
     }
 }

@@ -8,16 +8,22 @@
 //! - [`stamps`]: what an event's time stamp is worth
 //! - [`occupancy`]: a raw event pair → an interval that holds the truth
 //! - [`graphs`]: what a graph launch ran
+//! - [`filter`]: which part of a trace somebody asks for
+//! - [`job`], [`outcome`]: where a process stands among others, and how it ended
 //! - [`memory`], [`transfer`]: blocks by address; what a copy was
-//! - [`modules`]: which library called
+//! - [`modules`]: which library called; [`names`]: what a kernel is called
 //! - [`order`]: from host order to GPU order
 
 pub mod clock;
+pub mod filter;
 pub mod graphs;
+pub mod job;
 pub mod memory;
 pub mod modules;
+pub mod names;
 pub mod occupancy;
 pub mod order;
+pub mod outcome;
 #[cfg(test)]
 pub(crate) mod simulation;
 pub mod stamps;
@@ -257,7 +263,7 @@ impl<'c> Model<'c> {
             }
             Body::Alloc(alloc) => {
                 event.call = counted(&alloc.call);
-                event.memory = self.blocks.allocated(alloc);
+                event.memory = self.blocks.allocated(record.thread, alloc);
             }
             // Its call is counted when it ends.
             Body::Free(free) => event.memory = self.blocks.freed(record.thread, free),
@@ -492,7 +498,8 @@ mod tests {
         assert_eq!(model.observe(&free).call, None);
         let ended = model.observe(&end);
         assert!(ended.call.unwrap().failed);
-        assert_eq!(ended.memory, [MemoryChange::FreeFailed { memory: Memory::Device, bytes: 0 }]);
+        let of = memory::Allocator { context: 1, thread: 1, stream: None };
+        assert_eq!(ended.memory, [MemoryChange::FreeFailed { memory: Memory::Device, bytes: 0, of }]);
     }
 
     #[test]

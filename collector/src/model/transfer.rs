@@ -130,14 +130,10 @@ mod tests {
             (Memory::Managed, MANAGED),
             (Memory::Pool, POOL),
         ] {
-            blocks.allocated(&Alloc {
-                call: Call::default(),
-                memory,
-                address,
-                bytes: 0x1000,
-                stream: 0,
-                pool: 0,
-            });
+            blocks.allocated(
+                1,
+                &Alloc { call: Call::default(), memory, address, bytes: 0x1000, stream: 0, pool: 0 },
+            );
         }
         blocks
     }

@@ -1,7 +1,7 @@
 //! The report for programs. Its keys are a contract; `collector/schema/report.schema.json` states it.
 
 use super::names::demangle;
-use crate::analyze::calls::{ByApi, Calls};
+use crate::analyze::calls::{ByApi, HostTimes};
 use crate::analyze::durations::Durations;
 use crate::analyze::estimate::{Estimate, Kind, Sum};
 use crate::analyze::gaps::LARGEST;
@@ -17,8 +17,8 @@ use crate::analyze::windows::{Duty, Slowdown, Stretch, Timing};
 use crate::analyze::{ProcessReport, Tables};
 use crate::model::clock::{DRIFT_PPM, TURN_PPM};
 use crate::model::graphs::Moves;
+use crate::model::outcome::{Outcome, signal_name};
 use crate::model::transfer::{HostMemory, TransferKind};
-use crate::trace::record::Ending;
 use serde_json::{Map, Value, json};
 
 /// The report of one process, or the sums of several; `processes` lists each.
@@ -257,22 +257,35 @@ fn uses(part: &Use) -> Value {
 }
 
 fn apis(apis: &ByApi) -> Value {
-    let row = |(name, calls): (&String, &Calls)| json!({ "name": name, "count": calls.count, "failed": calls.failed, "host_ns": calls.host_ns });
+    let row = |(name, calls): (&String, &HostTimes)| json!({ "name": name, "count": calls.count, "failed": calls.failed, "host_ns": calls.total });
     apis.iter().map(row).collect()
 }
 
 fn syncs(syncs: &ByApi) -> Value {
-    let row = |(name, calls): (&String, &Calls)| json!({ "api": name, "count": calls.count, "host_ns": calls.host_ns });
+    let row = |(name, calls): (&String, &HostTimes)| json!({ "api": name, "count": calls.count, "host_ns": calls.total });
     syncs.iter().map(row).collect()
 }
 
 fn process(report: &ProcessReport) -> Value {
     let (process, coverage) = (&report.process, &report.tables.coverage);
+    let (exit_code, signal) = match process.outcome {
+        Some(Outcome::Exited(code)) => (code, None),
+        Some(Outcome::Left(code)) => (Some(code), None),
+        Some(Outcome::Killed(signal) | Outcome::Crashed(signal)) => (None, Some(signal)),
+        _ => (None, None),
+    };
     json!({
         "pid": process.pid,
         "command": process.command,
         "path": process.path,
-        "ending": process.ending.map(ending),
+        "parent": process.parent,
+        "rank": process.job.rank,
+        "local_rank": process.job.local_rank,
+        "world_size": process.job.world_size,
+        "gpus": process.gpus,
+        "ending": process.outcome.map(Outcome::name),
+        "exit_code": exit_code,
+        "signal": signal.map(signal_name),
         "wall_ns": process.wall_ns,
         "launches": coverage.launches,
         "timed": coverage.timed,
@@ -286,15 +299,4 @@ fn process(report: &ProcessReport) -> Value {
         "causality_broken": process.causality_broken,
         "notes": process.notes,
     })
-}
-
-/// How a process ended, as the contract names it.
-fn ending(ending: Ending) -> &'static str {
-    match ending {
-        Ending::Running => "running",
-        Ending::Exited => "exited",
-        Ending::Vanished => "vanished",
-        Ending::Replaced => "replaced",
-        Ending::Detached => "detached",
-    }
 }

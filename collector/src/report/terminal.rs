@@ -12,7 +12,7 @@ use crate::analyze::whole::extrapolated;
 use crate::analyze::windows::{Duty, Timing};
 use crate::analyze::{ProcessReport, Tables};
 use crate::model::clock::{DRIFT_PPM, TURN_PPM};
-use crate::trace::record::Ending;
+use crate::model::outcome::Outcome;
 use Align::{Left, Right};
 use gpuspy_wire::record::LossCause;
 
@@ -114,7 +114,7 @@ fn header(screen: &mut Screen, reports: &[ProcessReport]) {
         let process = &only.process;
         let command = process.command.as_deref().map_or_else(|| "(command unknown)".to_owned(), plain);
         screen.line(&format!("gpuspy  {}", cut(&command, screen.width - 8)));
-        let facts = [pid(process.pid), ending(process.ending).to_owned(), duration(process.wall_ns)];
+        let facts = [pid(process.pid), ending(process.outcome), duration(process.wall_ns)];
         let path = format!("trace {}", plain(&process.path));
         let facts = facts.join(", ");
         screen.line(&cut(&format!("        {facts}, {path}"), screen.width));
@@ -127,7 +127,7 @@ fn header(screen: &mut Screen, reports: &[ProcessReport]) {
         let (process, coverage) = (&report.process, &report.tables.coverage);
         table.row([
             process.pid.map_or("?".to_owned(), |pid| pid.to_string()),
-            ending(process.ending).to_owned(),
+            ending(process.outcome),
             duration(process.wall_ns),
             count(coverage.launches),
             percent(coverage.timed, coverage.launches),
@@ -143,15 +143,8 @@ fn pid(pid: Option<u32>) -> String {
     pid.map_or("pid unknown".to_owned(), |pid| format!("pid {pid}"))
 }
 
-fn ending(ending: Option<Ending>) -> &'static str {
-    match ending {
-        Some(Ending::Running) => "still running",
-        Some(Ending::Exited) => "exited",
-        Some(Ending::Vanished) => "killed or crashed",
-        Some(Ending::Replaced) => "replaced by exec",
-        Some(Ending::Detached) => "still running when detached",
-        None => "ending unknown",
-    }
+fn ending(outcome: Option<Outcome>) -> String {
+    outcome.map_or_else(|| "ending unknown".to_owned(), |outcome| outcome.to_string())
 }
 
 /// What was seen, what was not and why, and what looking cost.
@@ -577,15 +570,15 @@ fn memory(screen: &mut Screen, all: &Tables) {
 fn calls(screen: &mut Screen, all: &Tables) {
     for (title, calls) in [("Syncs", &all.syncs), ("Calls", &all.apis)] {
         let mut rows: Vec<_> = calls.iter().collect();
-        rows.sort_by_key(|(name, calls)| (std::cmp::Reverse(calls.host_ns), name.as_str()));
+        rows.sort_by_key(|(name, calls)| (std::cmp::Reverse(calls.total), name.as_str()));
         let mut table = Table::new(&[Right, Right, Right, Left]);
         table.row(["host time", "count", "avg", "name"]);
         for (name, calls) in rows.iter().take(ROWS) {
-            let average = duration(calls.host_ns / calls.count.max(1));
+            let average = duration(calls.total / calls.count.max(1));
             let failed =
                 if calls.failed > 0 { format!("  ({} failed)", count(calls.failed)) } else { String::new() };
             table.row([
-                duration(calls.host_ns),
+                duration(calls.total),
                 count(calls.count),
                 average,
                 format!("{}{failed}", plain(name)),

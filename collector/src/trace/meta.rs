@@ -3,17 +3,22 @@
 //! Status and End are entries of 16 bytes, `u32 field · u32 key · u64 value`; key is 0 but for the two maps. Status:
 //! 1 pid, 2 start_time, 3 began, 4 began_realtime, 5 ended, 6 ending (0 running, 1 exited, 2 vanished, 3 replaced,
 //! 4 detached), 7 agent_ns, 8 poller_ns, 9 calls, 10 published, 11 collected, 12 pending, 13 lookups,
-//! 14 lookups_hooked, 15 driver_hooked, 16 lost (key: the cause), 17 threads (key: the claim, value: the tid).
+//! 14 lookups_hooked, 15 driver_hooked, 16 lost (key: the cause), 17 threads (key: the claim, value: the tid),
+//! 18 parent, 19 exit (key: 1 = a code, 2 = a signal).
 //! End: 1 records, 2 times joined by the writer, 3 times written late, 4 times whose launch never came.
 
 use super::format::Fields;
-use super::record::{Ending, Names, Status};
+use super::record::{Ending, Exit, Names, Status};
 use super::writer::Summary;
 use gpuspy_wire::record::{LossCause, Namespace};
 use std::collections::BTreeMap;
 
 const LOST: u32 = 16;
 const THREADS: u32 = 17;
+const PARENT: u32 = 18;
+const EXIT: u32 = 19;
+const EXIT_CODE: u32 = 1;
+const EXIT_SIGNAL: u32 = 2;
 const ENDINGS: [Ending; 5] =
     [Ending::Running, Ending::Exited, Ending::Vanished, Ending::Replaced, Ending::Detached];
 
@@ -52,6 +57,14 @@ pub(super) fn status_to_bytes(status: &Status) -> Vec<u8> {
     for (field, value) in (1..).zip(values) {
         entry(&mut bytes, field, 0, value);
     }
+    if let Some(parent) = status.parent {
+        entry(&mut bytes, PARENT, 0, parent.into());
+    }
+    match status.exit {
+        Some(Exit::Code(code)) => entry(&mut bytes, EXIT, EXIT_CODE, code.into()),
+        Some(Exit::Signal(signal)) => entry(&mut bytes, EXIT, EXIT_SIGNAL, signal.into()),
+        None => {}
+    }
     for (cause, count) in &status.lost {
         entry(&mut bytes, LOST, *cause as u32, *count);
     }
@@ -65,6 +78,7 @@ pub(super) fn status_to_bytes(status: &Status) -> Vec<u8> {
 pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
     let mut values = [0u64; LOST as usize];
     let (mut lost, mut threads) = (BTreeMap::new(), BTreeMap::new());
+    let (mut parent, mut exit) = (None, None);
     let mut fields = Fields(plain);
     while !fields.0.is_empty() {
         let (field, key, value) = (fields.u32()?, fields.u32()?, fields.u64()?);
@@ -77,6 +91,15 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
             }
             THREADS => {
                 threads.insert(key, u32::try_from(value).ok()?);
+            }
+            PARENT => parent = Some(u32::try_from(value).ok()?),
+            EXIT => {
+                let number = u8::try_from(value).ok()?;
+                exit = match key {
+                    EXIT_CODE => Some(Exit::Code(number)),
+                    EXIT_SIGNAL => Some(Exit::Signal(number)),
+                    _ => None,
+                };
             }
             _ => {
                 if let Some(slot) = values.get_mut(field as usize) {
@@ -92,6 +115,8 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
         began_realtime: values[4],
         ended: values[5],
         ending: *ENDINGS.get(usize::try_from(values[6]).ok()?)?,
+        exit,
+        parent,
         agent_ns: values[7],
         poller_ns: values[8],
         calls: values[9],

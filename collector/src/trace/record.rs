@@ -433,13 +433,14 @@ impl Names {
 }
 
 /// How a session ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ending {
     /// Still running when this was written.
+    #[default]
     Running,
     /// The process reached its exit handlers.
     Exited,
-    /// The process went away without: killed, crashed, or `_exit`.
+    /// The process went away without: killed, crashed, or `_exit`. [`Status::exit`] tells which, where it is known.
     Vanished,
     /// The process replaced itself (exec) or closed the session.
     Replaced,
@@ -447,8 +448,28 @@ pub enum Ending {
     Detached,
 }
 
+/// What a process ended with, as its parent learns it (wait(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited with this code.
+    Code(u8),
+    /// This signal ended it.
+    Signal(u8),
+}
+
+impl Exit {
+    /// From a wait status, as `waitpid` gives it.
+    pub fn from_wait_status(status: i32) -> Exit {
+        // wait(2) on Linux: the signal is in the low seven bits, a code in the next eight above them and the core flag.
+        match status & 0x7f {
+            0 => Exit::Code((status >> 8) as u8),
+            signal => Exit::Signal(signal as u8),
+        }
+    }
+}
+
 /// What is known about a process and its collection, as of the last flush; the last one in a file counts.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
     /// Process id, in the collector's namespace.
     pub pid: u32,
@@ -462,6 +483,10 @@ pub struct Status {
     pub ended: u64,
     /// How it ended.
     pub ending: Ending,
+    /// What it ended with, where the system told the collector.
+    pub exit: Option<Exit>,
+    /// Its parent when it was met, in the collector's namespace; `None` when it has none there.
+    pub parent: Option<u32>,
     /// ns spent in hooks outside the real calls, all threads.
     pub agent_ns: u64,
     /// CPU time of the poller outside driver calls, ns.

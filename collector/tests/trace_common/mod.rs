@@ -22,6 +22,8 @@ pub fn status(ending: Ending) -> Status {
         began_realtime: 1 << 60,
         ended: (1 << 40) + 5,
         ending,
+        exit: Some(Exit::Signal(11)),
+        parent: Some(4241),
         agent_ns: 7,
         poller_ns: 8,
         calls: 9,

@@ -1,6 +1,7 @@
 //! A real trace, cut and corrupted everywhere: there is a report, or a clear error.
 
 use gpuspy_collector::analyze::{self, Damage, Input, ProcessReport};
+use gpuspy_collector::model::filter::Filter;
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::report::{self, Style};
 use gpuspy_collector::trace::TraceReader;
@@ -33,6 +34,7 @@ fn report(bytes: &[u8]) -> Option<ProcessReport> {
             cut: known.cut,
         },
         clocks: &clocks,
+        filter: &Filter::default(),
         records: reader.records(),
     });
     let reports = [report];

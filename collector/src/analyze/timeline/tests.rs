@@ -1,6 +1,7 @@
 //! The sweep against its definition, and against a simulated GPU.
 
 use super::super::estimate::{Estimate, Sum};
+use super::super::gaps::Found;
 use super::super::identity::CLASSES;
 use super::*;
 use crate::model::occupancy::{Length, derive};
@@ -108,7 +109,7 @@ fn a_gap_has_both_neighbours_and_an_interval() {
         (COPY, at([400, 700], [430, 700], [450, 700], Basis::Corrected)),
         (KERNEL, exactly(700, 800)),
     ]);
-    let (count, total, largest) = device.gaps.finish(device.identity.idle.hi);
+    let Found { count, total, largest, .. } = device.gaps.finish(device.identity.idle.hi);
     assert_eq!((count, total.value, total.lo), (1, 335, 300));
     let gap = largest[0];
     assert_eq!((gap.start, gap.duration.value, gap.duration.lo, gap.duration.hi), (95, 335, 300, 360));
@@ -119,14 +120,14 @@ fn a_gap_has_both_neighbours_and_an_interval() {
 #[test]
 fn touching_operations_leave_no_gap() {
     let device = timed(&[(KERNEL, exactly(0, 10)), (KERNEL, exactly(10, 20)), (COPY, exactly(20, 21))]);
-    assert_eq!(device.gaps.finish(0).0, 0);
+    assert_eq!(device.gaps.finish(0).count, 0);
 }
 
 #[test]
 fn only_the_largest_gaps_are_kept() {
     let starts = (0..100).map(|i| i * 1_000 + i * i);
     let device = timed(&starts.map(|s| (KERNEL, exactly(s, s + 100))).collect::<Vec<_>>());
-    let (count, _, largest) = device.gaps.finish(0);
+    let Found { count, largest, .. } = device.gaps.finish(0);
     assert_eq!((count, largest.len()), (99, super::super::gaps::LARGEST));
     let lengths: Vec<u64> = largest.iter().map(|gap| gap.duration.value).collect();
     assert_eq!(lengths, (89..99).rev().map(|i| 900 + 2 * i + 1).collect::<Vec<u64>>());
@@ -143,7 +144,7 @@ fn untimed_work_makes_its_stretch_undecided() {
     assert_eq!(identity.idle, Sum { value: 0, lo: 0, hi: 70 });
     assert_eq!(identity.busy[Class::Compute as usize], Sum { value: 20, lo: 20, hi: 100 });
     assert_eq!(identity.busy[Class::Copy as usize], Sum { value: 10, lo: 0, hi: 10 });
-    assert_eq!(device.gaps.finish(70).0, 0);
+    assert_eq!(device.gaps.finish(70).count, 0);
 }
 
 #[test]
@@ -193,7 +194,7 @@ fn contexts_of_a_device_share_its_time() {
     assert_eq!(identity.busy[Class::Copy as usize], Sum { value: 15, lo: 0, hi: 39 });
     assert_eq!(identity.busy[Class::Graph as usize], exact(0));
     assert_eq!(identity.idle, Sum { value: 40, lo: 16, hi: 64 });
-    let (_, _, largest) = device.gaps.finish(identity.idle.hi);
+    let Found { largest, .. } = device.gaps.finish(identity.idle.hi);
     assert_eq!(largest[0].duration, Estimate::new(40, 34, 46), "both clocks can be off by 3 ns");
 }
 
@@ -220,7 +221,7 @@ fn chains_that_follow_each_other_are_one_timeline_with_its_gaps() {
     };
     let device = sweep_all(&(0..100).map(chained).collect::<Vec<_>>(), None);
     assert_eq!((device.timelines, device.identity.span), (1, 9_910));
-    let (count, total, largest) = device.gaps.finish(device.identity.idle.hi);
+    let Found { count, total, largest, .. } = device.gaps.finish(device.identity.idle.hi);
     assert_eq!((count, total.value), (99, 99 * 90));
     assert_eq!(largest[0].duration, Estimate::new(90, 84, 96));
 }
@@ -286,7 +287,7 @@ fn what_the_budget_left_out_is_unobserved_and_ends_no_gap() {
     assert_eq!(identity.busy[Class::Compute as usize].value, 45);
     assert_eq!(identity.idle.value, 20 + 10 + 15);
     assert_eq!(identity.span, 150);
-    let (count, total, _) = device.gaps.finish(identity.idle.hi);
+    let Found { count, total, .. } = device.gaps.finish(identity.idle.hi);
     assert_eq!((count, total.value), (3, 45), "none of them touches what nobody looked at");
     let touching = sweep_all(
         &[
@@ -297,7 +298,7 @@ fn what_the_budget_left_out_is_unobserved_and_ends_no_gap() {
         Some(Drained { context: 1, stream: None, issued_before: 9, by: 50 }),
     );
     assert_eq!((touching.identity.idle.value, touching.identity.unobserved.value), (20, 30));
-    assert_eq!(touching.gaps.finish(50).0, 0);
+    assert_eq!(touching.gaps.finish(50).count, 0);
 }
 
 /// Launch-bound: the host cannot keep the GPU busy, and raw event pairs say the opposite.
@@ -442,7 +443,7 @@ proptest! {
         });
         let busy: Vec<i64> = (-61..150).filter(|t| covers(*t)).collect();
         let runs: Vec<i64> = busy.windows(2).map(|pair| pair[1] - pair[0] - 1).filter(|run| *run > 0).collect();
-        let (count, total, largest) = device.gaps.finish(device.identity.idle.hi);
+        let Found { count, total, largest, .. } = device.gaps.finish(device.identity.idle.hi);
         prop_assert_eq!(count, runs.len() as u64);
         prop_assert_eq!(total.value as i64, runs.iter().sum::<i64>());
         prop_assert!(total.lo <= total.value && total.value <= total.hi);

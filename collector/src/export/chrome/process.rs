@@ -7,7 +7,7 @@ use super::scene::call_of;
 use super::{Export, Source};
 use crate::analyze::calls::base_name;
 use crate::analyze::kernels::UNKNOWN;
-
+use crate::model::filter::{Passed, Sieve};
 use crate::model::memory::{MemoryChange, is_device_memory};
 use crate::model::occupancy::{Length, host};
 use crate::model::order::{Reorder, WINDOW};
@@ -21,10 +21,11 @@ use std::io::{self, Write};
 
 /// The second pass over one process' records.
 pub(super) struct Pass<'e, 's, W> {
-    export: &'e mut Export<W>,
+    export: &'e mut Export<'s, W>,
     source: &'s Source,
     index: usize,
     model: Model<'s>,
+    sieve: Sieve<'s>,
     /// Threads call in one order and streams run in another: rows that may still come out of order.
     waiting: Reorder<GpuRow>,
     streams: HashMap<u32, Sequence>,
@@ -67,8 +68,11 @@ struct Launch {
 }
 
 impl<'e, 's, W: Write> Pass<'e, 's, W> {
-    pub fn new(export: &'e mut Export<W>, source: &'s Source, index: usize) -> Self {
+    pub fn new(export: &'e mut Export<'s, W>, source: &'s Source, index: usize) -> Self {
+        let status = source.status.as_ref();
+        let began = status.map_or(source.scene.earliest.unwrap_or(0).max(0) as u64, |status| status.began);
         Pass {
+            sieve: Sieve::new(export.filter, &source.names, status, began),
             export,
             source,
             index,
@@ -86,12 +90,18 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
     /// Writes what a record means.
     pub fn observe(&mut self, record: &Record) -> io::Result<()> {
         let event = self.model.observe(record);
+        let passed = self.sieve.sift(&event);
         let Some(call) = call_of(&record.body) else { return self.memory(&event) };
         let number = self.number(record.thread, call);
-        let row = event.operation.as_ref().and_then(|operation| self.gpu_row(record, operation, number));
-        if event.call.is_some() {
-            let has_flow = row.is_some_and(|(_, row)| row.has_call);
-            self.call(record, call, number, has_flow)?;
+        let has_call =
+            event.call.is_some() && passed.concerns && self.is_in_time(host(call.begin), host(call.end));
+        let operation = event.operation.as_ref();
+        let mut row = operation.and_then(|operation| self.gpu_row(record, operation, number, passed));
+        if let Some((_, row)) = &mut row {
+            row.has_call &= has_call;
+        }
+        if has_call {
+            self.call(record, call, number, row.is_some_and(|(_, row)| row.has_call))?;
         }
         if let Some((start, row)) = row
             && let Some(due) = self.waiting.push(start, row)
@@ -113,6 +123,12 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         &self.export.layout.processes[self.index]
     }
 
+    /// Whether any part of a stretch is in the time that is asked for. What takes no time has its moment.
+    fn is_in_time(&self, begin: i64, end: i64) -> bool {
+        let period = self.sieve.period();
+        period.contains(begin) || (begin < period.from && period.from < end)
+    }
+
     /// A host time as a moment of the file, ns.
     fn moment(&self, time: i64) -> i64 {
         time.saturating_sub(self.export.layout.zero)
@@ -131,10 +147,18 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         self.export.correlations
     }
 
-    /// The row of an operation, if it has a time, and where it begins. Counts it in any case.
-    fn gpu_row(&mut self, record: &Record, operation: &Operation, number: u64) -> Option<(i64, GpuRow)> {
+    /// The row of an operation that is asked for, if it has a time, and where it begins. Otherwise counts it.
+    fn gpu_row(
+        &mut self,
+        record: &Record,
+        operation: &Operation,
+        number: u64,
+        passed: Passed,
+    ) -> Option<(i64, GpuRow)> {
         let occupancy = match operation.when {
-            When::Timed(occupancy) => occupancy,
+            When::Timed(o) if passed.concerns && self.is_in_time(o.start, o.end) => o,
+            When::Timed(_) => return None,
+            When::Untimed { .. } | When::Captured if !passed.operation => return None,
             When::Untimed { reason, .. } => {
                 *self.export.summary.untimed.entry(reason.name()).or_default() += 1;
                 return None;
@@ -263,17 +287,18 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
     /// Writes what became of device memory.
     fn memory(&mut self, event: &Event<'_>) -> io::Result<()> {
         for change in &event.memory {
-            let (memory, bytes) = match *change {
-                MemoryChange::Allocated { memory, bytes } | MemoryChange::FreeFailed { memory, bytes } => {
-                    (memory, host(bytes))
-                }
-                MemoryChange::Freed { memory, bytes } | MemoryChange::Vanished { memory, bytes } => {
-                    (memory, -host(bytes))
+            let (memory, bytes, of) = match *change {
+                MemoryChange::Allocated { memory, bytes, of }
+                | MemoryChange::FreeFailed { memory, bytes, of } => (memory, host(bytes), of),
+                MemoryChange::Freed { memory, bytes, of } | MemoryChange::Vanished { memory, bytes, of } => {
+                    (memory, -host(bytes), of)
                 }
             };
-            if is_device_memory(memory) {
+            if is_device_memory(memory) && self.sieve.holds(&of) {
                 self.held = self.held.saturating_add(bytes);
-                self.memory_event(event.record, bytes)?;
+                if self.sieve.period().contains(host(event.record.at)) {
+                    self.memory_event(event.record, bytes)?;
+                }
             }
         }
         Ok(())

@@ -15,10 +15,14 @@ const WAIT: u16 = 2;
 type Given = (Option<Status>, Names, Vec<Record>);
 
 fn bytes(processes: &[Given]) -> Vec<u8> {
+    filtered(processes, &Filter::default())
+}
+
+fn filtered(processes: &[Given], filter: &Filter) -> Vec<u8> {
     let source =
         |(status, names, records): &Given| Source::of(names.clone(), status.clone(), records.iter().cloned());
     let sources: Vec<Source> = processes.iter().map(source).collect();
-    let mut export = Export::begin(Vec::new(), &sources).unwrap();
+    let mut export = Export::begin(Vec::new(), &sources, filter).unwrap();
     for (index, (_, _, records)) in processes.iter().enumerate() {
         export.process(index, &sources[index], records.iter().cloned()).unwrap();
     }
@@ -53,6 +57,8 @@ fn status(pid: u32) -> Status {
         began_realtime: 5_000_000,
         ended: 0,
         ending: Ending::Exited,
+        exit: None,
+        parent: None,
         agent_ns: 0,
         poller_ns: 0,
         calls: 0,
@@ -435,4 +441,100 @@ fn absurd_numbers_are_still_json() {
     let trace = exported(&[(Some(odd), names(), records.clone()), (None, Names::default(), records)]);
     assert_eq!(of_category(&trace, "kernel").len(), 4);
     assert_eq!(of_category(&trace, "gpu_memset").len(), 2);
+}
+
+#[test]
+fn a_file_tells_the_rank_that_all_its_processes_have() {
+    let process = |variables: &str, kernel: &str| -> Given {
+        let texts = [
+            ((Namespace::Fact, Fact::Environment as u32), variables.to_owned()),
+            ((Namespace::Kernel, 1), kernel.to_owned()),
+        ];
+        (Some(status(5)), Names(texts.into()), Vec::new())
+    };
+    let line = |processes: &[Given]| -> Option<String> {
+        let text = String::from_utf8(bytes(processes)).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap();
+        text.lines().find(|line| line.contains("distributedInfo")).map(str::to_owned)
+    };
+    let third = process("RANK=3\0WORLD_SIZE=4\0", "ncclDevKernel_AllReduce");
+    let told = r#""distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 4},"#;
+    assert_eq!(line(std::slice::from_ref(&third)).as_deref(), Some(told));
+    assert_eq!(
+        line(&[third.clone(), third.clone()]).as_deref(),
+        Some(told),
+        "a worker has its parent's rank"
+    );
+    assert_eq!(line(&[third, process("RANK=2\0WORLD_SIZE=4\0", "")]), None, "whose would it be?");
+    let without = r#""distributedInfo": {"rank": 0},"#;
+    assert_eq!(line(&[process("SLURM_PROCID=0\0", "my_nccl_like")]).as_deref(), Some(without));
+    assert_eq!(line(&[process("CUDA_VISIBLE_DEVICES=3\0", "")]), None);
+    assert_eq!(line(&[]), None);
+}
+
+/// What a filter leaves, of calls and of work: (begin, end).
+type Left = (Vec<(i64, i64)>, Vec<(i64, i64)>);
+
+fn left(given: &Given, filter: &Filter) -> Left {
+    let trace: Value = serde_json::from_slice(&filtered(std::slice::from_ref(given), filter)).unwrap();
+    let ends = |phase: &str| -> Vec<u64> {
+        let ends = events(&trace).iter().filter(|event| event["ph"] == phase);
+        let mut ids: Vec<u64> = ends.map(|event| event["id"].as_u64().unwrap()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(ends("s"), ends("f"), "an arrow with one end");
+    let spans = |is_work: bool| -> Vec<(i64, i64)> {
+        let rows = events(&trace).iter().filter(|event| event["ph"] == "X" && event["cat"] != "cuda_sync");
+        let mut spans: Vec<_> =
+            rows.filter(|row| (row["args"]["stream"] != Value::Null) == is_work).map(span).collect();
+        spans.sort_unstable();
+        spans
+    };
+    (spans(false), spans(true))
+}
+
+#[test]
+fn a_window_keeps_whole_what_lies_partly_in_it_and_moves_nothing() {
+    let given = generated(3, 3, 20_000);
+    let (calls, work) = left(&given, &Filter::default());
+    let zero = given.2.iter().filter_map(|r| scene::call_of(&r.body)).map(|call| call.begin).min().unwrap();
+    // The collection began at 1000 ns of the host's clock, and 0 of the file is the first call.
+    let since_begin = |moment: i64| (moment + zero as i64 - 1_000) as u64;
+    let (from, to) = (work[work.len() / 3].0 + 1, work[work.len() / 2].0);
+    let filter = Filter { since: Some(since_begin(from)), until: Some(since_begin(to)), ..Filter::default() };
+    let meets = |spans: &[(i64, i64)]| -> Vec<(i64, i64)> {
+        spans.iter().copied().filter(|(begin, end)| *begin < to && *end > from).collect()
+    };
+    let (calls_left, work_left) = left(&given, &filter);
+    assert!(work_left.len() > 1_000 && work_left.len() < work.len() / 2);
+    assert!(work_left[0].0 < from && work_left.contains(&work[work.len() / 3]), "it began 1 ns before");
+    assert_eq!((calls_left, work_left), (meets(&calls), meets(&work)));
+}
+
+#[test]
+fn a_stream_or_a_device_is_shown_alone() {
+    let given = generated(3, 3, 20_000);
+    let trace = |filter: &Filter| -> Value {
+        serde_json::from_slice(&filtered(std::slice::from_ref(&given), filter)).unwrap()
+    };
+    let streams = |trace: &Value| -> BTreeSet<u64> {
+        events(trace).iter().filter_map(|event| event["args"]["stream"].as_u64()).collect()
+    };
+    assert_eq!(streams(&trace(&Filter::default())), BTreeSet::from([8, 9, 10]), "none is a default stream");
+    let all = trace(&Filter::default());
+    let one = trace(&Filter { streams: vec![8], ..Filter::default() });
+    assert_eq!(streams(&one).len(), 1);
+    let of_row = |trace: &Value, row: u64| {
+        let rows = events(trace).iter().filter(move |event| event["args"]["stream"] == row);
+        rows.cloned().collect::<Vec<Value>>()
+    };
+    let row = *streams(&one).first().unwrap();
+    assert_eq!(of_row(&one, row), of_row(&all, row), "as in the whole, numbers and all");
+    let named =
+        |trace: &Value| events(trace).iter().filter(|event| event["name"] == "thread_sort_index").count();
+    assert_eq!((named(&all), named(&one)), (3, 1), "no row is named that is empty");
+    let none = trace(&Filter { devices: vec![5], ..Filter::default() });
+    assert_eq!(streams(&none), BTreeSet::new());
+    assert_eq!(none["gpuspy"]["operations"], 0);
 }

@@ -1,0 +1,102 @@
+//! Where a process stands among others: its rank in a job, its parent.
+
+use crate::trace::record::{Names, Status};
+use gpuspy_wire::record::{Fact, Namespace};
+
+/// A process's place in a job, as its launcher told it. All numbers count from 0, and are of one launcher.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Job {
+    /// Its number among all processes of the job.
+    pub rank: Option<u32>,
+    /// Its number among those on its machine.
+    pub local_rank: Option<u32>,
+    /// How many processes the job has.
+    pub world_size: Option<u32>,
+}
+
+/// What launchers call rank, local rank and world size. The innermost one first: a batch script that Slurm started runs with a
+/// rank of its own, 0, which every process of its mpirun inherits; and torchrun is itself a task of srun or mpirun.
+const LAUNCHERS: [[&str; 3]; 4] = [
+    // torchrun
+    ["RANK", "LOCAL_RANK", "WORLD_SIZE"],
+    // Open MPI
+    ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"],
+    // MPICH, which has no local rank under a name of PMI's.
+    ["PMI_RANK", "", "PMI_SIZE"],
+    // srun
+    ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"],
+];
+
+impl Job {
+    /// From the variables that a trace holds. The first launcher that gave a rank is asked for the rest too: what another one
+    /// counts is something else.
+    pub fn of(names: &Names) -> Job {
+        let number = |name: &str| variable(names, name)?.trim().parse().ok();
+        let job = |[rank, local_rank, world_size]: [&str; 3]| {
+            let rank = Some(number(rank)?);
+            Some(Job { rank, local_rank: number(local_rank), world_size: number(world_size) })
+        };
+        LAUNCHERS.into_iter().find_map(job).unwrap_or_default()
+    }
+}
+
+/// A variable of the process's environment, of those that agents tell.
+pub fn variable<'n>(names: &'n Names, name: &str) -> Option<&'n str> {
+    let told = names.get(Namespace::Fact, Fact::Environment as u32)?;
+    told.split('\0').filter_map(|pair| pair.split_once('=')).find(|(n, _)| *n == name).map(|(_, value)| value)
+}
+
+/// A process's parent, numbered as the trace's own pids are. What the agent saw was earlier, and a parent may end; but it counts
+/// in the process's namespace, which is ours only where both of us call the process itself the same.
+pub fn parent(names: &Names, status: Option<&Status>) -> Option<u32> {
+    let status = status?;
+    let told = names.get(Namespace::Fact, Fact::Parent as u32).and_then(|text| text.split_once(' '));
+    let told =
+        told.filter(|(_, own)| own.parse() == Ok(status.pid)).and_then(|(parent, _)| parent.parse().ok());
+    told.filter(|parent| *parent != 0).or(status.parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(fact: Fact, text: &str) -> Names {
+        Names([((Namespace::Fact, fact as u32), text.to_owned())].into())
+    }
+
+    fn job(variables: &[&str]) -> (Option<u32>, Option<u32>, Option<u32>) {
+        let Job { rank, local_rank, world_size } = Job::of(&told(Fact::Environment, &variables.join("\0")));
+        (rank, local_rank, world_size)
+    }
+
+    #[test]
+    fn the_innermost_launcher_is_believed() {
+        let slurm = ["SLURM_PROCID=1", "SLURM_LOCALID=0", "SLURM_NTASKS=2", "SLURM_JOB_ID=77"];
+        assert_eq!(job(&slurm), (Some(1), Some(0), Some(2)));
+        let torchrun = [&slurm[..], &["RANK=13", "LOCAL_RANK=5", "WORLD_SIZE=16"]].concat();
+        assert_eq!(job(&torchrun), (Some(13), Some(5), Some(16)));
+        let mpirun = [&slurm[..], &["OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4"]].concat();
+        assert_eq!(job(&mpirun), (Some(3), None, Some(4)), "Slurm's local rank is another's");
+        assert_eq!(job(&["PMI_RANK=2", "PMI_SIZE=8"]), (Some(2), None, Some(8)));
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_rank() {
+        assert_eq!(job(&[]), (None, None, None));
+        assert_eq!(job(&["RANK=first", "LOCAL_RANK=0", "PMI_RANK=1"]), (Some(1), None, None));
+        assert_eq!(job(&["RANK=", "WORLD_SIZE=4"]), (None, None, None));
+        assert_eq!(job(&["RANK=-1"]), (None, None, None));
+        assert_eq!(Job::of(&Names::default()), Job::default(), "a trace of before");
+    }
+
+    #[test]
+    fn a_parent_of_another_namespace_is_none_of_ours() {
+        let status = Status { pid: 70, parent: Some(60), ..Status::default() };
+        assert_eq!(parent(&told(Fact::Parent, "61 70"), Some(&status)), Some(61), "seen first");
+        assert_eq!(parent(&told(Fact::Parent, "1 7"), Some(&status)), Some(60));
+        assert_eq!(parent(&told(Fact::Parent, "0 70"), Some(&status)), Some(60));
+        assert_eq!(parent(&told(Fact::Parent, "rubbish"), Some(&status)), Some(60));
+        assert_eq!(parent(&told(Fact::Parent, "1 7"), Some(&Status { parent: None, ..status })), None);
+        assert_eq!(parent(&told(Fact::Parent, "61 70"), None), None);
+    }
+}

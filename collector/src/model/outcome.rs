@@ -1,0 +1,141 @@
+//! How a process ended: what its session showed and what the system told, in one word.
+
+use crate::trace::record::{Ending, Exit};
+use std::fmt;
+
+/// How a process ended. Its `Display` is for people, its [`name`](Outcome::name) for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It still ran when the trace was last written.
+    Running,
+    /// It ran its exit handlers, and ended with this code, where that is known.
+    Exited(Option<u8>),
+    /// It ended with this code and without its exit handlers: `_exit`, as a forked worker of Python does.
+    Left(u8),
+    /// A signal ended it that somebody sent.
+    Killed(u8),
+    /// A signal ended it that its own doing raised.
+    Crashed(u8),
+    /// It ended without its exit handlers; whether by `_exit` or by a signal, nobody told.
+    Vanished,
+    /// It became another program.
+    Replaced,
+    /// It ran on when the collector was told to stop.
+    Detached,
+}
+
+/// Signals by their numbers, which x86-64 and aarch64 share (signal(7)).
+const SIGNALS: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+    "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+    "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+
+/// What a fault, an assertion or `abort` raises.
+const OWN_DOING: [&str; 7] = ["ILL", "TRAP", "ABRT", "BUS", "FPE", "SEGV", "SYS"];
+
+impl Outcome {
+    /// Of a session that ended so, and a process that ended with this.
+    pub fn of(ending: Ending, exit: Option<Exit>) -> Outcome {
+        match (ending, exit) {
+            (Ending::Running, _) => Outcome::Running,
+            (Ending::Replaced, _) => Outcome::Replaced,
+            (Ending::Detached, _) => Outcome::Detached,
+            // In its exit handlers too.
+            (Ending::Exited | Ending::Vanished, Some(Exit::Signal(signal))) => {
+                let is_own = short_name(signal).is_some_and(|name| OWN_DOING.contains(&name));
+                if is_own { Outcome::Crashed(signal) } else { Outcome::Killed(signal) }
+            }
+            (Ending::Exited, Some(Exit::Code(code))) => Outcome::Exited(Some(code)),
+            (Ending::Exited, None) => Outcome::Exited(None),
+            (Ending::Vanished, Some(Exit::Code(code))) => Outcome::Left(code),
+            (Ending::Vanished, None) => Outcome::Vanished,
+        }
+    }
+
+    /// The word that the JSON report has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Running => "running",
+            Outcome::Exited(_) => "exited",
+            Outcome::Killed(_) => "killed",
+            Outcome::Crashed(_) => "crashed",
+            Outcome::Left(_) | Outcome::Vanished => "vanished",
+            Outcome::Replaced => "replaced",
+            Outcome::Detached => "detached",
+        }
+    }
+
+    /// Whether a person should look: a signal ended it.
+    pub fn is_violent(self) -> bool {
+        matches!(self, Outcome::Killed(_) | Outcome::Crashed(_))
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Outcome::Running => f.write_str("still running"),
+            Outcome::Exited(None | Some(0)) => f.write_str("exited"),
+            Outcome::Exited(Some(code)) => write!(f, "exited with code {code}"),
+            Outcome::Left(code) => write!(f, "ended by _exit with code {code}"),
+            Outcome::Killed(signal) => write!(f, "killed by {}", signal_name(signal)),
+            Outcome::Crashed(signal) => write!(f, "crashed with {}", signal_name(signal)),
+            Outcome::Vanished => f.write_str("killed, crashed or ended by _exit"),
+            Outcome::Replaced => f.write_str("replaced by exec"),
+            Outcome::Detached => f.write_str("still running when detached"),
+        }
+    }
+}
+
+fn short_name(signal: u8) -> Option<&'static str> {
+    SIGNALS.get(usize::from(signal).checked_sub(1)?).copied()
+}
+
+/// A signal's name, as kill(1) takes it.
+pub fn signal_name(signal: u8) -> String {
+    short_name(signal).map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_say_no_more_than_is_known() {
+        let told = |ending, exit| {
+            let outcome = Outcome::of(ending, exit);
+            (outcome.name(), outcome.to_string())
+        };
+        let exited = |exit| told(Ending::Exited, exit);
+        assert_eq!(exited(None), ("exited", "exited".to_owned()));
+        assert_eq!(exited(Some(Exit::Code(0))), ("exited", "exited".to_owned()));
+        assert_eq!(exited(Some(Exit::Code(1))), ("exited", "exited with code 1".to_owned()));
+        let crashed = ("crashed", "crashed with SIGSEGV".to_owned());
+        assert_eq!(exited(Some(Exit::Signal(libc::SIGSEGV as u8))), crashed, "in an exit handler");
+        let vanished = |exit| told(Ending::Vanished, exit);
+        assert_eq!(vanished(None), ("vanished", "killed, crashed or ended by _exit".to_owned()));
+        assert_eq!(vanished(Some(Exit::Code(0))), ("vanished", "ended by _exit with code 0".to_owned()));
+        assert_eq!(vanished(Some(Exit::Signal(9))), ("killed", "killed by SIGKILL".to_owned()));
+        assert_eq!(vanished(Some(Exit::Signal(libc::SIGABRT as u8))).0, "crashed");
+        assert_eq!(vanished(Some(Exit::Signal(libc::SIGTERM as u8))).0, "killed");
+        assert_eq!(vanished(Some(Exit::Signal(40))).1, "killed by signal 40");
+        assert_eq!(told(Ending::Detached, None).0, "detached");
+    }
+
+    #[test]
+    fn signals_have_their_names() {
+        for (number, name) in [
+            (libc::SIGHUP, "SIGHUP"),
+            (libc::SIGBUS, "SIGBUS"),
+            (libc::SIGUSR1, "SIGUSR1"),
+            (libc::SIGTERM, "SIGTERM"),
+            (libc::SIGXFSZ, "SIGXFSZ"),
+            (libc::SIGSYS, "SIGSYS"),
+        ] {
+            assert_eq!(signal_name(number as u8), name);
+        }
+        assert_eq!(signal_name(0), "signal 0");
+        assert_eq!(signal_name(255), "signal 255");
+    }
+}
