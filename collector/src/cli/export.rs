@@ -45,6 +45,11 @@ pub(super) fn export(options: &Options) -> Result<ExitCode, Failure> {
     written.map(|()| ExitCode::SUCCESS)
 }
 
+/// Writes a trace as a Chrome trace.
+pub(super) fn write_chrome(trace: &Path, file: &Path) -> Result<(), Failure> {
+    write_file(file, open_all(trace)?)
+}
+
 fn cannot_write(name: impl std::fmt::Display, error: &io::Error) -> Failure {
     Failure::usage(format_args!("cannot write {name}: {error}"))
 }

@@ -81,9 +81,52 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         Some(path) => Target::from_option(path)?,
         None => Target::default_place()?,
     };
+    let Observed { status, collector, sessions } = observe(target, command(options))?;
+    match status {
+        Ok(status) => {
+            conclude(options, &collector, &sessions);
+            Ok(exit_code(status))
+        }
+        Err(error) => Err(Failure {
+            code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
+            sentence: format!("cannot run {}: {error}", options.command[0].display()),
+        }),
+    }
+}
+
+/// The command with what the options ask for.
+fn command(options: &Options) -> Command {
+    let mut command = Command::new(&options.command[0]);
+    command
+        .args(&options.command[1..])
+        .env("GPUSPY_BUDGET", options.budget.to_string())
+        .env("GPUSPY_TIMING", word(options.timing))
+        .env("GPUSPY_GRAPH", word(options.graph));
+    if options.quiet {
+        command.env("GPUSPY_QUIET", "1");
+    }
+    command
+}
+
+/// What came of a command under the agent.
+pub(super) struct Observed {
+    /// How it ended, or why it could not be started.
+    pub(super) status: io::Result<ExitStatus>,
+    /// Has the traces.
+    pub(super) collector: Collector,
+    /// How the collection from each of its processes went.
+    pub(super) sessions: Vec<collect::Result<Session>>,
+}
+
+/// Runs a command under the agent to its end, and collects from all its processes. Signals that are sent to us are passed
+/// on to it.
+pub(super) fn observe(target: Target, mut command: Command) -> Result<Observed, Failure> {
     let private = PrivateDir::new()?;
     let socket = private.path().join("socket");
-    let mut command = command(options, &private, &socket)?;
+    let agent = launch::find_agent()?;
+    command
+        .env("LD_PRELOAD", launch::preload(&agent, &private, std::env::var_os("LD_PRELOAD"))?)
+        .env("GPUSPY_SOCKET", &socket);
     // First: threads that start later must not take the signals.
     let forwarded = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
     let ignored = [libc::SIGINT, libc::SIGQUIT];
@@ -110,33 +153,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     // The command is over: from here a ctrl-C means us.
     drop(signals);
     let sessions = sessions.into_inner().unwrap_or_else(|e| e.into_inner());
-    match status {
-        Ok(status) => {
-            conclude(options, &collector, &sessions);
-            Ok(exit_code(status))
-        }
-        Err(error) => Err(Failure {
-            code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
-            sentence: format!("cannot run {}: {error}", options.command[0].display()),
-        }),
-    }
-}
-
-/// The command as it will be started.
-fn command(options: &Options, private: &PrivateDir, socket: &std::path::Path) -> Result<Command, Failure> {
-    let agent = launch::find_agent()?;
-    let mut command = Command::new(&options.command[0]);
-    command
-        .args(&options.command[1..])
-        .env("LD_PRELOAD", launch::preload(&agent, private, std::env::var_os("LD_PRELOAD"))?)
-        .env("GPUSPY_SOCKET", socket)
-        .env("GPUSPY_BUDGET", options.budget.to_string())
-        .env("GPUSPY_TIMING", word(options.timing))
-        .env("GPUSPY_GRAPH", word(options.graph));
-    if options.quiet {
-        command.env("GPUSPY_QUIET", "1");
-    }
-    Ok(command)
+    Ok(Observed { status, collector, sessions })
 }
 
 /// Waits for the command's end and passes signals on to it.
