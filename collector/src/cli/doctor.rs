@@ -38,6 +38,9 @@ pub(super) struct Options {
     command: Vec<OsString>,
 }
 
+/// How long a driver may take to answer: without persistence mode it needs seconds for every GPU.
+const DRIVER_ANSWERS: Duration = Duration::from_secs(30);
+
 /// The hidden command of the children.
 pub(super) const CHILD: &str = "doctor-errand";
 
@@ -176,6 +179,17 @@ fn cuda_checks(nursery: &Nursery, agent: Option<&Path>, checks: &mut Vec<Check>)
         checks.push(Check::warning("interception", found, "see above"));
     }
     Ok(())
+}
+
+/// The name of the first GPU, if a program for this version of CUDA and this compute capability can use it; else why not, as
+/// the end of a sentence.
+pub(super) fn first_gpu(version: i32, capability: (i32, i32)) -> Result<Result<String, String>, Failure> {
+    let nursery = Nursery::new(DRIVER_ANSWERS)?;
+    let found = cuda::first_gpu(&nursery, version, capability);
+    match nursery.interruption() {
+        Some(code) => Err(Failure { code, sentence: "interrupted".to_owned() }),
+        None => Ok(found),
+    }
 }
 
 fn json(checks: &[Check]) -> String {

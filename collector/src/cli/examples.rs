@@ -3,6 +3,7 @@
 pub(super) const ALL: &str = "\
 Examples:
   gpuspy doctor                          does it work here?
+  gpuspy demo                            what does it show? No GPU needed
   gpuspy run -- python train.py          run, collect, print the report
   gpuspy report gpuspy-python-123.gspy   read it again
 
@@ -53,6 +54,16 @@ Each line is ok, a warning or a problem; under the latter two stands what to do.
 use the first GPU for a moment, and leaves nothing behind.
 
 Exit status: 0; 1 when something is a problem.";
+
+pub(super) const DEMO: &str = "\
+Examples:
+  gpuspy demo
+  gpuspy demo -o /tmp/demo --no-report | less
+
+It runs on the first GPU, else on a simulated one (libsimcuda.so beside gpuspy, or in the folder that GPUSPY_SIM names), and \
+leaves gpuspy-demo.gspy and gpuspy-demo.json.gz, the latter for ui.perfetto.dev.
+
+Exit status: 0; 2 when there is neither a GPU nor a simulated one; 128 + n when signal n ended it.";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

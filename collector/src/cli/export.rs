@@ -82,6 +82,11 @@ fn is_directory(path: &Path) -> bool {
     path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
+/// Writes a trace as a Chrome trace.
+pub(super) fn write_chrome(trace: &Path, file: &Path) -> Result<(), Failure> {
+    write_file(file, open_all(trace)?, &Filter::default()).map(|_| ())
+}
+
 fn cannot_write(name: impl std::fmt::Display, error: &io::Error) -> Failure {
     Failure::usage(format_args!("cannot write {name}: {error}"))
 }

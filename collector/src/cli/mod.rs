@@ -2,6 +2,7 @@
 
 mod collect;
 mod completions;
+mod demo;
 mod doctor;
 mod examples;
 mod export;
@@ -45,6 +46,9 @@ enum Command {
     /// Look what works on this machine and what does not, and say what to do about it
     #[command(after_help = examples::DOCTOR)]
     Doctor(doctor::Options),
+    /// Trace a small program of several faults, on a simulated GPU where there is no real one, and say what to look at
+    #[command(after_help = examples::DEMO)]
+    Demo(demo::Options),
     /// Print the completions of a shell
     #[command(after_help = examples::COMPLETIONS)]
     Completions(completions::Completions),
@@ -54,6 +58,9 @@ enum Command {
     /// What the doctor's children do
     #[command(name = doctor::CHILD, hide = true)]
     DoctorErrand(doctor::ErrandOptions),
+    /// What the demo runs
+    #[command(name = demo::WORKLOAD, hide = true)]
+    DemoWorkload,
 }
 
 /// A failure of our own, told in a sentence.
@@ -97,6 +104,8 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Collect(options) => collect::collect(&options),
         Command::Report(options) => report::report(&options),
         Command::Doctor(options) => doctor::doctor(&options),
+        Command::Demo(options) => demo::demo(&options),
+        Command::DemoWorkload => demo::run_workload(),
         Command::Completions(options) => completions::completions(&options),
         Command::Man(options) => completions::man(&options),
         Command::DoctorErrand(options) => doctor::run_errand(&options),

@@ -69,6 +69,16 @@ pub(super) fn after_run(trace: &Path, print: bool, write_json: bool) -> Result<(
     Ok(())
 }
 
+/// The report of traces that were just written, as stdout shows it.
+pub(super) fn for_stdout(trace: &Path) -> Result<String, Failure> {
+    Ok(screen(&read(trace, Duration::ZERO)?, io::stdout().as_fd()))
+}
+
+/// Columns of stdout.
+pub(super) fn stdout_width() -> usize {
+    sys::terminal_width(io::stdout().as_fd()).unwrap_or(WIDTH)
+}
+
 /// Where a trace's JSON goes: `x.gspy` → `x.json`, any other name with `.json` behind it.
 fn beside(trace: &Path) -> PathBuf {
     if trace.extension().is_some_and(|e| e == "gspy") {

@@ -82,9 +82,63 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         None => Target::default_place()?,
     };
     options.output.iter().for_each(|trace| panic::about(trace));
+    let Observed { status, collector, sessions } = observe(target, command(options))?;
+    match status {
+        Ok(status) => {
+            // Whatever comes of it, the exit code is the command's.
+            panic::caught(|| {
+                conclude(options, &collector, &sessions);
+                ExitCode::SUCCESS
+            });
+            Ok(exit_code(status))
+        }
+        Err(error) => Err(Failure {
+            code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
+            sentence: format!("cannot run {}: {error}", options.command[0].display()),
+        }),
+    }
+}
+
+/// The command with what the options ask for.
+fn command(options: &Options) -> Command {
+    let mut command = Command::new(&options.command[0]);
+    command
+        .args(&options.command[1..])
+        .env("GPUSPY_BUDGET", options.budget.to_string())
+        .env("GPUSPY_TIMING", word(options.timing))
+        .env("GPUSPY_GRAPH", word(options.graph));
+    if options.quiet {
+        command.env("GPUSPY_QUIET", "1");
+    }
+    command
+}
+
+/// What came of a command under the agent.
+pub(super) struct Observed {
+    /// How it ended, or why it could not be started.
+    pub(super) status: io::Result<ExitStatus>,
+    /// Has the traces.
+    pub(super) collector: Collector,
+    /// How the collection from each of its processes went.
+    pub(super) sessions: Vec<collect::Result<Session>>,
+}
+
+/// Which library a program's copies of NVTX load (nvtxInit.h).
+const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
+
+/// Runs a command under the agent to its end, and collects from all its processes. Signals that are sent to us are passed
+/// on to it.
+pub(super) fn observe(target: Target, mut command: Command) -> Result<Observed, Failure> {
     let private = PrivateDir::new()?;
     let socket = private.path().join("socket");
-    let mut command = command(options, &private, &socket)?;
+    let agent = launch::loadable(&launch::find_agent()?, &private)?;
+    command
+        .env("LD_PRELOAD", launch::preload(&agent, std::env::var_os("LD_PRELOAD")))
+        .env("GPUSPY_SOCKET", &socket);
+    // Another tool keeps the program's ranges: they are its.
+    if std::env::var_os(NVTX_INJECTION).is_none_or(|path| path.is_empty()) {
+        command.env(NVTX_INJECTION, &agent);
+    }
     // First: threads that start later must not take the signals.
     let forwarded = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
     let ignored = [libc::SIGINT, libc::SIGQUIT];
@@ -113,44 +167,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     // The command is over: from here a ctrl-C means us.
     drop(signals);
     let sessions = sessions.into_inner().unwrap_or_else(|e| e.into_inner());
-    match status {
-        Ok(status) => {
-            // Whatever comes of it, the exit code is the command's.
-            panic::caught(|| {
-                conclude(options, &collector, &sessions);
-                ExitCode::SUCCESS
-            });
-            Ok(exit_code(status))
-        }
-        Err(error) => Err(Failure {
-            code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
-            sentence: format!("cannot run {}: {error}", options.command[0].display()),
-        }),
-    }
-}
-
-/// Which library a program's copies of NVTX load (nvtxInit.h).
-const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
-
-/// The command as it will be started.
-fn command(options: &Options, private: &PrivateDir, socket: &std::path::Path) -> Result<Command, Failure> {
-    let agent = launch::loadable(&launch::find_agent()?, private)?;
-    let mut command = Command::new(&options.command[0]);
-    command
-        .args(&options.command[1..])
-        .env("LD_PRELOAD", launch::preload(&agent, std::env::var_os("LD_PRELOAD")))
-        .env("GPUSPY_SOCKET", socket)
-        .env("GPUSPY_BUDGET", options.budget.to_string())
-        .env("GPUSPY_TIMING", word(options.timing))
-        .env("GPUSPY_GRAPH", word(options.graph));
-    if options.quiet {
-        command.env("GPUSPY_QUIET", "1");
-    }
-    // Another tool keeps the program's ranges: they are its.
-    if std::env::var_os(NVTX_INJECTION).is_none_or(|path| path.is_empty()) {
-        command.env(NVTX_INJECTION, &agent);
-    }
-    Ok(command)
+    Ok(Observed { status, collector, sessions })
 }
 
 /// Waits for the command's end and passes signals on to it.

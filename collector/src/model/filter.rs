@@ -286,6 +286,7 @@ pub fn call(body: &Body) -> Option<&Call> {
         | Body::NodeTime(_)
         | Body::ClockSample(_)
         | Body::Window(_)
+        | Body::Range(_)
         | Body::Module(_)
         | Body::Device(_)
         | Body::Loss { .. } => None,

@@ -53,6 +53,35 @@ pub(super) fn check(nursery: &Nursery, preload: &OsString, checks: &mut Vec<Chec
     cuda
 }
 
+/// The name of the first GPU, if a program for this version of CUDA and this compute capability can use it; else why not.
+pub(super) fn first_gpu(nursery: &Nursery, version: i32, capability: (i32, i32)) -> Result<String, String> {
+    let environment = [("GPUSPY", "0".into())];
+    let found = nursery.send::<Found>(Errand::Driver, None, &environment).map_err(|Silent(why)| why)?;
+    usable(&found, version, capability).map(|gpu| gpu.name.clone())
+}
+
+fn usable(found: &Found, needed: i32, capability: (i32, i32)) -> Result<&Gpu, String> {
+    if let Some((code, name)) = found.init.as_ref().filter(|(code, _)| *code != 0) {
+        return Err(format!("cuInit fails: {name} ({code})"));
+    }
+    if found.version < needed {
+        return Err(format!(
+            "the driver is for CUDA up to {}, not {}",
+            version(found.version),
+            version(needed)
+        ));
+    }
+    let gpu = found.gpus.first().ok_or("the driver works and shows no GPU")?;
+    match gpu {
+        Gpu { compute_mode: PROHIBITED, name, .. } => Err(format!("no program may use {name}")),
+        Gpu { name, capability: has, .. } if *has < capability => {
+            let ((major, minor), (least, of_least)) = (has, capability);
+            Err(format!("{name} has compute capability {major}.{minor}, not {least}.{of_least}"))
+        }
+        gpu => Ok(gpu),
+    }
+}
+
 /// `12090` → `12.9` (cuda.h: 1000 * major + 10 * minor).
 fn version(number: i32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
@@ -163,6 +192,30 @@ mod tests {
         assert_eq!(describe(0, &gpu("GPU-1", PROHIBITED)).level, Level::Problem);
         assert_eq!(describe(0, &gpu("GPU-1", EXCLUSIVE)).level, Level::Warning);
         assert_eq!(describe(0, &gpu("GPU-1", 0)).level, Level::Ok);
+    }
+
+    #[test]
+    fn a_gpu_can_be_used_or_it_is_said_why_not() {
+        let gpu =
+            |capability, compute_mode| Gpu { name: "X".into(), capability, compute_mode, ..Gpu::default() };
+        let found = |version, code, gpus: &[Gpu]| Found {
+            version,
+            init: Some((code, "NAME".into())),
+            gpus: gpus.to_vec(),
+            ..Found::default()
+        };
+        let why = |found: &Found| usable(found, 12000, (7, 0)).err();
+        let good = gpu((7, 0), 0);
+        assert_eq!(why(&found(12000, 0, std::slice::from_ref(&good))), None);
+        for (found, expected) in [
+            (found(12000, 100, &[]), "cuInit fails: NAME (100)"),
+            (found(11080, 0, &[good]), "the driver is for CUDA up to 11.8, not 12.0"),
+            (found(12000, 0, &[]), "the driver works and shows no GPU"),
+            (found(12000, 0, &[gpu((9, 0), PROHIBITED)]), "no program may use X"),
+            (found(12000, 0, &[gpu((6, 1), 0)]), "X has compute capability 6.1, not 7.0"),
+        ] {
+            assert_eq!(why(&found).as_deref(), Some(expected));
+        }
     }
 
     #[test]

@@ -1,0 +1,280 @@
+//! The CUDA driver, as far as the workload calls it. It is found as a runtime library finds it: loaded when needed, and asked
+//! for each of its functions with `cuGetProcAddress`.
+
+use libloading::os::unix::{Library, RTLD_NOW};
+use std::error::Error;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem::transmute;
+use std::ops::Deref;
+use std::ptr::null_mut;
+
+/// The least driver: cuda.h has had `cuGetProcAddress_v2` since CUDA 12.0.
+pub(super) const VERSION: c_int = 12000;
+
+/// A CUcontext, CUmodule, CUfunction, CUstream, CUevent, CUgraph or CUgraphExec: the driver's own pointer.
+type Handle = *mut c_void;
+
+/// One of the driver's functions.
+struct Function<F> {
+    name: &'static str,
+    call: F,
+}
+
+/// The functions: `name = "CUDA's name", version to ask for, arguments`. All return a CUresult.
+macro_rules! functions {
+    ($($name:ident = $symbol:literal, $version:literal, ($($argument:ty),*);)*) => {
+        struct Functions { $($name: Function<unsafe extern "C" fn($($argument),*) -> c_int>),* }
+
+        impl Functions {
+            fn find(ask: Getproc) -> Result<Functions, String> {
+                Ok(Functions { $(
+                    $name: Function {
+                        name: $symbol,
+                        // SAFETY: CUDA's function of that name and version has this prototype (cuda.h).
+                        call: unsafe {
+                            transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> c_int>(
+                                ask_for(ask, $symbol, $version)?,
+                            )
+                        },
+                    }
+                ),* })
+            }
+        }
+    };
+}
+
+functions! {
+    init = "cuInit", 2000, (u32);
+    retain = "cuDevicePrimaryCtxRetain", 7000, (*mut Handle, c_int);
+    release = "cuDevicePrimaryCtxRelease", 11000, (c_int);
+    set_current = "cuCtxSetCurrent", 4000, (Handle);
+    load_module = "cuModuleLoadData", 2000, (*mut Handle, *const c_char);
+    function = "cuModuleGetFunction", 2000, (*mut Handle, Handle, *const c_char);
+    alloc = "cuMemAlloc", 3020, (*mut u64, usize);
+    free = "cuMemFree", 3020, (u64);
+    alloc_host = "cuMemAllocHost", 3020, (*mut *mut c_void, usize);
+    free_host = "cuMemFreeHost", 2000, (*mut c_void);
+    copy_in = "cuMemcpyHtoDAsync", 3020, (u64, *const c_void, usize, Handle);
+    copy_out = "cuMemcpyDtoHAsync", 3020, (*mut c_void, u64, usize, Handle);
+    create_stream = "cuStreamCreate", 2000, (*mut Handle, u32);
+    synchronize = "cuStreamSynchronize", 2000, (Handle);
+    create_event = "cuEventCreate", 2000, (*mut Handle, u32);
+    record = "cuEventRecord", 2000, (Handle, Handle);
+    wait_event = "cuStreamWaitEvent", 3020, (Handle, Handle, u32);
+    synchronize_event = "cuEventSynchronize", 2000, (Handle);
+    launch = "cuLaunchKernel", 4000,
+        (Handle, u32, u32, u32, u32, u32, u32, u32, Handle, *mut *mut c_void, *mut *mut c_void);
+    begin_capture = "cuStreamBeginCapture", 10010, (Handle, c_int);
+    end_capture = "cuStreamEndCapture", 10000, (Handle, *mut Handle);
+    instantiate = "cuGraphInstantiateWithFlags", 11040, (*mut Handle, Handle, u64);
+    launch_graph = "cuGraphLaunch", 10000, (Handle, Handle);
+    destroy_graph = "cuGraphDestroy", 10000, (Handle);
+}
+
+/// `cuGetProcAddress` since CUDA 12.0.
+type Getproc = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> c_int;
+
+/// A function's address, never null.
+fn ask_for(ask: Getproc, name: &str, version: c_int) -> Result<*mut c_void, String> {
+    let missing = || format!("the driver has no {name}");
+    let terminated = CString::new(name).map_err(|_| missing())?;
+    let (mut address, mut status) = (null_mut(), 0);
+    // SAFETY: a terminated name, and two places of ours that outlive the call.
+    let result = unsafe { ask(terminated.as_ptr(), &raw mut address, version, 0, &raw mut status) };
+    if result == 0 && !address.is_null() { Ok(address) } else { Err(missing()) }
+}
+
+/// Calls a function of a [`Gpu`]; the error names it and what it returned.
+macro_rules! cuda {
+    ($gpu:expr, $name:ident($($argument:expr),*)) => {{
+        let function = &$gpu.functions.$name;
+        // SAFETY: handles are the driver's own and alive, every pointer is to a place that outlives the call. What a copy reads
+        // after its call has returned is pinned memory, which never changes and which the driver frees.
+        match unsafe { (function.call)($($argument),*) } {
+            0 => Ok(()),
+            error => Err(format!("{} returned {error}", function.name)),
+        }
+    }};
+}
+
+/// CU_STREAM_NON_BLOCKING (cuda.h): it does not wait for the default stream.
+const NON_BLOCKING: u32 = 1;
+/// CU_EVENT_DISABLE_TIMING (cuda.h).
+const DISABLE_TIMING: u32 = 2;
+/// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL (cuda.h).
+const THREAD_LOCAL: c_int = 1;
+
+/// A kernel.
+#[derive(Clone, Copy)]
+pub(super) struct Kernel(Handle);
+/// A stream of its own.
+#[derive(Clone, Copy)]
+pub(super) struct Stream(Handle);
+/// An event without a time, to order streams.
+#[derive(Clone, Copy)]
+pub(super) struct Event(Handle);
+/// An executable graph.
+#[derive(Clone, Copy)]
+pub(super) struct Graph(Handle);
+
+/// The first GPU, with its primary context current in this thread. What it made goes with the context.
+pub(super) struct Gpu {
+    functions: Functions,
+    _driver: Library,
+}
+
+impl Gpu {
+    /// Loads the driver and opens its first GPU.
+    pub(super) fn open() -> Result<Gpu, String> {
+        // SAFETY: runs the library's constructors, as every CUDA program does.
+        let driver = unsafe { Library::open(Some("libcuda.so.1"), RTLD_NOW) }
+            .map_err(|e| e.source().map_or_else(|| e.to_string(), ToString::to_string))?;
+        // SAFETY: the function of that name has this prototype (cuda.h).
+        let ask = unsafe { driver.get::<Getproc>(c"cuGetProcAddress_v2") };
+        let ask = *ask.map_err(|_| format!("the driver is older than CUDA {}", VERSION / 1000))?;
+        let gpu = Gpu { functions: Functions::find(ask)?, _driver: driver };
+        let mut context = null_mut();
+        cuda!(gpu, init(0))?;
+        cuda!(gpu, retain(&raw mut context, 0))?;
+        cuda!(gpu, set_current(context))?;
+        Ok(gpu)
+    }
+
+    /// Loads PTX.
+    pub(super) fn load(&self, ptx: &CStr) -> Result<Module<'_>, String> {
+        let mut module = null_mut();
+        cuda!(self, load_module(&raw mut module, ptx.as_ptr()))?;
+        Ok(Module { gpu: self, module })
+    }
+
+    pub(super) fn stream(&self) -> Result<Stream, String> {
+        let mut stream = null_mut();
+        cuda!(self, create_stream(&raw mut stream, NON_BLOCKING))?;
+        Ok(Stream(stream))
+    }
+
+    pub(super) fn event(&self) -> Result<Event, String> {
+        let mut event = null_mut();
+        cuda!(self, create_event(&raw mut event, DISABLE_TIMING))?;
+        Ok(Event(event))
+    }
+
+    pub(super) fn alloc(&self, bytes: usize) -> Result<u64, String> {
+        let mut address = 0;
+        cuda!(self, alloc(&raw mut address, bytes))?;
+        Ok(address)
+    }
+
+    pub(super) fn free(&self, address: u64) -> Result<(), String> {
+        cuda!(self, free(address))
+    }
+
+    /// Page-locked host memory, zeroed.
+    pub(super) fn pinned(&self, bytes: usize) -> Result<Pinned<'_>, String> {
+        let mut address = null_mut();
+        cuda!(self, alloc_host(&raw mut address, bytes))?;
+        // SAFETY: the driver has given so many bytes.
+        unsafe { address.cast::<u8>().write_bytes(0, bytes) };
+        Ok(Pinned { gpu: self, address, bytes })
+    }
+
+    /// Copies to the GPU, in the stream's order. Pageable memory has been read when the call returns (CUDA driver API, API
+    /// synchronization behavior), pinned memory may be read later.
+    pub(super) fn copy_in(&self, to: u64, from: &[u8], stream: Stream) -> Result<(), String> {
+        cuda!(self, copy_in(to, from.as_ptr().cast(), from.len(), stream.0))
+    }
+
+    /// Copies to pageable memory: the call returns when the copy is done (the same).
+    pub(super) fn copy_out(&self, to: &mut [u8], from: u64, stream: Stream) -> Result<(), String> {
+        cuda!(self, copy_out(to.as_mut_ptr().cast(), from, to.len(), stream.0))
+    }
+
+    /// Launches a kernel of [`ptx`](super::kernels::ptx).
+    pub(super) fn launch(&self, kernel: Kernel, mut data: u64, stream: Stream) -> Result<(), String> {
+        let mut arguments: [*mut c_void; 1] = [(&raw mut data).cast()];
+        // A few blocks: long kernels leave room, and a copy beside them finds its own.
+        cuda!(self, launch(kernel.0, 8, 1, 1, 128, 1, 1, 0, stream.0, arguments.as_mut_ptr(), null_mut()))
+    }
+
+    /// Marks what a stream has been given so far. An event that was never recorded is as good as over.
+    pub(super) fn record(&self, event: Event, stream: Stream) -> Result<(), String> {
+        cuda!(self, record(event.0, stream.0))
+    }
+
+    /// Lets a stream wait for an event.
+    pub(super) fn wait_for(&self, event: Event, stream: Stream) -> Result<(), String> {
+        cuda!(self, wait_event(stream.0, event.0, 0))
+    }
+
+    /// Waits for an event.
+    pub(super) fn synchronize_event(&self, event: Event) -> Result<(), String> {
+        cuda!(self, synchronize_event(event.0))
+    }
+
+    /// Waits until a stream is empty.
+    pub(super) fn synchronize(&self, stream: Stream) -> Result<(), String> {
+        cuda!(self, synchronize(stream.0))
+    }
+
+    /// Makes a graph of what `enqueue` gives to the stream.
+    pub(super) fn graph(
+        &self,
+        stream: Stream,
+        enqueue: impl FnOnce() -> Result<(), String>,
+    ) -> Result<Graph, String> {
+        let (mut graph, mut executable) = (null_mut(), null_mut());
+        cuda!(self, begin_capture(stream.0, THREAD_LOCAL))?;
+        enqueue()?;
+        cuda!(self, end_capture(stream.0, &raw mut graph))?;
+        cuda!(self, instantiate(&raw mut executable, graph, 0))?;
+        cuda!(self, destroy_graph(graph))?;
+        Ok(Graph(executable))
+    }
+
+    pub(super) fn launch_graph(&self, graph: Graph, stream: Stream) -> Result<(), String> {
+        cuda!(self, launch_graph(graph.0, stream.0))
+    }
+
+    /// Gives the context back, and with it all that was made in it.
+    pub(super) fn close(self) -> Result<(), String> {
+        cuda!(self, release(0))
+    }
+}
+
+/// A loaded module.
+pub(super) struct Module<'g> {
+    gpu: &'g Gpu,
+    module: Handle,
+}
+
+impl Module<'_> {
+    pub(super) fn kernel(&self, name: &str) -> Result<Kernel, String> {
+        let terminated = CString::new(name).map_err(|_| format!("{name:?} is no kernel's name"))?;
+        let mut kernel = null_mut();
+        cuda!(self.gpu, function(&raw mut kernel, self.module, terminated.as_ptr()))?;
+        Ok(Kernel(kernel))
+    }
+}
+
+/// Page-locked host memory that nothing writes to.
+pub(super) struct Pinned<'g> {
+    gpu: &'g Gpu,
+    address: *mut c_void,
+    bytes: usize,
+}
+
+impl Deref for Pinned<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the driver gave so many bytes, which were set, and which nothing writes to.
+        unsafe { std::slice::from_raw_parts(self.address.cast(), self.bytes) }
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        // It goes with the context otherwise.
+        let _ = cuda!(self.gpu, free_host(self.address));
+    }
+}

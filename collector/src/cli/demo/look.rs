@@ -1,0 +1,280 @@
+//! What to look at: for each phase a finding with the figures of its own time, where the report and Perfetto show it, and
+//! what one would change.
+
+use super::phases::{Phase, Window};
+use crate::analyze::calls::HostTimes;
+use crate::analyze::identity::{Class, Identity};
+use crate::analyze::transfers::Transfer;
+use crate::analyze::{self, Damage, Input, Tables};
+use crate::model::filter::Filter;
+use crate::model::survey::Survey;
+use crate::model::transfer::{HostMemory, TransferKind};
+use crate::report::units::{bytes, count, duration, percent};
+use crate::trace::{TraceError, TraceReader};
+use std::path::Path;
+
+/// A phase, and what the analyses say of its time.
+#[derive(Debug)]
+pub(super) struct Picture {
+    window: Window,
+    /// ns since the collection began.
+    since: u64,
+    until: u64,
+    tables: Tables,
+    /// By how much device memory grew, bytes.
+    grown: u64,
+}
+
+/// Looks at each window of a trace.
+pub(super) fn pictures(trace: &Path, windows: &[Window]) -> Result<Vec<Picture>, TraceError> {
+    let mut reader = TraceReader::open(trace)?;
+    let clocks = Survey::of(reader.records());
+    let (names, status) = (reader.names().clone(), reader.status().cloned());
+    let began = status.as_ref().map_or(0, |status| status.began);
+    let mut tables = |since, until| {
+        let filter = Filter { since, until, ..Filter::default() };
+        let input = Input {
+            path: trace.display().to_string(),
+            names: &names,
+            status: status.as_ref(),
+            damage: Damage::default(),
+            clocks: &clocks,
+            filter: &filter,
+            records: reader.records(),
+        };
+        analyze::process(input).tables
+    };
+    let picture = |window: &Window| {
+        let (since, until) = (window.begin.saturating_sub(began), window.end.saturating_sub(began));
+        let live = |tables: &Tables| tables.memory.device.live_bytes;
+        let before = live(&tables(None, Some(since)));
+        let after = live(&tables(None, Some(until)));
+        let tables = tables(Some(since), Some(until));
+        Picture { window: *window, since, until, tables, grown: after.saturating_sub(before) }
+    };
+    Ok(windows.iter().map(picture).collect())
+}
+
+/// All there is to say, in lines of this width.
+pub(super) fn text(pictures: &[Picture], width: usize) -> String {
+    let mut text = "What to look at\n".to_owned();
+    for picture in pictures {
+        let Picture { window, since, until, .. } = picture;
+        let seconds = |ns: u64| format!("{:.3}", ns as f64 / 1e9);
+        let name = window.phase.name();
+        text.push_str(&format!("\n{name:<16}{} .. {} s\n", seconds(*since), seconds(*until)));
+        let Advice { finding, look, change } = advice(picture, pictures);
+        wrap(&mut text, "    ", &finding, width);
+        wrap(&mut text, "    look    ", look, width);
+        wrap(&mut text, "    change  ", change, width);
+    }
+    text
+}
+
+/// What is said of a phase.
+struct Advice {
+    /// A sentence with figures.
+    finding: String,
+    /// Where it is to be seen.
+    look: &'static str,
+    /// What would help.
+    change: &'static str,
+}
+
+fn advice(picture: &Picture, all: &[Picture]) -> Advice {
+    let (finding, look, change) = match picture.window.phase {
+        Phase::Input => (
+            input(picture),
+            "Transfers, HtoD pageable, and exposed copies under GPU 0; in Perfetto \"Memcpy HtoD (Pageable -> Device)\" \
+             before each input_forward",
+            "pin the batches and copy them on a stream of their own: phase overlap does",
+        ),
+        Phase::SmallKernels => (
+            small_kernels(picture),
+            "idle under GPU 0, and cuLaunchKernel under Calls; in Perfetto the gaps between the kernels small_kernels_2us, \
+             with a call to each",
+            "fuse the kernels, or put them into a CUDA graph: phase graph does",
+        ),
+        Phase::SyncPerStep => (
+            sync_per_step(picture),
+            "Gaps, after DtoH 4 B, and Calls; in Perfetto the gap behind each \"Memcpy DtoH (Device -> Pageable)\", under \
+             which no call stands",
+            "keep losses on the GPU and read them every hundred steps, or log in another thread",
+        ),
+        Phase::GrowingMemory => (
+            growing_memory(picture),
+            "Memory, and cuMemFree under Calls; in Perfetto the counter of device memory, which climbs in steps",
+            "find who holds what should go; allocate the workspace once, or from a pool (cuMemAllocAsync)",
+        ),
+        Phase::Graph => (
+            graph(picture, find(all, Phase::SmallKernels)),
+            "graphs under GPU 0; in Perfetto one bar a step with hardly a gap behind it",
+            "nothing: this is the remedy of small-kernels",
+        ),
+        Phase::Overlap => (
+            overlap(picture, find(all, Phase::Input)),
+            "Transfers, HtoD pinned; in Perfetto \"Memcpy HtoD (Pinned -> Device)\" on a row of its own, below kernels",
+            "nothing: this is the remedy of input",
+        ),
+    };
+    Advice { finding, look, change }
+}
+
+fn find(all: &[Picture], phase: Phase) -> Option<&Picture> {
+    all.iter().find(|picture| picture.window.phase == phase)
+}
+
+fn input(picture: &Picture) -> String {
+    format!(
+        "{} from pageable memory stand in the way of the kernels, which wait for them: copies alone are {} of the GPU's \
+         time, and it idles for {}.",
+        picture.copies(TransferKind::HtoD, HostMemory::Pageable),
+        picture.share(Class::Copy),
+        picture.idle(),
+    )
+}
+
+fn small_kernels(picture: &Picture) -> String {
+    let launches = picture.calls("cuLaunchKernel");
+    let gaps = &picture.tables.gaps;
+    format!(
+        "{} kernels of {} are launched one by one, {} a call: the GPU idles for {}, {} before each on average.",
+        count(launches.count),
+        picture.median_kernel(),
+        each(launches.total, launches.count),
+        picture.idle(),
+        each(gaps.total.value, gaps.count),
+    )
+}
+
+fn sync_per_step(picture: &Picture) -> String {
+    let (reads, waits) = (picture.calls("cuMemcpyDtoHAsync"), picture.calls("cuStreamSynchronize"));
+    let gaps = &picture.tables.gaps;
+    format!(
+        "{} reads of the loss take {} of host time, which is waiting, and while the host logs the GPU has nothing to do: it \
+         idles for {}, in {} gaps of {} on average.",
+        count(reads.count),
+        duration(reads.total + waits.total),
+        picture.idle(),
+        count(gaps.count),
+        each(gaps.total.value, gaps.count),
+    )
+}
+
+fn growing_memory(picture: &Picture) -> String {
+    let frees = picture.calls("cuMemFree");
+    format!(
+        "Device memory grows by {} in {} steps; {} times a block is freed, and cuMemFree, which waits for the GPU, takes {} \
+         of host time.",
+        bytes(picture.grown),
+        picture.window.steps,
+        count(frees.count),
+        duration(frees.total),
+    )
+}
+
+fn graph(picture: &Picture, one_by_one: Option<&Picture>) -> String {
+    let graphs = &picture.tables.graphs;
+    let mut finding = format!(
+        "{} launches of a graph run {} kernels, one every {}, and the GPU idles for {}",
+        count(graphs.launches),
+        count(graphs.kernels),
+        each(picture.identity().span, graphs.kernels),
+        picture.idle(),
+    );
+    if let Some(other) = one_by_one {
+        let launches = other.calls("cuLaunchKernel").count;
+        let pace = |span: u64, kernels: u64| span as f64 / kernels.max(1) as f64;
+        let (slow, fast) =
+            (pace(other.identity().span, launches), pace(picture.identity().span, graphs.kernels));
+        finding.push_str(&format!(
+            "; launched one by one it was one every {}: {:.1} times faster",
+            each(other.identity().span, launches),
+            slow / fast.max(1.0)
+        ));
+    }
+    finding + "."
+}
+
+fn overlap(picture: &Picture, one_after_the_other: Option<&Picture>) -> String {
+    let mut finding = format!(
+        "{} from pinned memory run beside the kernels: exposed copies are {} of the GPU's time, it idles for {}",
+        picture.copies(TransferKind::HtoD, HostMemory::Pinned),
+        picture.share(Class::Copy),
+        picture.idle(),
+    );
+    if let Some(other) = one_after_the_other {
+        finding.push_str(&format!(
+            ", and a step takes {} instead of {}",
+            each(picture.identity().span, picture.window.steps.into()),
+            each(other.identity().span, other.window.steps.into())
+        ));
+    }
+    finding + "."
+}
+
+impl Picture {
+    /// Where the GPU's time went. The workload uses one GPU.
+    fn identity(&self) -> Identity {
+        let device = self.tables.devices.iter().find(|device| device.timelines > 0);
+        device.map(|device| device.identity).unwrap_or_default()
+    }
+
+    fn share(&self, class: Class) -> String {
+        let identity = self.identity();
+        percent(identity.busy[class as usize].value, identity.span)
+    }
+
+    fn idle(&self) -> String {
+        let identity = self.identity();
+        percent(identity.idle.value, identity.span)
+    }
+
+    fn calls(&self, name: &str) -> HostTimes {
+        self.tables.apis.get(name).cloned().unwrap_or_default()
+    }
+
+    fn median_kernel(&self) -> String {
+        let median = self.tables.kernels.first().and_then(|kernel| kernel.durations.median());
+        median.map_or_else(|| "unknown length".to_owned(), |median| duration(median.value))
+    }
+
+    /// How many copies, how large, and how fast.
+    fn copies(&self, kind: TransferKind, memory: HostMemory) -> String {
+        let copies: Transfer = self.tables.transfers.get(&(kind, memory)).cloned().unwrap_or_default();
+        let speed = copies.gbps().and_then(|gbps| gbps.value);
+        format!(
+            "{} copies of {}{}",
+            count(copies.count),
+            bytes(copies.bytes / copies.count.max(1)),
+            speed.map_or_else(String::new, |speed| format!(" at {speed:.1} GB/s"))
+        )
+    }
+}
+
+/// One's part of a time.
+fn each(total: u64, count: u64) -> String {
+    duration(total / count.max(1))
+}
+
+/// Adds a paragraph: `head` before its first line, the others as far in.
+fn wrap(text: &mut String, head: &str, paragraph: &str, width: usize) {
+    let indent = " ".repeat(head.len());
+    let mut line = head.to_owned();
+    let mut is_empty = true;
+    for word in paragraph.split(' ') {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > width {
+            text.push_str(line.trim_end());
+            text.push('\n');
+            line.clone_from(&indent);
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    text.push_str(line.trim_end());
+    text.push('\n');
+}

@@ -1,0 +1,202 @@
+//! What the demo runs under the agent: the steps of a training program with one fault after the other, each in a phase of
+//! its own, then two of them remedied. It is this very binary with a hidden command, so nothing else must be installed.
+
+use super::driver::{Gpu, Kernel, Module, Stream};
+use super::kernels::ptx;
+use super::phases::{Diary, Phase, Window};
+use crate::cli::Failure;
+use crate::collect::sys::monotonic_raw;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The hidden command.
+pub(in crate::cli) const COMMAND: &str = "demo-workload";
+
+/// Every kernel: the words of its phase first, its length last.
+const KERNELS: [&str; 8] = [
+    "input_forward_600us",
+    "input_backward_1200us",
+    "small_kernels_2us",
+    "sync_per_step_1000us",
+    "growing_memory_1000us",
+    "graph_2us",
+    "overlap_forward_600us",
+    "overlap_backward_1200us",
+];
+
+/// Bytes of a batch: 1.6 to 3 ms from pageable memory, by what servers of 2017 to 2024 move.
+const BATCH: usize = 16 << 20;
+/// Steps of a phase, so that it takes a third or half of a second.
+const INPUT_STEPS: u32 = 80;
+const SMALL_STEPS: u32 = 150;
+const SYNC_STEPS: u32 = 150;
+const MEMORY_STEPS: u32 = 150;
+const GRAPH_STEPS: u32 = 400;
+const OVERLAP_STEPS: u32 = 150;
+/// Small kernels in a step.
+const SMALL_KERNELS: u32 = 200;
+/// What the host does with a loss.
+const LOGGING: Duration = Duration::from_millis(1);
+/// What a cache grows by in a step, and what a step allocates and frees besides.
+const CACHED: usize = 2 << 20;
+const SCRATCH: usize = 64 << 20;
+/// Between phases, so that eyes can tell them apart.
+const PAUSE: Duration = Duration::from_millis(10);
+
+type Done = Result<(), String>;
+
+/// Runs all phases. The error is one sentence for the parent's terminal.
+pub(in crate::cli) fn run() -> Result<ExitCode, Failure> {
+    let cannot = |error| Failure::usage(format_args!("the demo's workload cannot go on: {error}"));
+    let gpu = Gpu::open().map_err(cannot)?;
+    phases(&gpu).and_then(|()| gpu.close()).map_err(cannot)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn phases(gpu: &Gpu) -> Done {
+    let diary = Diary::open().map_err(|e| format!("cannot tell its phases: {e}"))?;
+    let module = gpu.load(&ptx(&KERNELS))?;
+    let (stream, data) = (gpu.stream()?, gpu.alloc(BATCH)?);
+    let mut training = Training { gpu, module, stream, data, diary };
+    training.warm_up()?;
+    training.input()?;
+    training.small_kernels()?;
+    training.sync_per_step()?;
+    training.growing_memory()?;
+    training.graph()?;
+    training.overlap()
+}
+
+/// What all phases use.
+struct Training<'g> {
+    gpu: &'g Gpu,
+    module: Module<'g>,
+    stream: Stream,
+    /// What kernels work on: a batch.
+    data: u64,
+    diary: Diary,
+}
+
+impl Training<'_> {
+    /// Launches each kernel once: what a first launch costs is no part of any phase.
+    fn warm_up(&self) -> Done {
+        for name in KERNELS {
+            self.gpu.launch(self.module.kernel(name)?, self.data, self.stream)?;
+        }
+        self.gpu.synchronize(self.stream)
+    }
+
+    /// Runs the steps of a phase and tells when that was.
+    fn phase(&mut self, phase: Phase, steps: u32, mut step: impl FnMut(&Self, usize) -> Done) -> Done {
+        std::thread::sleep(PAUSE);
+        let begin = monotonic_raw();
+        for n in 0..steps as usize {
+            step(self, n)?;
+        }
+        self.gpu.synchronize(self.stream)?;
+        let window = Window { phase, begin, end: monotonic_raw(), steps };
+        self.diary.write(&window).map_err(|e| format!("cannot tell its phases: {e}"))
+    }
+
+    fn launch(&self, kernel: Kernel) -> Done {
+        self.gpu.launch(kernel, self.data, self.stream)
+    }
+
+    /// `batch.to("cuda")` and a model: the copy's call waits, and so does the model.
+    fn input(&mut self) -> Done {
+        let batch = vec![1; BATCH];
+        let forward = self.module.kernel("input_forward_600us")?;
+        let backward = self.module.kernel("input_backward_1200us")?;
+        self.phase(Phase::Input, INPUT_STEPS, |training, _| {
+            training.gpu.copy_in(training.data, &batch, training.stream)?;
+            training.gpu.synchronize(training.stream)?;
+            training.launch(forward)?;
+            training.launch(backward)
+        })
+    }
+
+    /// An optimizer without fused kernels.
+    fn small_kernels(&mut self) -> Done {
+        let kernel = self.module.kernel("small_kernels_2us")?;
+        self.phase(Phase::SmallKernels, SMALL_STEPS, |training, _| {
+            (0..SMALL_KERNELS).try_for_each(|_| training.launch(kernel))?;
+            training.gpu.synchronize(training.stream)
+        })
+    }
+
+    /// `loss.item()`, and a line of log.
+    fn sync_per_step(&mut self) -> Done {
+        let kernel = self.module.kernel("sync_per_step_1000us")?;
+        self.phase(Phase::SyncPerStep, SYNC_STEPS, |training, _| {
+            training.launch(kernel)?;
+            training.gpu.copy_out(&mut [0; size_of::<f32>()], training.data, training.stream)?;
+            training.gpu.synchronize(training.stream)?;
+            std::thread::sleep(LOGGING);
+            Ok(())
+        })
+    }
+
+    /// `losses.append(loss)` with the graph of each step behind it, and a workspace of each step's own.
+    fn growing_memory(&mut self) -> Done {
+        let kernel = self.module.kernel("growing_memory_1000us")?;
+        self.phase(Phase::GrowingMemory, MEMORY_STEPS, |training, _| {
+            let workspace = training.gpu.alloc(SCRATCH)?;
+            training.gpu.launch(kernel, workspace, training.stream)?;
+            training.gpu.free(workspace)?;
+            // Nobody ever frees it.
+            training.gpu.alloc(CACHED).map(drop)
+        })
+    }
+
+    /// The small kernels, launched at once.
+    fn graph(&mut self) -> Done {
+        let kernel = self.module.kernel("graph_2us")?;
+        let graph =
+            self.gpu.graph(self.stream, || (0..SMALL_KERNELS).try_for_each(|_| self.launch(kernel)))?;
+        self.phase(Phase::Graph, GRAPH_STEPS, |training, _| {
+            training.gpu.launch_graph(graph, training.stream)?;
+            training.gpu.synchronize(training.stream)
+        })
+    }
+
+    /// The next batch is copied while the model works on this one.
+    fn overlap(&mut self) -> Done {
+        let gpu = self.gpu;
+        let forward = self.module.kernel("overlap_forward_600us")?;
+        let backward = self.module.kernel("overlap_backward_1200us")?;
+        let (copies, batch) = (gpu.stream()?, gpu.pinned(BATCH)?);
+        let inputs = [self.data, gpu.alloc(BATCH)?];
+        let (copied, used) = (gpu.event()?, [gpu.event()?, gpu.event()?]);
+        self.phase(Phase::Overlap, OVERLAP_STEPS, |training, n| {
+            let (model, [this, next]) = (training.stream, [n % 2, (n + 1) % 2]);
+            if n == 0 {
+                gpu.copy_in(inputs[this], &batch, copies)?;
+            }
+            gpu.record(copied, copies)?;
+            gpu.wait_for(copied, model)?;
+            gpu.launch(forward, inputs[this], model)?;
+            gpu.launch(backward, inputs[this], model)?;
+            gpu.record(used[this], model)?;
+            if n + 1 < OVERLAP_STEPS as usize {
+                // Where the last batch lay, which the model may still work on.
+                gpu.wait_for(used[next], copies)?;
+                gpu.copy_in(inputs[next], &batch, copies)?;
+            }
+            // One step ahead of the GPU is enough.
+            gpu.synchronize_event(used[next])
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_named_after_their_phases() {
+        for kernel in KERNELS {
+            let is_named_after = |phase: &Phase| kernel.starts_with(&phase.name().replace('-', "_"));
+            assert_eq!(Phase::ALL.iter().filter(|phase| is_named_after(phase)).count(), 1, "{kernel}");
+        }
+    }
+}
