@@ -25,6 +25,15 @@ pub type cudaEvent_t = *mut c_void;
 pub type cudaGraph_t = *mut c_void;
 pub type cudaGraphNode_t = *mut c_void;
 pub type cudaGraphExec_t = *mut c_void;
+pub type CUmemoryPool = *mut c_void;
+pub type CUmemGenericAllocationHandle = u64;
+pub type CUexternalMemory = *mut c_void;
+pub type CUarray = *mut c_void;
+pub type CUmipmappedArray = *mut c_void;
+pub type cudaMemPool_t = *mut c_void;
+pub type cudaExternalMemory_t = *mut c_void;
+pub type cudaArray_t = *mut c_void;
+pub type cudaMipmappedArray_t = *mut c_void;
 pub type CUjit_option = c_int;
 pub type CUlibraryOption = c_int;
 pub type CUstreamCaptureMode = c_int;
@@ -50,6 +59,31 @@ pub type cudaKernelNodeParams = c_void;
 pub type cudaMemcpy3DParms = c_void;
 pub type cudaMemsetParams = c_void;
 pub type cudaGraphNodeParams = c_void;
+pub type CUmemPoolProps = c_void;
+pub type cudaMemPoolProps = c_void;
+pub type CUmemPool_attribute = c_int;
+pub type cudaMemPoolAttr = c_int;
+pub type CUmemAllocationHandleType = c_int;
+pub type cudaMemAllocationHandleType = c_int;
+pub type CUmemAllocationType = c_int;
+pub type cudaMemAllocationType = c_int;
+pub type CUmemLocation = c_void;
+pub type cudaMemLocation = c_void;
+pub type CUmemAccessDesc = c_void;
+pub type cudaMemAccessDesc = c_void;
+pub type CUmemPoolPtrExportData = c_void;
+pub type cudaMemPoolPtrExportData = c_void;
+pub type CUarrayMapInfo = c_void;
+pub type CUmulticastObjectProp = c_void;
+pub type CUDA_EXTERNAL_MEMORY_HANDLE_DESC = c_void;
+pub type cudaExternalMemoryHandleDesc = c_void;
+pub type CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC = c_void;
+pub type cudaExternalMemoryMipmappedArrayDesc = c_void;
+pub type CUgraphMem_attribute = c_int;
+pub type cudaGraphMemAttributeType = c_int;
+pub type CUDA_MEM_ALLOC_NODE_PARAMS = c_void;
+pub type cudaMemAllocNodeParams = c_void;
+pub type CUarray_format = c_uint;
 
 /// Success.
 pub const CUDA_SUCCESS: CUresult = 0;
@@ -99,6 +133,16 @@ pub const DEVICE_MULTIPROCESSORS: c_int = 16;
 pub const DEVICE_THREADS_PER_MULTIPROCESSOR: c_int = 39;
 pub const DEVICE_CAPABILITY_MAJOR: c_int = 75;
 pub const DEVICE_CAPABILITY_MINOR: c_int = 76;
+
+/// CU_MEM_LOCATION_TYPE_DEVICE, _DEVICE_LOCALITY_DOMAIN.
+pub const LOCATION_DEVICE: c_uint = 1;
+pub const LOCATION_LOCALITY_DOMAIN: c_uint = 6;
+
+/// CUDA_ARRAY3D_LAYERED, _CUBEMAP, _SPARSE, _DEFERRED_MAPPING; cudaArrayLayered and its like have the same values.
+pub const ARRAY3D_LAYERED: c_uint = 0x01;
+pub const ARRAY3D_CUBEMAP: c_uint = 0x04;
+pub const ARRAY3D_SPARSE: c_uint = 0x40;
+pub const ARRAY3D_DEFERRED_MAPPING: c_uint = 0x80;
 
 /// dim3, uint3.
 #[derive(Clone, Copy, Default)]
@@ -212,7 +256,82 @@ pub struct CUgraphNodeParams {
     pub reserved2: u64,
 }
 
+/// cudaPitchedPtr.
+#[repr(C)]
+pub struct cudaPitchedPtr {
+    pub address: *mut void,
+    pub pitch: size_t,
+    pub width: size_t,
+    pub height: size_t,
+}
+
+/// cudaExtent.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct cudaExtent {
+    pub width: size_t,
+    pub height: size_t,
+    pub depth: size_t,
+}
+
+/// cudaChannelFormatDesc.
+#[repr(C)]
+pub struct cudaChannelFormatDesc {
+    /// Of x, y, z and w.
+    pub bits: [c_int; 4],
+    pub kind: c_int,
+}
+
+/// CUDA_ARRAY_DESCRIPTOR.
+#[repr(C)]
+pub struct CUDA_ARRAY_DESCRIPTOR {
+    pub width: size_t,
+    pub height: size_t,
+    pub format: CUarray_format,
+    pub channels: c_uint,
+}
+
+/// CUDA_ARRAY3D_DESCRIPTOR.
+#[repr(C)]
+pub struct CUDA_ARRAY3D_DESCRIPTOR {
+    pub width: size_t,
+    pub height: size_t,
+    pub depth: size_t,
+    pub format: CUarray_format,
+    pub channels: c_uint,
+    pub flags: c_uint,
+}
+
+/// The first words of CUmemAllocationProp.
+#[repr(C)]
+pub struct CUmemAllocationProp {
+    pub kind: c_uint,
+    pub handle_types: c_uint,
+    pub location: c_uint,
+    pub device: c_int,
+}
+
+/// The first words of CUDA_EXTERNAL_MEMORY_BUFFER_DESC and cudaExternalMemoryBufferDesc.
+#[repr(C)]
+pub struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC {
+    pub offset: u64,
+    pub size: u64,
+}
+pub type cudaExternalMemoryBufferDesc = CUDA_EXTERNAL_MEMORY_BUFFER_DESC;
+
+/// CUipcMemHandle = cudaIpcMemHandle_t.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUipcMemHandle {
+    pub reserved: [u8; 64],
+}
+pub type cudaIpcMemHandle_t = CUipcMemHandle;
+
 const _: () = {
+    assert!(size_of::<cudaPitchedPtr>() == 32 && size_of::<cudaExtent>() == 24);
+    assert!(size_of::<cudaChannelFormatDesc>() == 20);
+    assert!(size_of::<CUDA_ARRAY_DESCRIPTOR>() == 24 && size_of::<CUDA_ARRAY3D_DESCRIPTOR>() == 40);
+    assert!(size_of::<CUipcMemHandle>() == 64);
     assert!(size_of::<CUDA_KERNEL_NODE_PARAMS_v1>() == 56 && size_of::<CUDA_KERNEL_NODE_PARAMS_v2>() == 72);
     assert!(size_of::<CUDA_MEMCPY3D>() == 200 && size_of::<CUDA_MEMSET_NODE_PARAMS>() == 40);
     assert!(size_of::<CUgraphNodeParams>() == 256);

@@ -29,11 +29,12 @@ functions! {
     context_device = c"cuCtxGetDevice" (*mut CUdevice);
     context_push = c"cuCtxPushCurrent_v2" (CUcontext);
     context_pop = c"cuCtxPopCurrent_v2" (*mut CUcontext);
-primary_state = c"cuDevicePrimaryCtxGetState" (CUdevice, *mut c_uint, *mut c_int);
+    primary_state = c"cuDevicePrimaryCtxGetState" (CUdevice, *mut c_uint, *mut c_int);
     device_name = c"cuDeviceGetName" (*mut c_char, c_int, CUdevice);
     device_uuid = c"cuDeviceGetUuid_v2" (*mut [u8; 16], CUdevice);
     device_memory = c"cuDeviceTotalMem_v2" (*mut usize, CUdevice);
     device_attribute = c"cuDeviceGetAttribute" (*mut c_int, c_int, CUdevice);
+    address_range = c"cuMemGetAddressRange_v2" (*mut CUdeviceptr, *mut usize, CUdeviceptr);
     event_create = c"cuEventCreate" (*mut CUevent, c_uint);
     event_record = c"cuEventRecord" (CUevent, CUstream);
     event_query = c"cuEventQuery" (CUevent);
@@ -111,6 +112,14 @@ impl Driver {
         // SAFETY: writes places of ours.
         let asked = self.primary_state.map(|ask| unsafe { ask(device, &mut flags, &mut active) });
         asked == Some(CUDA_SUCCESS) && active != 0
+    }
+
+    /// How many bytes the block at an address has; 0 where the driver does not say.
+    pub fn bytes_at(&self, address: CUdeviceptr) -> usize {
+        let (mut first, mut bytes) = (0, 0);
+        // SAFETY: writes places of ours; the address is only looked up.
+        let asked = self.address_range.map(|ask| unsafe { ask(&mut first, &mut bytes, address) });
+        if asked == Some(CUDA_SUCCESS) { bytes } else { 0 }
     }
 
     /// Whether a stream is in a capture, or cannot be asked because another one is (the legacy stream's

@@ -42,12 +42,28 @@ fn c_type(rust: &str) -> String {
     match rust {
         "char_t" => "char".into(),
         "unsigned_char" | "unsigned_short" | "unsigned_int" | "unsigned_long_long" => rust.replace('_', " "),
-        "cudaMemcpyKind" | "cudaStreamCaptureMode" | "cudaDriverEntryPointQueryResult" => {
-            format!("enum {rust}")
-        }
-        "cudaKernelNodeParams" | "cudaMemcpy3DParms" | "cudaMemsetParams" | "cudaGraphNodeParams" => {
-            format!("struct {rust}")
-        }
+        "cudaMemcpyKind"
+        | "cudaStreamCaptureMode"
+        | "cudaDriverEntryPointQueryResult"
+        | "cudaMemPoolAttr"
+        | "cudaMemAllocationHandleType"
+        | "cudaMemAllocationType"
+        | "cudaGraphMemAttributeType" => format!("enum {rust}"),
+        "cudaKernelNodeParams"
+        | "cudaMemcpy3DParms"
+        | "cudaMemsetParams"
+        | "cudaGraphNodeParams"
+        | "cudaMemPoolProps"
+        | "cudaMemAccessDesc"
+        | "cudaMemLocation"
+        | "cudaMemPoolPtrExportData"
+        | "cudaPitchedPtr"
+        | "cudaExtent"
+        | "cudaExternalMemoryHandleDesc"
+        | "cudaExternalMemoryBufferDesc"
+        | "cudaExternalMemoryMipmappedArrayDesc"
+        | "cudaChannelFormatDesc"
+        | "cudaMemAllocNodeParams" => format!("struct {rust}"),
         _ => rust.into(),
     }
 }

@@ -157,7 +157,7 @@ impl App {
 
     fn free(&mut self, address: u64, fails: bool) {
         let mut call = self.call(FREE, 0);
-        self.push(Body::Free(Free { call, memory: Memory::Device, address, stream: 0 }));
+        self.push(Body::Free(Free { call, memory: Memory::Device, address, stream: 0, bytes: 0 }));
         self.now += 3_000;
         call.end = self.now;
         call.flags = if fails { flag::FAILED } else { 0 };
@@ -497,6 +497,19 @@ fn a_failed_free_leaves_the_memory_live() {
 }
 
 #[test]
+fn what_failed_for_lack_of_memory_is_counted_and_said() {
+    let mut app = App::new();
+    for result in [2, 1, 2] {
+        let call = Call { flags: flag::FAILED, ..app.call(MALLOC, 2_000) };
+        app.push(Body::Api(Api { call, result, subject: 0 }));
+    }
+    let reports = [app.report(None, Damage::default())];
+    assert_eq!(json(&reports)["memory"]["out_of_memory"], 2, "the third failed for another reason");
+    let screen = terminal(&reports, &Style { width: 100 });
+    assert!(screen.contains("2 calls failed for lack of memory"), "{screen}");
+}
+
+#[test]
 fn nothing_seen_is_said_and_not_made_up() {
     let empty = App { now: 0, correlation: 0, records: Vec::new() };
     let reports = [empty.report(None, Damage::default())];
@@ -589,7 +602,7 @@ fn the_schema_names_the_contract_and_refuses_others() {
         ("gaps", "count total_ns largest"),
         ("kernels", "name count timed in_graphs total_ns avg_ns median_ns min_ns max_ns stddev_ns"),
         ("transfers", "kind host_memory count bytes total_ns gbps"),
-        ("memory", "peak_bytes peak_ns live_bytes allocations frees by_kind"),
+        ("memory", "peak_bytes peak_ns live_bytes allocations frees by_kind out_of_memory"),
         ("apis", "name count host_ns"),
         ("syncs", "api count host_ns"),
         ("processes", "pid command path ending"),
@@ -656,7 +669,7 @@ mod hostile {
                 0 | 1 => Body::Work(work(kernel(n[4] as u32 % 5))),
                 2 => Body::Work(work(copy(Direction::Default, n[6], n[7], n[8]))),
                 3 => Body::Alloc(Alloc { call, memory, address: n[6], bytes: n[7], stream: 0, pool: 0 }),
-                4 => Body::Free(Free { call, memory, address: n[6], stream: 0 }),
+                4 => Body::Free(Free { call, memory, address: n[6], stream: 0, bytes: n[7] }),
                 5 => Body::Api(Api { call, result: 1, subject: 0 }),
                 6 => Body::Synchronize(Synchronize { call, scope: SyncScope::Context, stream: 0, event: 0 }),
                 7 => Body::Loss { cause: LossCause::RingFull, count: n[6] },

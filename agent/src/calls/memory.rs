@@ -1,57 +1,140 @@
 //! Allocations and frees.
 
-use gpuspy_wire::record::{self, Kind, Memory};
+use core::cell::Cell;
+use gpuspy_wire::record::{self, Kind, Memory, flag};
 
+use crate::calls::array::{self, Extent};
 use crate::calls::order::Untimed;
-use crate::calls::{Plain, current_context, stream_of};
+use crate::calls::{Plain, current_context, is_captured, stream_of, written};
 use crate::cuda::*;
+use crate::driver;
 use crate::gpu::stream::Stream;
 use crate::thread::Call;
 
-/// Where an allocation's address is.
+/// Where an allocation's address, or handle, is.
 enum Address {
-    /// Written by the call, to be read after success: a CUdeviceptr or a pointer, both 64 bits.
+    /// Written by the call, to be read after success: a CUdeviceptr, a pointer or a handle, all 64 bits.
     Out(*const u64),
     /// Known before.
     Known(u64),
 }
 
-/// An allocation.
+/// How much it is.
+enum Size {
+    /// So many bytes.
+    Bytes(usize),
+    /// So many rows, each of the bytes that the call writes.
+    Rows(usize, *const size_t),
+    /// The call does not say it: the driver is asked.
+    Asked,
+}
+
+/// An allocation, or what is like one: memory mapped, imported, or made known to CUDA.
 pub struct Alloc {
     address: Address,
-    bytes: usize,
+    size: Size,
     memory: Memory,
+    /// The pool, or the handle that is mapped.
+    source: u64,
     stream: Option<CUstream>,
     untimed: Untimed,
+    is_captured: Cell<bool>,
 }
 
 impl Alloc {
-    /// An allocation whose address the call writes to `out`.
+    fn new(address: Address, size: Size, memory: Memory) -> Alloc {
+        let (untimed, is_captured) = (Untimed::default(), Cell::new(false));
+        Alloc { address, size, memory, source: 0, stream: None, untimed, is_captured }
+    }
+
+    /// An allocation whose address, or handle, the call writes to `out`.
     pub fn at<T>(out: *mut T, bytes: usize, memory: Memory) -> Alloc {
         const { assert!(size_of::<T>() == 8) };
-        Alloc {
-            address: Address::Out(out.cast_const().cast()),
-            bytes,
-            memory,
-            stream: None,
-            untimed: Untimed::default(),
-        }
+        Alloc::new(Address::Out(out.cast_const().cast()), Size::Bytes(bytes), memory)
+    }
+
+    /// Rows of device memory, whose distance the call writes to `pitch`.
+    pub fn pitched<T>(out: *mut T, pitch: *mut size_t, rows: usize) -> Alloc {
+        Alloc { size: Size::Rows(rows, pitch), ..Alloc::at(out, 0, Memory::Device) }
+    }
+
+    /// cudaMalloc3D's: rows of slices.
+    pub fn pitched_3d(out: *mut cudaPitchedPtr, extent: cudaExtent) -> Alloc {
+        // The struct's first two words; nothing is read unless the call succeeds, so wrapping_add on a null is harmless.
+        let (address, pitch) = (out.cast::<u64>(), out.cast::<size_t>().wrapping_add(1));
+        Alloc::pitched(address, pitch, extent.height.saturating_mul(extent.depth))
+    }
+
+    /// An array, whose handle the call writes to `out`, of `levels` mipmap levels.
+    pub fn array<T>(out: *mut T, extent: Option<Extent>, levels: unsigned_int) -> Alloc {
+        Alloc::at(out, extent.map_or(0, |e| array::bytes(&e, levels)), Memory::Array)
     }
 
     /// Memory of the app's own that the call makes known to CUDA.
     pub fn of(address: *mut void, bytes: usize, memory: Memory) -> Alloc {
-        Alloc {
-            address: Address::Known(address as u64),
-            bytes,
-            memory,
-            stream: None,
-            untimed: Untimed::default(),
+        Alloc::new(Address::Known(address as u64), Size::Bytes(bytes), memory)
+    }
+
+    /// Physical memory, whose handle the call writes to `out`. The host's is none of ours: no record but of the call.
+    pub fn created(
+        out: *mut CUmemGenericAllocationHandle,
+        bytes: usize,
+        properties: *const CUmemAllocationProp,
+    ) -> Alloc {
+        // SAFETY: null, or the properties that the app has given to the call.
+        let location = unsafe { properties.as_ref() }.map(|p| p.location);
+        if matches!(location, Some(LOCATION_DEVICE | LOCATION_LOCALITY_DOMAIN)) {
+            Alloc::at(out, bytes, Memory::Reserved)
+        } else {
+            Alloc::of(core::ptr::null_mut(), 0, Memory::Reserved)
         }
+    }
+
+    /// One more reference to the physical memory whose handle the call writes to `out`.
+    pub fn retained(out: *mut CUmemGenericAllocationHandle) -> Alloc {
+        Alloc::at(out, 0, Memory::Reserved)
+    }
+
+    /// A buffer in memory of another API's.
+    pub fn of_external<T>(out: *mut T, buffer: *const CUDA_EXTERNAL_MEMORY_BUFFER_DESC) -> Alloc {
+        // SAFETY: as above.
+        let bytes = unsafe { buffer.as_ref() }.map_or(0, |b| b.size as usize);
+        Alloc::at(out, bytes, Memory::Imported)
+    }
+
+    /// Physical memory of a handle, mapped at an address.
+    pub fn mapped(address: CUdeviceptr, bytes: usize, handle: CUmemGenericAllocationHandle) -> Alloc {
+        Alloc { source: handle, ..Alloc::new(Address::Known(address), Size::Bytes(bytes), Memory::Mapped) }
+    }
+
+    /// Another process's memory, whose address the call writes to `out`.
+    pub fn imported<T>(out: *mut T) -> Alloc {
+        Alloc { size: Size::Asked, ..Alloc::at(out, 0, Memory::Imported) }
     }
 
     /// A stream-ordered one.
     pub fn on(self, stream: CUstream) -> Alloc {
         Alloc { stream: Some(stream), ..self }
+    }
+
+    /// From a pool that the app names.
+    pub fn from(self, pool: CUmemoryPool) -> Alloc {
+        Alloc { source: pool as u64, ..self }
+    }
+
+    fn address(&self) -> u64 {
+        match self.address {
+            Address::Known(address) => address,
+            Address::Out(out) => written(out).unwrap_or(0),
+        }
+    }
+
+    fn bytes(&self, address: u64) -> u64 {
+        match self.size {
+            Size::Bytes(bytes) => bytes as u64,
+            Size::Rows(rows, pitch) => written(pitch).unwrap_or(0).saturating_mul(rows) as u64,
+            Size::Asked => driver::driver().map_or(0, |d| d.bytes_at(address)) as u64,
+        }
     }
 }
 
@@ -62,6 +145,7 @@ impl Plain for Alloc {
 
     fn before(&self, call: &Call) {
         if let Some(stream) = self.stream {
+            self.is_captured.set(is_captured(call, stream_of(call, stream).map_or(stream, Stream::handle)));
             self.untimed.begin(call, stream);
         }
     }
@@ -74,26 +158,22 @@ impl Plain for Alloc {
         if let Some(stream) = self.stream {
             self.untimed.end(call, stream);
         }
-        let address = match self.address {
-            Address::Known(address) => address,
-            // SAFETY: the call succeeded, so it has written there; null would have failed.
-            Address::Out(out) if !out.is_null() => unsafe { out.read_unaligned() },
-            Address::Out(_) => 0,
-        };
+        let address = self.address();
         if address == 0 {
-            return false; // cudaMalloc of no bytes succeeds with a null pointer
+            return false; // cudaMalloc of no bytes succeeds with a null pointer; the host's memory
         }
         let stream = self.stream.and_then(|s| stream_of(call, s));
         let mut record = record::Alloc {
-            head: call.head::<record::Alloc>(0),
+            head: call.head::<record::Alloc>(if self.is_captured.get() { flag::CAPTURED } else { 0 }),
             correlation: call.correlation,
             begin: call.begin,
             end,
             caller: call.caller,
             address,
-            bytes: self.bytes as u64,
+            bytes: self.bytes(address),
             context: stream.and_then(Stream::context).map_or_else(|| current_context(call), |c| c.number),
             stream: stream.map_or(0, Stream::id),
+            pool: self.source,
             ..Default::default()
         };
         record.memory = self.memory as u8;
@@ -105,15 +185,24 @@ impl Plain for Alloc {
 /// A free. Published before the real call, so that no allocation of the same address can come before it.
 pub struct Free {
     address: u64,
+    /// All blocks of so many bytes; 0: the one at the address.
+    bytes: usize,
     memory: Memory,
     stream: Option<CUstream>,
     untimed: Untimed,
+    is_captured: Cell<bool>,
 }
 
 impl Free {
-    /// A free of an address.
+    /// A free of an address, or of a handle.
     pub fn of(address: u64, memory: Memory) -> Free {
-        Free { address, memory, stream: None, untimed: Untimed::default() }
+        let (untimed, is_captured) = (Untimed::default(), Cell::new(false));
+        Free { address, bytes: 0, memory, stream: None, untimed, is_captured }
+    }
+
+    /// Of all that is mapped in a range.
+    pub fn unmapped(address: u64, bytes: usize) -> Free {
+        Free { bytes, ..Free::of(address, Memory::Mapped) }
     }
 
     /// A stream-ordered one.
@@ -127,13 +216,14 @@ impl Free {
         }
         let stream = self.stream.and_then(|s| stream_of(call, s));
         let mut record = record::Free {
-            head: call.head::<record::Free>(0),
+            head: call.head::<record::Free>(if self.is_captured.get() { flag::CAPTURED } else { 0 }),
             correlation: call.correlation,
             begin: call.begin,
             caller: call.caller,
             address: self.address,
             context: stream.and_then(Stream::context).map_or_else(|| current_context(call), |c| c.number),
             stream: stream.map_or(0, Stream::id),
+            bytes: self.bytes as u64,
             ..Default::default()
         };
         record.memory = self.memory as u8;
@@ -147,6 +237,9 @@ impl Plain for Free {
     }
 
     fn before(&self, call: &Call) {
+        if let Some(stream) = self.stream {
+            self.is_captured.set(is_captured(call, stream_of(call, stream).map_or(stream, Stream::handle)));
+        }
         self.publish(call);
         if let Some(stream) = self.stream {
             self.untimed.begin(call, stream);

@@ -9,6 +9,7 @@
 //! All share the layers' rule: a driver call makes the record; a runtime call labels it, and makes one itself only when
 //! it succeeded and no driver call inside it did.
 
+mod array;
 mod capture;
 mod copy;
 mod launch;
@@ -18,6 +19,7 @@ mod order;
 mod setup;
 mod work;
 
+pub use array::Extent;
 pub use capture::{
     CaptureBegin, CaptureEnd, Change, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, NodeChange,
 };
@@ -107,6 +109,12 @@ fn record_call(call: &Call, result: CUresult, subject: u64) {
         subject,
         reserved: 0,
     });
+}
+
+/// What the call wrote, read after its success.
+fn written<T: core::marker::Copy>(out: *const T) -> Option<T> {
+    // SAFETY: the call succeeded, so it has written there; null would have failed.
+    (!out.is_null()).then(|| unsafe { out.read_unaligned() })
 }
 
 /// Whether a stream is in a capture. Outside any, no call asks.

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use crate::calls::Plain;
+use crate::calls::{Plain, written};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst;
@@ -19,12 +19,6 @@ impl Plain for Host {
     fn subject(&self) -> u64 {
         self.subject
     }
-}
-
-/// What the call wrote, read after its success.
-fn written<T: core::marker::Copy>(out: *const T) -> Option<T> {
-    // SAFETY: the call succeeded, so it has written there; null would have failed.
-    (!out.is_null()).then(|| unsafe { out.read_unaligned() })
 }
 
 /// A stream comes.

@@ -217,9 +217,9 @@ wire_enum! {
         Registered = 5 "registered",
         /// Mapped by the virtual memory API (`cuMemMap`).
         Mapped = 6 "mapped",
-        /// Physical memory reserved but not mapped (`cuMemCreate`).
+        /// Physical memory of a device (`cuMemCreate`), by handle; the mappings of it are [`Memory::Mapped`].
         Reserved = 7 "reserved",
-        /// A CUDA array.
+        /// A CUDA array, mipmapped or not, by handle.
         Array = 8 "array",
         /// Imported from elsewhere (IPC, external memory).
         Imported = 9 "imported",
@@ -355,7 +355,7 @@ wire_enum! {
 
 /// Bits of `head.flags`.
 pub mod flag {
-    /// Enqueued into a capture: not executed now.
+    /// Enqueued into a capture: not executed now. Of memory: it comes, or goes, when the graph runs.
     pub const CAPTURED: u16 = 1 << 0;
     /// Not the last record of its API call: `end` is its own driver call's, and the call is counted at the last.
     pub const MORE: u16 = 1 << 1;

@@ -3,6 +3,7 @@
 use super::Analysis;
 use crate::model::Event;
 use crate::model::memory::{MemoryChange, is_device_memory};
+use crate::trace::record::Body;
 use gpuspy_wire::record::Memory;
 use std::collections::BTreeMap;
 
@@ -33,6 +34,8 @@ pub struct MemoryUse {
     /// Device memory over time. Of one process only: several began at different times, and a sum of lines that do not
     /// begin together would show what was never held.
     pub timeline: MemoryLine,
+    /// Calls that failed because there was not enough memory.
+    pub out_of_memory: u64,
 }
 
 /// The most device memory held in each of equal stretches of time, one behind the other.
@@ -46,6 +49,9 @@ pub struct MemoryLine {
     pub peaks: Vec<u64>,
 }
 
+/// CUDA_ERROR_OUT_OF_MEMORY = cudaErrorMemoryAllocation.
+const OUT_OF_MEMORY: i32 = 2;
+
 impl MemoryUse {
     /// Adds another process's. Their peaks were not at one time: the larger one stands.
     pub fn merge(&mut self, other: &MemoryUse) {
@@ -53,6 +59,7 @@ impl MemoryUse {
         for (kind, theirs) in &other.by_kind {
             self.by_kind.entry(kind).or_default().merge(theirs);
         }
+        self.out_of_memory += other.out_of_memory;
     }
 }
 
@@ -108,6 +115,12 @@ impl Analysis for MemoryTimeline {
                 self.0.device.change(*change, event.record.at);
             }
             self.0.by_kind.entry(memory.name()).or_default().change(*change, event.record.at);
+        }
+        if let (Body::Api(api), Some(call)) = (&event.record.body, event.call)
+            && call.failed
+            && api.result == OUT_OF_MEMORY
+        {
+            self.0.out_of_memory += 1;
         }
     }
 

@@ -98,7 +98,8 @@ fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64,
             let w = wire::Free::from_words(words)?;
             let call = call(w.head, w.correlation, (w.begin, w.begin), w.caller, w.context, clock);
             let memory = Memory::from_wire(w.memory)?;
-            (call.begin, Body::Free(trace::Free { call, memory, address: w.address, stream: w.stream }))
+            let (address, stream, bytes) = (w.address, w.stream, w.bytes);
+            (call.begin, Body::Free(trace::Free { call, memory, address, stream, bytes }))
         }
         Kind::Synchronize => {
             let w = wire::Synchronize::from_words(words)?;

@@ -1,10 +1,24 @@
 //! What memory the app holds, and what an address means.
 //!
-//! Blocks by first address. An allocation is known when its call has returned; a free is published before its call, and
-//! taken back if the call then fails. Host memory that was never allocated through CUDA is pageable.
+//! Blocks by first address, or by handle. An allocation is known when its call has returned; a free is published before
+//! its call, and taken back if the call then fails. Host memory that was never allocated through CUDA is pageable.
+//!
+//! - Physical memory (`cuMemCreate`) is *reserved* from its creation until no reference and no mapping of it is left; while
+//!   it is mapped it is *mapped* too, once, however often. Mappings of what this process did not create on a GPU (imported,
+//!   multicast, the host's) are *imported*.
+//! - Memory that is opened again where it is open already is counted again, without bytes.
+//! - What is captured comes and goes when its graph runs, which nobody tells: it is not counted here.
+//! - A context's end takes what was allocated in it, but neither physical memory nor what came from pools (cuda.h,
+//!   cuCtxDestroy).
+
+mod physical;
+#[cfg(test)]
+mod tests;
 
 use crate::trace::record::{Alloc, Api, Call, Free};
 use gpuspy_wire::record::{Memory, flag};
+use physical::{Gone, PhysicalMemory};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 /// Whether bytes of this kind occupy a GPU's memory and count as the app's use of it. Reservations hold nothing an app
@@ -42,7 +56,7 @@ pub enum MemoryChange {
         /// Whose it is.
         of: Allocator,
     },
-    /// The app freed a block; 0 bytes when its allocation was never seen.
+    /// The app freed a block; 0 bytes when its allocation was never seen, or others hold it still.
     Freed {
         /// Its kind.
         memory: Memory,
@@ -77,16 +91,36 @@ struct Block {
     memory: Memory,
     bytes: u64,
     of: Allocator,
+    /// Whose end it does not survive; 0 = none.
+    context: u32,
+    /// The physical memory that it maps; 0 = none.
+    handle: u64,
+    /// How often it was opened.
+    references: u32,
 }
 
-/// A free whose call has not ended yet.
-#[derive(Clone, Copy, Debug)]
+/// A free whose call has not ended yet, and what it took.
+#[derive(Clone, Debug, Default)]
 struct PendingFree {
     correlation: u64,
-    address: u64,
-    memory: Memory,
-    block: Option<Block>,
-    of: Allocator,
+    /// By first address.
+    addressed: Vec<(u64, Block)>,
+    /// By handle.
+    array: Option<(u64, Block)>,
+    /// A reference to physical memory.
+    reference: Option<u64>,
+    /// Physical memory that went with the last of them.
+    gone: Vec<Gone>,
+    /// What was said to be freed.
+    freed: Vec<(Memory, u64, Allocator)>,
+}
+
+impl PendingFree {
+    /// Physical memory went, with the last that was `of` somebody.
+    fn went(&mut self, gone: Option<Gone>, of: Allocator) {
+        self.freed.extend(gone.map(|gone| (Memory::Reserved, gone.bytes, of)));
+        self.gone.extend(gone);
+    }
 }
 
 /// The blocks that the app holds. Its size is that of what is allocated at the moment.
@@ -94,8 +128,9 @@ struct PendingFree {
 pub struct Blocks {
     /// Blocks with addresses that copies can name.
     addressed: BTreeMap<u64, Block>,
-    /// Reservations, by handle: these are no addresses.
-    reserved: HashMap<u64, Block>,
+    /// Arrays, by handle: these are no addresses.
+    arrays: HashMap<u64, Block>,
+    physical: PhysicalMemory,
     /// One per thread at most: a thread's next record is the end of its free.
     pending: HashMap<u32, PendingFree>,
 }
@@ -109,37 +144,82 @@ impl Blocks {
 
     /// A block came.
     pub fn allocated(&mut self, thread: u32, alloc: &Alloc) -> Vec<MemoryChange> {
-        let (memory, bytes) = (alloc.memory, alloc.bytes);
-        if alloc.address == 0 || bytes == 0 || alloc.call.flags & flag::FAILED != 0 {
+        if alloc.address == 0 || alloc.call.flags & (flag::FAILED | flag::CAPTURED) != 0 {
             return Vec::new();
         }
+        let Alloc { memory, address, bytes, .. } = *alloc;
+        let is_contexts = !matches!(memory, Memory::Pool | Memory::Mapped);
+        let context = if is_contexts { alloc.call.context } else { 0 };
         let of = Allocator::of(thread, &alloc.call, memory, alloc.stream);
-        let block = Block { memory, bytes, of };
+        let mut block = Block { memory, bytes, of, context, handle: 0, references: 1 };
         let mut changes = Vec::new();
-        if memory == Memory::Reserved {
-            changes.extend(self.reserved.insert(alloc.address, block).map(vanished));
-        } else {
-            changes.extend(self.displace(alloc.address, bytes));
-            self.addressed.insert(alloc.address, block);
+        let mut counted = bytes;
+        match memory {
+            Memory::Reserved if bytes == 0 => {
+                self.physical.retain(address);
+                return changes;
+            }
+            Memory::Reserved => {
+                let lost = self.physical.create(address, bytes);
+                changes.extend(lost.map(|bytes| vanished(memory, bytes, of)));
+            }
+            Memory::Array => {
+                changes.extend(self.arrays.insert(address, block).map(|b| vanished(memory, b.bytes, b.of)))
+            }
+            Memory::Imported if self.open_again(address) => counted = 0,
+            Memory::Mapped => {
+                changes.extend(self.displace(address, bytes));
+                (block.memory, counted) = match self.physical.map(alloc.pool, bytes) {
+                    Some(counted) => {
+                        block.handle = alloc.pool;
+                        (Memory::Mapped, counted)
+                    }
+                    None => (Memory::Imported, bytes),
+                };
+                self.addressed.insert(address, block);
+            }
+            _ => {
+                changes.extend(self.displace(address, bytes));
+                self.addressed.insert(address, block);
+            }
         }
-        changes.push(MemoryChange::Allocated { memory, bytes, of });
+        changes.push(MemoryChange::Allocated { memory: block.memory, bytes: counted, of });
         changes
     }
 
     /// A block goes. Freeing the null pointer is no free.
     pub fn freed(&mut self, thread: u32, free: &Free) -> Vec<MemoryChange> {
-        if free.address == 0 {
+        if free.address == 0 || free.call.flags & flag::CAPTURED != 0 {
             return Vec::new();
         }
-        let block = match free.memory {
-            Memory::Reserved => self.reserved.remove(&free.address),
-            _ => self.addressed.remove(&free.address),
-        };
+        let mut pending = PendingFree { correlation: free.call.correlation, ..PendingFree::default() };
         let unseen = Allocator::of(thread, &free.call, free.memory, free.stream);
-        let (memory, bytes, of) = block.map_or((free.memory, 0, unseen), |b| (b.memory, b.bytes, b.of));
-        let (correlation, address) = (free.call.correlation, free.address);
-        self.pending.insert(thread, PendingFree { correlation, address, memory, block, of });
-        vec![MemoryChange::Freed { memory, bytes, of }]
+        match free.memory {
+            // References to what is not known are to what takes no memory of this process.
+            Memory::Reserved => {
+                if self.physical.release(free.address) {
+                    pending.reference = Some(free.address);
+                    pending.went(self.physical.settle(free.address), unseen);
+                }
+            }
+            Memory::Array => {
+                pending.array = self.arrays.remove_entry(&free.address);
+                let (bytes, of) = pending.array.map_or((0, unseen), |(_, block)| (block.bytes, block.of));
+                pending.freed.push((Memory::Array, bytes, of));
+            }
+            _ => {
+                for start in self.starts(free.address, free.bytes) {
+                    self.take(start, &mut pending);
+                }
+                if pending.addressed.is_empty() {
+                    pending.freed.push((free.memory, 0, unseen));
+                }
+            }
+        }
+        let freed = pending.freed.iter();
+        let changes = freed.map(|&(memory, bytes, of)| MemoryChange::Freed { memory, bytes, of }).collect();
+        self.pending.insert(thread, pending);
+        changes
     }
 
     /// The end of a call, which may be that of a free.
@@ -151,29 +231,66 @@ impl Blocks {
         if !failed(&api.call) {
             return Vec::new();
         }
-        if let Some(block) = pending.block {
-            match block.memory {
-                Memory::Reserved => self.reserved.insert(pending.address, block),
-                _ => self.addressed.insert(pending.address, block),
-            };
+        pending.gone.iter().for_each(|gone| self.physical.put_back(*gone));
+        if let Some(handle) = pending.reference {
+            self.physical.retain(handle);
         }
-        let bytes = pending.block.map_or(0, |b| b.bytes);
-        vec![MemoryChange::FreeFailed { memory: pending.memory, bytes, of: pending.of }]
+        self.arrays.extend(pending.array);
+        for (start, block) in pending.addressed {
+            match self.addressed.entry(start) {
+                Entry::Vacant(place) => {
+                    self.physical.map(block.handle, block.bytes);
+                    place.insert(block);
+                }
+                Entry::Occupied(mut open) => {
+                    open.get_mut().references = open.get().references.saturating_add(1)
+                }
+            }
+        }
+        let freed = pending.freed.into_iter();
+        freed.map(|(memory, bytes, of)| MemoryChange::FreeFailed { memory, bytes, of }).collect()
     }
 
     /// A context went, and with it what was allocated in it.
     pub fn context_destroyed(&mut self, context: u32) -> Vec<MemoryChange> {
         let mut changes = Vec::new();
         let mut keep = |block: &Block| {
-            let keep = block.of.context != context || context == 0;
+            let keep = block.context != context || context == 0;
             if !keep {
-                changes.push(vanished(*block));
+                changes.push(vanished(block.memory, block.bytes, block.of));
             }
             keep
         };
         self.addressed.retain(|_, block| keep(block));
-        self.reserved.retain(|_, block| keep(block));
+        self.arrays.retain(|_, block| keep(block));
         changes
+    }
+
+    /// Counts one more opening of imported memory that is open already. False when it is not.
+    fn open_again(&mut self, address: u64) -> bool {
+        let open = self.addressed.get_mut(&address).filter(|block| block.memory == Memory::Imported);
+        open.map(|block| block.references = block.references.saturating_add(1)).is_some()
+    }
+
+    /// Where the blocks begin that a free means: the one at `address`, or all in so many bytes.
+    fn starts(&self, address: u64, bytes: u64) -> Vec<u64> {
+        self.addressed.range(address..address.saturating_add(bytes.max(1))).map(|(start, _)| *start).collect()
+    }
+
+    /// Takes a block, or one opening of it.
+    fn take(&mut self, start: u64, taken: &mut PendingFree) {
+        let Entry::Occupied(mut place) = self.addressed.entry(start) else { return };
+        let block = *place.get();
+        taken.addressed.push((start, block));
+        if block.references > 1 {
+            place.get_mut().references -= 1;
+            taken.freed.push((block.memory, 0, block.of));
+            return;
+        }
+        place.remove();
+        let mapped = self.physical.unmap(block.handle);
+        taken.freed.push((block.memory, mapped.unwrap_or(block.bytes), block.of));
+        taken.went(self.physical.settle(block.handle), block.of);
     }
 
     /// Removes what lies where a new block came: its free was lost.
@@ -186,121 +303,20 @@ impl Blocks {
             .take_while(|(start, block)| start.saturating_add(block.bytes) > address)
             .map(|(start, _)| *start)
             .collect();
-        overlapping.iter().filter_map(|start| self.addressed.remove(start)).map(vanished).collect()
+        let mut lost = PendingFree::default();
+        for start in overlapping {
+            self.addressed.entry(start).and_modify(|block| block.references = 1);
+            self.take(start, &mut lost);
+        }
+        lost.freed.into_iter().map(|(memory, bytes, of)| vanished(memory, bytes, of)).collect()
     }
 }
 
-fn vanished(block: Block) -> MemoryChange {
-    MemoryChange::Vanished { memory: block.memory, bytes: block.bytes, of: block.of }
+fn vanished(memory: Memory, bytes: u64, of: Allocator) -> MemoryChange {
+    MemoryChange::Vanished { memory, bytes, of }
 }
 
 /// Whether a call failed.
 pub fn failed(call: &Call) -> bool {
     call.flags & flag::FAILED != 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ONE: Allocator = Allocator { context: 1, thread: 1, stream: None };
-
-    fn alloc(memory: Memory, address: u64, bytes: u64) -> Alloc {
-        Alloc { call: Call { context: 1, ..Call::default() }, memory, address, bytes, stream: 0, pool: 0 }
-    }
-
-    fn free(address: u64, correlation: u64) -> Free {
-        Free {
-            call: Call { correlation, context: 1, ..Call::default() },
-            memory: Memory::Device,
-            address,
-            stream: 0,
-        }
-    }
-
-    fn end(correlation: u64, flags: u16) -> Api {
-        Api { call: Call { correlation, flags, ..Call::default() }, result: 0, subject: 0 }
-    }
-
-    #[test]
-    fn an_address_belongs_to_its_block_to_the_last_byte() {
-        let mut blocks = Blocks::default();
-        blocks.allocated(1, &alloc(Memory::Pinned, 100, 10));
-        assert_eq!(blocks.kind_of(99), None);
-        assert_eq!(blocks.kind_of(100), Some(Memory::Pinned));
-        assert_eq!(blocks.kind_of(109), Some(Memory::Pinned));
-        assert_eq!(blocks.kind_of(110), None);
-    }
-
-    #[test]
-    fn a_free_takes_the_kind_of_its_allocation() {
-        let mut blocks = Blocks::default();
-        blocks.allocated(1, &alloc(Memory::Managed, 100, 10));
-        assert_eq!(
-            blocks.freed(1, &free(100, 5)),
-            [MemoryChange::Freed { memory: Memory::Managed, bytes: 10, of: ONE }]
-        );
-        assert_eq!(blocks.kind_of(100), None);
-        assert!(blocks.call_ended(1, &end(5, 0)).is_empty());
-    }
-
-    #[test]
-    fn a_failed_free_is_taken_back_and_only_by_its_own_end() {
-        let mut blocks = Blocks::default();
-        blocks.allocated(1, &alloc(Memory::Device, 100, 10));
-        blocks.freed(1, &free(100, 5));
-        assert!(blocks.call_ended(2, &end(5, flag::FAILED)).is_empty(), "another thread's call");
-        assert!(blocks.call_ended(1, &end(6, flag::FAILED)).is_empty(), "another call");
-        let back = MemoryChange::FreeFailed { memory: Memory::Device, bytes: 10, of: ONE };
-        assert_eq!(blocks.call_ended(1, &end(5, flag::FAILED)), [back]);
-        assert_eq!(blocks.kind_of(105), Some(Memory::Device));
-        assert!(blocks.call_ended(1, &end(5, flag::FAILED)).is_empty(), "once");
-    }
-
-    #[test]
-    fn a_null_free_is_none_and_an_unknown_one_frees_nothing_known() {
-        let mut blocks = Blocks::default();
-        assert!(blocks.freed(1, &free(0, 5)).is_empty());
-        assert_eq!(
-            blocks.freed(1, &free(64, 5)),
-            [MemoryChange::Freed { memory: Memory::Device, bytes: 0, of: ONE }]
-        );
-    }
-
-    #[test]
-    fn memory_goes_with_its_context() {
-        let mut blocks = Blocks::default();
-        blocks.allocated(1, &alloc(Memory::Device, 100, 10));
-        blocks.allocated(
-            1,
-            &Alloc { call: Call { context: 2, ..Call::default() }, ..alloc(Memory::Device, 200, 20) },
-        );
-        let gone = MemoryChange::Vanished { memory: Memory::Device, bytes: 10, of: ONE };
-        assert_eq!(blocks.context_destroyed(1), [gone]);
-        assert_eq!((blocks.kind_of(100), blocks.kind_of(200)), (None, Some(Memory::Device)));
-    }
-
-    #[test]
-    fn a_lost_free_is_noticed_when_the_address_is_used_again() {
-        let mut blocks = Blocks::default();
-        blocks.allocated(1, &alloc(Memory::Device, 100, 10));
-        blocks.allocated(1, &alloc(Memory::Device, 120, 10));
-        let changes = blocks.allocated(1, &alloc(Memory::Device, 105, 20));
-        assert_eq!(changes.len(), 3, "{changes:?}");
-        assert_eq!(changes[2], MemoryChange::Allocated { memory: Memory::Device, bytes: 20, of: ONE });
-        assert_eq!((blocks.kind_of(101), blocks.kind_of(124)), (None, Some(Memory::Device)));
-    }
-
-    #[test]
-    fn a_reservation_is_no_address() {
-        let mut blocks = Blocks::default();
-        blocks.allocated(1, &alloc(Memory::Reserved, 100, 10));
-        assert_eq!(blocks.kind_of(100), None);
-        let mut release = free(100, 5);
-        release.memory = Memory::Reserved;
-        assert_eq!(
-            blocks.freed(1, &release),
-            [MemoryChange::Freed { memory: Memory::Reserved, bytes: 10, of: ONE }]
-        );
-    }
 }

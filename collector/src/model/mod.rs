@@ -492,8 +492,13 @@ mod tests {
         use gpuspy_wire::record::Memory;
         let clocks = Clocks::default();
         let mut model = Model::new(&Names::default(), &clocks);
-        let free =
-            record(Body::Free(Free { call: call(4, 0), memory: Memory::Device, address: 64, stream: 0 }));
+        let free = record(Body::Free(Free {
+            call: call(4, 0),
+            memory: Memory::Device,
+            address: 64,
+            stream: 0,
+            bytes: 0,
+        }));
         let end = record(Body::Api(Api { call: call(4, flag::FAILED), result: 1, subject: 0 }));
         assert_eq!(model.observe(&free).call, None);
         let ended = model.observe(&end);

@@ -243,6 +243,7 @@ fn memory(memory: &MemoryUse) -> Value {
     let by_kind: Map<String, Value> =
         memory.by_kind.iter().map(|(kind, part)| ((*kind).to_owned(), uses(part))).collect();
     out["by_kind"] = Value::Object(by_kind);
+    out["out_of_memory"] = json!(memory.out_of_memory);
     out
 }
 

@@ -545,26 +545,32 @@ fn transfers(screen: &mut Screen, all: &Tables) {
 }
 
 fn memory(screen: &mut Screen, all: &Tables) {
-    let device = &all.memory.device;
-    if all.memory.by_kind.is_empty() {
-        return;
+    let (device, failed) = (&all.memory.device, all.memory.out_of_memory);
+    let mut lines = Vec::new();
+    if failed > 0 {
+        let calls = if failed == 1 { "call" } else { "calls" };
+        lines.push(format!("{} {calls} failed for lack of memory; Calls says which", count(failed)));
     }
-    let mut lines = vec![format!(
-        "device: peak {} at {}, {} live at the end; {} allocations, {} frees",
-        bytes(device.peak_bytes),
-        duration(device.peak_at),
-        bytes(device.live_bytes),
-        count(device.allocations),
-        count(device.frees),
-    )];
-    let mut table = Table::new(&[Left, Right, Right, Right, Right]);
-    table.row(["kind", "peak", "live", "allocations", "frees"]);
-    for (kind, part) in &all.memory.by_kind {
-        let (peak, live) = (bytes(part.peak_bytes), bytes(part.live_bytes));
-        table.row([(*kind).to_owned(), peak, live, count(part.allocations), count(part.frees)]);
+    if !all.memory.by_kind.is_empty() {
+        lines.push(format!(
+            "device: peak {} at {}, {} live at the end; {} allocations, {} frees",
+            bytes(device.peak_bytes),
+            duration(device.peak_at),
+            bytes(device.live_bytes),
+            count(device.allocations),
+            count(device.frees),
+        ));
+        let mut table = Table::new(&[Left, Right, Right, Right, Right]);
+        table.row(["kind", "peak", "live", "allocations", "frees"]);
+        for (kind, part) in &all.memory.by_kind {
+            let (peak, live) = (bytes(part.peak_bytes), bytes(part.live_bytes));
+            table.row([(*kind).to_owned(), peak, live, count(part.allocations), count(part.frees)]);
+        }
+        lines.extend(table.lines());
     }
-    lines.extend(table.lines());
-    screen.section("Memory", lines);
+    if !lines.is_empty() {
+        screen.section("Memory", lines);
+    }
 }
 
 fn calls(screen: &mut Screen, all: &Tables) {

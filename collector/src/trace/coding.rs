@@ -347,6 +347,7 @@ impl<C: Columns> Coder<C> {
         self.same(24, &mut free.memory)?;
         self.same(25, &mut free.address)?;
         self.same(26, &mut free.stream)?;
+        self.same(27, &mut free.bytes)?;
         self.call(thread, &mut free.call)
     }
 
@@ -541,7 +542,7 @@ fn blank(kind: Kind) -> Option<Body> {
         Kind::GraphLaunch => work(What::Graph { graph: 0, handle: 0, kernels: 0, copies: 0, memsets: 0 }),
         Kind::Burst => work(What::Burst { launches: 0 }),
         Kind::Alloc => Body::Alloc(Alloc { call, memory, address: 0, bytes: 0, stream: 0, pool: 0 }),
-        Kind::Free => Body::Free(Free { call, memory, address: 0, stream: 0 }),
+        Kind::Free => Body::Free(Free { call, memory, address: 0, stream: 0, bytes: 0 }),
         Kind::Synchronize => {
             Body::Synchronize(Synchronize { call, scope: SyncScope::Device, stream: 0, event: 0 })
         }

@@ -404,7 +404,7 @@ impl Generator {
                 Some(address) => {
                     let call = self.enter(lane, API_FREE, caller, Via::RuntimeDriver);
                     self.leave(lane, call, call.begin, |call| {
-                        Body::Free(Free { call, memory, address, stream: 0 })
+                        Body::Free(Free { call, memory, address, stream: 0, bytes: 0 })
                     })
                 }
                 None => {

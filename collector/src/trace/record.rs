@@ -205,13 +205,13 @@ pub struct Alloc {
     pub call: Call,
     /// What kind.
     pub memory: Memory,
-    /// First address.
+    /// First address, or handle.
     pub address: u64,
-    /// Bytes.
+    /// Bytes. With [`Memory::Reserved`], 0: one more reference.
     pub bytes: u64,
     /// Stream, for stream-ordered ones.
     pub stream: u64,
-    /// Pool, for pool allocations.
+    /// Where it comes from: the pool that the call named, the handle that is mapped; 0 = none.
     pub pool: u64,
 }
 
@@ -222,10 +222,12 @@ pub struct Free {
     pub call: Call,
     /// What kind, as far as the API tells.
     pub memory: Memory,
-    /// First address.
+    /// First address, or handle.
     pub address: u64,
     /// Stream, for stream-ordered ones.
     pub stream: u64,
+    /// Bytes, where all blocks of a range go; 0: the block at `address`.
+    pub bytes: u64,
 }
 
 /// The host waited.

@@ -217,6 +217,7 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
                 memory: n.one_of(memory),
                 address: n.u64(),
                 stream: n.u64(),
+                bytes: n.u64(),
             }),
             6 => Body::Synchronize(Synchronize {
                 call: n.call(),

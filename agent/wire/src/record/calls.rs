@@ -17,9 +17,10 @@ pub struct Alloc {
     pub end: u64,
     /// As in [`Work`](super::Work).
     pub caller: u64,
-    /// First address.
+    /// First address; the handle of what has no address (`Reserved`, `Array`).
     pub address: u64,
-    /// Bytes asked for.
+    /// Bytes asked for; of rows with a pitch, the bytes that they take. With `Reserved`, 0: one more reference to memory
+    /// that was reserved before.
     pub bytes: u64,
     /// As in [`Work`](super::Work); 0 for host memory without a context.
     pub context: u32,
@@ -29,7 +30,7 @@ pub struct Alloc {
     pub reserved: [u8; 3],
     /// Stream of a stream-ordered allocation; 0 = none.
     pub stream: u64,
-    /// Pool of a pool allocation; 0 = none.
+    /// Where it comes from: the pool that the call named, the handle that is mapped (`Mapped`); 0 = none.
     pub pool: u64,
     /// Zero.
     pub reserved2: [u64; 6],
@@ -49,7 +50,7 @@ pub struct Free {
     pub begin: u64,
     /// As in [`Work`](super::Work).
     pub caller: u64,
-    /// First address.
+    /// First address, or handle, as [`Alloc`] has it.
     pub address: u64,
     /// As in [`Work`](super::Work).
     pub context: u32,
@@ -59,8 +60,8 @@ pub struct Free {
     pub reserved: [u8; 3],
     /// Stream of a stream-ordered free; 0 = none.
     pub stream: u64,
-    /// Zero.
-    pub reserved2: u64,
+    /// Bytes, where all blocks of a range go (`cuMemUnmap`); 0: the block at `address`.
+    pub bytes: u64,
 }
 
 /// The host waited.
@@ -164,6 +165,7 @@ const _: () = {
     assert!(offset_of!(Alloc, stream) == 64);
     assert!(offset_of!(Free, address) == 32);
     assert!(offset_of!(Free, stream) == 48);
+    assert!(offset_of!(Free, bytes) == 56);
     assert!(offset_of!(Synchronize, context) == 40);
     assert!(offset_of!(Synchronize, stream) == 48);
     assert!(offset_of!(EventOp, event) == 56);
