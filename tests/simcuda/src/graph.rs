@@ -1,5 +1,6 @@
 //! Graphs: nodes and their dependencies, and what instantiation makes of them.
 
+use crate::api::user_object::Kept;
 use crate::call::Call;
 use crate::config::config;
 use crate::engine::{Done, Length};
@@ -9,6 +10,7 @@ use crate::state::State;
 use crate::truth;
 use crate::work::{Action, Job, Place, Work};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A kernel node's parameters, as the application gave them.
 #[derive(Clone, Debug)]
@@ -138,6 +140,8 @@ pub struct Graph {
     pub original: Handle,
     /// Values of its conditional handles when it is launched.
     pub conditions: Vec<u32>,
+    /// What it keeps alive, and by how many references each.
+    pub objects: Vec<(Arc<Kept>, u32)>,
 }
 
 /// A node of an executable graph.
@@ -168,6 +172,8 @@ pub struct Exec {
     pub context: Handle,
     /// The graph that it was made from.
     pub graph: Handle,
+    /// What it keeps alive: all that the graph did, also when that is gone.
+    pub objects: Vec<Arc<Kept>>,
 }
 
 impl State {
@@ -226,7 +232,8 @@ impl State {
             // cuda.h, CU_GRAPH_NODE_TYPE_CONDITIONAL: such a graph cannot be cloned, nor be used in a child node.
             return Err(NOT_SUPPORTED);
         }
-        let clone = self.graphs.insert(Graph { owned, original: graph, ..Graph::default() });
+        let objects = source.objects.clone();
+        let clone = self.graphs.insert(Graph { owned, original: graph, objects, ..Graph::default() });
         let mut clones = HashMap::new();
         for &node in &source.nodes {
             let mut copy = self.nodes.get(node).ok_or(INVALID_HANDLE)?.clone();
@@ -247,6 +254,22 @@ impl State {
             clone.nodes = new;
         }
         Ok(clone)
+    }
+
+    /// What a graph and its children keep alive.
+    pub fn kept_by(&self, graph: Handle) -> Vec<Arc<Kept>> {
+        let Some(graph) = self.graphs.get(graph) else { return Vec::new() };
+        let mut objects: Vec<Arc<Kept>> = graph.objects.iter().map(|(object, _)| object.clone()).collect();
+        for node in graph.nodes.iter().filter_map(|&node| self.nodes.get(node)) {
+            match &node.work {
+                NodeWork::One(_) => {}
+                NodeWork::Child(child) => objects.extend(self.kept_by(*child)),
+                NodeWork::Conditional(of) => {
+                    objects.extend(of.bodies.iter().flat_map(|&body| self.kept_by(body)))
+                }
+            }
+        }
+        objects
     }
 
     /// Removes a graph with its nodes and children.

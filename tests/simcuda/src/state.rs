@@ -1,5 +1,6 @@
 //! The simulated driver's state, under one lock that is never held while a thread sleeps or runs the application's code.
 
+use crate::api::user_object::UserObject;
 use crate::capture::Capture;
 use crate::clock::{self, Ns};
 use crate::config::config;
@@ -170,6 +171,7 @@ pub struct State {
     pub graphs: Table<Graph>,
     pub nodes: Table<GraphNode>,
     pub execs: Table<Exec>,
+    pub user_objects: Table<UserObject>,
     pub memory: Memory,
     pub captures: HashMap<u64, Capture>,
     pub engine: Engine<Job>,
@@ -232,6 +234,7 @@ impl State {
             graphs: Table::new(Kind::Graph),
             nodes: Table::new(Kind::Node),
             execs: Table::new(Kind::GraphExec),
+            user_objects: Table::new(Kind::UserObject),
             memory: Memory::new(devices),
             captures: HashMap::new(),
             engine: Engine::default(),

@@ -219,7 +219,7 @@ fn sleep(state: Guard, next: Option<Ns>) -> Guard {
 }
 
 /// Starts a thread of the simulator that takes no signals of the application.
-pub fn spawn(name: &str, function: fn()) {
+pub fn spawn(name: &str, function: impl FnOnce() + Send + 'static) {
     // SAFETY: plain sets of signals, filled before use; the caller's mask is put back.
     unsafe {
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());

@@ -7,6 +7,7 @@ use common::{
     try_launch, with_truth,
 };
 use std::ffi::CString;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const INVALID_VALUE: i32 = 1;
 const OUT_OF_MEMORY: i32 = 2;
@@ -16,6 +17,7 @@ const INVALID_CONTEXT: i32 = 201;
 const INVALID_HANDLE: i32 = 400;
 const NOT_FOUND: i32 = 500;
 const NOT_READY: i32 = 600;
+const NOT_PERMITTED: i32 = 800;
 
 #[test]
 fn nothing_works_before_init_and_nothing_but_context_calls_without_a_context() {
@@ -422,5 +424,40 @@ fn the_other_side_of_assumptions_holds_too() {
         synchronize(stream);
         ok!(cuCtxSetCurrent(0 => u64));
         assert_eq!(cu!(cuEventQuery(mark => u64)), INVALID_CONTEXT);
+    });
+}
+
+#[test]
+fn a_graph_and_what_is_made_of_it_keep_a_user_object() {
+    static DESTROYED: AtomicU64 = AtomicU64::new(0);
+    extern "C-unwind" fn destroy(pointer: u64) {
+        let mut any = 0u64;
+        assert_eq!(cu!(cuMemAlloc_v2(&mut any => &mut u64, 8 => usize)), NOT_PERMITTED);
+        DESTROYED.store(pointer, Ordering::Release);
+    }
+    alone("a_graph_and_what_is_made_of_it_keep_a_user_object", &[], || {
+        begin();
+        let (mut object, mut graph, mut exec) = (0u64, 0u64, 0u64);
+        let destructor: extern "C-unwind" fn(u64) = destroy;
+        assert_eq!(
+            cu!(cuUserObjectCreate(&mut object => &mut u64, 7 => u64, destructor => extern "C-unwind" fn(u64), 0 => u32, 1 => u32)),
+            INVALID_VALUE
+        );
+        ok!(cuUserObjectCreate(&mut object => &mut u64, 7 => u64, destructor => extern "C-unwind" fn(u64), 2 => u32, 1 => u32));
+        ok!(cuUserObjectRelease(object => u64, 1 => u32));
+        ok!(cuGraphCreate(&mut graph => &mut u64, 0 => u32));
+        // Moved: the application has no reference left.
+        ok!(cuGraphRetainUserObject(graph => u64, object => u64, 1 => u32, 1 => u32));
+        assert_eq!(cu!(cuUserObjectRelease(object => u64, 1 => u32)), INVALID_VALUE);
+        assert_eq!(cu!(cuGraphReleaseUserObject(graph => u64, object => u64, 2 => u32)), INVALID_VALUE);
+        ok!(cuGraphInstantiateWithFlags(&mut exec => &mut u64, graph => u64, 0 => u64));
+        ok!(cuGraphDestroy(graph => u64));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(DESTROYED.load(Ordering::Acquire), 0);
+        ok!(cuGraphExecDestroy(exec => u64));
+        while DESTROYED.load(Ordering::Acquire) != 7 {
+            std::thread::yield_now();
+        }
+        assert_eq!(cu!(cuUserObjectRetain(object => u64, 1 => u32)), INVALID_VALUE);
     });
 }

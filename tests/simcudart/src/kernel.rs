@@ -184,6 +184,13 @@ pub extern "C-unwind" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
     });
 }
 
+/// Compiled code asks for a binary's managed variables to be set up before it uses one (crt/host_runtime.h). None are
+/// registered here, so there is nothing to do.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn __cudaInitModule(_handle: *mut *mut c_void) -> c_char {
+    1
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __cudaRegisterFunction(
     handle: *mut *mut c_void,

@@ -77,7 +77,8 @@ fn make(call: &Call, exec: *mut Handle, graph: Handle, flags: u64) -> Outcome {
     let count = |kind| steps.iter().filter(|step| step.kind == kind).count();
     let [kernels, copies, sets] = [0, 1, 2].map(count);
     let others = steps.len() - kernels - copies - sets;
-    let handle = state.execs.insert(Exec { steps, last: Done::At(0), flags, context, graph });
+    let objects = state.kept_by(graph);
+    let handle = state.execs.insert(Exec { steps, last: Done::At(0), flags, context, graph, objects });
     truth::line(format_args!(
         "\"kind\":\"graph_instantiate\",\"handle\":{handle},\"graph\":{graph},\"kernels\":{kernels},\"copies\":{copies},\
          \"memsets\":{sets},\"others\":{others}"

@@ -15,6 +15,7 @@ pub mod memory;
 pub mod module;
 pub mod pool;
 pub mod stream;
+pub mod user_object;
 
 use crate::error::{INVALID_VALUE, Outcome};
 use std::ffi::{CStr, c_char};

@@ -1,0 +1,254 @@
+"""Runs a client under gpuspy on the stand-in GPU, and compares the report with what the stand-in says really happened:
+launches by kernel, copies and sets by direction, host memory and bytes, graphs, allocations and waits must be equal, and the
+time of each kernel must lie in its interval.
+
+    against_truth.py NAME COMMAND [ARGUMENT]...
+
+A client's last line of output may be JSON about itself:
+
+    at_least   lower bounds by name: launches, kernels (different ones), captured, in_graphs, graphs, copies, sets,
+               allocations, frees, syncs, failed, processes. Else at least one launch is asked for
+    calls      calls that succeeded, by name, exactly
+    kernels    names of kernels that must have been launched
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+GPUSPY = os.path.join(ROOT, "target", "release", "gpuspy")
+SIMGPU = os.path.join(ROOT, "scripts", "simgpu")
+
+# The driver calls that a runtime call becomes in tests/simcudart; the report names the outermost, the truth the driver's.
+BECOMES = {
+    "cudaLaunchKernel": ["cuLaunchKernel"],
+    "__cudaLaunchKernel": ["cuLaunchKernel"],
+    "cudaLaunchKernelExC": ["cuLaunchKernelEx"],
+    "cudaGraphLaunch": ["cuGraphLaunch"],
+    "cudaMalloc": ["cuMemAlloc"],
+    "cudaMallocAsync": ["cuMemAllocAsync"],
+    "cudaMallocManaged": ["cuMemAllocManaged"],
+    "cudaHostAlloc": ["cuMemHostAlloc"],
+    "cudaMallocHost": ["cuMemHostAlloc"],
+    "cudaHostRegister": ["cuMemHostRegister"],
+    "cudaFree": ["cuMemFree"],
+    "cudaFreeAsync": ["cuMemFreeAsync"],
+    "cudaFreeHost": ["cuMemFreeHost"],
+    "cudaHostUnregister": ["cuMemHostUnregister"],
+    "cudaMemset": ["cuMemsetD8"],
+    "cudaMemsetAsync": ["cuMemsetD8Async"],
+    "cudaMemcpy": ["cuMemcpy", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemcpyDtoD"],
+    "cudaMemcpyAsync": ["cuMemcpyAsync", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync"],
+    "cudaMemcpy2DAsync": ["cuMemcpy2DAsync"],
+    "cudaMemcpyPeerAsync": ["cuMemcpyPeerAsync"],
+    "cudaDeviceSynchronize": ["cuCtxSynchronize"],
+    "cudaStreamSynchronize": ["cuStreamSynchronize"],
+    "cudaEventSynchronize": ["cuEventSynchronize"],
+}
+# Which of them are counted as one: those that share a driver call.
+FAMILY = {driver: min(drivers) for drivers in BECOMES.values() for driver in drivers}
+FAMILY |= {runtime: FAMILY[drivers[0]] for runtime, drivers in BECOMES.items()}
+
+WORK = ("kernel", "copy", "memset", "graph")
+DEVICE = ("device", "managed", "pool")
+
+
+class Truth:
+    """What happened, in the words of the report."""
+
+    def __init__(self, path):
+        with open(path, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        work = [line for line in lines if line["kind"] in WORK]
+        self.captured = [line for line in work if line["captured"]]
+        self.own = [line for line in work if not line["captured"] and not line["in_graph"]]
+        self.in_graphs = [line for line in work if line["in_graph"]]
+        self.memory = sorted((line for line in lines if line["kind"] in ("alloc", "free")), key=lambda line: line["begin"])
+        self.syncs = [line for line in lines if line["kind"] == "sync"]
+        self.failed = Counter(line["api"] for line in lines if line["kind"] == "failed")
+
+    def kernels(self, lines):
+        return Counter(line["name"] for line in lines if line["kind"] == "kernel")
+
+    def transfers(self):
+        found = {}
+        for line in self.own:
+            if line["kind"] in ("copy", "memset"):
+                key = f"{line['direction'] or 'memset'} {line['host_memory']}"
+                count, size = found.get(key, (0, 0))
+                found[key] = (count + 1, size + line["bytes"])
+        return found
+
+    def occupied(self):
+        """By kernel: how long its launches occupied their streams, together."""
+        total = Counter()
+        for line in self.own:
+            if line["kind"] == "kernel" and line["end"] is not None:
+                total[line["name"]] += line["end"] - line["head"]
+        return total
+
+    def blocks(self):
+        """By kind of memory: allocations, frees, bytes held at the end."""
+        found = {}
+        for line in self.memory:
+            use = found.setdefault(line["memory"], [0, 0, 0])
+            came = line["kind"] == "alloc"
+            use[not came] += 1
+            use[2] += line["bytes"] if came else -line["bytes"]
+        return {kind: tuple(use) for kind, use in found.items()}
+
+    def peak(self):
+        """The most device memory that was held at once."""
+        held = most = 0
+        for line in self.memory:
+            if line["memory"] in DEVICE:
+                held += line["bytes"] if line["kind"] == "alloc" else -line["bytes"]
+                most = max(most, held)
+        return most
+
+    def calls(self):
+        """Calls that succeeded, by the driver's name."""
+        operations = [*self.own, *self.captured, *self.memory, *self.syncs]
+        return Counter(FAMILY.get(line["api"], line["api"]) for line in operations)
+
+
+def families(calls):
+    """Calls that succeeded and calls that failed, by the driver's name."""
+    succeeded, failed = Counter(), Counter()
+    for call in calls:
+        family = FAMILY.get(call["name"], call["name"])
+        succeeded[family] += call["count"] - call["failed"]
+        failed[family] += call["failed"]
+    return succeeded, failed
+
+
+def differences(report, truth):
+    """Everything in which the report is not what happened, one sentence each."""
+    wrong = []
+
+    def same(what, ours, theirs):
+        if ours != theirs:
+            wrong.append(f"{what}: gpuspy says {ours}, the stand-in {theirs}")
+
+    coverage = report["coverage"]
+    for what in ("dropped", "unattributed", "pending"):
+        same(what, coverage[what], 0)
+    same("launches and their parts", coverage["launches"], coverage["timed"] + sum(coverage["untimed"].values()))
+
+    ours = {kernel["symbol"]: kernel for kernel in report["kernels"]}
+    launched, ran = truth.kernels(truth.own), truth.kernels(truth.in_graphs)
+    same("launches", coverage["launches"], launched.total())
+    same("captured launches", coverage["captured"], truth.kernels(truth.captured).total())
+    same("kernels in graphs", coverage["in_graphs"], ran.total())
+    for name in sorted(ours.keys() | launched.keys() | ran.keys()):
+        kernel = ours.get(name, {"count": 0, "in_graphs": 0})
+        same(f"launches of {name}", kernel["count"], launched[name])
+        same(f"executions of {name} in graphs", kernel["in_graphs"], ran[name])
+    for name, total in truth.occupied().items():
+        kernel = ours.get(name)
+        if kernel and kernel["total_ns"]:
+            # The GPU's clock and the host's, in which the truth is told, part by 20 ppm on the stand-in; ns are rounded.
+            slack = total / 10_000 + 2 * kernel["count"]
+            low, high = kernel["total_ns"]["lo"] - slack, kernel["total_ns"]["hi"] + slack
+            if not low <= total <= high:
+                wrong.append(f"the time of {name}: gpuspy says {low} .. {high} ns, the stand-in {total}")
+
+    graphs = report["graphs"]
+    same("graph launches", graphs["launches"], sum(line["kind"] == "graph" for line in truth.own))
+    for what, kind in (("copies", "copy"), ("memsets", "memset")):
+        moved = [line["bytes"] for line in truth.in_graphs if line["kind"] == kind]
+        same(f"{what} in graphs", graphs[what], {"count": len(moved), "bytes": sum(moved)})
+
+    moved = {f"{t['kind']} {t['host_memory']}": (t["count"], t["bytes"]) for t in report["transfers"]}
+    theirs = truth.transfers()
+    for key in sorted(moved.keys() | theirs.keys()):
+        same(f"{key} transfers and bytes", moved.get(key), theirs.get(key))
+
+    held = {k: (u["allocations"], u["frees"], u["live_bytes"]) for k, u in report["memory"]["by_kind"].items()}
+    theirs = truth.blocks()
+    for kind in sorted(held.keys() | theirs.keys()):
+        same(f"{kind} memory: allocations, frees, bytes at the end", held.get(kind), theirs.get(kind))
+    if len(report["processes"]) == 1:
+        same("the peak of device memory", report["memory"]["peak_bytes"], truth.peak())
+
+    waits = Counter()
+    for sync in report["syncs"]:
+        waits[FAMILY.get(sync["api"], sync["api"])] += sync["count"]
+    theirs = Counter(line["api"] for line in truth.syncs)
+    for name in sorted(waits.keys() | theirs.keys()):
+        same(f"waits by {name}", waits[name], theirs[name])
+
+    succeeded, failed = families(report["apis"])
+    calls = truth.calls()
+    for name in sorted(calls):
+        same(f"calls that became {name}", succeeded[name], calls[name])
+    for name in sorted(set(FAMILY.values())):
+        same(f"calls that became {name} and failed", failed[name], truth.failed[name])
+    return wrong
+
+
+def found(report, truth):
+    """What a client may ask to have happened, and what is said of it."""
+    copies = [line for line in truth.own if line["kind"] == "copy"]
+    kernels = truth.kernels(truth.own)
+    return {
+        "launches": kernels.total(),
+        "kernels": len(kernels),
+        "captured": truth.kernels(truth.captured).total(),
+        "in_graphs": truth.kernels(truth.in_graphs).total(),
+        "graphs": report["graphs"]["launches"],
+        "copies": len(copies),
+        "sets": sum(line["kind"] == "memset" for line in truth.own),
+        "allocations": sum(line["kind"] == "alloc" for line in truth.memory),
+        "frees": sum(line["kind"] == "free" for line in truth.memory),
+        "syncs": len(truth.syncs),
+        "failed": truth.failed["cuMemAlloc"] + truth.failed["cuMemAllocAsync"],
+        "processes": len(report["processes"]),
+    }
+
+
+def claims(said, report, truth):
+    """Where the client's own account is another than gpuspy's."""
+    wrong = []
+    happened = found(report, truth)
+    for what, least in said.get("at_least", {"launches": 1}).items():
+        if happened[what] < least:
+            wrong.append(f"{what}: {happened[what]}, and the client did {least} or more")
+    counted = {call["name"]: call["count"] - call["failed"] for call in report["apis"]}
+    for name, count in said.get("calls", {}).items():
+        if counted.get(name, 0) != count:
+            wrong.append(f"calls of {name}: gpuspy says {counted.get(name, 0)}, the client {count}")
+    names = {kernel["name"] for kernel in report["kernels"]}
+    wrong.extend(f"no kernel {name} was seen" for name in said.get("kernels", []) if name not in names)
+    return wrong
+
+
+def last_words(output):
+    """The client's account of itself, if its last line is one."""
+    lines = output.strip().splitlines()
+    return json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
+
+
+def check(name, command):
+    """Whether all is equal; says so, or what is not."""
+    with tempfile.TemporaryDirectory() as folder:
+        trace, truth_file = os.path.join(folder, "trace"), os.path.join(folder, "truth.jsonl")
+        environment = {**os.environ, "SIMCUDA_TRUTH": truth_file}
+        observed = [SIMGPU, GPUSPY, "run", "--quiet", "--no-report", "--timing", "exact", "-o", trace, "--", *command]
+        done = subprocess.run(observed, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode != 0:
+            print(f"{name}: it ended with {done.returncode}\n{done.stdout}", end="")
+            return False
+        asked = subprocess.run([GPUSPY, "report", trace, "--json"], stdout=subprocess.PIPE, check=True)
+        report, truth = json.loads(asked.stdout), Truth(truth_file)
+    wrong = claims(last_words(done.stdout), report, truth) + differences(report, truth)
+    told = ", ".join(f"{count} {what}" for what, count in found(report, truth).items() if count)
+    print(f"{name}: {told}: {'equal' if not wrong else 'NOT EQUAL'}", *wrong, sep="\n    ", flush=True)
+    return not wrong
+
+
+if __name__ == "__main__":
+    sys.exit(0 if check(sys.argv[1], sys.argv[2:]) else 1)
