@@ -3,6 +3,7 @@
 #
 #   target/sim/lib   libcuda.so.1, libcudart.so.12 and .13: what a program finds in place of NVIDIA's
 #   target/sim/bin   every tests/programs/*.c; a lib*.c becomes lib*.so beside them
+#   target/release/scale   generates traces and measures what reading them takes (tests/src/bin)
 #
 # Programs that include NVIDIA's headers are built when scripts/fetch.sh has put those into downloads/.
 set -euo pipefail
@@ -13,7 +14,7 @@ lib=$target/sim/lib
 bin=$target/sim/bin
 headers=$root/downloads/cuda-12.9/include
 
-(cd "$root" && cargo build --quiet --release --target-dir "$target" -p gpuspy -p gpuspy-agent -p simcuda -p simcudart)
+(cd "$root" && cargo build --quiet --release --target-dir "$target" -p gpuspy -p gpuspy-agent -p gpuspy-tests -p simcuda -p simcudart)
 mkdir -p "$lib" "$bin"
 
 # replace FROM TO: puts a file in place in one step, and only when it differs: a running program may have it mapped.

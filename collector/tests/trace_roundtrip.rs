@@ -2,7 +2,7 @@
 
 mod trace_common;
 
-use gpuspy_collector::trace::generator::{Generator, Options, Random};
+use gpuspy_collector::trace::generator::{Generator, Held, Options, Parts, Random};
 use gpuspy_collector::trace::record::*;
 use gpuspy_collector::trace::{FLUSH_INTERVAL, TraceReader, TraceWriter, wait_until_complete};
 use gpuspy_wire::record::{Namespace, Untimed};
@@ -275,15 +275,22 @@ fn the_generator_tells_the_truth() {
         truth.launches,
         count(|body| matches!(body, Body::Work(Work { what: What::Kernel { .. }, .. })))
     );
-    assert_eq!(truth.launches, truth.kernels.values().map(|(count, _)| count).sum::<u64>());
+    assert_eq!(truth.launches, truth.kernels.values().map(|lengths| lengths.count).sum::<u64>());
+    let transfers = truth.transfers.values().map(|moved| moved.count).sum::<u64>();
     assert_eq!(
-        truth.copies.0,
-        count(|body| matches!(body, Body::Work(Work { what: What::Memcpy { .. }, .. })))
+        transfers,
+        count(|body| matches!(
+            body,
+            Body::Work(Work { what: What::Memcpy { .. } | What::Memset { .. }, .. })
+        ))
     );
-    assert_eq!(truth.allocations, count(|body| matches!(body, Body::Alloc(_))));
-    assert_eq!(truth.frees, count(|body| matches!(body, Body::Free(_))));
-    assert_eq!(truth.waits.0, count(|body| matches!(body, Body::Synchronize(_))));
-    assert!(truth.gaps_ns > 0 && truth.copies.0 > 100 && truth.frees > 100 && truth.waits.0 > 100);
+    let memory = |of: fn(&Held) -> u64| truth.memory.values().map(of).sum::<u64>();
+    let (allocations, frees) = (memory(|held| held.allocations), memory(|held| held.frees));
+    assert_eq!(allocations, count(|body| matches!(body, Body::Alloc(_))));
+    assert_eq!(frees, count(|body| matches!(body, Body::Free(_))));
+    let Parts { span, compute, transfer, idle, gaps, .. } = truth.parts();
+    assert!(compute > 0 && transfer > 0 && idle > 0 && gaps > 100 && compute + transfer + idle == span);
+    assert!(transfers > 100 && frees > 100);
     let again: Vec<Record> =
         Generator::new(4, Options { threads: 3, other_calls: true, ..Options::default() })
             .take(30_000)

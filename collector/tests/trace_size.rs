@@ -49,7 +49,7 @@ fn write_and_check(options: Options) -> (f64, f64) {
             writer.flush_if_due(real + Duration::from_nanos(now)).unwrap();
         }
     }
-    let timed = LAUNCHES + generator.truth().copies.0;
+    let timed = LAUNCHES + generator.truth().transfers.values().map(|moved| moved.count).sum::<u64>();
     for (correlation, time) in times {
         writer.gpu_time(correlation, time).unwrap();
     }

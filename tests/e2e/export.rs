@@ -4,18 +4,16 @@ use gpuspy_collector::model::occupancy::host;
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::model::{Model, When};
 use gpuspy_collector::report::names::demangle;
-use gpuspy_collector::trace::generator::{Generator, Options};
-use gpuspy_collector::trace::record::{Ending, Status};
-use gpuspy_collector::trace::{TraceReader, TraceWriter};
-use gpuspy_tests::{Run, gpuspy};
-use gpuspy_wire::record::Namespace;
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_collector::trace::generator::{Held, Kind, Lengths, write_trace};
+use gpuspy_tests::{Run, generated, gpuspy};
+use gpuspy_wire::record::{Memory, Namespace};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 /// `gpuspy export` with these arguments.
 fn export(trace: &Path, arguments: &[&str]) -> Output {
@@ -219,46 +217,12 @@ fn a_reader_of_an_export_may_have_seen_enough() {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
-/// Writes a trace of so many launches, and says what is true of it.
-fn generate(path: &Path, launches: u64) -> Generator {
-    let mut generator = Generator::new(7, Options { threads: 2, other_calls: true, ..Options::default() });
-    let status = Status {
-        pid: 4242,
-        start_time: 0,
-        began: 0,
-        began_realtime: 0,
-        ended: 0,
-        ending: Ending::Exited,
-        exit: None,
-        parent: None,
-        agent_ns: 0,
-        poller_ns: 0,
-        calls: 0,
-        published: 0,
-        collected: 0,
-        pending: 0,
-        lost: BTreeMap::new(),
-        lookups: 0,
-        lookups_hooked: 0,
-        driver_hooked: true,
-        threads: BTreeMap::new(),
-    };
-    let mut writer = TraceWriter::create(path, &status).unwrap();
-    for (namespace, id, text) in generator.names() {
-        writer.name(namespace, id, &text).unwrap();
-    }
-    while generator.truth().launches < launches {
-        writer.push(generator.next().unwrap()).unwrap();
-    }
-    writer.finish(&status).unwrap();
-    generator
-}
-
 #[test]
 fn the_answers_of_a_generated_trace_are_right() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.gspy");
-    let generator = generate(&path, 30_000);
+    let mut generator = generated::generator();
+    write_trace(&path, &mut generator, 30_000).unwrap();
     let (truth, trace) = (generator.truth(), exported(&path));
     let rows = |category: &'static str| {
         trace["traceEvents"].as_array().unwrap().iter().filter(move |event| event["cat"] == category)
@@ -278,50 +242,27 @@ fn the_answers_of_a_generated_trace_are_right() {
         .map(|(_, id, symbol)| (id, demangle(&symbol)))
         .collect();
     assert_eq!(kernels.len(), truth.kernels.len());
-    for (id, (count, total)) in &truth.kernels {
+    for (id, Lengths { count, total, .. }) in &truth.kernels {
         let (ours, least, most) = kernels[names[id].as_str()];
         assert_eq!(ours, *count, "{}", names[id]);
         assert!(least <= *total && *total <= most, "{}: {total} not in {least}..{most}", names[id]);
     }
-    let copied =
-        rows("gpu_memcpy").map(|row| number(row, "/args/bytes")).fold((0, 0), |(n, sum), b| (n + 1, sum + b));
-    assert_eq!(copied, truth.copies);
+    let moved = |category: &'static str| {
+        let bytes = rows(category).map(|row| number(row, "/args/bytes"));
+        bytes.fold((0, 0), |(count, sum), bytes| (count + 1, sum + bytes))
+    };
+    let expected = |wanted: &[Kind]| {
+        let moved = wanted.iter().map(|kind| truth.transfers[kind]);
+        moved.fold((0, 0), |(count, bytes), moved| (count + moved.count, bytes + moved.bytes))
+    };
+    assert_eq!(moved("gpu_memcpy"), expected(&[Kind::HtoD, Kind::DtoH]));
+    assert_eq!(moved("gpu_memset"), expected(&[Kind::Memset]));
     let waited =
         rows("cuda_sync").map(|row| ns(&row["dur"]) as u64).fold((0, 0), |(n, sum), ns| (n + 1, sum + ns));
-    assert_eq!(waited, truth.waits);
+    let wait = generator.names().into_iter().find(|(.., name)| name == "cudaStreamSynchronize").unwrap();
+    assert_eq!(waited, truth.calls[&(wait.1 as u16)]);
     let changes = rows("cpu_instant_event").map(|row| row["args"]["Bytes"].as_i64().unwrap());
     let (came, went): (Vec<i64>, Vec<i64>) = changes.partition(|bytes| *bytes > 0);
-    assert_eq!((came.len() as u64, went.len() as u64), (truth.allocations, truth.frees));
-}
-
-/// Exports to nowhere: the most memory that it took, in KiB, and how long it took.
-fn cost(trace: &Path) -> (i64, Duration) {
-    let began = Instant::now();
-    let nowhere = File::options().write(true).open("/dev/null").unwrap();
-    #[allow(clippy::zombie_processes)] // wait4 waits for it, and tells what it took
-    let child = Command::new(gpuspy()).arg("export").arg(trace).stdout(nowhere).spawn().unwrap();
-    let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
-    // SAFETY: both are ours to write, and an rusage is integers, of which zero is one.
-    let (waited, usage) = unsafe {
-        let waited = libc::wait4(child.id() as i32, &mut status, 0, usage.as_mut_ptr());
-        (waited, usage.assume_init())
-    };
-    assert!(waited == child.id() as i32 && status == 0, "{status}");
-    (usage.ru_maxrss, began.elapsed())
-}
-
-/// `GPUSPY_LAUNCHES=N` compares that many with 100 thousand, instead of a million.
-#[test]
-fn memory_does_not_grow_with_the_trace() {
-    let many = std::env::var("GPUSPY_LAUNCHES").map_or(1_000_000, |number| number.parse().unwrap());
-    let folder = tempfile::tempdir().unwrap();
-    let of = |launches: u64| {
-        let path = folder.path().join(format!("{launches}.gspy"));
-        generate(&path, launches);
-        cost(&path)
-    };
-    let ((small, _), (large, took)) = (of(100_000), of(many));
-    let rate = many as f64 / took.as_secs_f64();
-    println!("{many} launches: {large} KiB, {small} KiB for 100000; {rate:.0} launches/s");
-    assert!(large < small + small / 4, "{small} KiB for 100 k launches, {large} KiB for {many}");
+    let Held { allocations, frees, .. } = truth.memory[&Memory::Device];
+    assert_eq!((came.len() as u64, went.len() as u64), (allocations, frees));
 }

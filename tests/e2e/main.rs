@@ -20,5 +20,6 @@ mod programmatic;
 mod random;
 mod reused;
 mod roads;
+mod scale;
 mod streams;
 mod teardown;

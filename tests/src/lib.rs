@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+pub mod generated;
+pub mod scale;
 pub mod truth;
 
 /// The repository.
@@ -39,6 +41,11 @@ pub fn sim_lib() -> PathBuf {
 /// A client program, or a library `lib….so` beside them.
 pub fn program(name: &str) -> PathBuf {
     built(root().join("target/sim/bin").join(name))
+}
+
+/// The program that generates traces and measures what reading them takes.
+pub fn scale_program() -> PathBuf {
+    built(root().join("target/release/scale"))
 }
 
 /// A run that is being prepared, in a folder of its own.

@@ -1,15 +1,23 @@
 //! Records of a training-like program whose truth is known: for tests and benchmarks.
 //!
-//! Each thread runs iterations on a stream of its own: a copy of the batch to the device, a fixed sequence of kernels
-//! launched one right after the other, now and then a temporary allocation, and a wait for the stream at the end. The
+//! Each thread runs iterations on a stream of its own: a fixed sequence of kernels launched one right after the other, now
+//! and then a copy, a set, a temporary allocation, and a wait for the stream at the end. The
 //! host is ahead of the GPU, so kernels mostly run back to back, and the GPU drains around the wait. Each launch does
 //! what a timed launch does: hook, start event, launch, end event, return. All noise is Gaussian, and independent.
 //!
 //! Threads know nothing of each other, and records come out in the order of `at`.
 
+mod preamble;
+mod truth;
+mod write;
+
 use super::record::*;
 use gpuspy_wire::record::{Direction, Memory, Namespace, SyncScope, Untimed, Via, flag};
-use std::collections::BTreeMap;
+use preamble::preamble;
+use std::collections::{BTreeMap, VecDeque};
+use truth::Class;
+pub use truth::{Held, Kind, Lengths, Moved, Parts, Truth};
+pub use write::{SESSION, write_trace};
 
 /// A small random number generator: splitmix64 (Steele, Lea, Flood 2014), whose whole state is a counter.
 #[derive(Clone, Debug)]
@@ -53,9 +61,11 @@ pub struct Options {
     pub kernels: u32,
     /// Threads, each with its stream.
     pub threads: u32,
+    /// Every so manieth kernel moves data between GPUs; 0 = none does.
+    pub communication: u32,
     /// Iterations between two waits for the GPU.
     pub iterations_per_wait: u32,
-    /// Besides launches and waits: copies, allocations, frees, event records.
+    /// Besides launches and waits: copies, sets, allocations, frees, event records.
     pub other_calls: bool,
     /// Relative standard deviation of everything the host does.
     pub host_jitter: f64,
@@ -85,6 +95,7 @@ impl Default for Options {
         Options {
             kernels: 120,
             threads: 1,
+            communication: 0,
             iterations_per_wait: 1,
             other_calls: false,
             host_jitter: 0.15,
@@ -101,25 +112,24 @@ impl Default for Options {
     }
 }
 
-/// What is true of the records that a [`Generator`] has given out.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Truth {
-    /// All of them.
-    pub records: u64,
-    /// Kernel launches, all timed.
-    pub launches: u64,
-    /// By name: launches, and the sum of their GPU durations, ns.
-    pub kernels: BTreeMap<u32, (u64, u64)>,
-    /// Copies to the device, and their bytes.
-    pub copies: (u64, u64),
-    /// Allocations.
-    pub allocations: u64,
-    /// Frees.
-    pub frees: u64,
-    /// Waits, and the host's time in them, ns.
-    pub waits: (u64, u64),
-    /// Sum over streams of the times from one operation's end event to the next one's start event, ns.
-    pub gaps_ns: u64,
+/// What an operation did, in ns of the host's clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Ran {
+    class: Class,
+    /// When it was at the head of its stream and the GPU had it.
+    begun: u64,
+    /// When it was over.
+    done: u64,
+    /// When its start and its end event fired.
+    events: (u64, u64),
+}
+
+/// What a record does not tell of what it stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Behind {
+    Nothing,
+    Ran(Ran),
+    Freed(u64),
 }
 
 /// What a kernel is like in every launch.
@@ -148,8 +158,10 @@ struct Lane {
     seen: u64,
     /// Where in the iteration: the number of the next step.
     step: u32,
-    /// A temporary allocation that lives.
-    allocated: Option<u64>,
+    /// A temporary allocation that lives: its address and size.
+    allocated: Option<(u64, u64)>,
+    /// A free whose call has not ended.
+    freeing: Option<Call>,
 }
 
 /// Yields records without end.
@@ -159,11 +171,11 @@ pub struct Generator {
     random: Random,
     kernels: Vec<Kernel>,
     lanes: Vec<Lane>,
+    /// What comes before all calls of the lanes.
+    first: VecDeque<Record>,
     /// Each lane's next record, by its `at` and the lane's number.
-    next: BTreeMap<(u64, usize), Record>,
+    next: BTreeMap<(u64, usize), (Record, Behind)>,
     truth: Truth,
-    /// Where the given out operations of each stream end.
-    ends: BTreeMap<u64, i64>,
 }
 
 const CONTEXT: u32 = 1;
@@ -172,20 +184,29 @@ const GPU_CLOCK: i64 = -7_000_000_000;
 /// Host time of the first call.
 const BEGAN: u64 = 86_400_000_000_000;
 const LATENCY: u64 = 2_000;
+/// Return address of calls that are no launches.
+const CALLER: u64 = 0x7f00_0020_0000;
 const API_LAUNCH: u16 = 1;
 const API_COPY: u16 = 2;
 const API_MALLOC: u16 = 3;
 const API_FREE: u16 = 4;
 const API_WAIT: u16 = 5;
 const API_EVENT: u16 = 6;
-const API_NAMES: [&str; 6] = [
+const API_HOST_MALLOC: u16 = 7;
+const API_SET: u16 = 8;
+const API_NAMES: [&str; 8] = [
     "cudaLaunchKernel",
     "cudaMemcpyAsync",
     "cudaMalloc",
     "cudaFree",
     "cudaStreamSynchronize",
     "cudaEventRecord",
+    "cudaHostAlloc",
+    "cudaMemsetAsync",
 ];
+/// A block of pinned memory that all copies are from or to, and one of the device on their other side.
+const HOST_BLOCK: u64 = 0x6e00_0000_0000;
+const DEVICE_BLOCK: u64 = 0x7e00_0000_0000;
 
 impl Generator {
     /// The same seed and options give the same records.
@@ -210,16 +231,17 @@ impl Generator {
             seen: 0,
             step: 0,
             allocated: None,
+            freeing: None,
         };
         let lanes: Vec<Lane> = (0..options.threads.max(1)).map(lane).collect();
         let mut generator = Generator {
             options,
             random,
             kernels,
+            first: preamble(lanes.len() as u32).into(),
             lanes,
             next: BTreeMap::new(),
             truth: Truth::default(),
-            ends: BTreeMap::new(),
         };
         for lane in 0..generator.lanes.len() {
             generator.prepare(lane);
@@ -230,7 +252,10 @@ impl Generator {
     /// The texts that the records refer to.
     pub fn names(&self) -> Vec<(Namespace, u32, String)> {
         let kernel = |(id, kernel): (u32, &Kernel)| {
-            let text = format!("_ZN5model5layerILi{id}EEvPKfPfi_{}ns", kernel.nanoseconds as u64);
+            let text = match self.communicates(id) {
+                true => format!("ncclDevKernel_AllReduce_Sum_f32_RING_LL_{id}"),
+                false => format!("_ZN5model5layerILi{id}EEvPKfPfi_{}ns", kernel.nanoseconds as u64),
+            };
             (Namespace::Kernel, id, text)
         };
         let apis = (1..).zip(API_NAMES).map(|(id, name)| (Namespace::Api, id, name.to_string()));
@@ -242,13 +267,21 @@ impl Generator {
         &self.truth
     }
 
-    /// Makes a lane's next record.
-    fn prepare(&mut self, lane: usize) {
-        let record = self.step(lane);
-        self.next.insert((record.at, lane), record);
+    /// Whether a kernel, by its name, moves data between GPUs.
+    fn communicates(&self, name: u32) -> bool {
+        self.options.communication > 0 && name.is_multiple_of(self.options.communication)
     }
 
-    fn step(&mut self, lane: usize) -> Record {
+    /// Makes a lane's next record.
+    fn prepare(&mut self, lane: usize) {
+        let (record, behind) = self.step(lane);
+        self.next.insert((record.at, lane), (record, behind));
+    }
+
+    fn step(&mut self, lane: usize) -> (Record, Behind) {
+        if let Some(call) = self.lanes[lane].freeing.take() {
+            return (self.freed(lane, call), Behind::Nothing);
+        }
         let kernels = self.kernels.len() as u32;
         let step = self.lanes[lane].step;
         let last = kernels * self.options.iterations_per_wait.max(1);
@@ -259,7 +292,7 @@ impl Generator {
         }
         if step == last {
             self.lanes[lane].step = 0;
-            return self.wait(lane);
+            return (self.wait(lane), Behind::Nothing);
         }
         self.launch(lane, step % kernels)
     }
@@ -295,7 +328,7 @@ impl Generator {
     }
 
     /// A timed operation of `nanoseconds` on the lane's stream.
-    fn work(&mut self, lane: usize, call: Call, nanoseconds: f64, what: What) -> Record {
+    fn work(&mut self, lane: usize, call: Call, nanoseconds: f64, what: What) -> (Record, Behind) {
         let o = self.options;
         let start_record = call.begin + self.host(o.overhead);
         let lead = self.host(o.lead);
@@ -319,8 +352,13 @@ impl Generator {
             seen: self.seen(lane, finish),
             flags: 0,
         };
-        let stream = u64::from(self.lanes[lane].thread) + 7;
-        self.leave(lane, call, end, |call| {
+        let class = match what {
+            What::Kernel { name, .. } if self.communicates(name) => Class::Communication,
+            What::Kernel { .. } => Class::Compute,
+            _ => Class::Transfer,
+        };
+        let stream = stream_of(self.lanes[lane].thread);
+        let record = self.leave(lane, call, end, |call| {
             Body::Work(Work {
                 call,
                 submitted,
@@ -331,7 +369,8 @@ impl Generator {
                 gpu: Some(gpu),
                 what,
             })
-        })
+        });
+        (record, Behind::Ran(Ran { class, begun, done, events: (start, finish) }))
     }
 
     /// When the poller sees an event complete that fired at `finish`.
@@ -347,7 +386,7 @@ impl Generator {
         self.lanes[lane].seen
     }
 
-    fn launch(&mut self, lane: usize, index: u32) -> Record {
+    fn launch(&mut self, lane: usize, index: u32) -> (Record, Behind) {
         let kernel = self.kernels[index as usize];
         let call = self.enter(lane, API_LAUNCH, kernel.caller, Via::RuntimeDriver);
         let what = What::Kernel {
@@ -366,90 +405,83 @@ impl Generator {
         let mut call = self.enter(lane, API_WAIT, 0x7f00_0010_0000, Via::Runtime);
         call.flags = flag::BLOCKING;
         let returned = self.lanes[lane].gpu_end.max(call.begin) + self.host(5_000.0);
-        let stream = u64::from(self.lanes[lane].thread) + 7;
+        let stream = stream_of(self.lanes[lane].thread);
         self.leave(lane, call, returned, |call| {
             Body::Synchronize(Synchronize { call, scope: SyncScope::Stream, stream, event: 0 })
         })
     }
 
-    /// A copy, an allocation or its free, or an event record.
-    fn other(&mut self, lane: usize) -> Record {
-        let caller = 0x7f00_0020_0000;
-        let stream = u64::from(self.lanes[lane].thread) + 7;
-        let memory = Memory::Device;
-        match self.random.below(4) {
-            0 => {
-                let call = self.enter(lane, API_COPY, caller, Via::RuntimeDriver);
-                let bytes = 4096 << self.random.below(8);
-                let what = What::Memcpy {
-                    direction: Direction::HtoD,
-                    asynchronous: true,
-                    bytes,
-                    dst: 0x7e00_0000_0000,
-                    src: 0x6e00_0000_0000,
-                    rows: 1,
-                    peer_context: 0,
-                };
-                self.work(lane, call, bytes as f64 / 20.0, what)
+    /// A transfer, an allocation or its free, or an event record.
+    fn other(&mut self, lane: usize) -> (Record, Behind) {
+        match (self.random.below(4), self.lanes[lane].allocated.take()) {
+            (0, allocated) => {
+                self.lanes[lane].allocated = allocated;
+                self.transfer(lane)
             }
-            1 => {
-                let call = self.enter(lane, API_EVENT, caller, Via::RuntimeDriver);
-                let end = call.begin + self.host(1_000.0);
-                let event = 0x5555_1000_0000 + stream;
-                self.leave(lane, call, end, |call| {
-                    Body::EventRecord(EventOp { call, stream, event, event_flags: 0 })
-                })
+            (1, allocated) => {
+                self.lanes[lane].allocated = allocated;
+                (self.event(lane), Behind::Nothing)
             }
-            _ => match self.lanes[lane].allocated.take() {
-                Some(address) => {
-                    let call = self.enter(lane, API_FREE, caller, Via::RuntimeDriver);
-                    self.leave(lane, call, call.begin, |call| {
-                        Body::Free(Free { call, memory, address, stream: 0, bytes: 0 })
-                    })
-                }
-                None => {
-                    let call = self.enter(lane, API_MALLOC, caller, Via::RuntimeDriver);
-                    let end = call.begin + self.host(50_000.0);
-                    let address = 0x7e10_0000_0000 + (self.random.below(1 << 16) << 21);
-                    let bytes = 1 + self.random.below(1 << 21);
-                    self.lanes[lane].allocated = Some(address);
-                    self.leave(lane, call, end, |call| {
-                        Body::Alloc(Alloc { call, memory, address, bytes, stream: 0, pool: 0 })
-                    })
-                }
-            },
+            (_, None) => (self.allocate(lane), Behind::Nothing),
+            (_, Some((address, bytes))) => (self.free(lane, address), Behind::Freed(bytes)),
         }
     }
 
-    /// Counts a record that is given out.
-    fn count(&mut self, record: &Record) {
-        let truth = &mut self.truth;
-        truth.records += 1;
-        if let Body::Work(Work { gpu: Some(gpu), stream, .. }) = &record.body {
-            let end = gpu.start.wrapping_add_unsigned(gpu.duration);
-            if let Some(previous) = self.ends.insert(*stream, end) {
-                truth.gaps_ns += (gpu.start - previous) as u64;
-            }
-        }
-        match &record.body {
-            Body::Work(Work { what: What::Kernel { name, .. }, gpu: Some(gpu), .. }) => {
-                truth.launches += 1;
-                let (count, total) = truth.kernels.entry(*name).or_default();
-                *count += 1;
-                *total += gpu.duration;
-            }
-            Body::Work(Work { what: What::Memcpy { bytes, .. }, .. }) => {
-                truth.copies.0 += 1;
-                truth.copies.1 += bytes;
-            }
-            Body::Alloc(_) => truth.allocations += 1,
-            Body::Free(_) => truth.frees += 1,
-            Body::Synchronize(sync) => {
-                truth.waits.0 += 1;
-                truth.waits.1 += sync.call.end - sync.call.begin;
-            }
-            _ => {}
-        }
+    fn transfer(&mut self, lane: usize) -> (Record, Behind) {
+        let bytes = 4096 << self.random.below(8);
+        let copy = |direction, dst, src| What::Memcpy {
+            direction,
+            asynchronous: true,
+            bytes,
+            dst,
+            src,
+            rows: 1,
+            peer_context: 0,
+        };
+        let (api, what) = match self.random.below(4) {
+            0 => (
+                API_SET,
+                What::Memset { asynchronous: true, bytes, dst: DEVICE_BLOCK, value: 0, element: 4, rows: 1 },
+            ),
+            1 => (API_COPY, copy(Direction::DtoH, HOST_BLOCK, DEVICE_BLOCK)),
+            _ => (API_COPY, copy(Direction::HtoD, DEVICE_BLOCK, HOST_BLOCK)),
+        };
+        let call = self.enter(lane, api, CALLER, Via::RuntimeDriver);
+        self.work(lane, call, bytes as f64 / 20.0, what)
+    }
+
+    fn event(&mut self, lane: usize) -> Record {
+        let call = self.enter(lane, API_EVENT, CALLER, Via::RuntimeDriver);
+        let end = call.begin + self.host(1_000.0);
+        let stream = stream_of(self.lanes[lane].thread);
+        let event = 0x5555_1000_0000 + stream;
+        self.leave(lane, call, end, |call| Body::EventRecord(EventOp { call, stream, event, event_flags: 0 }))
+    }
+
+    fn allocate(&mut self, lane: usize) -> Record {
+        let call = self.enter(lane, API_MALLOC, CALLER, Via::RuntimeDriver);
+        let end = call.begin + self.host(50_000.0);
+        // 2 MiB apart, and those of no two lanes are the same.
+        let place = (u64::from(self.lanes[lane].thread) << 16) + self.random.below(1 << 16);
+        let (address, bytes) = (DEVICE_BLOCK + (1 << 32) + (place << 21), 1 + self.random.below(1 << 21));
+        self.lanes[lane].allocated = Some((address, bytes));
+        self.leave(lane, call, end, |call| {
+            Body::Alloc(Alloc { call, memory: Memory::Device, address, bytes, stream: 0, pool: 0 })
+        })
+    }
+
+    /// A free is told before its call, and the call's end by a record of its own.
+    fn free(&mut self, lane: usize, address: u64) -> Record {
+        let call = self.enter(lane, API_FREE, CALLER, Via::RuntimeDriver);
+        self.lanes[lane].freeing = Some(call);
+        self.leave(lane, call, call.begin, |call| {
+            Body::Free(Free { call, memory: Memory::Device, address, stream: 0, bytes: 0 })
+        })
+    }
+
+    fn freed(&mut self, lane: usize, call: Call) -> Record {
+        let end = call.begin + self.host(20_000.0);
+        self.leave(lane, call, end, |call| Body::Api(Api { call, result: 0, subject: 0 }))
     }
 }
 
@@ -457,9 +489,26 @@ impl Iterator for Generator {
     type Item = Record;
 
     fn next(&mut self) -> Option<Record> {
-        let ((_, lane), record) = self.next.pop_first()?;
+        if let Some(record) = self.first.pop_front() {
+            self.truth.count(&record, None, 0);
+            return Some(record);
+        }
+        let ((_, lane), (record, behind)) = self.next.pop_first()?;
         self.prepare(lane);
-        self.count(&record);
+        let ran = match behind {
+            Behind::Ran(ran) => Some(ran),
+            Behind::Freed(bytes) => {
+                self.truth.freed(Memory::Device, bytes);
+                None
+            }
+            Behind::Nothing => None,
+        };
+        self.truth.count(&record, ran.as_ref(), self.lanes.len());
         Some(record)
     }
+}
+
+/// The stream of a thread.
+fn stream_of(thread: u32) -> u64 {
+    u64::from(thread) + 7
 }

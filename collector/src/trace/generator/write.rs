@@ -1,0 +1,83 @@
+//! A generated run as a trace file.
+
+use super::super::TraceWriter;
+use super::super::record::{Body, Ending, GpuTime, Record, Status};
+use super::{BEGAN, Generator};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How often a collector flushes what is due, ns.
+const TICK: u64 = 10_000_000;
+/// When the session of a generated trace began, host ns: before its first call.
+pub const SESSION: u64 = BEGAN - 2_000_000;
+
+/// Writes a trace of `launches` launches as a collector would, in the run's own time: records when they happened, GPU times
+/// when the poller saw them. Returns the size of the file.
+///
+/// # Errors
+/// Of creating and writing the file.
+pub fn write_trace(path: &Path, generator: &mut Generator, launches: u64) -> io::Result<u64> {
+    let mut status = status();
+    let mut writer = TraceWriter::create(path, &status)?;
+    for (namespace, id, text) in generator.names() {
+        writer.name(namespace, id, &text)?;
+    }
+    let real = Instant::now();
+    let mut times: VecDeque<(u64, GpuTime)> = VecDeque::new();
+    let mut tick = 0;
+    while generator.truth().launches < launches {
+        let Some(mut record) = generator.next() else { break };
+        let now = record.at;
+        let time = take_time(&mut record);
+        status.published += 1 + u64::from(time.is_some());
+        writer.push(record)?;
+        times.extend(time);
+        while let Some((correlation, time)) = times.pop_front_if(|(_, time)| time.seen <= now) {
+            writer.gpu_time(correlation, time)?;
+        }
+        if now >= tick {
+            tick = now + TICK;
+            writer.flush_if_due(real + Duration::from_nanos(now - SESSION))?;
+        }
+        status.ended = now;
+    }
+    for (correlation, time) in times {
+        status.ended = status.ended.max(time.seen);
+        writer.gpu_time(correlation, time)?;
+    }
+    let calls = generator.truth().calls.values().map(|(count, _)| count).sum();
+    let status = Status { ending: Ending::Exited, calls, collected: status.published, ..status };
+    Ok(writer.finish(&status)?.bytes)
+}
+
+/// Takes the GPU time of a record away, as it comes from the agent.
+fn take_time(record: &mut Record) -> Option<(u64, GpuTime)> {
+    match &mut record.body {
+        Body::Work(work) => work.gpu.take().map(|gpu| (work.call.correlation, gpu)),
+        _ => None,
+    }
+}
+
+fn status() -> Status {
+    Status {
+        pid: 4242,
+        start_time: 0,
+        began: SESSION,
+        began_realtime: 0,
+        ended: SESSION,
+        ending: Ending::Running,
+        agent_ns: 0,
+        poller_ns: 0,
+        calls: 0,
+        published: 0,
+        collected: 0,
+        pending: 0,
+        lost: BTreeMap::new(),
+        lookups: 0,
+        lookups_hooked: 0,
+        driver_hooked: true,
+        threads: BTreeMap::new(),
+    }
+}

@@ -1,0 +1,28 @@
+//! Traces of many launches: reading them takes no more memory, and what the report says of them is what was generated.
+
+use gpuspy_tests::scale_program;
+use serde_json::Value;
+use std::process::Command;
+
+/// What `scale` says of so many launches.
+fn measured(launches: u64) -> Value {
+    let output = Command::new(scale_program()).arg(launches.to_string()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_str(&said).unwrap()
+}
+
+/// `scripts/bench.sh` does the same with 1 and 10 million.
+#[test]
+fn reading_ten_times_the_launches_takes_no_more_memory_and_answers_are_right() {
+    let (small, large) = (measured(200_000), measured(2_000_000));
+    for measured in [&small, &large] {
+        assert_eq!(measured["wrong"], Value::Array(Vec::new()));
+    }
+    for command in ["report", "export"] {
+        let peak = |measured: &Value| measured[command][0]["peak_kib"].as_u64().unwrap();
+        let (small, large) = (peak(&small), peak(&large));
+        println!("{command}: {small} KiB, {large} KiB");
+        assert!(large <= small + small / 20, "{command}: {small} KiB, then {large} KiB");
+    }
+}

@@ -1,0 +1,29 @@
+//! Generates a trace, has it reported and exported, and prints as JSON what that took and which answers were wrong.
+//!
+//! `scale LAUNCHES [ROUNDS]`; exits with 1 when an answer was wrong.
+
+use gpuspy_tests::scale::{ANSWER, answer, measure};
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number > 0);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (launches, rounds) = match arguments[..] {
+        [ANSWER, launches, trace] => {
+            answer(number(launches).expect("a number of launches"), Path::new(trace));
+            return ExitCode::SUCCESS;
+        }
+        [launches] => (number(launches), Some(1)),
+        [launches, rounds] => (number(launches), number(rounds)),
+        _ => (None, None),
+    };
+    let Some((launches, rounds)) = launches.zip(rounds) else {
+        eprintln!("usage: scale LAUNCHES [ROUNDS]");
+        return ExitCode::from(2);
+    };
+    let measured = measure(launches, rounds);
+    println!("{:#}", measured.json());
+    if measured.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,126 @@
+//! What reading a generated trace takes, by how many launches it holds.
+//!
+//! Two processes: one generates, and in the end judges the answers; the other, which measures, has to be small. What
+//! wait4 tells of a child's memory begins with what its parent had when it was spawned (`exec` keeps the larger of both).
+
+use crate::{generated, gpuspy};
+use gpuspy_collector::trace::generator::write_trace;
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// The first argument of the process that generates.
+pub const ANSWER: &str = "--answer";
+
+/// What was measured on one trace.
+pub struct Measured {
+    /// Launches in it.
+    pub launches: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// `gpuspy report --json`, each time.
+    pub report: Vec<Cost>,
+    /// `gpuspy export --to chrome`, each time.
+    pub export: Vec<Cost>,
+    /// Answers of the report that are not what the generator knows.
+    pub wrong: Vec<String>,
+}
+
+/// What a process took.
+#[derive(Clone, Copy)]
+pub struct Cost {
+    /// Processor time, its own and the system's for it: what others do on the machine is not in it.
+    pub cpu_seconds: f64,
+    /// The most memory that was resident (ru_maxrss), KiB.
+    pub peak_kib: u64,
+}
+
+impl Measured {
+    /// As the program prints it.
+    pub fn json(&self) -> Value {
+        let costs = |costs: &[Cost]| -> Value {
+            costs
+                .iter()
+                .map(|cost| json!({ "cpu_seconds": cost.cpu_seconds, "peak_kib": cost.peak_kib }))
+                .collect()
+        };
+        json!({
+            "launches": self.launches,
+            "bytes": self.bytes,
+            "report": costs(&self.report),
+            "export": costs(&self.export),
+            "wrong": self.wrong,
+        })
+    }
+}
+
+/// Has a trace of so many launches generated, and reads it so many times.
+pub fn measure(launches: u64, rounds: u64) -> Measured {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("generated.gspy");
+    let mut knowing = Command::new(std::env::current_exe().unwrap())
+        .args([OsStr::new(ANSWER), OsStr::new(&launches.to_string()), trace.as_os_str()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(knowing.stdout.take().unwrap());
+    let mut bytes = String::new();
+    said.read_line(&mut bytes).unwrap();
+    let bytes = bytes.trim().parse().expect("the generating process tells the size of its trace");
+    let (mut report, mut export) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        report.push(cost("report", &trace, &["--json"], &trace.with_extension("json")));
+        export.push(cost("export", &trace, &["--to", "chrome"], Path::new("/dev/null")));
+    }
+    drop(knowing.stdin.take());
+    let mut wrong = String::new();
+    said.read_to_string(&mut wrong).unwrap();
+    let status = knowing.wait().unwrap();
+    assert!(status.success(), "the generating process: {status}");
+    Measured { launches, bytes, report, export, wrong: wrong.lines().map(str::to_owned).collect() }
+}
+
+/// The process that generates: writes the trace and prints its size; when its stdin ends, prints which answers of the report
+/// beside the trace are wrong.
+pub fn answer(launches: u64, trace: &Path) {
+    let mut generator = generated::generator();
+    println!("{}", write_trace(trace, &mut generator, launches).unwrap());
+    io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    let report = File::open(trace.with_extension("json")).unwrap();
+    let report: Value = serde_json::from_reader(BufReader::new(report)).unwrap();
+    generated::differences(&report, &generator).iter().for_each(|line| println!("{line}"));
+}
+
+/// Runs `gpuspy COMMAND TRACE OPTIONS… > OUTPUT`.
+fn cost(command: &str, trace: &Path, options: &[&str], output: &Path) -> Cost {
+    let output = File::options().write(true).create(true).truncate(true).open(output).unwrap();
+    #[allow(clippy::zombie_processes)] // wait4 waits for it, and tells what it took
+    let child = Command::new(gpuspy())
+        .args([OsStr::new(command), trace.as_os_str()])
+        .args(options)
+        .stdin(Stdio::null())
+        .stdout(output)
+        .spawn()
+        .unwrap();
+    let (status, usage) = wait(&child);
+    assert!(status.success(), "gpuspy {command}: {status}");
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    Cost { cpu_seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime), peak_kib: usage.ru_maxrss as u64 }
+}
+
+/// Waits for a child: how it ended, and what it took.
+fn wait(child: &Child) -> (ExitStatus, libc::rusage) {
+    let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
+    // SAFETY: both are ours to write, and an rusage is integers, of which zero is one.
+    let (waited, usage) = unsafe {
+        let waited = libc::wait4(child.id() as i32, &mut status, 0, usage.as_mut_ptr());
+        (waited, usage.assume_init())
+    };
+    assert_eq!(waited, child.id() as i32, "{}", io::Error::last_os_error());
+    (ExitStatus::from_raw(status), usage)
+}
