@@ -155,7 +155,7 @@ fn each_variant_has_a_request_of_its_own() {
 /// The list of intercepted functions, as the docs have it.
 fn list() -> String {
     let mut text = "# Intercepted functions\n\n\
-        Generated from the hook table (`agent/src/table.rs`) and checked by `cargo test -p gpuspy-agent`;\n\
+        Generated from the hook table (`agent/src/table`) and checked by `cargo test -p gpuspy-agent`;\n\
         `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent list` writes it anew. *work* is timed where it can be, *plain* is \
         recorded,\n*lookup* hands out the others.\n\n\
         | symbol | layer | asked for as | from version | default stream | recorded as |\n|---|---|---|---|---|---|\n"
