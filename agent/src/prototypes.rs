@@ -55,7 +55,8 @@ fn c_type(rust: &str) -> String {
 /// An entry as a C declaration.
 fn c_declaration(hook: &Hook, parameters: &str) -> String {
     let inner = parameters.trim().strip_prefix('(').unwrap().strip_suffix(')').unwrap();
-    let inner = inner.split_whitespace().collect::<Vec<_>>().join(" "); // stringify! breaks lines
+    // stringify! breaks lines, and writes a section's tokens apart.
+    let inner = inner.split_whitespace().collect::<Vec<_>>().join(" ").replace("* ", "*");
     let list: Vec<String> = inner
         .split(',')
         .filter(|p| !p.trim().is_empty())
