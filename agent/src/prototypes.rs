@@ -42,10 +42,22 @@ fn c_type(rust: &str) -> String {
     match rust {
         "char_t" => "char".into(),
         "unsigned_char" | "unsigned_short" | "unsigned_int" | "unsigned_long_long" => rust.replace('_', " "),
-        "cudaMemcpyKind" | "cudaStreamCaptureMode" | "cudaDriverEntryPointQueryResult" => {
+        "cudaMemcpyKind"
+        | "cudaStreamCaptureMode"
+        | "cudaDriverEntryPointQueryResult"
+        | "cudaMemoryAdvise" => {
             format!("enum {rust}")
         }
-        "cudaKernelNodeParams" | "cudaMemcpy3DParms" | "cudaMemsetParams" | "cudaGraphNodeParams" => {
+        "cudaKernelNodeParams"
+        | "cudaMemcpy3DParms"
+        | "cudaMemsetParams"
+        | "cudaGraphNodeParams"
+        | "cudaMemcpy3DPeerParms"
+        | "cudaPitchedPtr"
+        | "cudaExtent"
+        | "cudaMemcpyAttributes"
+        | "cudaMemcpy3DBatchOp"
+        | "cudaMemLocation" => {
             format!("struct {rust}")
         }
         _ => rust.into(),
