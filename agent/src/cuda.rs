@@ -34,6 +34,7 @@ pub type cudaMemPool_t = *mut c_void;
 pub type cudaExternalMemory_t = *mut c_void;
 pub type cudaArray_t = *mut c_void;
 pub type cudaMipmappedArray_t = *mut c_void;
+pub type cudaArray_const_t = *const c_void;
 pub type CUjit_option = c_int;
 pub type CUlibraryOption = c_int;
 pub type CUstreamCaptureMode = c_int;
@@ -50,13 +51,16 @@ pub type CUdriverProcAddressQueryResult = c_int;
 pub type cudaDriverEntryPointQueryResult = c_int;
 pub type CUexecAffinityParam = c_void;
 pub type CUctxCreateParams = c_void;
+pub type CUmemcpyAttributes = c_void;
+pub type cudaMemcpyAttributes = c_void;
+pub type CUmem_advise = c_int;
+pub type cudaMemoryAdvise = c_int;
 pub type CUgraphEdgeData = c_void;
 pub type cudaGraphEdgeData = c_void;
 pub type CUgraphExecUpdateResult = c_int;
 pub type CUgraphRecaptureCallback = *mut c_void;
 pub type cudaGraphInstantiateParams = c_void;
 pub type cudaKernelNodeParams = c_void;
-pub type cudaMemcpy3DParms = c_void;
 pub type cudaMemsetParams = c_void;
 pub type cudaGraphNodeParams = c_void;
 pub type CUmemPoolProps = c_void;
@@ -67,8 +71,6 @@ pub type CUmemAllocationHandleType = c_int;
 pub type cudaMemAllocationHandleType = c_int;
 pub type CUmemAllocationType = c_int;
 pub type cudaMemAllocationType = c_int;
-pub type CUmemLocation = c_void;
-pub type cudaMemLocation = c_void;
 pub type CUmemAccessDesc = c_void;
 pub type cudaMemAccessDesc = c_void;
 pub type CUmemPoolPtrExportData = c_void;
@@ -205,16 +207,164 @@ pub struct CUDA_KERNEL_NODE_PARAMS_v2 {
     pub context: CUcontext,
 }
 
+/// A side of CUDA_MEMCPY2D.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Side2D {
+    pub x_bytes: size_t,
+    pub y: size_t,
+    /// A CUmemorytype: it says which of the next three counts.
+    pub memory: c_uint,
+    pub host: u64,
+    pub device: CUdeviceptr,
+    pub array: CUarray,
+    pub pitch: size_t,
+}
+
+/// CUDA_MEMCPY2D.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_MEMCPY2D {
+    pub src: Side2D,
+    pub dst: Side2D,
+    /// Bytes of a row, rows.
+    pub width: size_t,
+    pub height: size_t,
+}
+
+/// A side of CUDA_MEMCPY3D and of CUDA_MEMCPY3D_PEER.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Side3D {
+    pub x_bytes: size_t,
+    pub y: size_t,
+    pub z: size_t,
+    pub level: size_t,
+    /// As in [`Side2D`].
+    pub memory: c_uint,
+    pub host: u64,
+    pub device: CUdeviceptr,
+    pub array: CUarray,
+    /// Of a peer copy only.
+    pub context: CUcontext,
+    pub pitch: size_t,
+    pub height: size_t,
+}
+
 /// CUDA_MEMCPY3D.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct CUDA_MEMCPY3D {
-    /// Source and destination: eleven words each.
-    pub sides: [u64; 22],
+    pub src: Side3D,
+    pub dst: Side3D,
     /// Bytes of a row, rows, slices.
     pub width: size_t,
     pub height: size_t,
     pub depth: size_t,
+}
+
+/// CUDA_MEMCPY3D_PEER: the same, with contexts.
+pub type CUDA_MEMCPY3D_PEER = CUDA_MEMCPY3D;
+
+/// CU_MEMORYTYPE_HOST, _ARRAY, _UNIFIED.
+pub const MEMORYTYPE_HOST: c_uint = 1;
+pub const MEMORYTYPE_ARRAY: c_uint = 3;
+pub const MEMORYTYPE_UNIFIED: c_uint = 4;
+
+/// CUmemcpy3DOperand = cudaMemcpy3DOperand.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Operand3D {
+    /// [`OPERAND_ARRAY`], or a pointer.
+    pub kind: c_uint,
+    /// A pointer, its row length and layer height and a location; or an array and three offsets.
+    pub body: [u64; 4],
+}
+
+/// CU_MEMCPY_OPERAND_TYPE_ARRAY.
+pub const OPERAND_ARRAY: c_uint = 2;
+
+/// CUDA_MEMCPY3D_BATCH_OP.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_MEMCPY3D_BATCH_OP {
+    pub src: Operand3D,
+    pub dst: Operand3D,
+    /// Elements of a row, rows, slices.
+    pub extent: [size_t; 3],
+    pub access_order: c_uint,
+    pub flags: c_uint,
+}
+
+/// cudaMemcpy3DBatchOp.
+pub type cudaMemcpy3DBatchOp = CUDA_MEMCPY3D_BATCH_OP;
+
+/// CUmemLocation.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUmemLocation {
+    pub kind: c_int,
+    pub id: c_int,
+}
+
+/// cudaMemLocation.
+pub type cudaMemLocation = CUmemLocation;
+
+/// CU_DEVICE_CPU = cudaCpuDeviceId.
+pub const DEVICE_CPU: CUdevice = -1;
+/// CU_MEM_LOCATION_TYPE_HOST, _HOST_NUMA, _HOST_NUMA_CURRENT.
+pub const LOCATIONS_HOST: core::ops::RangeInclusive<c_int> = 2..=4;
+
+/// cudaPitchedPtr.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct cudaPitchedPtr {
+    pub ptr: *mut void,
+    pub pitch: size_t,
+    pub width: size_t,
+    pub height: size_t,
+}
+
+/// cudaExtent.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct cudaExtent {
+    pub width: size_t,
+    pub height: size_t,
+    pub depth: size_t,
+}
+
+/// A side of cudaMemcpy3DParms: an array or a pointer, and where in it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct RuntimeSide3D {
+    pub array: cudaArray_t,
+    pub position: [size_t; 3],
+    pub pointer: cudaPitchedPtr,
+}
+
+/// cudaMemcpy3DParms.
+#[repr(C)]
+pub struct cudaMemcpy3DParms {
+    pub src: RuntimeSide3D,
+    pub dst: RuntimeSide3D,
+    pub extent: cudaExtent,
+    pub kind: cudaMemcpyKind,
+}
+
+/// A side of cudaMemcpy3DPeerParms.
+#[repr(C)]
+pub struct RuntimePeer3D {
+    pub side: RuntimeSide3D,
+    pub device: c_int,
+}
+
+/// cudaMemcpy3DPeerParms.
+#[repr(C)]
+pub struct cudaMemcpy3DPeerParms {
+    pub src: RuntimePeer3D,
+    pub dst: RuntimePeer3D,
+    pub extent: cudaExtent,
 }
 
 /// CUDA_MEMSET_NODE_PARAMS.
@@ -254,24 +404,6 @@ pub struct CUgraphNodeParams {
     pub reserved: [c_int; 3],
     pub body: [u64; 29],
     pub reserved2: u64,
-}
-
-/// cudaPitchedPtr.
-#[repr(C)]
-pub struct cudaPitchedPtr {
-    pub address: *mut void,
-    pub pitch: size_t,
-    pub width: size_t,
-    pub height: size_t,
-}
-
-/// cudaExtent.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct cudaExtent {
-    pub width: size_t,
-    pub height: size_t,
-    pub depth: size_t,
 }
 
 /// cudaChannelFormatDesc.
@@ -334,6 +466,8 @@ const _: () = {
     assert!(size_of::<CUipcMemHandle>() == 64);
     assert!(size_of::<CUDA_KERNEL_NODE_PARAMS_v1>() == 56 && size_of::<CUDA_KERNEL_NODE_PARAMS_v2>() == 72);
     assert!(size_of::<CUDA_MEMCPY3D>() == 200 && size_of::<CUDA_MEMSET_NODE_PARAMS>() == 40);
+    assert!(size_of::<CUDA_MEMCPY2D>() == 128 && size_of::<CUDA_MEMCPY3D_BATCH_OP>() == 112);
+    assert!(size_of::<cudaMemcpy3DParms>() == 160 && size_of::<cudaMemcpy3DPeerParms>() == 168);
     assert!(size_of::<CUgraphNodeParams>() == 256);
     assert!(size_of::<LaunchAttribute>() == 72);
     assert!(size_of::<CUlaunchConfig>() == 56);

@@ -48,7 +48,8 @@ fn c_type(rust: &str) -> String {
         | "cudaMemPoolAttr"
         | "cudaMemAllocationHandleType"
         | "cudaMemAllocationType"
-        | "cudaGraphMemAttributeType" => format!("enum {rust}"),
+        | "cudaGraphMemAttributeType"
+        | "cudaMemoryAdvise" => format!("enum {rust}"),
         "cudaKernelNodeParams"
         | "cudaMemcpy3DParms"
         | "cudaMemsetParams"
@@ -63,7 +64,10 @@ fn c_type(rust: &str) -> String {
         | "cudaExternalMemoryBufferDesc"
         | "cudaExternalMemoryMipmappedArrayDesc"
         | "cudaChannelFormatDesc"
-        | "cudaMemAllocNodeParams" => format!("struct {rust}"),
+        | "cudaMemAllocNodeParams"
+        | "cudaMemcpy3DPeerParms"
+        | "cudaMemcpyAttributes"
+        | "cudaMemcpy3DBatchOp" => format!("struct {rust}"),
         _ => rust.into(),
     }
 }
@@ -71,7 +75,8 @@ fn c_type(rust: &str) -> String {
 /// An entry as a C declaration.
 fn c_declaration(hook: &Hook, parameters: &str) -> String {
     let inner = parameters.trim().strip_prefix('(').unwrap().strip_suffix(')').unwrap();
-    let inner = inner.split_whitespace().collect::<Vec<_>>().join(" "); // stringify! breaks lines
+    // stringify! breaks lines, and writes a section's tokens apart.
+    let inner = inner.split_whitespace().collect::<Vec<_>>().join(" ").replace("* ", "*");
     let list: Vec<String> = inner
         .split(',')
         .filter(|p| !p.trim().is_empty())
@@ -171,7 +176,7 @@ fn each_variant_has_a_request_of_its_own() {
 /// The list of intercepted functions, as the docs have it.
 fn list() -> String {
     let mut text = "# Intercepted functions\n\n\
-        Generated from the hook table (`agent/src/table.rs`) and checked by `cargo test -p gpuspy-agent`;\n\
+        Generated from the hook table (`agent/src/table`) and checked by `cargo test -p gpuspy-agent`;\n\
         `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent list` writes it anew. *work* is timed where it can be, *plain* is \
         recorded,\n*lookup* hands out the others.\n\n\
         | symbol | layer | asked for as | from version | default stream | recorded as |\n|---|---|---|---|---|---|\n"

@@ -47,7 +47,10 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_ASSUME", "submit=begin")],
     &[("SIMCUDA_ASSUME", "elapsed=multiplied,null_sync=own,free=returns,pageable_async=asynchronous")],
     &[("SIMCUDA_ASSUME", "event_query_in_capture=safe,stream_query_in_capture=safe,sync_in_capture=safe")],
-    &[("SIMCUDA_ASSUME", "event_needs_context=yes,free_in_capture=safe,event_sync_invalidates=no")],
+    &[(
+        "SIMCUDA_ASSUME",
+        "event_needs_context=yes,free_in_capture=safe,event_sync_invalidates=no,batch_in_capture=copied",
+    )],
     &[("SIMCUDA_ASSUME", "event_create_in_capture=unsafe,module_load_in_capture=safe,callback_api=allowed")],
     &[("SIMCUDA_ASSUME", "launch_queue=700,copy_ns=200,set_ns=0,poll_ns=200000,device_mbps=20000")],
     &[("SIMCUDA_ASSUME", "staging_bytes=0,pinned_mbps=60000,pageable_mbps=1000,peer_mbps=3000")],

@@ -9,6 +9,8 @@ static bool wide;
 // cuDriverGetVersion.
 static int driver_version;
 
+#include "random_moves.h"
+
 // ---- chains ----
 
 // The one event that launches may record themselves: without timing.

@@ -1,17 +1,23 @@
-//! Copies and sets.
+//! Copies, sets and prefetches.
 
-use gpuspy_wire::record::{self, Direction};
+use core::ffi::c_uint;
+use gpuspy_wire::record::{self, Direction, flag};
 
 use crate::calls::Work;
 use crate::cuda::*;
 use crate::thread::Call;
 
 /// A copy, by whichever API.
+#[derive(Clone, core::marker::Copy)]
 pub struct Copy {
     direction: Direction,
     dst: u64,
     src: u64,
-    bytes: usize,
+    bytes: u64,
+    /// Rows of a 2D or 3D copy, copies of a batch.
+    rows: u64,
+    /// [`flag::PREFETCH`], [`flag::BATCH`].
+    flags: u16,
     /// The stream argument; none: a blocking copy on the default stream.
     stream: Option<CUstream>,
     /// Contexts of a peer copy: destination's, source's.
@@ -29,10 +35,71 @@ pub fn runtime_direction(kind: cudaMemcpyKind) -> Direction {
     }
 }
 
+/// The direction between two sides of which each is the host's, a device's, or not said.
+fn between(src_is_host: Option<bool>, dst_is_host: Option<bool>) -> Direction {
+    match (src_is_host, dst_is_host) {
+        (Some(true), Some(true)) => Direction::HtoH,
+        (Some(true), Some(false)) => Direction::HtoD,
+        (Some(false), Some(true)) => Direction::DtoH,
+        (Some(false), Some(false)) => Direction::DtoD,
+        _ => Direction::Default,
+    }
+}
+
+/// Whether a CUmemorytype is the host's; unified addresses say it themselves.
+fn is_host(memory: c_uint) -> Option<bool> {
+    (memory != MEMORYTYPE_UNIFIED).then_some(memory == MEMORYTYPE_HOST)
+}
+
+/// The first address of a side, by its CUmemorytype; an array has none, and is told by its handle.
+fn first(memory: c_uint, [host, device, array]: [u64; 3], offset: u64) -> u64 {
+    match memory {
+        MEMORYTYPE_HOST => host.wrapping_add(offset),
+        MEMORYTYPE_ARRAY => array,
+        _ => device.wrapping_add(offset),
+    }
+}
+
+impl Side2D {
+    fn first(&self) -> u64 {
+        let offset = self.y.wrapping_mul(self.pitch).wrapping_add(self.x_bytes) as u64;
+        first(self.memory, [self.host, self.device, self.array as u64], offset)
+    }
+}
+
+impl Side3D {
+    fn first(&self) -> u64 {
+        let rows = self.z.wrapping_mul(self.height).wrapping_add(self.y);
+        let offset = rows.wrapping_mul(self.pitch).wrapping_add(self.x_bytes) as u64;
+        first(self.memory, [self.host, self.device, self.array as u64], offset)
+    }
+}
+
+impl RuntimeSide3D {
+    /// The first address, or the array's handle.
+    fn first(&self) -> u64 {
+        let [x, y, z] = self.position;
+        let rows = z.wrapping_mul(self.pointer.height).wrapping_add(y);
+        let offset = rows.wrapping_mul(self.pointer.pitch).wrapping_add(x) as u64;
+        if self.array.is_null() { (self.pointer.ptr as u64).wrapping_add(offset) } else { self.array as u64 }
+    }
+}
+
+impl Operand3D {
+    fn first(&self) -> u64 {
+        let [pointer_or_array, ..] = self.body;
+        pointer_or_array
+    }
+
+    fn is_host(&self) -> Option<bool> {
+        (self.kind == OPERAND_ARRAY).then_some(false)
+    }
+}
+
 impl Copy {
     /// A blocking copy.
     pub fn new(direction: Direction, dst: u64, src: u64, bytes: usize) -> Copy {
-        Copy { direction, dst, src, bytes, stream: None, peer: None }
+        Copy { direction, dst, src, bytes: bytes as u64, rows: 1, flags: 0, stream: None, peer: None }
     }
 
     /// An asynchronous one.
@@ -44,6 +111,178 @@ impl Copy {
     pub fn peer(self, dst: CUcontext, src: CUcontext) -> Copy {
         Copy { peer: Some((dst, src)), ..self }
     }
+
+    /// Of so many bytes a row, rows and slices.
+    fn shaped(self, width: usize, height: usize, depth: usize) -> Copy {
+        let rows = (height as u64).saturating_mul(depth as u64);
+        Copy { bytes: rows.saturating_mul(width as u64), rows, ..self }
+    }
+
+    /// By rows.
+    pub fn plane(direction: Direction, dst: u64, src: u64, width: usize, height: usize) -> Copy {
+        Copy::new(direction, dst, src, 0).shaped(width, height, 1)
+    }
+
+    /// Between an address and an array, or two arrays: what is no address is told by its handle.
+    pub fn array(
+        direction: Direction,
+        dst: *const void,
+        src: *const void,
+        width: usize,
+        height: usize,
+    ) -> Copy {
+        Copy::plane(direction, dst as u64, src as u64, width, height)
+    }
+
+    /// A copy of which nothing is known: its arguments are null, which is for the driver to refuse.
+    fn unknown() -> Copy {
+        Copy::new(Direction::Default, 0, 0, 0)
+    }
+
+    /// By cuMemcpy2D's structure.
+    pub fn of_2d(copy: *const CUDA_MEMCPY2D) -> Copy {
+        // SAFETY: the app's struct, which the call it is passed to reads too.
+        let Some(copy) = (unsafe { copy.as_ref() }) else { return Copy::unknown() };
+        let direction = between(is_host(copy.src.memory), is_host(copy.dst.memory));
+        Copy::plane(direction, copy.dst.first(), copy.src.first(), copy.width, copy.height)
+    }
+
+    /// By cuMemcpy3D's structure.
+    pub fn of_3d(copy: *const CUDA_MEMCPY3D) -> Copy {
+        // SAFETY: as in `of_2d`.
+        let Some(copy) = (unsafe { copy.as_ref() }) else { return Copy::unknown() };
+        let direction = between(is_host(copy.src.memory), is_host(copy.dst.memory));
+        let linear = Copy::new(direction, copy.dst.first(), copy.src.first(), 0);
+        linear.shaped(copy.width, copy.height, copy.depth)
+    }
+
+    /// By cuMemcpy3DPeer's structure: between two contexts, as far as a side has one.
+    pub fn of_3d_peer(copy: *const CUDA_MEMCPY3D_PEER) -> Copy {
+        let plain = Copy::of_3d(copy);
+        // SAFETY: as in `of_2d`.
+        match unsafe { copy.as_ref() } {
+            Some(copy) if matches!(plain.direction, Direction::DtoD | Direction::Default) => {
+                let direction = match plain.direction {
+                    Direction::DtoD => Direction::PtoP,
+                    unsaid => unsaid,
+                };
+                Copy { direction, ..plain }.peer(copy.dst.context, copy.src.context)
+            }
+            _ => plain,
+        }
+    }
+
+    /// By cudaMemcpy3D's structure. Of an array, the width is in elements whose size is not said: each counts as a byte.
+    pub fn of_runtime_3d(copy: *const cudaMemcpy3DParms) -> Copy {
+        // SAFETY: as in `of_2d`.
+        let Some(copy) = (unsafe { copy.as_ref() }) else { return Copy::unknown() };
+        let direction = runtime_direction(copy.kind);
+        let linear = Copy::new(direction, copy.dst.first(), copy.src.first(), 0);
+        linear.shaped(copy.extent.width, copy.extent.height, copy.extent.depth)
+    }
+
+    /// By cudaMemcpy3DPeer's structure; its width as in [`Copy::of_runtime_3d`].
+    pub fn of_runtime_3d_peer(copy: *const cudaMemcpy3DPeerParms) -> Copy {
+        // SAFETY: as in `of_2d`.
+        let Some(copy) = (unsafe { copy.as_ref() }) else { return Copy::unknown() };
+        let linear = Copy::new(Direction::PtoP, copy.dst.side.first(), copy.src.side.first(), 0);
+        linear.shaped(copy.extent.width, copy.extent.height, copy.extent.depth)
+    }
+
+    /// Several at once: one operation of the stream, with the addresses of the first.
+    fn several<T>(all: &[T], one: impl Fn(&T) -> Copy) -> Copy {
+        let mut copies = all.iter().map(one);
+        let Some(first) = copies.next() else { return Copy::unknown() };
+        let bytes = copies.fold(first.bytes, |sum, copy| sum.saturating_add(copy.bytes));
+        Copy { bytes, rows: all.len() as u64, flags: first.flags | flag::BATCH, ..first }
+    }
+
+    /// A batch by arrays of addresses and sizes.
+    pub fn batch<A: Address>(dsts: *const A, srcs: *const A, sizes: *const usize, count: usize) -> Copy {
+        let first = |of: &[A]| of.first().map_or(0, A::address);
+        let copy = Copy::new(Direction::Default, first(list(dsts, count)), first(list(srcs, count)), 0);
+        let all = Copy::several(list(sizes, count), |size| Copy { bytes: *size as u64, ..copy });
+        Copy { dst: copy.dst, src: copy.src, ..all }
+    }
+
+    /// A batch of 3D copies. Between arrays or an array and memory the width is in elements whose size is not said: each
+    /// counts as a byte.
+    pub fn batch_3d(operations: *const CUDA_MEMCPY3D_BATCH_OP, count: usize) -> Copy {
+        Copy::several(list(operations, count), |operation| {
+            let [width, height, depth] = operation.extent;
+            let direction = between(operation.src.is_host(), operation.dst.is_host());
+            Copy::new(direction, operation.dst.first(), operation.src.first(), 0).shaped(width, height, depth)
+        })
+    }
+
+    /// One 3D copy by a batch's structure.
+    pub fn of_operation(operation: *const CUDA_MEMCPY3D_BATCH_OP) -> Copy {
+        let alone = Copy::batch_3d(operation, 1);
+        // SAFETY: as in `of_2d`.
+        let rows = unsafe { operation.as_ref() }.map_or(1, |operation| {
+            let [_, height, depth] = operation.extent;
+            (height as u64).saturating_mul(depth as u64)
+        });
+        Copy { rows, flags: alone.flags & !flag::BATCH, ..alone }
+    }
+
+    /// Managed memory that is to move to a device, or to the host.
+    fn prefetch(address: u64, bytes: usize, to_host: bool) -> Copy {
+        let direction = if to_host { Direction::DtoH } else { Direction::HtoD };
+        Copy { flags: flag::PREFETCH, ..Copy::new(direction, address, address, bytes) }
+    }
+
+    /// A prefetch to a device, or with [`DEVICE_CPU`] to the host.
+    pub fn prefetch_to_device(address: u64, bytes: usize, device: CUdevice) -> Copy {
+        Copy::prefetch(address, bytes, device == DEVICE_CPU)
+    }
+
+    /// A prefetch to a location.
+    pub fn prefetch_to(address: u64, bytes: usize, location: CUmemLocation) -> Copy {
+        Copy::prefetch(address, bytes, LOCATIONS_HOST.contains(&location.kind))
+    }
+
+    /// Several prefetches at once, told by the first one's destination.
+    pub fn prefetch_batch<A: Address>(
+        addresses: *const A,
+        sizes: *const usize,
+        count: usize,
+        locations: *const CUmemLocation,
+    ) -> Copy {
+        let (Some(address), Some(location)) =
+            (list(addresses, count).first(), list(locations, usize::from(count != 0)).first())
+        else {
+            return Copy::unknown();
+        };
+        Copy::several(list(sizes, count), |size| Copy::prefetch_to(address.address(), *size, *location))
+    }
+}
+
+/// An address in an array of the app's: the driver's as a number, the runtime's as a pointer.
+pub trait Address {
+    /// As a number.
+    fn address(&self) -> u64;
+}
+
+impl Address for CUdeviceptr {
+    fn address(&self) -> u64 {
+        *self
+    }
+}
+
+impl Address for *mut void {
+    fn address(&self) -> u64 {
+        *self as u64
+    }
+}
+
+/// The app's array; one that cannot be, which is for the driver to refuse, is empty.
+fn list<'a, T>(first: *const T, count: usize) -> &'a [T] {
+    if first.is_null() || count > isize::MAX as usize / size_of::<T>() {
+        return &[];
+    }
+    // SAFETY: the app's array of that many, which the call it is passed to reads too; it lives as long as that call.
+    unsafe { core::slice::from_raw_parts(first, count) }
 }
 
 impl Work for Copy {
@@ -61,19 +300,21 @@ impl Work for Copy {
         self.stream.is_none()
     }
 
-    fn record(self, call: &Call, work: record::Work) -> record::Memcpy {
+    fn record(self, call: &Call, mut work: record::Work) -> record::Memcpy {
         let other = |(dst, src): (CUcontext, CUcontext)| {
             let driver = crate::driver::driver()?;
             let number = |handle| call.session.contexts.get(call, driver, handle).map(|c| c.number);
             number(dst).filter(|n| *n != work.context).or_else(|| number(src))
         };
+        let peer_context = self.peer.and_then(other).unwrap_or(0);
+        work.head.flags |= self.flags;
         record::Memcpy {
             work,
-            bytes: self.bytes as u64,
+            bytes: self.bytes,
             dst: self.dst,
             src: self.src,
-            rows: 1,
-            peer_context: self.peer.and_then(other).unwrap_or(0),
+            rows: u32::try_from(self.rows).unwrap_or(u32::MAX),
+            peer_context,
             direction: self.direction as u8,
             asynchronous: u8::from(self.stream.is_some()),
             reserved: [0; 22],
@@ -86,14 +327,31 @@ pub struct Set {
     dst: u64,
     value: u32,
     element: u8,
-    count: usize,
+    count: u64,
+    rows: u64,
     stream: Option<CUstream>,
 }
 
 impl Set {
     /// A set of `count` elements of `element` bytes.
     pub fn new(dst: u64, value: u32, element: u8, count: usize) -> Set {
-        Set { dst, value, element, count, stream: None }
+        Set::shaped(dst, value, element, [count, 1, 1])
+    }
+
+    /// A set by rows of so many elements.
+    pub fn plane(dst: u64, value: u32, element: u8, width: usize, height: usize) -> Set {
+        Set::shaped(dst, value, element, [width, height, 1])
+    }
+
+    /// By cudaMemset3D's structures.
+    pub fn of_3d(pointer: cudaPitchedPtr, value: int, extent: cudaExtent) -> Set {
+        let shape = [extent.width, extent.height, extent.depth];
+        Set::shaped(pointer.ptr as u64, value as u32 & 0xff, 1, shape)
+    }
+
+    fn shaped(dst: u64, value: u32, element: u8, [width, height, depth]: [usize; 3]) -> Set {
+        let rows = (height as u64).saturating_mul(depth as u64);
+        Set { dst, value, element, count: rows.saturating_mul(width as u64), rows, stream: None }
     }
 
     /// An asynchronous one.
@@ -116,10 +374,10 @@ impl Work for Set {
     fn record(self, _: &Call, work: record::Work) -> record::Memset {
         record::Memset {
             work,
-            bytes: (self.count as u64).saturating_mul(u64::from(self.element)),
+            bytes: self.count.saturating_mul(u64::from(self.element)),
             dst: self.dst,
             value: self.value,
-            rows: 1,
+            rows: u32::try_from(self.rows).unwrap_or(u32::MAX),
             element: self.element,
             asynchronous: u8::from(self.stream.is_some()),
             reserved: [0; 30],

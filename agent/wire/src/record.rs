@@ -377,6 +377,12 @@ pub mod flag {
     pub const PER_THREAD_STREAM: u16 = 1 << 9;
     /// The launch handle was a `CUkernel`, not a `CUfunction`.
     pub const KERNEL_HANDLE: u16 = 1 << 10;
+    /// A [`Memcpy`](super::Memcpy) that moves managed memory where it is asked to be (`cuMemPrefetchAsync`): both addresses
+    /// are that memory's, the direction is its destination's. Pages that are there already do not move.
+    pub const PREFETCH: u16 = 1 << 11;
+    /// A [`Memcpy`](super::Memcpy) that is a batch of copies, in order with the stream as a whole: bytes are their sum,
+    /// `rows` their number, and addresses and direction the first one's.
+    pub const BATCH: u16 = 1 << 12;
 }
 
 /// The first eight bytes of every record.

@@ -376,7 +376,8 @@ impl<'c> Model<'c> {
 
     fn timed(&mut self, work: &Work, gpu: &GpuTime, clock: &Clock, what: Action) -> Occupancy {
         let context = work.call.context;
-        let blocking = work.call.flags & flag::BLOCKING != 0 || blocks_by_nature(what);
+        let staged = work.call.flags & (flag::PREFETCH | flag::BATCH) == 0 && blocks_by_nature(what);
+        let blocking = work.call.flags & flag::BLOCKING != 0 || staged;
         let occupancy = occupancy::derive(work, gpu, blocking, clock);
         self.causality_broken += u64::from(occupancy::breaks_causality(work, gpu, clock));
         self.chains.insert(context, gpu.chain);

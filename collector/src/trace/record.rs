@@ -139,7 +139,8 @@ pub enum What {
         dst: u64,
         /// Source address.
         src: u64,
-        /// Rows of a 2D or 3D copy; 1 for a linear one.
+        /// Rows of a 2D or 3D copy, copies of a batch ([`flag::BATCH`](gpuspy_wire::record::flag::BATCH)); 1 for a
+        /// linear one.
         rows: u32,
         /// The other context of a peer copy; 0 = none.
         peer_context: u32,

@@ -79,6 +79,12 @@ pub const ALL: &[Assumption] = &[
     ),
     word("free", &["synchronizes", "returns"], "synchronizes", "cuMemFree waits for the context's work"),
     word(
+        "batch_in_capture",
+        &["refused", "copied"],
+        "refused",
+        "a batch of copies ends a capture, or becomes a node for each of them",
+    ),
+    word(
         "callback_api",
         &["refused", "allowed"],
         "refused",

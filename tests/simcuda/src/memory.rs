@@ -369,12 +369,14 @@ pub struct Copy {
     pub lane: Option<usize>,
     /// The source as it was when the call returned (`src` is not read then).
     pub staged: Option<Arc<[u8]>>,
+    /// What else a batch copies.
+    pub rest: Vec<Copy>,
 }
 
 impl Copy {
-    /// Bytes.
+    /// Bytes, those of the rest of a batch included.
     pub fn bytes(&self) -> u64 {
-        self.shape.bytes()
+        self.shape.bytes() + self.rest.iter().map(Copy::bytes).sum::<u64>()
     }
 
     /// ns that it takes.
@@ -395,8 +397,12 @@ impl Copy {
         self.staged = Some(Arc::from(bytes));
     }
 
-    /// Copies the bytes.
+    /// Copies the bytes. A prefetch moves them to where they are: the host may be writing them.
     pub fn take_place(&self) {
+        self.rest.iter().for_each(Copy::take_place);
+        if self.src == self.dst {
+            return;
+        }
         let source = self.staged.as_ref().map_or(self.src, |staged| staged.as_ptr() as u64);
         let Shape { width, height, depth, pitch, slice } = self.shape;
         for z in 0..depth {
@@ -505,6 +511,7 @@ mod tests {
             host_memory: "pageable",
             lane: None,
             staged: None,
+            rest: Vec::new(),
         };
         copy.take_place();
         assert_eq!(to, [0, 1, 0, 0, 8, 9, 0, 0, 16, 17, 0, 0]);

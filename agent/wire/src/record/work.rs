@@ -76,7 +76,7 @@ pub struct Memcpy {
     pub dst: u64,
     /// Source address.
     pub src: u64,
-    /// Rows of a 2D or 3D copy; 1 for a linear one.
+    /// Rows of a 2D or 3D copy, copies of a [`BATCH`](super::flag::BATCH); 1 for a linear one.
     pub rows: u32,
     /// Context of the other device in a peer copy; 0 = none.
     pub peer_context: u32,

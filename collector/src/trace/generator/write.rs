@@ -68,6 +68,8 @@ fn status() -> Status {
         began_realtime: 0,
         ended: SESSION,
         ending: Ending::Running,
+        exit: None,
+        parent: None,
         agent_ns: 0,
         poller_ns: 0,
         calls: 0,

@@ -24,6 +24,8 @@ exports! {
     cuMemcpy2DAsync_v2 | cuMemcpy2DAsync_v2_ptsz => copy_2d_async(copy: *const Memcpy2D, stream: Handle);
     cuMemcpy3D_v2 | cuMemcpy3D_v2_ptds => copy_3d(copy: *const Memcpy3D);
     cuMemcpy3DAsync_v2 | cuMemcpy3DAsync_v2_ptsz => copy_3d_async(copy: *const Memcpy3D, stream: Handle);
+    cuMemcpy3DPeer | cuMemcpy3DPeer_ptds => copy_3d_peer(copy: *const Memcpy3D);
+    cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz => copy_3d_peer_async(copy: *const Memcpy3D, stream: Handle);
     cuMemsetD8_v2 | cuMemsetD8_v2_ptds => set_8(dst: u64, value: u8, count: usize);
     cuMemsetD16_v2 | cuMemsetD16_v2_ptds => set_16(dst: u64, value: u16, count: usize);
     cuMemsetD32_v2 | cuMemsetD32_v2_ptds => set_32(dst: u64, value: u32, count: usize);
@@ -111,7 +113,7 @@ impl State {
             Direction::PtoP => Some(device * 3 + 2),
             Direction::DtoD | Direction::HtoH => None,
         };
-        Ok(Copy { dst, src, shape, direction, host_memory, lane, staged: None })
+        Ok(Copy { dst, src, shape, direction, host_memory, lane, staged: None, rest: Vec::new() })
     }
 }
 
@@ -262,7 +264,8 @@ pub struct Memcpy2D {
     height: u64,
 }
 
-/// A side of `CUDA_MEMCPY3D`: x, y, z, level, memory type, host, device, array, reserved, pitch, height.
+/// A side of `CUDA_MEMCPY3D`: x, y, z, level, memory type, host, device, array, reserved (of `CUDA_MEMCPY3D_PEER`: the
+/// context), pitch, height.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Side3D {
@@ -274,7 +277,7 @@ pub struct Side3D {
     host: u64,
     device: u64,
     array: u64,
-    reserved: u64,
+    context: u64,
     pitch: u64,
     height: u64,
 }
@@ -333,8 +336,8 @@ impl Memcpy3D {
         let Shape { width, height, depth, pitch, slice } = copy.shape;
         let side = |at: u64, pitch: u64, slice: u64| {
             let height = slice.checked_div(pitch).unwrap_or(height);
-            let [x, y, z, level, host, array, reserved] = [0; 7];
-            Side3D { x, y, z, level, memory: 4, host, device: at, array, reserved, pitch, height }
+            let [x, y, z, level, host, array, context] = [0; 7];
+            Side3D { x, y, z, level, memory: 4, host, device: at, array, context, pitch, height }
         };
         let destination = side(copy.dst, pitch[0], slice[0]);
         Self { source: side(copy.src, pitch[1], slice[1]), destination, width, height, depth }
@@ -379,6 +382,28 @@ unsafe fn copy_3d(call: &mut Call, copy: *const Memcpy3D) -> Outcome {
 unsafe fn copy_3d_async(call: &mut Call, copy: *const Memcpy3D, stream: Handle) -> Outcome {
     // SAFETY: cuda.h's promise.
     unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?.run(call, Some(stream))
+}
+
+/// A copy between contexts: a side that is not host memory needs a live one.
+unsafe fn peer_3d(call: &Call, copy: *const Memcpy3D, stream: Option<Handle>) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    let copy = unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?;
+    let other = |one: Handle, side: Side3D| if side.memory == 1 { one } else { side.context };
+    let current = call.lock().current()?;
+    check_contexts(call, [other(current, copy.destination), other(current, copy.source)])?;
+    let (dst, src, shape, asked) = copy.resolve()?;
+    let asked = asked.map(|asked| if asked == Direction::DtoD { Direction::PtoP } else { asked });
+    run(call, dst, src, shape, asked, stream)
+}
+
+unsafe fn copy_3d_peer(call: &mut Call, copy: *const Memcpy3D) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { peer_3d(call, copy, None) }
+}
+
+unsafe fn copy_3d_peer_async(call: &mut Call, copy: *const Memcpy3D, stream: Handle) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { peer_3d(call, copy, Some(stream)) }
 }
 
 impl State {

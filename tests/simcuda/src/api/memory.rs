@@ -1,13 +1,9 @@
 //! Memory management: allocations on device and host, what is known about an address.
 
-use super::device::ordinal;
 use super::{offer, put};
 use crate::call::Call;
-use crate::error::{
-    HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_HANDLE, INVALID_VALUE, Outcome,
-};
+use crate::error::{HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE, Outcome};
 use crate::export::exports;
-use crate::handle::Handle;
 use crate::memory::{Allocation, DEVICE_BYTES, MemoryKind};
 use crate::state::{self, Guard};
 use crate::{effects, thread, truth};
@@ -29,10 +25,6 @@ exports! {
     cuPointerGetAttribute => pointer_attribute(value: *mut u8, attribute: u32, address: u64);
     cuPointerGetAttributes => pointer_attributes(count: u32, attributes: *const u32, values: *const *mut u8, address: u64);
     cuPointerSetAttribute => set_pointer_attribute(value: *const u8, attribute: u32, address: u64);
-    cuMemAdvise => advise(address: u64, bytes: usize, advice: u32, device: i32);
-    cuMemAdvise_v2 => advise_v2(address: u64, bytes: usize, advice: u32, location: u64);
-    cuMemPrefetchAsync | cuMemPrefetchAsync_ptsz => prefetch(address: u64, bytes: usize, device: i32, stream: Handle);
-    cuMemPrefetchAsync_v2 | cuMemPrefetchAsync_v2_ptsz => prefetch_v2(address: u64, bytes: usize, location: u64, flags: u32, stream: Handle);
 }
 
 /// Tells the truth about memory that came.
@@ -303,42 +295,4 @@ unsafe fn set_pointer_attribute(call: &mut Call, _: *const u8, attribute: u32, a
     state.memory.find(address).ok_or(INVALID_VALUE)?;
     // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is the only one that can be set (cuda.h).
     if attribute == 6 { Ok(()) } else { Err(INVALID_VALUE) }
-}
-
-fn check_managed(state: &Guard, address: u64, bytes: usize) -> Outcome {
-    let managed = state.memory.find(address).is_some_and(|found| found.kind == MemoryKind::Managed);
-    if managed && state.memory.covers(address, bytes as u64) { Ok(()) } else { Err(INVALID_VALUE) }
-}
-
-unsafe fn advise(call: &mut Call, address: u64, bytes: usize, _: u32, device: i32) -> Outcome {
-    if device >= 0 {
-        ordinal(device)?;
-    }
-    let state = call.lock();
-    state.current()?;
-    check_managed(&state, address, bytes)
-}
-
-unsafe fn advise_v2(call: &mut Call, address: u64, bytes: usize, advice: u32, _: u64) -> Outcome {
-    // SAFETY: nothing is asked for.
-    unsafe { advise(call, address, bytes, advice, -1) }
-}
-
-unsafe fn prefetch(call: &mut Call, address: u64, bytes: usize, _: i32, stream: Handle) -> Outcome {
-    let mut state = call.lock();
-    let stream = state.stream(call.api.per_thread, stream).map_err(|_| INVALID_HANDLE)?;
-    check_managed(&state, address, bytes)?;
-    crate::work::issue(call, state, stream, &crate::work::Work::Empty).map(|_| ())
-}
-
-unsafe fn prefetch_v2(
-    call: &mut Call,
-    address: u64,
-    bytes: usize,
-    _: u64,
-    _: u32,
-    stream: Handle,
-) -> Outcome {
-    // SAFETY: nothing is asked for.
-    unsafe { prefetch(call, address, bytes, -1, stream) }
 }

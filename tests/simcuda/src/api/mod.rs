@@ -1,6 +1,7 @@
 //! The driver's functions, by the sections of NVIDIA's CUDA driver API reference. A file begins with its table of
 //! exports; build.rs reads the names from it.
 
+pub mod batch;
 pub mod capture;
 pub mod context;
 pub mod copy;
@@ -11,6 +12,7 @@ pub mod graph_exec;
 pub mod graph_shape;
 pub mod init;
 pub mod launch;
+pub mod managed;
 pub mod memory;
 pub mod module;
 pub mod pool;

@@ -27,7 +27,6 @@ exports! {
     cuStreamGetAttribute | cuStreamGetAttribute_ptsz => get_attribute(stream: Handle, attribute: u32, value: *mut [u64; 8]);
     cuStreamSetAttribute | cuStreamSetAttribute_ptsz => set_attribute(stream: Handle, attribute: u32, value: *const [u64; 8]);
     cuStreamCopyAttributes | cuStreamCopyAttributes_ptsz => copy_attributes(to: Handle, from: Handle);
-    cuStreamAttachMemAsync | cuStreamAttachMemAsync_ptsz => attach_memory(stream: Handle, address: u64, bytes: usize, flags: u32);
     cuStreamWaitValue32 | cuStreamWaitValue32_ptsz | cuStreamWaitValue32_v2 | cuStreamWaitValue32_v2_ptsz => wait_value_32(stream: Handle, address: u64, value: u32, flags: u32);
     cuStreamWaitValue64 | cuStreamWaitValue64_ptsz | cuStreamWaitValue64_v2 | cuStreamWaitValue64_v2_ptsz => wait_value_64(stream: Handle, address: u64, value: u64, flags: u32);
     cuStreamWriteValue32 | cuStreamWriteValue32_ptsz | cuStreamWriteValue32_v2 | cuStreamWriteValue32_v2_ptsz => write_value_32(stream: Handle, address: u64, value: u32, flags: u32);
@@ -202,13 +201,6 @@ unsafe fn copy_attributes(call: &mut Call, to: Handle, from: Handle) -> Outcome 
     let mut state = call.lock();
     state.stream(call.api.per_thread, to)?;
     state.stream(call.api.per_thread, from).map(|_| ())
-}
-
-unsafe fn attach_memory(call: &mut Call, stream: Handle, address: u64, _: usize, _: u32) -> Outcome {
-    let mut state = call.lock();
-    let stream = state.stream(call.api.per_thread, stream)?;
-    state.memory.find(address).ok_or(INVALID_VALUE)?;
-    issue(call, state, stream, &Work::Empty).map(|_| ())
 }
 
 /// `CUstreamBatchMemOpParams` of cuda.h: the fields that all operations share; 48 bytes.

@@ -1,0 +1,61 @@
+//! Execution: kernels, and what else takes a place on a stream.
+
+macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
+    // Launches.
+    driver "cuLaunchKernel" { cuLaunchKernel @ 4000, cuLaunchKernel_ptsz @ 7000 per_thread }
+        (f: CUfunction, gridDimX: unsigned_int, gridDimY: unsigned_int, gridDimZ: unsigned_int,
+         blockDimX: unsigned_int, blockDimY: unsigned_int, blockDimZ: unsigned_int, sharedMemBytes: unsigned_int,
+         hStream: CUstream, kernelParams: *mut *mut void, extra: *mut *mut void)
+        => work(Launch { function: f, grid: [gridDimX, gridDimY, gridDimZ], block: [blockDimX, blockDimY, blockDimZ],
+                         shared_bytes: sharedMemBytes, stream: hStream, attributes: Attributes::NONE });
+    driver "cuLaunchKernelEx" { cuLaunchKernelEx @ 11060, cuLaunchKernelEx_ptsz @ 11060 per_thread }
+        (config: *const CUlaunchConfig, f: CUfunction, kernelParams: *mut *mut void, extra: *mut *mut void)
+        => work(Launch::from_driver_config(config, f));
+    runtime "cudaLaunchKernel" { cudaLaunchKernel @ 0, cudaLaunchKernel_ptsz @ 0 per_thread }
+        (func: *const void, gridDim: dim3, blockDim: dim3, args: *mut *mut void, sharedMem: size_t,
+         stream: cudaStream_t)
+        => work(Launch::from_runtime(func, gridDim, blockDim, sharedMem, stream));
+    runtime "__cudaLaunchKernel" { __cudaLaunchKernel @ 0, __cudaLaunchKernel_ptsz @ 0 per_thread }
+        (kernel: *mut void, gridDim: dim3, blockDim: dim3, args: *mut *mut void, sharedMem: size_t,
+         stream: cudaStream_t)
+        => work(Launch::from_runtime(kernel, gridDim, blockDim, sharedMem, stream));
+    runtime "cudaLaunchKernelExC" { cudaLaunchKernelExC @ 0, cudaLaunchKernelExC_ptsz @ 0 per_thread }
+        (config: *const cudaLaunchConfig_t, func: *const void, args: *mut *mut void)
+        => work(Launch::from_runtime_config(config, func));
+
+    // What else takes a place on a stream: between two events of ours it is no part of the work there.
+    driver "cuStreamWaitValue32"
+        { cuStreamWaitValue32 @ 8000, cuStreamWaitValue32_ptsz @ 8000 per_thread,
+          cuStreamWaitValue32_v2 @ 11070, cuStreamWaitValue32_v2_ptsz @ 11070 per_thread }
+        (stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: unsigned_int) => plain(Enqueue::on(stream));
+    driver "cuStreamWriteValue32"
+        { cuStreamWriteValue32 @ 8000, cuStreamWriteValue32_ptsz @ 8000 per_thread,
+          cuStreamWriteValue32_v2 @ 11070, cuStreamWriteValue32_v2_ptsz @ 11070 per_thread }
+        (stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: unsigned_int) => plain(Enqueue::on(stream));
+    driver "cuStreamWaitValue64"
+        { cuStreamWaitValue64 @ 9000, cuStreamWaitValue64_ptsz @ 9000 per_thread,
+          cuStreamWaitValue64_v2 @ 11070, cuStreamWaitValue64_v2_ptsz @ 11070 per_thread }
+        (stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: unsigned_int) => plain(Enqueue::on(stream));
+    driver "cuStreamWriteValue64"
+        { cuStreamWriteValue64 @ 9000, cuStreamWriteValue64_ptsz @ 9000 per_thread,
+          cuStreamWriteValue64_v2 @ 11070, cuStreamWriteValue64_v2_ptsz @ 11070 per_thread }
+        (stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: unsigned_int) => plain(Enqueue::on(stream));
+    driver "cuStreamBatchMemOp"
+        { cuStreamBatchMemOp @ 8000, cuStreamBatchMemOp_ptsz @ 8000 per_thread,
+          cuStreamBatchMemOp_v2 @ 11070, cuStreamBatchMemOp_v2_ptsz @ 11070 per_thread }
+        (stream: CUstream, count: unsigned_int, paramArray: *mut CUstreamBatchMemOpParams, flags: unsigned_int)
+        => plain(Enqueue::on(stream));
+    driver "cuLaunchHostFunc" { cuLaunchHostFunc @ 10000, cuLaunchHostFunc_ptsz @ 10000 per_thread }
+        (hStream: CUstream, function: CUhostFn, userData: *mut void) => plain(Enqueue::on(hStream));
+    driver "cuLaunchHostFunc" { cuLaunchHostFunc_v2 @ 13010, cuLaunchHostFunc_v2_ptsz @ 13010 per_thread }
+        (hStream: CUstream, function: CUhostFn, userData: *mut void, syncMode: unsigned_int)
+        => plain(Enqueue::on(hStream));
+    driver "cuStreamAddCallback" { cuStreamAddCallback @ 5000, cuStreamAddCallback_ptsz @ 7000 per_thread }
+        (hStream: CUstream, callback: CUstreamCallback, userData: *mut void, flags: unsigned_int)
+        => plain(Enqueue::on(hStream));
+    runtime "cudaLaunchHostFunc" { cudaLaunchHostFunc @ 0, cudaLaunchHostFunc_ptsz @ 0 per_thread }
+        (stream: cudaStream_t, function: cudaHostFn_t, userData: *mut void) => plain(Enqueue::on(stream));
+    runtime "cudaStreamAddCallback" { cudaStreamAddCallback @ 0, cudaStreamAddCallback_ptsz @ 0 per_thread }
+        (stream: cudaStream_t, callback: cudaStreamCallback_t, userData: *mut void, flags: unsigned_int)
+        => plain(Enqueue::on(stream));
+} } }

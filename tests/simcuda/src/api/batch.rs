@@ -1,0 +1,240 @@
+//! Copies with attributes, one by one and in batches (cuda.h, cuMemcpyBatchAsync and cuMemcpy3DBatchAsync): a batch is one
+//! operation of its stream.
+
+use super::offer;
+use crate::call::Call;
+use crate::config::config;
+use crate::error::{INVALID_VALUE, Outcome};
+use crate::export::exports;
+use crate::handle::Handle;
+use crate::memory::{Copy, Direction, Shape};
+use crate::state::{Guard, State, StreamKind};
+use crate::work::{Work, issue};
+
+exports! {
+    cuMemcpyBatchAsync | cuMemcpyBatchAsync_ptsz => batch(dsts: *const u64, srcs: *const u64, sizes: *const usize, count: usize, attributes: *const Attributes, starts: *const usize, kinds: usize, failed: *mut usize, stream: Handle);
+    cuMemcpyBatchAsync_v2 | cuMemcpyBatchAsync_v2_ptsz => batch_v2(dsts: *const u64, srcs: *const u64, sizes: *const usize, count: usize, attributes: *const Attributes, starts: *const usize, kinds: usize, stream: Handle);
+    cuMemcpy3DBatchAsync | cuMemcpy3DBatchAsync_ptsz => batch_3d(count: usize, operations: *const Operation3D, failed: *mut usize, flags: u64, stream: Handle);
+    cuMemcpy3DBatchAsync_v2 | cuMemcpy3DBatchAsync_v2_ptsz => batch_3d_v2(count: usize, operations: *const Operation3D, flags: u64, stream: Handle);
+    cuMemcpyWithAttributesAsync | cuMemcpyWithAttributesAsync_ptsz => with_attributes(dst: u64, src: u64, bytes: usize, attributes: *const Attributes, stream: Handle);
+    cuMemcpy3DWithAttributesAsync | cuMemcpy3DWithAttributesAsync_ptsz => with_attributes_3d(operation: *const Operation3D, flags: u64, stream: Handle);
+}
+
+/// `CUmemcpyAttributes` of cuda.h: access order, a location hint for each side, flags.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes {
+    order: u32,
+    hints: [[i32; 2]; 2],
+    flags: u32,
+}
+
+/// `CUmemcpy3DOperand` of cuda.h: a pointer (1) with row length and layer height, or an array (2).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Operand {
+    kind: u32,
+    at: u64,
+    row: u64,
+    layer: u64,
+    hint: [i32; 2],
+}
+
+/// `CUDA_MEMCPY3D_BATCH_OP` of cuda.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Operation3D {
+    source: Operand,
+    destination: Operand,
+    extent: [u64; 3],
+    order: u32,
+    flags: u32,
+}
+
+const _: () = assert!(size_of::<Attributes>() == 24 && size_of::<Operation3D>() == 112);
+
+/// `CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL`; STREAM is 1, ANY is 3.
+const DURING_CALL: u32 = 2;
+
+/// One copy of a batch, its source read now if that was asked for.
+fn one(state: &State, dst: u64, src: u64, shape: Shape, order: u32) -> Outcome<Copy> {
+    if !(1..=3).contains(&order) {
+        return Err(INVALID_VALUE);
+    }
+    let mut copy = state.copy(dst, src, shape, None)?;
+    if order == DURING_CALL && matches!(copy.direction, Direction::HtoD | Direction::HtoH) {
+        copy.stage();
+    }
+    Ok(copy)
+}
+
+impl Operation3D {
+    fn copy(&self, state: &State) -> Outcome<Copy> {
+        let [width, height, depth] = self.extent;
+        let sides = [self.destination, self.source];
+        // A row is as long as the copy is wide, or longer, or 0: packed; a layer likewise. Arrays are not simulated here.
+        let fits = |side: &Operand| {
+            side.kind == 1
+                && (side.row == 0 || side.row >= width)
+                && (side.layer == 0 || side.layer >= height)
+        };
+        if self.extent.contains(&0) || !sides.iter().all(fits) {
+            return Err(INVALID_VALUE);
+        }
+        let pitch = sides.map(|side| if side.row == 0 { width } else { side.row });
+        let rows = sides.map(|side| if side.layer == 0 { height } else { side.layer });
+        let slice = [pitch[0] * rows[0], pitch[1] * rows[1]];
+        let shape = Shape { width, height, depth, pitch, slice };
+        one(state, self.destination.at, self.source.at, shape, self.order)
+    }
+}
+
+/// Runs copies as one operation; `copy` makes the one at an index. Where a copy is refused, its index goes to `failed`.
+unsafe fn run(
+    call: &Call,
+    count: usize,
+    failed: *mut usize,
+    stream: Handle,
+    is_batch: bool,
+    copy: impl Fn(&State, usize) -> Outcome<Copy>,
+) -> Outcome {
+    // SIZE_MAX: an error that is about no copy.
+    // SAFETY: cuda.h's promise.
+    unsafe { offer(failed, usize::MAX) };
+    let mut state: Guard = call.lock();
+    let target = state.stream(call.api.per_thread, stream)?;
+    // A batch's stream is not the legacy default stream.
+    if count == 0 || (is_batch && state.checked(target).kind == StreamKind::Legacy) {
+        return Err(INVALID_VALUE);
+    }
+    let mut copies = Vec::with_capacity(count);
+    for index in 0..count {
+        let refused = |error| {
+            // SAFETY: as above.
+            unsafe { offer(failed, index) };
+            error
+        };
+        copies.push(copy(&state, index).map_err(refused)?);
+    }
+    if state.checked(target).capture.is_none() {
+        let mut copies = copies.into_iter();
+        let first = copies.next().ok_or(INVALID_VALUE)?;
+        let all = Copy { rest: copies.collect(), ..first };
+        return if all.bytes() == 0 {
+            Ok(())
+        } else {
+            issue(call, state, target, &Work::Copy(all)).map(|_| ())
+        };
+    }
+    if is_batch && config().assume.is("batch_in_capture", "refused") {
+        state.check_not_captured(target)?;
+    }
+    for copy in copies {
+        state = issue(call, state, target, &Work::Copy(copy))?.0;
+    }
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)]
+unsafe fn batch(
+    call: &mut Call,
+    dsts: *const u64,
+    srcs: *const u64,
+    sizes: *const usize,
+    count: usize,
+    attributes: *const Attributes,
+    starts: *const usize,
+    kinds: usize,
+    failed: *mut usize,
+    stream: Handle,
+) -> Outcome {
+    let missing =
+        dsts.is_null() || srcs.is_null() || sizes.is_null() || attributes.is_null() || starts.is_null();
+    if missing || kinds == 0 || kinds > count {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: cuda.h's promise: `kinds` attributes and starts, `count` of the others.
+    unsafe {
+        let starts = std::slice::from_raw_parts(starts, kinds);
+        // They begin with 0, rise, and stay below `count`.
+        if starts[0] != 0 || !starts.is_sorted_by(|one, next| one < next) || starts[kinds - 1] >= count {
+            return Err(INVALID_VALUE);
+        }
+        run(call, count, failed, stream, true, |state, index| {
+            let kind = starts.partition_point(|&start| start <= index) - 1;
+            let shape = Shape::linear(*sizes.add(index) as u64);
+            one(state, *dsts.add(index), *srcs.add(index), shape, (*attributes.add(kind)).order)
+        })
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+unsafe fn batch_v2(
+    call: &mut Call,
+    dsts: *const u64,
+    srcs: *const u64,
+    sizes: *const usize,
+    count: usize,
+    attributes: *const Attributes,
+    starts: *const usize,
+    kinds: usize,
+    stream: Handle,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { batch(call, dsts, srcs, sizes, count, attributes, starts, kinds, std::ptr::null_mut(), stream) }
+}
+
+unsafe fn batch_3d(
+    call: &mut Call,
+    count: usize,
+    operations: *const Operation3D,
+    failed: *mut usize,
+    flags: u64,
+    stream: Handle,
+) -> Outcome {
+    if operations.is_null() || flags != 0 {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: cuda.h's promise: `count` operations.
+    unsafe { run(call, count, failed, stream, true, |state, index| (*operations.add(index)).copy(state)) }
+}
+
+unsafe fn batch_3d_v2(
+    call: &mut Call,
+    count: usize,
+    operations: *const Operation3D,
+    flags: u64,
+    stream: Handle,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { batch_3d(call, count, operations, std::ptr::null_mut(), flags, stream) }
+}
+
+unsafe fn with_attributes(
+    call: &mut Call,
+    dst: u64,
+    src: u64,
+    bytes: usize,
+    attributes: *const Attributes,
+    stream: Handle,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    let order = unsafe { attributes.as_ref() }.ok_or(INVALID_VALUE)?.order;
+    let shape = Shape::linear(bytes as u64);
+    // SAFETY: as above.
+    unsafe {
+        run(call, 1, std::ptr::null_mut(), stream, false, |state, _| one(state, dst, src, shape, order))
+    }
+}
+
+unsafe fn with_attributes_3d(
+    call: &mut Call,
+    operation: *const Operation3D,
+    flags: u64,
+    stream: Handle,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    let operation = unsafe { operation.as_ref() }.filter(|_| flags == 0).ok_or(INVALID_VALUE)?;
+    // SAFETY: as above.
+    unsafe { run(call, 1, std::ptr::null_mut(), stream, false, |state, _| operation.copy(state)) }
+}
