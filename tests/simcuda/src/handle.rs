@@ -19,6 +19,10 @@ pub enum Kind {
     Graph,
     Node,
     GraphExec,
+    Physical,
+    Array,
+    Mipmap,
+    External,
 }
 
 impl Kind {

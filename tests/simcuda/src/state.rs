@@ -1,5 +1,6 @@
 //! The simulated driver's state, under one lock that is never held while a thread sleeps or runs the application's code.
 
+use crate::array::Arrays;
 use crate::capture::Capture;
 use crate::clock::{self, Ns};
 use crate::config::config;
@@ -9,10 +10,12 @@ use crate::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, Outcom
 use crate::graph::{Exec, Graph, GraphNode};
 use crate::handle::{Handle, Kind, Table};
 use crate::image::{Function, KernelHandle, Library, Module};
+use crate::imported::Imports;
 use crate::memory::{Memory, Pool};
 use crate::programmatic::Last;
 use crate::thread;
 use crate::truth;
+use crate::virtual_memory::VirtualMemory;
 use crate::work::Job;
 use crate::worker::Worker;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -171,6 +174,9 @@ pub struct State {
     pub nodes: Table<GraphNode>,
     pub execs: Table<Exec>,
     pub memory: Memory,
+    pub virtual_memory: VirtualMemory,
+    pub arrays: Arrays,
+    pub imports: Imports,
     pub captures: HashMap<u64, Capture>,
     pub engine: Engine<Job>,
     pub known: Vec<Known<Job>>,
@@ -233,6 +239,9 @@ impl State {
             nodes: Table::new(Kind::Node),
             execs: Table::new(Kind::GraphExec),
             memory: Memory::new(devices),
+            virtual_memory: VirtualMemory::default(),
+            arrays: Arrays::default(),
+            imports: Imports::default(),
             captures: HashMap::new(),
             engine: Engine::default(),
             known: Vec::new(),
