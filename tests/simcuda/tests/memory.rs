@@ -313,6 +313,8 @@ fn another_processs_memory_is_opened_here_and_ones_own_is_not() {
         let import: [u64; 13] = [1, file as u64, 0, 8192, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let (mut external, mut buffer) = (0u64, 0u64);
         ok!(cuImportExternalMemory(&mut external => &mut u64, import.as_ptr() => *const u64));
+        // SAFETY: asked about a number.
+        assert_eq!(unsafe { libc::fcntl(file, libc::F_GETFD) }, -1, "the descriptor is the driver's now");
         let part = |offset: u64, bytes: u64| [offset, bytes, 0];
         let map = |part: [u64; 3], buffer: &mut u64| cu!(cuExternalMemoryGetMappedBuffer(buffer => &mut u64, external => u64, part.as_ptr() => *const u64));
         assert_eq!(map(part(4096, 8192), &mut buffer), INVALID_VALUE);

@@ -32,10 +32,13 @@ exports! {
 #[derive(Clone, Copy, Debug)]
 pub struct ExternalDescriptor {
     kind: u32,
-    descriptor: i32,
-    rest: [u64; 2],
+    /// The first of a union of handles, which is aligned as a pointer is.
+    descriptor: u64,
+    rest: u64,
     bytes: u64,
 }
+
+const _: () = assert!(size_of::<ExternalDescriptor>() == 32);
 
 /// The beginning of `CUDA_EXTERNAL_MEMORY_BUFFER_DESC` of cuda.h.
 #[repr(C)]
@@ -184,7 +187,7 @@ unsafe fn import_external(
     let mut state = call.lock();
     let context = state.current()?;
     // SAFETY: cuda.h: after success the descriptor is the driver's; closing what is none fails.
-    if bytes == 0 || unsafe { libc::close(descriptor) } != 0 {
+    if bytes == 0 || unsafe { libc::close(descriptor as i32) } != 0 {
         return Err(INVALID_VALUE);
     }
     let known = state.imports.external.insert(External { bytes, context });

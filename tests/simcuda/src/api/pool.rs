@@ -138,7 +138,12 @@ unsafe fn alloc(
             state.memory.revive(allocation, bytes)
         }
         None => {
-            if !state.pools.get(pool).is_some_and(|of| of.has_room(taken)) {
+            let has_room = |state: &Guard| state.pools.get(pool).is_some_and(|of| of.has_room(taken));
+            if !has_room(&state) {
+                // What is free and does not fit makes room.
+                state.trim(pool, 0);
+            }
+            if !has_room(&state) {
                 return Err(OUT_OF_MEMORY);
             }
             // No context's: cuda.h, cuCtxDestroy.
