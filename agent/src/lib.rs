@@ -24,6 +24,8 @@
 )]
 
 mod calls;
+#[cfg(test)]
+mod coverage;
 mod cuda;
 mod driver;
 mod gpu;

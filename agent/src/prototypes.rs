@@ -11,7 +11,8 @@ use std::process::Command;
 /// cudaLaunchKernel's arguments.
 const NOT_IN_C_HEADERS: &[&str] = &["__cudaLaunchKernel", "__cudaLaunchKernel_ptsz"];
 
-fn root() -> PathBuf {
+/// The repository.
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
 

@@ -48,6 +48,8 @@ fn status() -> Status {
         began_realtime: 1,
         ended: records[records.len() - 1].at,
         ending: Ending::Exited,
+        exit: None,
+        parent: None,
         agent_ns: 0,
         poller_ns: 0,
         calls: 0,

@@ -13,6 +13,7 @@ mod export;
 mod graphs;
 mod life;
 mod manners;
+mod memory;
 mod nvtx;
 mod operations;
 mod poller;

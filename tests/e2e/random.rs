@@ -6,6 +6,7 @@
 //! and the truth of each program that fails.
 
 use crate::compare::{Compared, by_name, compare, known_calls, median, transfers};
+use crate::memory::{Use, told_uses, true_uses};
 use gpuspy_tests::{Done, Run, sim_lib};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -22,6 +23,8 @@ pub enum Breadth {
     Narrow,
     /// Also programmatic chains, graphs by hand, and phases between which contexts are reset.
     Wide,
+    /// Also every other way to take memory.
+    Memory,
 }
 
 /// Settings under which all must hold: clocks, events, driver versions, and what is only assumed about the driver.
@@ -66,7 +69,11 @@ pub fn run(seed: u64, breadth: Breadth, setting: Setting) -> Done {
     let once = || {
         let run = setting.iter().fold(Run::of("random_program"), |run, (name, value)| run.env(name, value));
         let run = run.arg(seed.to_string()).arg(number("GPUSPY_RANDOM_STEPS").unwrap_or(50).to_string());
-        let run = if breadth == Breadth::Wide { run.arg("wide") } else { run };
+        let run = match breadth {
+            Breadth::Narrow => run,
+            Breadth::Wide => run.arg("wide"),
+            Breadth::Memory => run.arg("memory"),
+        };
         run.observed()
     };
     let is_whole = |done: &Done| !done.status.success() || done.report()["coverage"]["dropped"] == 0;
@@ -117,6 +124,24 @@ fn check_counts(done: &Done) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// What is held, by kind, is what was held. With several threads an allocation is seen a moment later than it happens and a
+/// free a moment earlier, so that the most at once may be less than it was.
+fn check_memory(done: &Done) -> Result<(), TestCaseError> {
+    let ((told, told_all), (truth, true_all)) = (told_uses(&done.report()), true_uses(&done.truth()));
+    let pairs = truth
+        .iter()
+        .map(|(kind, truth)| (kind.as_str(), told.get(kind).copied().unwrap_or_default(), *truth));
+    let alone = done.said()["threads"] == 1;
+    for (kind, told, truth) in pairs.chain([("all", told_all, true_all)]) {
+        prop_assert!(
+            told.peak <= truth.peak && (!alone || told.peak == truth.peak),
+            "{kind}: {told:?}, {truth:?}"
+        );
+        prop_assert_eq!(Use { peak: 0, ..told }, Use { peak: 0, ..truth }, "{}", kind);
+    }
+    Ok(())
+}
+
 /// The parts of each device's span sum to it exactly.
 fn check_identity(report: &Value) -> Result<(), TestCaseError> {
     let parts = [
@@ -157,6 +182,7 @@ fn check(seed: u64, breadth: Breadth, setting: Setting) -> Result<(), TestCaseEr
     let checks = || {
         prop_assert!(done.status.success(), "{}\n{}", done.status, done.stderr);
         check_counts(&done)?;
+        check_memory(&done)?;
         check_identity(&done.report())?;
         let compared = compare(&done);
         check_intervals(&compared)?;
@@ -208,6 +234,13 @@ fn number(name: &str) -> Option<u64> {
 fn fixed_seeds_under_every_setting() {
     for (seed, setting) in (1..).zip(SETTINGS) {
         must(check(seed, Breadth::Wide, setting));
+    }
+}
+
+#[test]
+fn memory_of_every_kind_under_some_settings() {
+    for (seed, setting) in (1..).zip(SETTINGS.iter().step_by(3)) {
+        must(check(seed, Breadth::Memory, setting));
     }
 }
 

@@ -1,7 +1,8 @@
 // A random CUDA program: the same for the same seed, but for how its threads interleave. Legal throughout; calls that are
 // meant to fail must fail. Prints exactly what it did.
 //
-//   random_program SEED [STEPS [wide]]     steps of each thread; 50 if not given. wide: see random_wide.h
+//   random_program SEED [STEPS [wide | memory]]     steps of each thread; 50 if not given. wide: see random_wide.h; memory: also
+//                                                   what random_memory.h has
 // link: -l:libcudart.so.12 -l:libcuda.so.1
 #include "random_world.h"
 
@@ -397,6 +398,7 @@ static void step_gate(void)
         CU_ON(target, cuStreamSynchronize, cuStreamSynchronize, _ptsz, (target.stream));
 }
 
+#include "random_memory.h"
 #include "random_wide.h"
 
 // ---- captures ----
@@ -722,6 +724,10 @@ static void (*const wide_steps[])(void) = {
     step_runtime, step_runtime, step_move, step_move,
 };
 
+static void (*const memory_steps[])(void) = {
+    step_pitched, step_pool, step_pool, step_virtual, step_virtual, step_virtual, step_array, step_array, step_external,
+};
+
 #define ANY_OF(steps) (steps)[roll((int)(sizeof(steps) / sizeof *(steps)))]
 
 static uint64_t seed;
@@ -759,7 +765,9 @@ static void *run_thread(void *index)
     CHECK(pthread_rwlock_unlock(&world));
     for (int step = 0; step < steps_each; step++) {
         CHECK(pthread_rwlock_rdlock(&world));
-        if (wide && one_in(3))
+        if (with_memory && one_in(3))
+            ANY_OF(memory_steps)();
+        else if (wide && one_in(3))
             ANY_OF(wide_steps)();
         else
             ANY_OF(steps)();
@@ -828,7 +836,8 @@ int main(int argc, char **argv)
     seed = strtoull(argv[1], NULL, 0);
     if (argc > 2)
         steps_each = atoi(argv[2]);
-    wide = argc > 3 && strcmp(argv[3], "wide") == 0;
+    with_memory = argc > 3 && strcmp(argv[3], "memory") == 0;
+    wide = with_memory || (argc > 3 && strcmp(argv[3], "wide") == 0);
     me.random = seed;
     int threads = 1 + roll(MAX_THREADS);
     contexts_used = 1 + roll(CONTEXTS);

@@ -193,8 +193,9 @@ fn injected(name: &str) -> Outcome {
 }
 
 impl Call {
-    /// Tells the truth about a synchronisation that is over.
+    /// A synchronisation is over: pools take notice, and the truth is told.
     pub fn tell_sync(&self, scope: &str, stream: u64, event: u64) {
+        crate::api::pool::synchronized(self);
         if !truth::wanted() {
             return;
         }

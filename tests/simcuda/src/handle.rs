@@ -20,6 +20,10 @@ pub enum Kind {
     Node,
     GraphExec,
     UserObject,
+    Physical,
+    Array,
+    Mipmap,
+    External,
 }
 
 impl Kind {

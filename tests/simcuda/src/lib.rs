@@ -41,8 +41,11 @@
 //!   Of kernels also: `programmatic`, it was launched to overlap the kernel before it in its stream; `overlaps`, it
 //!   started before that one had ended; `cut`, it could not, because nothing but records of events stood between it and a
 //!   kernel that had not ended when it was submitted.
-//! - `alloc`, `free`: `begin` of the call, `address`, `bytes`, `memory` (device, managed, pool, pinned, registered), `stream`
-//!   (0 for calls that are not stream-ordered).
+//! - `alloc`, `free`: `begin` of the call, `address` (a handle of reserved memory and arrays), `bytes`, `memory` (device,
+//!   managed, pool, pinned, registered, mapped, reserved, array, imported), `stream` (0 for calls that are not
+//!   stream-ordered), `seq`, which counts them all. Physical memory is `reserved` from its creation until it is neither
+//!   referred to nor mapped; of its mappings, each a line, the first brings its bytes and the last takes them away. Imported
+//!   memory that is opened again brings none. `gone`: the same, with its context.
 //! - `sync`: `scope` (context, stream, event), `stream`, `event`, `begin`, `end` of the call. Only those that succeeded.
 //! - `event_record`: `stream`, `event`, `begin`, `captured`, and the time of the event, `end` and `gpu_end` (as
 //!   `cuEventElapsedTime` sees it), `null` if not known when the call returned. `event_wait`: `stream`, `event`, `begin`.
@@ -57,6 +60,7 @@
 //! [`worker`] host functions and values · [`capture`], [`graph`] · [`truth`].
 
 pub mod api;
+pub mod array;
 pub mod assume;
 pub mod call;
 pub mod capture;
@@ -69,10 +73,12 @@ pub mod export;
 pub mod graph;
 pub mod handle;
 pub mod image;
+pub mod imported;
 pub mod memory;
 pub mod programmatic;
 pub mod state;
 pub mod thread;
 pub mod truth;
+pub mod virtual_memory;
 pub mod work;
 pub mod worker;

@@ -22,6 +22,14 @@ pub enum MemoryKind {
     Pool,
     Pinned,
     Registered,
+    /// Of another process, or another API.
+    Imported,
+    /// Physical memory mapped at an address.
+    Mapped,
+    /// Physical memory, by handle.
+    Reserved,
+    /// An array, by handle.
+    Array,
 }
 
 impl MemoryKind {
@@ -33,7 +41,16 @@ impl MemoryKind {
             Self::Pool => "pool",
             Self::Pinned => "pinned",
             Self::Registered => "registered",
+            Self::Imported => "imported",
+            Self::Mapped => "mapped",
+            Self::Reserved => "reserved",
+            Self::Array => "array",
         }
+    }
+
+    /// It takes a device's memory by itself: a mapping does not, nor what others allocated.
+    fn takes_memory(self) -> bool {
+        matches!(self, Self::Device | Self::Managed | Self::Pool | Self::Reserved | Self::Array)
     }
 
     /// It lies on the host and is page-locked.
@@ -101,6 +118,8 @@ pub struct Allocation {
     pub id: u64,
     /// Bytes taken, by which free blocks are found.
     pub taken: u64,
+    /// False: mapped, and nobody was given access.
+    pub usable: bool,
 }
 
 /// All addresses that the driver knows.
@@ -137,8 +156,8 @@ impl Memory {
         if allocation.bytes == 0 {
             return Err(INVALID_VALUE);
         }
-        let counts = matches!(allocation.kind, MemoryKind::Device | MemoryKind::Managed | MemoryKind::Pool);
         let taken = allocation.bytes.checked_next_multiple_of(ALIGNMENT as u64).ok_or(OUT_OF_MEMORY)?;
+        let counts = allocation.kind.takes_memory();
         if counts && taken > self.free_bytes(allocation.device) {
             return Err(OUT_OF_MEMORY);
         }
@@ -148,6 +167,27 @@ impl Memory {
             self.used[allocation.device as usize] += taken;
         }
         Ok(self.insert(allocation))
+    }
+
+    /// Takes memory of a device that has no address of its own; its bytes are somewhere else.
+    pub fn charge(&mut self, device: u32, bytes: u64) -> Outcome {
+        if bytes > self.free_bytes(device) {
+            return Err(OUT_OF_MEMORY);
+        }
+        self.used[device as usize] += bytes;
+        Ok(())
+    }
+
+    /// Gives it back.
+    pub fn discharge(&mut self, device: u32, bytes: u64) {
+        self.used[device as usize] -= bytes;
+    }
+
+    /// Detaches what came from a pool from its handle: that may be another pool's next.
+    pub fn orphan(&mut self, pool: Handle) {
+        for allocation in self.allocations.values_mut().filter(|allocation| allocation.pool == pool) {
+            allocation.pool = 0;
+        }
     }
 
     /// Makes addresses of the application's own known.
@@ -192,9 +232,24 @@ impl Memory {
         (address - allocation.address < allocation.bytes).then_some(allocation)
     }
 
-    /// Whether `bytes` from `address` lie in known memory.
+    /// Whether `bytes` from `address` lie in known memory: in one allocation, or in mappings without a gap.
     pub fn covers(&self, address: u64, bytes: u64) -> bool {
-        self.find(address).is_some_and(|found| bytes <= found.address + found.bytes - address)
+        let Some(found) = self.find(address).filter(|found| found.usable) else { return false };
+        let inside = found.address + found.bytes - address;
+        let goes_on = found.kind == MemoryKind::Mapped || found.kind == MemoryKind::Imported;
+        bytes <= inside || (goes_on && self.covers(address + inside, bytes - inside))
+    }
+
+    /// Gives or takes the right to use a mapping.
+    pub fn set_usable(&mut self, address: u64, usable: bool) {
+        if let Some(allocation) = self.allocations.get_mut(&address) {
+            allocation.usable = usable;
+        }
+    }
+
+    /// Whether an address may be used.
+    pub fn is_usable(&self, address: u64) -> bool {
+        self.find(address).is_some_and(|found| found.usable)
     }
 
     /// Forgets the allocation that begins at `address`. What it gives back is released in order with effects.
@@ -206,7 +261,7 @@ impl Memory {
 
     fn give_back(&mut self, allocation: &Allocation) -> Option<Range> {
         let Allocation { address, kind, device, taken, .. } = *allocation;
-        if matches!(kind, MemoryKind::Device | MemoryKind::Managed | MemoryKind::Pool) {
+        if kind.takes_memory() {
             self.used[device as usize] -= taken;
         }
         if taken >= SLAB / 2 {
@@ -243,7 +298,7 @@ impl Memory {
 impl Allocation {
     /// An allocation to be made.
     pub fn new(kind: MemoryKind, bytes: u64, context: Handle, device: u32) -> Self {
-        Self { address: 0, bytes, kind, context, device, flags: 0, pool: 0, id: 0, taken: 0 }
+        Self { address: 0, bytes, kind, context, device, flags: 0, pool: 0, id: 0, taken: 0, usable: true }
     }
 }
 
@@ -273,6 +328,12 @@ pub struct Pool {
     pub reserved: (u64, u64),
     /// `CUmemPool_attribute` that was set.
     pub attributes: HashMap<u32, u64>,
+    /// The most bytes that it may hold; 0 = the device's.
+    pub most: u64,
+    /// It can be shared with other processes.
+    pub shared: bool,
+    /// It is another process's: nothing can be allocated from it.
+    pub imported: bool,
 }
 
 impl Pool {
@@ -282,6 +343,11 @@ impl Pool {
         let blocks = self.free.get_mut(&taken)?;
         let at = blocks.iter().rposition(|block| block.stream == stream || block.done.by(now))?;
         Some(blocks.swap_remove(at))
+    }
+
+    /// Whether it may hold so many bytes more.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.most == 0 || self.reserved.0 + bytes <= self.most
     }
 
     /// Counts bytes in use and held.

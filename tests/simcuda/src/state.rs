@@ -1,6 +1,7 @@
 //! The simulated driver's state, under one lock that is never held while a thread sleeps or runs the application's code.
 
 use crate::api::user_object::UserObject;
+use crate::array::Arrays;
 use crate::capture::Capture;
 use crate::clock::{self, Ns};
 use crate::config::config;
@@ -10,10 +11,12 @@ use crate::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, Outcom
 use crate::graph::{Exec, Graph, GraphNode};
 use crate::handle::{Handle, Kind, Table};
 use crate::image::{Function, KernelHandle, Library, Module};
+use crate::imported::Imports;
 use crate::memory::{Memory, Pool};
 use crate::programmatic::Last;
 use crate::thread;
 use crate::truth;
+use crate::virtual_memory::VirtualMemory;
 use crate::work::Job;
 use crate::worker::Worker;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -173,6 +176,9 @@ pub struct State {
     pub execs: Table<Exec>,
     pub user_objects: Table<UserObject>,
     pub memory: Memory,
+    pub virtual_memory: VirtualMemory,
+    pub arrays: Arrays,
+    pub imports: Imports,
     pub captures: HashMap<u64, Capture>,
     pub engine: Engine<Job>,
     pub known: Vec<Known<Job>>,
@@ -236,6 +242,9 @@ impl State {
             execs: Table::new(Kind::GraphExec),
             user_objects: Table::new(Kind::UserObject),
             memory: Memory::new(devices),
+            virtual_memory: VirtualMemory::default(),
+            arrays: Arrays::default(),
+            imports: Imports::default(),
             captures: HashMap::new(),
             engine: Engine::default(),
             known: Vec::new(),

@@ -160,7 +160,7 @@ fn every_name_is_exported_and_the_soname_is_the_drivers() {
 #[test]
 fn what_is_not_simulated_says_so() {
     alone("what_is_not_simulated_says_so", &[], || {
-        assert_eq!(cu!(cuArrayCreate_v2()), 801);
+        assert_eq!(cu!(cuTexRefCreate()), 801);
         assert_eq!(common::error_name(801), "CUDA_ERROR_NOT_SUPPORTED");
         assert_eq!(common::error_name(0), "CUDA_SUCCESS");
         let mut table = 1usize;

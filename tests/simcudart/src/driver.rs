@@ -19,6 +19,16 @@ pub type Handle = *mut c_void;
 #[derive(Clone, Copy)]
 pub struct IpcHandle([u8; 64]);
 
+/// `CUDA_ARRAY3D_DESCRIPTOR` (cuda.h).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ArrayDescription {
+    pub size: [usize; 3],
+    pub format: c_uint,
+    pub channels: c_uint,
+    pub flags: c_uint,
+}
+
 /// `cuda.h`: `CU_GET_PROC_ADDRESS_LEGACY_STREAM` would be 1, but the runtime asks with 0.
 const LEGACY: u64 = 0;
 /// `cuda.h`: `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
@@ -129,6 +139,22 @@ driver_functions! {
         fn cuMemPoolGetAttribute[11020](pool: Handle, attribute: c_int, value: *mut c_void);
         fn cuMemPoolSetAttribute[11020](pool: Handle, attribute: c_int, value: *mut c_void);
         fn cuMemPoolSetAccess[11020](pool: Handle, list: *const c_void, count: usize);
+        fn cuMemPoolCreate[11020](pool: *mut Handle, properties: *const c_void);
+        fn cuMemPoolDestroy[11020](pool: Handle);
+        fn cuMemPoolExportToShareableHandle[11020](shared: *mut c_void, pool: Handle, kind: c_int, flags: u64);
+        fn cuMemPoolImportFromShareableHandle[11020](pool: *mut Handle, shared: *mut c_void, kind: c_int, flags: u64);
+        fn cuMemPoolExportPointer[11020](data: *mut c_void, block: DevicePtr);
+        fn cuMemPoolImportPointer[11020](block: *mut DevicePtr, pool: Handle, data: *mut c_void);
+        fn cuDeviceGetMemPool[11020](pool: *mut Handle, device: Device);
+        fn cuDeviceSetMemPool[11020](device: Device, pool: Handle);
+        fn cuMemAllocPitch[3020](block: *mut DevicePtr, pitch: *mut usize, width: usize, height: usize, element: c_uint);
+        fn cuArray3DCreate[3020](array: *mut Handle, description: *const ArrayDescription);
+        fn cuArrayDestroy[2000](array: Handle);
+        fn cuMipmappedArrayCreate[5000](mipmap: *mut Handle, description: *const ArrayDescription, levels: c_uint);
+        fn cuMipmappedArrayDestroy[5000](mipmap: Handle);
+        fn cuImportExternalMemory[10000](external: *mut Handle, description: *const c_void);
+        fn cuExternalMemoryGetMappedBuffer[10000](block: *mut DevicePtr, external: Handle, buffer: *const c_void);
+        fn cuDestroyExternalMemory[10000](external: Handle);
         fn cuIpcGetEventHandle[4010](handle: *mut IpcHandle, event: Handle);
         fn cuIpcOpenEventHandle[4010](event: *mut Handle, handle: IpcHandle);
         fn cuIpcGetMemHandle[4010](handle: *mut IpcHandle, block: DevicePtr);
@@ -187,6 +213,7 @@ driver_functions! {
         fn cuMemsetD8[3020, 7000](to: DevicePtr, value: u8, bytes: usize);
         fn cuMemsetD8Async[3020, 7000](to: DevicePtr, value: u8, bytes: usize, stream: Handle);
         fn cuMemAllocAsync[11020, 11020](block: *mut DevicePtr, bytes: usize, stream: Handle);
+        fn cuMemAllocFromPoolAsync[11020, 11020](block: *mut DevicePtr, bytes: usize, pool: Handle, stream: Handle);
         fn cuMemFreeAsync[11020, 11020](block: DevicePtr, stream: Handle);
         fn cuEventRecord[2000, 7000](event: Handle, stream: Handle);
         fn cuEventRecordWithFlags[11010, 11010](event: Handle, stream: Handle, flags: c_uint);

@@ -15,6 +15,7 @@
 #[macro_use]
 mod export;
 
+mod array;
 mod context;
 mod copy;
 mod device;
@@ -25,4 +26,5 @@ mod graph;
 mod kernel;
 mod launch;
 mod memory;
+mod pool;
 mod stream;

@@ -16,8 +16,29 @@ pub struct PointerAttributes {
     host_pointer: *mut c_void,
 }
 
+/// `cudaPitchedPtr` (driver_types.h).
+#[repr(C)]
+pub struct Pitched {
+    address: *mut c_void,
+    pitch: usize,
+    width: usize,
+    height: usize,
+}
+
+/// `cudaExtent` (driver_types.h).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Extent {
+    pub width: usize,
+    pub height: usize,
+    pub depth: usize,
+}
+
+/// Bytes of an element, which cuMemAllocPitch wants to know for coalescing.
+const ELEMENT: c_uint = 4;
+
 /// A driver allocation into a pointer: null for zero bytes, without a call.
-unsafe fn allocate(
+pub unsafe fn allocate(
     place: *mut *mut c_void,
     bytes: usize,
     call: impl FnOnce(*mut DevicePtr) -> Result,
@@ -108,30 +129,30 @@ export! {
         driver.cuIpcCloseMemHandle(block as DevicePtr)
     }
 
-    fn cudaMemPoolTrimTo(pool: Handle, keep: usize) = with_driver |driver| {
-        driver.cuMemPoolTrimTo(pool, keep)
+    fn cudaMallocPitch(place: *mut *mut c_void, pitch: *mut usize, width: usize, height: usize) = with_context |driver| {
+        allocate(place, width * height, |block| driver.cuMemAllocPitch(block, pitch, width, height, ELEMENT))
     }
 
-    fn cudaMemPoolGetAttribute(pool: Handle, number: c_int, value: *mut c_void) = with_driver |driver| {
-        driver.cuMemPoolGetAttribute(pool, number, value)
+    fn cudaMalloc3D(pitched: *mut Pitched, extent: Extent) = with_context |driver| {
+        let pitched = pitched.as_mut().ok_or(INVALID_VALUE)?;
+        let Extent { width, height, depth } = extent;
+        let rows = height * depth;
+        allocate(&mut pitched.address, width * rows, |block| {
+            driver.cuMemAllocPitch(block, &mut pitched.pitch, width, rows, ELEMENT)
+        })?;
+        (pitched.width, pitched.height) = (width, height);
+        Ok(())
     }
 
-    fn cudaMemPoolSetAttribute(pool: Handle, number: c_int, value: *mut c_void) = with_driver |driver| {
-        driver.cuMemPoolSetAttribute(pool, number, value)
+    fn cudaImportExternalMemory(external: *mut Handle, description: *const c_void) = with_context |driver| {
+        driver.cuImportExternalMemory(external, description)
     }
 
-    fn cudaMemPoolSetAccess(pool: Handle, list: *const c_void, count: usize) = with_driver |driver| {
-        driver.cuMemPoolSetAccess(pool, list, count)
-    }
-}
-
-export_on_stream! {
-    fn cudaMallocAsync, cudaMallocAsync_ptsz(place: *mut *mut c_void, bytes: usize, stream: Handle)
-        = with_context |driver, default| {
-        allocate(place, bytes, |block| driver.cuMemAllocAsync(default, block, bytes, stream))
+    fn cudaExternalMemoryGetMappedBuffer(place: *mut *mut c_void, external: Handle, buffer: *const c_void) = with_context |driver| {
+        driver.cuExternalMemoryGetMappedBuffer(place.cast(), external, buffer)
     }
 
-    fn cudaFreeAsync, cudaFreeAsync_ptsz(block: *mut c_void, stream: Handle) = with_context |driver, default| {
-        if block.is_null() { Ok(()) } else { driver.cuMemFreeAsync(default, block as DevicePtr, stream) }
+    fn cudaDestroyExternalMemory(external: Handle) = with_context |driver| {
+        driver.cuDestroyExternalMemory(external)
     }
 }

@@ -1,6 +1,7 @@
 //! Contexts: primary ones, created ones, the calling thread's current one.
 
 use super::device::ordinal;
+use super::memory::tell_gone;
 use super::put;
 use crate::call::Call;
 use crate::engine::Done;
@@ -85,7 +86,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes a context's streams, events, modules, pools' blocks and memory away.
+    /// Takes a context's streams, events, modules and memory away. What came from pools and what was created as physical
+    /// memory stays (cuda.h, cuCtxDestroy).
     fn end_context(&mut self, handle: Handle) -> Outcome {
         let context = self.live(handle)?;
         context.active = false;
@@ -109,13 +111,13 @@ impl State {
         self.forget_modules(handle);
         for address in self.memory.of_context(handle) {
             let Some((gone, range)) = self.memory.remove(address) else { continue };
-            if let Some(pool) = self.pools.get_mut(gone.pool) {
-                pool.count(-(gone.taken as i64), -(gone.taken as i64));
-            }
+            tell_gone(address, gone.bytes, gone.kind);
             if let Some(range) = range {
                 effects::push(effects::Effect::Release(range));
             }
         }
+        self.imports.forget(handle);
+        self.end_arrays(handle);
         tell(id, device, handle, primary, true);
         Ok(())
     }

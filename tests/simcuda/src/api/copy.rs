@@ -62,15 +62,16 @@ impl State {
     /// The side of `span` bytes at an address; an error if known memory ends before them.
     fn side(&self, address: u64, span: u64) -> Outcome<Side> {
         let Some(found) = self.memory.find(address) else {
-            return if address == 0 { Err(INVALID_VALUE) } else { Ok(Side::Pageable) };
+            let no_access = address == 0 || self.virtual_memory.is_reserved(address);
+            return if no_access { Err(INVALID_VALUE) } else { Ok(Side::Pageable) };
         };
         if !self.memory.covers(address, span) {
             return Err(INVALID_VALUE);
         }
         Ok(match found.kind {
-            MemoryKind::Device | MemoryKind::Pool => Side::Device(found.device),
             MemoryKind::Managed => Side::Managed(found.device),
             MemoryKind::Pinned | MemoryKind::Registered => Side::Pinned,
+            _ => Side::Device(found.device),
         })
     }
 

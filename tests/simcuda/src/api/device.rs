@@ -123,14 +123,16 @@ fn attribute_of_all(attribute: u32) -> Option<i32> {
         98 => 0,
         99 => 1, // HOST_REGISTER_SUPPORTED
         100 | 101 => 0,
-        102 => 0, // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: not simulated
-        103..=105 => 0,
+        102 => 1, // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+        103 => 1, // HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
+        104 | 105 => 0,
         106 => BLOCKS_PER_MULTIPROCESSOR,
         107..=110 => 0,
         111 => 1024, // RESERVED_SHARED_MEMORY_PER_BLOCK
         112..=114 => 0,
         115 => 1, // MEMORY_POOLS_SUPPORTED
-        116..=119 => 0,
+        116..=118 => 0,
+        119 => 1, // MEMPOOL_SUPPORTED_HANDLE_TYPES: POSIX_FILE_DESCRIPTOR
         120 => 1, // CLUSTER_LAUNCH
         121 => 0,
         122 | 123 => 1, // CAN_USE_64_BIT_STREAM_MEM_OPS, CAN_USE_STREAM_WAIT_VALUE_NOR
@@ -138,7 +140,8 @@ fn attribute_of_all(attribute: u32) -> Option<i32> {
         129 => 0,
         130 => 0,
         131 | 134 => -1, // NUMA_ID, HOST_NUMA_ID
-        132 | 133 | 135..=143 => 0,
+        132 => 1,        // MULTICAST_SUPPORTED
+        133 | 135..=143 => 0,
         _ => return None,
     })
 }

@@ -2,11 +2,15 @@
 
 use super::{offer, put};
 use crate::call::Call;
-use crate::error::{HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE, Outcome};
+use crate::clock::Ns;
+use crate::error::{
+    HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_HANDLE, INVALID_VALUE, Outcome,
+};
 use crate::export::exports;
 use crate::memory::{Allocation, DEVICE_BYTES, MemoryKind};
 use crate::state::{self, Guard};
 use crate::{effects, thread, truth};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 exports! {
     cuMemAlloc_v2 => alloc(address: *mut u64, bytes: usize);
@@ -29,25 +33,26 @@ exports! {
 
 /// Tells the truth about memory that came.
 pub fn tell_alloc(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream: u64) {
-    truth::line(format_args!(
-        "\"kind\":\"alloc\",\"api\":\"{}\",\"tid\":{},\"begin\":{},\"address\":{address},\"bytes\":{bytes},\
-         \"memory\":\"{}\",\"stream\":{stream}",
-        call.api.name,
-        thread::tid(),
-        call.begin,
-        kind.name()
-    ));
+    tell("alloc", call.api.name, call.begin, (address, bytes), kind, stream);
 }
 
 /// Tells the truth about memory that went.
 pub fn tell_free(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream: u64) {
+    tell("free", call.api.name, call.begin, (address, bytes), kind, stream);
+}
+
+/// Tells the truth about memory that went with its context.
+pub fn tell_gone(address: u64, bytes: u64, kind: MemoryKind) {
+    tell("gone", "", 0, (address, bytes), kind, 0);
+}
+
+fn tell(what: &str, api: &str, begin: Ns, (address, bytes): (u64, u64), kind: MemoryKind, stream: u64) {
+    // Counted under the state's lock, so in the order in which it happened; lines are in none.
+    static SEQUENCE: AtomicU64 = AtomicU64::new(0);
+    let (tid, memory, seq) = (thread::tid(), kind.name(), SEQUENCE.fetch_add(1, Ordering::Relaxed));
     truth::line(format_args!(
-        "\"kind\":\"free\",\"api\":\"{}\",\"tid\":{},\"begin\":{},\"address\":{address},\"bytes\":{bytes},\
-         \"memory\":\"{}\",\"stream\":{stream}",
-        call.api.name,
-        thread::tid(),
-        call.begin,
-        kind.name()
+        "\"kind\":\"{what}\",\"api\":\"{api}\",\"tid\":{tid},\"begin\":{begin},\"address\":{address},\
+         \"bytes\":{bytes},\"memory\":\"{memory}\",\"stream\":{stream},\"seq\":{seq}"
     ));
 }
 
@@ -103,7 +108,9 @@ fn release(call: &mut Call, address: u64, right: impl Fn(MemoryKind) -> bool, wa
     let mut state = call.lock();
     let context = state.current()?;
     state.check_assumed_unsafe("free_in_capture")?;
-    let found = state.memory.at(address).filter(|found| right(found.kind)).ok_or(INVALID_VALUE)?;
+    let is_mapping = state.virtual_memory.is_mapped(address);
+    let found = state.memory.at(address).filter(|found| right(found.kind) && !is_mapping);
+    let found = found.ok_or(INVALID_VALUE)?;
     let owner = if found.context == 0 { context } else { found.context };
     if wait {
         let work = state.context_work(owner);
@@ -127,7 +134,13 @@ unsafe fn free(call: &mut Call, address: u64) -> Outcome {
         // cuda.h: freeing 0 is no error.
         return call.lock().current().map(|_| ());
     }
-    let right = |kind| matches!(kind, MemoryKind::Device | MemoryKind::Managed | MemoryKind::Pool);
+    if call.lock().imports.is_open(address) {
+        // cuda.h, cuIpcOpenMemHandle: such memory must be freed with cuIpcCloseMemHandle.
+        return Err(INVALID_VALUE);
+    }
+    let right = |kind| {
+        matches!(kind, MemoryKind::Device | MemoryKind::Managed | MemoryKind::Pool | MemoryKind::Imported)
+    };
     let wait = crate::config::config().assume.is("free", "synchronizes");
     release(call, address, right, wait)
 }

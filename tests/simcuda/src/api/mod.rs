@@ -1,6 +1,7 @@
 //! The driver's functions, by the sections of NVIDIA's CUDA driver API reference. A file begins with its table of
 //! exports; build.rs reads the names from it.
 
+pub mod array;
 pub mod batch;
 pub mod capture;
 pub mod context;
@@ -11,13 +12,16 @@ pub mod graph;
 pub mod graph_exec;
 pub mod graph_shape;
 pub mod init;
+pub mod ipc;
 pub mod launch;
 pub mod managed;
 pub mod memory;
 pub mod module;
+pub mod multicast;
 pub mod pool;
 pub mod stream;
 pub mod user_object;
+pub mod virtual_memory;
 
 use crate::error::{INVALID_VALUE, Outcome};
 use std::ffi::{CStr, c_char};

@@ -5,13 +5,12 @@ use super::memory::{tell_alloc, tell_free};
 use super::put;
 use crate::call::Call;
 use crate::effects;
-use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
+use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
 use crate::memory::{Allocation, FreeBlock, MemoryKind, Pool};
 use crate::state::{Guard, State};
 use crate::work::{Work, issue};
-use std::collections::HashMap;
 
 exports! {
     cuMemAllocAsync | cuMemAllocAsync_ptsz => alloc_async(address: *mut u64, bytes: usize, stream: Handle);
@@ -37,7 +36,9 @@ pub struct PoolProperties {
     handles: u32,
     location: u32,
     device: i32,
-    rest: [u64; 9],
+    security: u64,
+    most: u64,
+    rest: [u64; 7],
 }
 
 const _: () = assert!(size_of::<PoolProperties>() == 88);
@@ -70,6 +71,18 @@ impl State {
                 effects::push(effects::Effect::Release(range));
             }
         }
+    }
+}
+
+/// After a synchronisation: pools give back what they hold beyond their release threshold (cuda.h,
+/// CU_MEMPOOL_ATTR_RELEASE_THRESHOLD).
+pub fn synchronized(call: &Call) {
+    let mut state = call.lock();
+    let pools: Vec<_> = state.pools.iter().filter(|(_, pool)| !pool.free.is_empty()).collect();
+    let keep: Vec<_> =
+        pools.iter().map(|(handle, pool)| (*handle, pool.attributes.get(&4).copied())).collect();
+    for (pool, threshold) in keep {
+        state.trim(pool, threshold.unwrap_or(0));
     }
 }
 
@@ -111,8 +124,12 @@ unsafe fn alloc(
         // Memory nodes are not simulated.
         return Err(NOT_SUPPORTED);
     }
-    let (now, context, id) = (state.now, state.checked(stream).context, state.checked(stream).id);
+    let (now, id) = (state.now, state.checked(stream).id);
     let of = state.pools.get_mut(pool).ok_or(INVALID_HANDLE)?;
+    if of.imported {
+        // cuda.h, cuMemPoolImportFromShareableHandle: imported pools do not support new allocations.
+        return Err(INVALID_VALUE);
+    }
     let device = of.device;
     let taken = bytes.checked_next_multiple_of(512).filter(|&taken| taken > 0).ok_or(INVALID_VALUE)?;
     let known = match of.reuse(taken, stream, now) {
@@ -121,7 +138,16 @@ unsafe fn alloc(
             state.memory.revive(allocation, bytes)
         }
         None => {
-            let new = Allocation { pool, ..Allocation::new(MemoryKind::Pool, bytes, context, device) };
+            let has_room = |state: &Guard| state.pools.get(pool).is_some_and(|of| of.has_room(taken));
+            if !has_room(&state) {
+                // What is free and does not fit makes room.
+                state.trim(pool, 0);
+            }
+            if !has_room(&state) {
+                return Err(OUT_OF_MEMORY);
+            }
+            // No context's: cuda.h, cuCtxDestroy.
+            let new = Allocation { pool, ..Allocation::new(MemoryKind::Pool, bytes, 0, device) };
             let known = state.memory.allocate(new)?;
             state.pools.get_mut(pool).ok_or(INVALID_HANDLE)?.count(taken as i64, taken as i64);
             known
@@ -141,7 +167,7 @@ unsafe fn free_async(call: &mut Call, address: u64, stream: Handle) -> Outcome {
     }
     let id = state.checked(stream).id;
     let kind = state.memory.at(address).ok_or(INVALID_VALUE)?.kind;
-    if kind.pinned() {
+    if kind.pinned() || state.virtual_memory.is_mapped(address) || state.imports.is_open(address) {
         return Err(INVALID_VALUE);
     }
     let (mut state, done) = issue(call, state, stream, &Work::Empty)?;
@@ -186,9 +212,9 @@ unsafe fn device_pool(call: &mut Call, pool: *mut Handle, device: i32) -> Outcom
 unsafe fn set_device_pool(call: &mut Call, device: i32, pool: Handle) -> Outcome {
     let device = ordinal(device)?;
     let mut state = call.lock();
-    let of = state.pools.get(pool).ok_or(INVALID_HANDLE)?.device;
+    let of = state.pools.get(pool).ok_or(INVALID_HANDLE)?;
     // cuda.h: the pool must be local to the device.
-    if of != device {
+    if of.device != device || of.imported {
         return Err(INVALID_VALUE);
     }
     state.device_pools.insert(device, pool);
@@ -197,16 +223,17 @@ unsafe fn set_device_pool(call: &mut Call, device: i32, pool: Handle) -> Outcome
 
 unsafe fn create(call: &mut Call, pool: *mut Handle, properties: *const PoolProperties) -> Outcome {
     // SAFETY: cuda.h's promise.
-    let PoolProperties { kind, handles, location, device, .. } =
+    let PoolProperties { kind, handles, location, device, most, .. } =
         *unsafe { properties.as_ref() }.ok_or(INVALID_VALUE)?;
-    // CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE; no handles to share.
+    // CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE.
     if kind != 1 || location != 1 {
         return Err(INVALID_VALUE);
     }
-    if handles != 0 {
+    // CU_MEM_HANDLE_TYPE_NONE, _POSIX_FILE_DESCRIPTOR.
+    if handles > 1 {
         return Err(NOT_SUPPORTED);
     }
-    let new = Pool { device: ordinal(device)?, attributes: HashMap::new(), ..Pool::default() };
+    let new = Pool { device: ordinal(device)?, most, shared: handles == 1, ..Pool::default() };
     let handle = call.lock().pools.insert(new);
     // SAFETY: cuda.h's promise.
     unsafe { put(pool, handle) }
@@ -222,6 +249,7 @@ unsafe fn destroy(call: &mut Call, pool: Handle) -> Outcome {
     // cuda.h: a device whose current pool it is gets its default pool back; what is allocated stays.
     state.device_pools.retain(|_, &mut current| current != pool);
     state.trim(pool, 0);
+    state.memory.orphan(pool);
     state.pools.remove(pool).map(|_| ()).ok_or(INVALID_HANDLE)
 }
 

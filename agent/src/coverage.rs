@@ -1,0 +1,280 @@
+//! Tests of the hook table against the list of all of CUDA's functions: each is timed, recorded, or passed through for a
+//! reason that is written down here; `docs/functions.md` is the list.
+
+use crate::hook::Layer;
+use crate::prototypes::root;
+use crate::table;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// Why functions are passed through: base names (`*` stands for anything), a word, and the reason. The first that fits
+/// counts. None is meant for a function that enqueues work or takes memory: see [`MUST`].
+const PASSED: &[(&str, &str, &str)] = &[
+    ("cuGL* cuEGL* cuVDPAU* cuGraphics*", "graphics", "graphics interop: never seen"),
+    ("cudbg*", "debugger", "the debugger's"),
+    ("cuGetExportTable", "lookup", "tables by which the runtime checks its driver: never touched"),
+    ("cuGraph*NodeGet* cuGraphGet* cuGraphExecGet* cuGraphNodeFindInClone", "query", "asks about a graph"),
+    ("cuGraphDebugDotPrint cudaGraphGetNodes cudaGraphDebugDotPrint", "query", "asks about a graph"),
+    (
+        "cudaGraphInstantiate",
+        "same name",
+        "other arguments in CUDA 11 under the same name; the driver's is recorded",
+    ),
+    ("cuGraphExec*Set*", "graph", "changes a node that neither runs a kernel nor moves bytes"),
+    (
+        "cuGraphAdd* cuGraphRemove* cuGraphCreate cuGraphClone cuGraphDestroy* cuGraph*Set* cuGraphConditionalHandleCreate",
+        "graph",
+        "describes a graph, which is read when it is instantiated",
+    ),
+    (
+        "cuGraphKernelNodeCopyAttributes cuStreamUpdateCaptureDependencies cudaGraphDestroy",
+        "graph",
+        "describes a graph, which is read when it is instantiated",
+    ),
+    ("cuUserObject* cuGraph*UserObject", "graph", "ties the app's own objects to a graph"),
+    (
+        "cuDevResource* cuDevSm* cuGreenCtx* cuCtxFromGreenCtx cuSubgrid*",
+        "resources",
+        "divides a device; contexts and streams are adopted when they are first used",
+    ),
+    (
+        "cuDeviceRegisterAsyncNotification cuDeviceUnregisterAsyncNotification cuLogs*",
+        "notification",
+        "callbacks and logs of the driver",
+    ),
+    (
+        "cuDeviceGet* cuDeviceCanAccessPeer cuDeviceTotalMem cuDeviceComputeCapability cuDriverGetVersion cuGetError*",
+        "query",
+        "asks about devices or errors",
+    ),
+    (
+        "cuCtxGet* cuDevicePrimaryCtxGetState cuFuncGet* cuKernelGet* cuLibraryGet* cuLibraryEnumerateKernels cuModuleGet*",
+        "query",
+        "asks about contexts or code",
+    ),
+    (
+        "cuOccupancy* cuStreamGet* cuStreamIsCapturing cuStreamQuery cuEventQuery cuEventElapsedTime",
+        "query",
+        "asks about streams or events, often in loops",
+    ),
+    (
+        "cuMemGet* cuMemRangeGet* cuMemHostGet* cuMemPoolGetAccess cuPointerGet* cuMulticastGetGranularity",
+        "query",
+        "asks about memory; frameworks do so all the time",
+    ),
+    (
+        "cuArrayGet* cuArray3DGet* cuMipmappedArrayGet* cuTexObjectGet* cuTexRefGet* cuSurfObjectGet* cuSurfRefGet*",
+        "query",
+        "asks about arrays or textures",
+    ),
+    (
+        "cudaGet* cuda*Get* cudaPeekAtLastError cudaDeviceCanAccessPeer cudaOccupancy* cudaStreamIsCapturing cudaStreamQuery",
+        "query",
+        "asks",
+    ),
+    ("cudaEventQuery cudaEventElapsedTime", "query", "asks"),
+    (
+        "cuTexRef* cuTexObject* cuSurfRef* cuSurfObject* cuTensorMap*",
+        "binding",
+        "describes memory and takes none",
+    ),
+    (
+        "cuCtxPushCurrent cuCtxPopCurrent cuCtxSetCurrent cuCtxAttach cudaSetDevice",
+        "thread",
+        "says which context a thread means; asked of the driver where it matters",
+    ),
+    (
+        "cuCtxSet* cuCtxResetPersistingL2Cache cuDevicePrimaryCtxSetFlags cuFuncSet* cuKernelSet* cudaFuncSetAttribute",
+        "setting",
+        "changes a setting",
+    ),
+    (
+        "cuStreamSetAttribute cuStreamCopyAttributes cuPointerSetAttribute cuThreadExchangeStreamCaptureMode",
+        "setting",
+        "changes a setting",
+    ),
+    (
+        "cudaThreadExchangeStreamCaptureMode cuCoredump* cuMemAdvise cuParamSet*",
+        "setting",
+        "changes a setting",
+    ),
+    (
+        "cuCtxEnablePeerAccess cuCtxDisablePeerAccess cudaDeviceEnablePeerAccess",
+        "setting",
+        "opens a device to another",
+    ),
+    ("cuLink*", "host", "links code, on the host"),
+    ("cuFlushGPUDirectRDMAWrites", "host", "makes other devices' writes visible"),
+    ("cuProfiler* cudaProfiler*", "profiler", "another profiler's switches"),
+    (
+        "cuIpc*EventHandle cudaIpc*EventHandle cuImportExternalSemaphore cuDestroyExternalSemaphore",
+        "order",
+        "events and semaphores of others; what waits for them or signals them is recorded",
+    ),
+];
+
+/// What enqueues work, takes memory, or gives it back: never to be passed through.
+const MUST: &str = "cuLaunch* cudaLaunch* cuGraphLaunch cudaGraphLaunch cuGraphUpload cuMemcpy* cudaMemcpy* cuMemset* \
+    cudaMemset* cuMemPrefetch* cuMemDiscard* cuMemBatchDecompressAsync cuStreamAttachMemAsync cuStreamWait* cuStreamWrite* \
+    cuStreamBatchMemOp cuStreamAddCallback cuSignalExternalSemaphoresAsync cuWaitExternalSemaphoresAsync cuEventRecord* \
+    cuCtxRecordEvent cuCtxWaitEvent cuGreenCtxRecordEvent cuGreenCtxWaitEvent cuMemAlloc* cuMemFree* cuMemHostAlloc \
+    cuMemHostRegister cuMemHostUnregister cuMemCreate cuMemRelease cuMemRetainAllocationHandle cuMemMap* cuMemUnmap \
+    cuMemAddressReserve cuMemAddressFree cuMemImport* cuMemPoolCreate cuMemPoolDestroy cuMemPoolTrimTo cuMemPoolImport* \
+    cuArrayCreate cuArray3DCreate cuArrayDestroy cuMipmappedArrayCreate cuMipmappedArrayDestroy cuIpcOpenMemHandle \
+    cuIpcCloseMemHandle cuImportExternalMemory cuExternalMemoryGetMapped* cuDestroyExternalMemory cuMulticastCreate \
+    cuMulticastBind* cuMulticastUnbind cuGraphAddMemAllocNode cuGraphAddMemFreeNode cuDeviceGraphMemTrim cudaMalloc* \
+    cudaFree* cudaHostAlloc cudaHostRegister cudaHostUnregister cuCtxCreate cuDevicePrimaryCtxRetain cuModuleLoad* \
+    cuLibraryLoad*";
+
+/// Of those, what is not recorded yet.
+const NOT_YET: &str = "cuLaunch cuLaunchGrid cuLaunchGridAsync cuLaunchCooperativeKernel* cuMemcpy2D* cuMemcpy3D* cuMemcpyAto* \
+    cuMemcpyDtoA cuMemcpyHtoA* cuMemcpyBatchAsync cuMemcpyWithAttributesAsync cuMemsetD2D* cuMemPrefetch* cuMemDiscard* \
+    cuMemBatchDecompressAsync cuStreamAttachMemAsync cuSignalExternalSemaphoresAsync cuWaitExternalSemaphoresAsync \
+    cuCtxRecordEvent cuCtxWaitEvent cuGreenCtxRecordEvent cuGreenCtxWaitEvent cudaMemcpy2DAsync cudaMemcpyPeerAsync";
+
+/// The version that functions with 64-bit sizes and addresses came with; the ones of the same names before it had 32 bits.
+const WITH_64_BITS: i32 = 3020;
+
+/// Whether a name fits a pattern in which `*` stands for anything.
+fn fits(name: &str, pattern: &str) -> bool {
+    match pattern.split_once('*') {
+        None => name == pattern,
+        Some((start, rest)) => {
+            let Some(end) = name.strip_prefix(start) else { return false };
+            (0..=end.len()).any(|at| end.get(at..).is_some_and(|end| fits(end, rest)))
+        }
+    }
+}
+
+/// Whether a name fits one of the patterns of a list.
+fn fits_any(name: &str, patterns: &str) -> bool {
+    patterns.split_whitespace().any(|pattern| fits(name, pattern))
+}
+
+/// A function's name without its variant's suffixes.
+fn base(symbol: &str) -> &str {
+    let mut base = symbol;
+    for suffix in ["_ptsz", "_ptds", "_v2", "_v3", "_v4"] {
+        base = base.strip_suffix(suffix).unwrap_or(base);
+    }
+    base
+}
+
+/// Every function that a driver exports (535), that NVIDIA's runtime asks for (12.9 and 13.5), that torch imports, and that
+/// the table has.
+fn functions() -> BTreeSet<String> {
+    let read = |path: &str| std::fs::read_to_string(root().join("tests").join(path)).unwrap();
+    let mut all: BTreeSet<String> =
+        table::all().iter().map(|h| h.symbol.to_str().unwrap().to_owned()).collect();
+    for path in ["simcuda/data/libcuda_535_exports.txt", "simcudart/data/torch_cudart_imports.txt"] {
+        all.extend(read(path).lines().map(str::to_owned));
+    }
+    for path in ["simcuda/data/getproc_12.9.txt", "simcuda/data/getproc_13.5.txt"] {
+        for line in read(path).lines().filter(|line| line.starts_with("cu")) {
+            // NAME VERSION FLAGS SUFFIX; "." = none, "-" = the driver has it not.
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let suffix = if words[3].starts_with('_') { words[3] } else { "" };
+            all.insert(format!("{}{suffix}", words[0]));
+        }
+    }
+    all.retain(|name| name.starts_with("cu") || name.starts_with("__cu"));
+    all
+}
+
+/// What becomes of a function: one of three words, and how or why. `None`: nobody has said.
+fn class(symbol: &str) -> Option<(&'static str, String)> {
+    let hook = table::all().iter().zip(table::TEXTS).find(|(hook, _)| hook.symbol.to_str() == Ok(symbol));
+    if let Some((_, (.., how))) = hook {
+        let word = if how.trim_start().starts_with("work") { "timed" } else { "recorded" };
+        if how.trim_start().starts_with("lookup") {
+            return Some(("passed through", "lookup: hands out the others' stand-ins".into()));
+        }
+        return Some((word, String::new()));
+    }
+    let (name, second) = (base(symbol), format!("{symbol}_v2"));
+    let succeeded = table::all().iter().any(|hook| {
+        hook.symbol.to_str() == Ok(&second) && hook.layer == Layer::Driver && hook.version == WITH_64_BITS
+    });
+    if succeeded {
+        return Some(("passed through", "old: 32-bit sizes and addresses, of CUDA before 3.2".into()));
+    }
+    if fits_any(name, NOT_YET) {
+        return Some(("passed through", "not yet".into()));
+    }
+    let (_, word, reason) = PASSED.iter().find(|(patterns, ..)| fits_any(name, patterns))?;
+    Some(("passed through", format!("{word}: {reason}")))
+}
+
+/// The list, as the docs have it: a line for each function, variants of one fate together.
+fn list() -> String {
+    let mut lines: BTreeMap<(String, &str, String), Vec<String>> = BTreeMap::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for symbol in functions() {
+        let (word, why) = class(&symbol).unwrap_or(("?", String::new()));
+        *counts.entry(word).or_default() += 1;
+        lines.entry((base(&symbol).to_owned(), word, why)).or_default().push(symbol);
+    }
+    let mut text = "# All functions\n\n\
+        What becomes of every function that a driver exports, that NVIDIA's runtime asks a driver for, and that PyTorch\n\
+        imports from the runtime. Generated from the hook table and from `agent/src/coverage.rs`, and checked by\n\
+        `cargo test -p gpuspy-agent`; `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent coverage` writes it anew.\n\n\
+        *timed*: recorded, with GPU times where there can be any. *recorded*: the call, its host time, and what it does to\n\
+        memory, streams and contexts. *passed through*: not seen, for the reason given.\n\n\
+        Memory is counted by what calls ask for. Not told by any call, and so not counted, is what the driver takes for\n\
+        itself: contexts, code and its global variables, local memory, its own pools' rounding, the padding of arrays, and\n\
+        the memory that graphs allocate while they run.\n\n"
+        .to_owned();
+    let total: usize = counts.values().sum();
+    let parts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
+    writeln!(text, "{total} functions: {}.\n\n| function | | reason |\n|---|---|---|", parts.join(", "))
+        .unwrap();
+    for ((_, word, why), symbols) in lines {
+        let names: Vec<String> = symbols.iter().map(|symbol| format!("`{symbol}`")).collect();
+        writeln!(text, "| {} | {word} | {why} |", names.join(" ")).unwrap();
+    }
+    text
+}
+
+#[test]
+fn every_function_has_a_class() {
+    let unknown: Vec<String> = functions().into_iter().filter(|symbol| class(symbol).is_none()).collect();
+    assert!(unknown.is_empty(), "no entry of the table and no reason to pass through: {}", unknown.join(" "));
+}
+
+#[test]
+fn what_enqueues_work_or_takes_memory_is_never_passed_through() {
+    let passed = |symbol: &String| {
+        let (word, why) = class(symbol).unwrap_or_default();
+        word == "passed through" && !why.starts_with("old") && why != "not yet"
+    };
+    let wrong: Vec<String> =
+        functions().into_iter().filter(|s| fits_any(base(s), MUST) && passed(s)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join(" "));
+    let all = functions();
+    for pattern in MUST.split_whitespace() {
+        let meant = all.iter().any(|symbol| fits(base(symbol), pattern));
+        assert!(meant || pattern == "cuMemBatchDecompressAsync", "{pattern} is the name of nothing");
+    }
+}
+
+#[test]
+fn patterns_mean_what_they_say() {
+    assert!(fits("cuMemcpy2DAsync", "cuMemcpy*") && fits("cuGraphKernelNodeGetParams", "cuGraph*NodeGet*"));
+    assert!(
+        !fits("cuMemAlloc", "cuMemAllo") && !fits("cudaMalloc", "cuMem*") && fits("cuLaunch", "cuLaunch*")
+    );
+    assert_eq!((base("cuMemcpyHtoD_v2_ptds"), base("cuMemAlloc")), ("cuMemcpyHtoD", "cuMemAlloc"));
+}
+
+#[test]
+fn the_list_of_all_functions_is_current() {
+    let (path, list) = (root().join("docs/functions.md"), list());
+    if std::env::var_os("GPUSPY_UPDATE").is_some() {
+        std::fs::write(&path, &list).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == list,
+        "docs/functions.md is out of date: GPUSPY_UPDATE=1 cargo test -p gpuspy-agent coverage"
+    );
+}

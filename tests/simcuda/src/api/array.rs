@@ -1,0 +1,179 @@
+//! Arrays, mipmapped or not.
+
+use super::memory::{tell_alloc, tell_free, tell_gone};
+use super::put;
+use crate::array::{Array, Mipmap, Shape};
+use crate::call::Call;
+use crate::error::{INVALID_HANDLE, INVALID_VALUE, Outcome};
+use crate::export::exports;
+use crate::handle::Handle;
+use crate::memory::MemoryKind;
+use crate::state::{Guard, State};
+
+exports! {
+    cuArrayCreate_v2 => create(array: *mut Handle, descriptor: *const Descriptor);
+    cuArray3DCreate_v2 => create_3d(array: *mut Handle, descriptor: *const Descriptor3d);
+    cuArrayGetDescriptor_v2 => get(descriptor: *mut Descriptor, array: Handle);
+    cuArray3DGetDescriptor_v2 => get_3d(descriptor: *mut Descriptor3d, array: Handle);
+    cuArrayDestroy => destroy(array: Handle);
+    cuMipmappedArrayCreate => create_mipmap(mipmap: *mut Handle, descriptor: *const Descriptor3d, levels: u32);
+    cuMipmappedArrayGetLevel => level(array: *mut Handle, mipmap: Handle, level: u32);
+    cuMipmappedArrayDestroy => destroy_mipmap(mipmap: Handle);
+}
+
+/// `CUDA_ARRAY_DESCRIPTOR` of cuda.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Descriptor {
+    size: [u64; 2],
+    format: u32,
+    channels: u32,
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR` of cuda.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Descriptor3d {
+    size: [u64; 3],
+    format: u32,
+    channels: u32,
+    flags: u32,
+}
+
+impl Descriptor3d {
+    fn shape(&self) -> Shape {
+        Shape { size: self.size, format: self.format, channels: self.channels, flags: self.flags }
+    }
+}
+
+/// The current context and its device, where such a call is allowed.
+fn place(state: &mut Guard) -> Outcome<(Handle, u32)> {
+    let context = state.current()?;
+    state.check_unsafe()?;
+    Ok((context, state.context(context)?.device))
+}
+
+fn new_array(call: &mut Call, array: *mut Handle, shape: Shape) -> Outcome {
+    shape.check()?;
+    let mut state = call.lock();
+    let (context, device) = place(&mut state)?;
+    let bytes = shape.bytes();
+    state.memory.charge(device, bytes)?;
+    let known = state.arrays.arrays.insert(Array { shape, context, device, bytes, mipmap: 0 });
+    tell_alloc(call, known, bytes, MemoryKind::Array, 0);
+    // SAFETY: cuda.h's promise.
+    unsafe { put(array, known) }
+}
+
+unsafe fn create(call: &mut Call, array: *mut Handle, descriptor: *const Descriptor) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    let Descriptor { size: [width, height], format, channels } =
+        *unsafe { descriptor.as_ref() }.ok_or(INVALID_VALUE)?;
+    new_array(call, array, Shape { size: [width, height, 0], format, channels, flags: 0 })
+}
+
+unsafe fn create_3d(call: &mut Call, array: *mut Handle, descriptor: *const Descriptor3d) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    new_array(call, array, unsafe { descriptor.as_ref() }.ok_or(INVALID_VALUE)?.shape())
+}
+
+unsafe fn get(call: &mut Call, descriptor: *mut Descriptor, array: Handle) -> Outcome {
+    let state = call.lock();
+    let Shape { size: [width, height, _], format, channels, .. } =
+        state.arrays.arrays.get(array).ok_or(INVALID_HANDLE)?.shape;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(descriptor, Descriptor { size: [width, height], format, channels }) }
+}
+
+unsafe fn get_3d(call: &mut Call, descriptor: *mut Descriptor3d, array: Handle) -> Outcome {
+    let state = call.lock();
+    let Shape { size, format, channels, flags } = state.arrays.arrays.get(array).ok_or(INVALID_HANDLE)?.shape;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(descriptor, Descriptor3d { size, format, channels, flags }) }
+}
+
+unsafe fn destroy(call: &mut Call, array: Handle) -> Outcome {
+    let mut state = call.lock();
+    state.current()?;
+    state.check_assumed_unsafe("free_in_capture")?;
+    // A level goes with its mipmapped array.
+    let found = state.arrays.arrays.get(array).filter(|array| array.mipmap == 0).ok_or(INVALID_HANDLE)?;
+    let (device, bytes) = (found.device, found.bytes);
+    state.arrays.arrays.remove(array);
+    state.memory.discharge(device, bytes);
+    tell_free(call, array, bytes, MemoryKind::Array, 0);
+    Ok(())
+}
+
+/// Makes a mipmapped array; `own`: of memory that it takes itself.
+pub fn new_mipmap(
+    call: &Call,
+    state: &mut Guard,
+    descriptor: &Descriptor3d,
+    levels: u32,
+    own: bool,
+) -> Outcome<Handle> {
+    let shape = descriptor.shape();
+    shape.check()?;
+    let (context, device) = place(state)?;
+    let levels = shape.levels(levels);
+    let bytes = if own { (0..levels).map(|level| shape.level(level).bytes()).sum() } else { 0 };
+    state.memory.charge(device, bytes)?;
+    let mipmap = state.arrays.mipmaps.insert(Mipmap { shape, context, device, bytes, levels: Vec::new() });
+    let arrays =
+        (0..levels).map(|level| Array { shape: shape.level(level), context, device, bytes: 0, mipmap });
+    let arrays: Vec<_> = arrays.map(|array| state.arrays.arrays.insert(array)).collect();
+    state.arrays.mipmaps.get_mut(mipmap).ok_or(INVALID_HANDLE)?.levels = arrays;
+    tell_alloc(call, mipmap, bytes, MemoryKind::Array, 0);
+    Ok(mipmap)
+}
+
+unsafe fn create_mipmap(
+    call: &mut Call,
+    mipmap: *mut Handle,
+    descriptor: *const Descriptor3d,
+    levels: u32,
+) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    let descriptor = unsafe { descriptor.as_ref() }.ok_or(INVALID_VALUE)?;
+    let known = new_mipmap(call, &mut call.lock(), descriptor, levels, true)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(mipmap, known) }
+}
+
+unsafe fn level(call: &mut Call, array: *mut Handle, mipmap: Handle, level: u32) -> Outcome {
+    let state = call.lock();
+    let levels = &state.arrays.mipmaps.get(mipmap).ok_or(INVALID_HANDLE)?.levels;
+    let known = *levels.get(level as usize).ok_or(INVALID_VALUE)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(array, known) }
+}
+
+unsafe fn destroy_mipmap(call: &mut Call, mipmap: Handle) -> Outcome {
+    let mut state = call.lock();
+    state.current()?;
+    state.check_assumed_unsafe("free_in_capture")?;
+    let Mipmap { device, bytes, levels, .. } = state.arrays.mipmaps.remove(mipmap).ok_or(INVALID_HANDLE)?;
+    for level in levels {
+        state.arrays.arrays.remove(level);
+    }
+    state.memory.discharge(device, bytes);
+    tell_free(call, mipmap, bytes, MemoryKind::Array, 0);
+    Ok(())
+}
+
+impl State {
+    /// A context goes, and its arrays with it (cuda.h, cuCtxDestroy).
+    pub fn end_arrays(&mut self, context: Handle) {
+        let arrays = self.arrays.arrays.remove_where(|array| array.context == context);
+        let arrays = arrays.into_iter().filter(|(_, array)| array.mipmap == 0);
+        let mipmaps = self.arrays.mipmaps.remove_where(|mipmap| mipmap.context == context);
+        let gone = arrays.map(|(handle, array)| (handle, array.device, array.bytes));
+        let gone =
+            gone.chain(mipmaps.into_iter().map(|(handle, mipmap)| (handle, mipmap.device, mipmap.bytes)));
+        for (handle, device, bytes) in gone.collect::<Vec<_>>() {
+            self.memory.discharge(device, bytes);
+            tell_gone(handle, bytes, MemoryKind::Array);
+        }
+    }
+}

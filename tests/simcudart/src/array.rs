@@ -1,0 +1,63 @@
+//! Arrays, mipmapped or not.
+
+use std::ffi::{c_int, c_uint};
+
+use crate::driver::{ArrayDescription, Handle};
+use crate::error::{INVALID_VALUE, Result};
+use crate::memory::Extent;
+
+/// `cudaChannelFormatDesc` (driver_types.h): bits of each channel, and what they mean.
+#[repr(C)]
+pub struct Channels {
+    bits: [c_int; 4],
+    kind: c_int,
+}
+
+/// The driver's description: `CUarray_format` (cuda.h) from the width and the kind of a channel
+/// (`cudaChannelFormatKindSigned` 0, `Unsigned` 1, `Float` 2).
+unsafe fn description(channels: *const Channels, extent: Extent, flags: c_uint) -> Result<ArrayDescription> {
+    // SAFETY: null or a description.
+    let Channels { bits, kind } = unsafe { channels.as_ref() }.ok_or(INVALID_VALUE)?;
+    let format = match (kind, bits[0]) {
+        (0, 8) => 0x08,
+        (0, 16) => 0x09,
+        (0, 32) => 0x0a,
+        (1, 8) => 0x01,
+        (1, 16) => 0x02,
+        (1, 32) => 0x03,
+        (2, 16) => 0x10,
+        (2, 32) => 0x20,
+        _ => return Err(INVALID_VALUE),
+    };
+    let used = bits.iter().take_while(|bits| **bits != 0).count();
+    if bits[..used].iter().any(|bits_of| *bits_of != bits[0]) {
+        return Err(INVALID_VALUE);
+    }
+    let size = [extent.width, extent.height, extent.depth];
+    Ok(ArrayDescription { size, format, channels: used as c_uint, flags })
+}
+
+export! {
+    fn cudaMallocArray(array: *mut Handle, channels: *const Channels, width: usize, height: usize, flags: c_uint)
+        = with_context |driver| {
+        driver.cuArray3DCreate(array, &description(channels, Extent { width, height, depth: 0 }, flags)?)
+    }
+
+    fn cudaMalloc3DArray(array: *mut Handle, channels: *const Channels, extent: Extent, flags: c_uint)
+        = with_context |driver| {
+        driver.cuArray3DCreate(array, &description(channels, extent, flags)?)
+    }
+
+    fn cudaMallocMipmappedArray(mipmap: *mut Handle, channels: *const Channels, extent: Extent, levels: c_uint, flags: c_uint)
+        = with_context |driver| {
+        driver.cuMipmappedArrayCreate(mipmap, &description(channels, extent, flags)?, levels)
+    }
+
+    fn cudaFreeArray(array: Handle) = with_context |driver| {
+        if array.is_null() { Ok(()) } else { driver.cuArrayDestroy(array) }
+    }
+
+    fn cudaFreeMipmappedArray(mipmap: Handle) = with_context |driver| {
+        if mipmap.is_null() { Ok(()) } else { driver.cuMipmappedArrayDestroy(mipmap) }
+    }
+}
