@@ -289,7 +289,7 @@ fn a_driver_that_shows_no_gpu_is_passed_over_and_named() {
     let place = fake_driver(driver);
     let done = demo(run().without_gpu().env("LD_LIBRARY_PATH", place.path()), &["--no-report"]).succeeded();
     let first = done.stdout.lines().next().unwrap();
-    assert!(first.contains("(cuInit fails: error 100): figures are of the simulation"), "{first}");
+    assert!(first.contains("(cuInit fails: error 100 (100)): figures are of the simulation"), "{first}");
     assert_eq!(told(&done.stdout).len(), PHASES.len());
 }
 

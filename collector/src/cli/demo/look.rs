@@ -21,7 +21,7 @@ pub(super) struct Picture {
     since: u64,
     until: u64,
     tables: Tables,
-    /// By how much device memory grew, bytes.
+    /// By how much device memory grew, bytes; 0 where no finding tells it.
     grown: u64,
 }
 
@@ -47,10 +47,11 @@ pub(super) fn pictures(trace: &Path, windows: &[Window]) -> Result<Vec<Picture>,
     let picture = |window: &Window| {
         let (since, until) = (window.begin.saturating_sub(began), window.end.saturating_sub(began));
         let live = |tables: &Tables| tables.memory.device.live_bytes;
-        let before = live(&tables(None, Some(since)));
-        let after = live(&tables(None, Some(until)));
+        // Another pass over the trace, for the one phase that tells it.
+        let before = (window.phase == Phase::GrowingMemory).then(|| live(&tables(None, Some(since))));
         let tables = tables(Some(since), Some(until));
-        Picture { window: *window, since, until, tables, grown: after.saturating_sub(before) }
+        let grown = before.map_or(0, |before| live(&tables).saturating_sub(before));
+        Picture { window: *window, since, until, tables, grown }
     };
     Ok(windows.iter().map(picture).collect())
 }
