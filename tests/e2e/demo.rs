@@ -56,7 +56,7 @@ fn told(stdout: &str) -> Vec<Told> {
             Told {
                 name: words[0].to_owned(),
                 // Wider by what rounding can have taken.
-                window: ms(words[1]) - 1_000_000..ms(words[3]) + 1_000_000,
+                window: ms(words[1]) - 500_000..ms(words[3]) + 500_000,
                 finding: finding.to_owned(),
                 has_advice: advice.contains(" change "),
             }
@@ -74,7 +74,8 @@ impl<'t> Happened<'t> {
         let kinds = ["kernel", "copy", "graph", "alloc", "free"];
         let all = kinds.into_iter().flat_map(|kind| truth.of(kind));
         let begin = |l: &Value| l["call_begin"].as_u64().or(l["begin"].as_u64()).unwrap();
-        let is_in = |l: &&Value| window.contains(&(begin(l).saturating_sub(began)));
+        let ran = |l: &&Value| l["captured"] != true;
+        let is_in = |l: &&Value| ran(l) && window.contains(&(begin(l).saturating_sub(began)));
         Happened { lines: all.filter(is_in).collect() }
     }
 
@@ -214,10 +215,11 @@ fn expect(name: &str, finding: &str, happened: &Happened<'_>, tables: &Tables) {
     match name {
         "input" => copies(HostMemory::Pageable, "pageable"),
         "small-kernels" => {
-            says(&format!(
-                "{} kernels of 2.00 µs are launched one by one",
-                units::count(happened.count("kernel"))
-            ));
+            let median = tables.kernels[0].durations.median().unwrap();
+            // Each really takes 2 µs.
+            assert!(median.lo <= 2_000 && 2_000 <= median.hi, "{median:?}");
+            let (kernels, median) = (units::count(happened.count("kernel")), units::duration(median.value));
+            says(&format!("{kernels} kernels of {median} are launched one by one"));
         }
         "sync-per-step" => {
             let reads = happened.copies("DtoH", "pageable");
