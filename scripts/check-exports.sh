@@ -41,20 +41,27 @@ if [[ ! -e $hta/.complete ]]; then
 fi
 "$root/scripts/build-sim.sh"
 
-# judge NAME COMMAND...: captures a program and has its export judged.
+# judge NAME TRACE EXPORT: has a trace's export judged; EXPORT is the same, compressed.
 judge() {
-    local name=$1 trace=$scratch/$1.gspy
-    shift
+    local name=$1 trace=$2 export=$3
     echo "$name:"
-    "$root/scripts/simgpu" "$gpuspy" run --quiet --timing exact -o "$trace" -- "$@" >/dev/null
     "$gpuspy" export "$trace" --to chrome -o "$scratch/$name.json"
     node "$judges/ask_perfetto.mjs" "$perfetto" "$scratch/$name.json"
-    "$gpuspy" export "$trace" --to chrome -o "$scratch/$name.json.gz"
     "$gpuspy" report "$trace" --operations >"$scratch/$name.operations"
     # Left to itself it rounds to whole µs, and makes a short operation's time negative.
-    HTA_DISABLE_NS_ROUNDING=1 "$hta/bin/python" -B "$judges/ask_hta.py" "$scratch/$name.json.gz" "$scratch/$name.operations"
+    HTA_DISABLE_NS_ROUNDING=1 "$hta/bin/python" -B "$judges/ask_hta.py" "$export" "$scratch/$name.operations"
 }
 
-judge demo "$root/target/sim/bin/demo" 50
-judge random "$root/target/sim/bin/random_program" 3 50 wide
-judge processes "$root/target/sim/bin/fork_child" before
+# capture NAME COMMAND...: captures a program and has its export judged.
+capture() {
+    local name=$1 trace=$scratch/$1.gspy
+    shift
+    "$root/scripts/simgpu" "$gpuspy" run --quiet --timing exact -o "$trace" -- "$@" >/dev/null
+    "$gpuspy" export "$trace" --to chrome -o "$scratch/$name.json.gz"
+    judge "$name" "$trace" "$scratch/$name.json.gz"
+}
+
+"$root/scripts/simgpu" "$gpuspy" demo --no-report -o "$scratch" >/dev/null
+judge demo "$scratch/gpuspy-demo.gspy" "$scratch/gpuspy-demo.json.gz"
+capture random "$root/target/sim/bin/random_program" 3 50 wide
+capture processes "$root/target/sim/bin/fork_child" before

@@ -1,22 +1,9 @@
 #!/usr/bin/env bash
-# The demonstration: a small training-like program under gpuspy, on this machine's GPU, else on the stand-in GPU.
+# Builds gpuspy, and the stand-in GPU for machines without a real one, and runs `gpuspy demo`. Its traces go into target/.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-demo=$root/target/sim/bin/demo
+target=$root/target
 
-"$root/scripts/build-sim.sh"
-on=()
-if "$demo" --check >/dev/null 2>&1; then
-    where="this machine's GPU"
-else
-    where="a simulated GPU, because this machine has none"
-    on=("$root/scripts/simgpu")
-fi
-echo "A small training loop (tests/programs/demo.c) now runs on $where; gpuspy is preloaded into it and then prints its report:"
-echo
-trace=$root/target/demo.gspy
-rm -rf "$trace"
-"${on[@]}" "$root/target/release/gpuspy" run -o "$trace" -- "$demo"
-echo
-echo "That was the report: what the GPU did, where it waited and what for. The trace is kept, see: target/release/gpuspy report target/demo.gspy"
+(cd "$root" && cargo build --quiet --release --target-dir "$target" -p gpuspy -p gpuspy-agent -p simcuda)
+exec "$target/release/gpuspy" demo -o "$target"

@@ -373,7 +373,7 @@ fn ctrl_c_leaves_nothing_behind() {
 }
 
 /// A folder with a libcuda.so.1 of this source.
-fn fake_driver(source: &str) -> tempfile::TempDir {
+pub(crate) fn fake_driver(source: &str) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("driver.c"), source).unwrap();
     let mut gcc = Command::new("gcc");

@@ -6,6 +6,7 @@ mod captures;
 mod clock;
 mod compare;
 mod counts;
+mod demo;
 mod devices;
 mod doctor;
 mod events;

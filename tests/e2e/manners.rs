@@ -16,7 +16,7 @@ fn commands() -> Vec<String> {
     let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let names = names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
     let names: Vec<String> = names.map(str::to_owned).collect();
-    for known in ["run", "collect", "report", "doctor", "completions", "man"] {
+    for known in ["run", "collect", "report", "doctor", "demo", "completions", "man"] {
         assert!(names.iter().any(|name| name == known), "{known} is not among {names:?}");
     }
     names
@@ -42,7 +42,9 @@ fn every_command_helps_with_examples() {
         assert!(help.contains("Examples:\n  "), "{help}");
         assert!(help.contains(&format!("gpuspy {command} ")), "{help}");
     }
-    assert!(!commands().contains(&"doctor-errand".to_owned()), "what is not for people");
+    for hidden in ["doctor-errand", "demo-workload"] {
+        assert!(!commands().contains(&hidden.to_owned()), "{hidden} is not for people");
+    }
 }
 
 #[test]

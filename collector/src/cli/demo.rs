@@ -23,7 +23,7 @@ use phases::Window;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
@@ -119,6 +119,8 @@ fn perform(stage: &Stage, target: Target) -> Result<(PathBuf, Vec<Window>), Fail
     let told = stage.place.path().join("phases");
     let mut command = Command::new(program);
     command
+        // Reports show it as people would type it.
+        .arg0("gpuspy")
         .arg(WORKLOAD)
         .stdin(Stdio::null())
         .env(phases::FILE, &told)

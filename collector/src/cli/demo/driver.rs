@@ -120,7 +120,6 @@ pub(super) struct Graph(Handle);
 /// The first GPU, with its primary context current in this thread. What it made goes with the context.
 pub(super) struct Gpu {
     functions: Functions,
-    _driver: Library,
 }
 
 impl Gpu {
@@ -132,7 +131,9 @@ impl Gpu {
         // SAFETY: the function of that name has this prototype (cuda.h).
         let ask = unsafe { driver.get::<Getproc>(c"cuGetProcAddress_v2") };
         let ask = *ask.map_err(|_| format!("the driver is older than CUDA {}", VERSION / 1000))?;
-        let gpu = Gpu { functions: Functions::find(ask)?, _driver: driver };
+        let gpu = Gpu { functions: Functions::find(ask)? };
+        // Threads run in it, its own and the agent's: it stays until the process ends.
+        std::mem::forget(driver);
         let mut context = null_mut();
         cuda!(gpu, init(0))?;
         cuda!(gpu, retain(&raw mut context, 0))?;

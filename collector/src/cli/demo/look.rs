@@ -21,7 +21,7 @@ pub(super) struct Picture {
     since: u64,
     until: u64,
     tables: Tables,
-    /// By how much device memory grew, bytes.
+    /// By how much device memory grew, bytes; 0 where no finding tells it.
     grown: u64,
 }
 
@@ -47,10 +47,11 @@ pub(super) fn pictures(trace: &Path, windows: &[Window]) -> Result<Vec<Picture>,
     let picture = |window: &Window| {
         let (since, until) = (window.begin.saturating_sub(began), window.end.saturating_sub(began));
         let live = |tables: &Tables| tables.memory.device.live_bytes;
-        let before = live(&tables(None, Some(since)));
-        let after = live(&tables(None, Some(until)));
+        // Another pass over the trace, for the one phase that tells it.
+        let before = (window.phase == Phase::GrowingMemory).then(|| live(&tables(None, Some(since))));
         let tables = tables(Some(since), Some(until));
-        Picture { window: *window, since, until, tables, grown: after.saturating_sub(before) }
+        let grown = before.map_or(0, |before| live(&tables).saturating_sub(before));
+        Picture { window: *window, since, until, tables, grown }
     };
     Ok(windows.iter().map(picture).collect())
 }
@@ -277,4 +278,73 @@ fn wrap(text: &mut String, head: &str, paragraph: &str, width: usize) {
     }
     text.push_str(line.trim_end());
     text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::estimate::Sum;
+    use crate::analyze::graphs::GraphUse;
+    use crate::analyze::summary::DeviceReport;
+    use crate::model::CountedCall;
+
+    /// A phase of four steps on a GPU that was so busy.
+    fn picture(phase: Phase, span: u64, idle: u64) -> Picture {
+        let sum = |value| Sum { value, lo: value, hi: value };
+        let identity = Identity { span, idle: sum(idle), ..Identity::default() };
+        let device = DeviceReport { identity, timelines: 1, ..DeviceReport::default() };
+        Picture {
+            window: Window { phase, begin: 0, end: span, steps: 4 },
+            since: 1_500_000,
+            until: 1_500_000 + span,
+            tables: Tables { devices: vec![device], ..Tables::default() },
+            grown: 8 << 20,
+        }
+    }
+
+    #[test]
+    fn a_remedy_is_compared_with_its_fault() {
+        let mut slow = picture(Phase::SmallKernels, 4_000_000, 3_000_000);
+        let mut launches = HostTimes::default();
+        for _ in 0..800 {
+            launches.add(CountedCall { api: 0, host_ns: 5_000, failed: false });
+        }
+        slow.tables.apis.insert("cuLaunchKernel".to_owned(), launches);
+        let mut fast = picture(Phase::Graph, 2_000_000, 400_000);
+        fast.tables.graphs = GraphUse { launches: 4, kernels: 800, ..GraphUse::default() };
+        let alone = "4 launches of a graph run 800 kernels, one every 2.50 µs, and the GPU idles for 20.0 %";
+        assert_eq!(graph(&fast, None), format!("{alone}."));
+        let compared = "; launched one by one it was one every 5.00 µs: 2.0 times faster.";
+        assert_eq!(graph(&fast, Some(&slow)), format!("{alone}{compared}"));
+        assert!(
+            small_kernels(&slow)
+                .ends_with("5.00 µs a call: the GPU idles for 75.0 %, 0 ns before each on average.")
+        );
+
+        let (input, overlap) = (picture(Phase::Input, 8_000_000, 0), picture(Phase::Overlap, 4_000_000, 0));
+        assert!(
+            advice(&overlap, &[input, picture(Phase::Graph, 1, 0)])
+                .finding
+                .ends_with("a step takes 1.00 ms instead of 2.00 ms.")
+        );
+    }
+
+    #[test]
+    fn every_phase_has_its_lines_even_where_nothing_was_seen() {
+        let pictures = Phase::ALL.map(|phase| Picture { tables: Tables::default(), ..picture(phase, 0, 0) });
+        let text = text(&pictures, 80);
+        for phase in Phase::ALL {
+            assert!(text.contains(&format!("\n\n{:<16}0.002 .. 0.002 s\n    ", phase.name())), "{text}");
+        }
+        assert!(text.contains("Device memory grows by 8.00 MiB in 4 steps;"), "{text}");
+        assert_eq!((text.matches("\n    look    ").count(), text.matches("\n    change  ").count()), (6, 6));
+        assert!(text.lines().all(|line| line.chars().count() <= 80 && line == line.trim_end()), "{text}");
+    }
+
+    #[test]
+    fn paragraphs_are_wrapped_between_words() {
+        let mut text = String::new();
+        wrap(&mut text, "  a ", "one two three indivisible", 12);
+        assert_eq!(text, "  a one two\n    three\n    indivisible\n");
+    }
 }

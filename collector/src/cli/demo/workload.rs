@@ -26,12 +26,12 @@ const KERNELS: [&str; 8] = [
 
 /// Bytes of a batch: 1.6 to 3 ms from pageable memory, by what servers of 2017 to 2024 move.
 const BATCH: usize = 16 << 20;
-/// Steps of a phase, so that it takes a third or half of a second.
+/// Steps of a phase, so that it takes a third of a second or a half.
 const INPUT_STEPS: u32 = 80;
 const SMALL_STEPS: u32 = 150;
 const SYNC_STEPS: u32 = 150;
-const MEMORY_STEPS: u32 = 150;
-const GRAPH_STEPS: u32 = 400;
+const MEMORY_STEPS: u32 = 200;
+const GRAPH_STEPS: u32 = 500;
 const OVERLAP_STEPS: u32 = 150;
 /// Small kernels in a step.
 const SMALL_KERNELS: u32 = 200;

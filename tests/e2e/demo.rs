@@ -1,0 +1,358 @@
+//! `gpuspy demo`: every phase has its finding, and the figures in it are what the stand-in knows.
+
+use super::compare::slack;
+use super::doctor::fake_driver;
+use super::life::files;
+use gpuspy_collector::analyze::estimate::Sum;
+use gpuspy_collector::analyze::{self, Damage, Input, Tables};
+use gpuspy_collector::model::filter::Filter;
+use gpuspy_collector::model::survey::Survey;
+use gpuspy_collector::model::transfer::{HostMemory, TransferKind};
+use gpuspy_collector::report::units;
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_tests::truth::Truth;
+use gpuspy_tests::{Done, Run, agent, gpuspy};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::ops::Range;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PHASES: [&str; 6] = ["input", "small-kernels", "sync-per-step", "growing-memory", "graph", "overlap"];
+const FILES: [&str; 2] = ["gpuspy-demo.gspy", "gpuspy-demo.json.gz"];
+
+fn demo(run: Run, arguments: &[&str]) -> Done {
+    let mut command = run.gpuspy_command(&["demo"]);
+    command.args(arguments);
+    run.finish(command)
+}
+
+/// A demo on the stand-in.
+fn run() -> Run {
+    Run::command("true")
+}
+
+/// What the demo says of a phase.
+#[derive(Debug)]
+struct Told {
+    name: String,
+    /// ns since the collection began, to the ms; 10 ms lie between phases.
+    window: Range<u64>,
+    finding: String,
+    has_advice: bool,
+}
+
+fn told(stdout: &str) -> Vec<Told> {
+    let (_, all) = stdout.split_once("\nWhat to look at\n\n").unwrap_or_else(|| panic!("{stdout}"));
+    let paragraphs = all.split("\n\n").map(|paragraph| paragraph.lines().collect::<Vec<_>>());
+    let phases = paragraphs.filter(|lines| lines.len() > 2);
+    phases
+        .map(|lines| {
+            let words: Vec<&str> = lines[0].split_whitespace().collect();
+            let ms = |text: &str| (text.parse::<f64>().unwrap() * 1e3).round() as u64 * 1_000_000;
+            let body: String = lines[1..].iter().map(|line| line.trim().to_owned() + " ").collect();
+            let (finding, advice) = body.split_once(" look ").unwrap_or_else(|| panic!("{body}"));
+            Told {
+                name: words[0].to_owned(),
+                // Wider by what rounding can have taken.
+                window: ms(words[1]) - 500_000..ms(words[3]) + 500_000,
+                finding: finding.to_owned(),
+                has_advice: advice.contains(" change "),
+            }
+        })
+        .collect()
+}
+
+/// What really happened in a window.
+struct Happened<'t> {
+    lines: Vec<&'t Value>,
+}
+
+impl<'t> Happened<'t> {
+    fn of(truth: &'t Truth, began: u64, window: &Range<u64>) -> Happened<'t> {
+        let kinds = ["kernel", "copy", "graph", "alloc", "free"];
+        let all = kinds.into_iter().flat_map(|kind| truth.of(kind));
+        let begin = |l: &Value| l["call_begin"].as_u64().or(l["begin"].as_u64()).unwrap();
+        let ran = |l: &&Value| l["captured"] != true;
+        let is_in = |l: &&Value| ran(l) && window.contains(&(begin(l).saturating_sub(began)));
+        Happened { lines: all.filter(is_in).collect() }
+    }
+
+    fn of_kind(&self, kind: &str) -> impl Iterator<Item = &'t Value> {
+        self.lines.iter().copied().filter(move |l| l["kind"] == kind)
+    }
+
+    fn count(&self, kind: &str) -> u64 {
+        self.of_kind(kind).count() as u64
+    }
+
+    fn copies(&self, direction: &str, memory: &str) -> Vec<&'t Value> {
+        let is_meant = |l: &&Value| l["direction"] == direction && l["host_memory"] == memory;
+        self.of_kind("copy").filter(is_meant).collect()
+    }
+
+    fn bytes(&self, kind: &str) -> u64 {
+        self.of_kind(kind).filter(|l| l["memory"] == "device").map(|l| number(l, "bytes")).sum()
+    }
+
+    /// ns in which something ran.
+    fn busy(&self) -> u64 {
+        let ran = self.lines.iter().filter(|l| l["end"].is_u64() && l["head"].is_u64() && l["in_graph"] == 0);
+        let mut spans: Vec<(u64, u64)> = ran.map(|l| occupancy(l)).collect();
+        spans.sort_unstable();
+        let mut until = 0;
+        let mut busy = 0;
+        for (start, end) in spans {
+            busy += end.saturating_sub(start.max(until));
+            until = until.max(end);
+        }
+        busy
+    }
+}
+
+fn number(line: &Value, key: &str) -> u64 {
+    line[key].as_u64().unwrap_or_else(|| panic!("no {key} in {line}"))
+}
+
+fn occupancy(line: &Value) -> (u64, u64) {
+    (number(line, "head"), number(line, "end"))
+}
+
+/// Fails unless the sum's interval holds what `lines` really took.
+#[track_caller]
+fn holds(sum: Sum, lines: &[&Value]) {
+    let times = lines.iter().map(|l| occupancy(l)).map(|(start, end)| end - start);
+    let (truth, slack) = times.fold((0, 0), |(sum, all), time| (sum + time, all + slack(time)));
+    assert!(sum.lo <= truth + slack && truth <= sum.hi + slack, "{truth} is not in {sum:?}");
+}
+
+/// The tables of a window.
+fn tables(trace: &Path, window: &Range<u64>) -> Tables {
+    let mut reader = TraceReader::open(trace).unwrap();
+    let clocks = Survey::of(reader.records());
+    let (names, status) = (reader.names().clone(), reader.status().cloned());
+    let filter = Filter { since: Some(window.start), until: Some(window.end), ..Filter::default() };
+    analyze::process(Input {
+        path: String::new(),
+        names: &names,
+        status: status.as_ref(),
+        damage: Damage::default(),
+        clocks: &clocks,
+        filter: &filter,
+        records: reader.records(),
+    })
+    .tables
+}
+
+/// The number before `unit`, the first after `what` in a finding.
+#[track_caller]
+fn figure(finding: &str, what: &str, unit: &str) -> f64 {
+    let number =
+        finding.split_once(what).and_then(|(_, rest)| rest.split_once(unit)).map(|(number, _)| number);
+    number.and_then(|n| n.trim().parse().ok()).unwrap_or_else(|| panic!("no {what}…{unit} in: {finding}"))
+}
+
+#[test]
+fn each_phase_is_told_with_figures_that_are_true() {
+    let done = demo(run(), &[]).succeeded();
+    assert_eq!(files(&done), FILES);
+    assert_eq!(done.stderr, "");
+    assert_eq!(done.stdout.lines().next(), Some("On a simulated GPU: figures are of the simulation."));
+    assert!(done.stdout.contains("\nSeen  ") && done.stdout.contains("\nKernels  "), "{}", done.stdout);
+    let phases = told(&done.stdout);
+    assert_eq!(phases.iter().map(|phase| phase.name.as_str()).collect::<Vec<_>>(), PHASES);
+
+    let (truth, trace) = (done.truth(), done.trace());
+    let began = TraceReader::open(&trace).unwrap().status().unwrap().began;
+    let happened = phases.iter().map(|phase| Happened::of(&truth, began, &phase.window)).collect::<Vec<_>>();
+    for (phase, happened) in phases.iter().zip(&happened) {
+        println!("{phase:?}");
+        let (finding, tables) = (phase.finding.as_str(), tables(&trace, &phase.window));
+        assert!(phase.has_advice, "{phase:?}");
+        let kernels: Vec<&Value> = happened.of_kind("kernel").collect();
+        let of_phase = |l: &&Value| l["name"].as_str().unwrap().starts_with(&phase.name.replace('-', "_"));
+        assert!(kernels.iter().all(of_phase) && !kernels.is_empty(), "the window is the phase's");
+        expect(&phase.name, finding, happened, &tables);
+
+        let identity = tables.devices[0].identity;
+        let (least, most) = (identity.span - identity.idle.hi, identity.span - identity.idle.lo);
+        let (busy, slack) = (happened.busy(), slack(identity.span) + 2 * happened.lines.len() as u64);
+        assert!(least <= busy + slack && busy <= most + slack, "{busy} is not in {least} .. {most}");
+        if finding.contains("idles for ") {
+            // The window as printed is wider by up to 2 ms.
+            let idle = figure(finding, "idles for ", " %") / 100.0 * identity.span as f64;
+            let off = 4e6 + 0.001 * identity.span as f64;
+            let within = identity.idle.lo as f64 - off..identity.idle.hi as f64 + off;
+            assert!(within.contains(&idle), "{idle} is not in {within:?}");
+        }
+    }
+
+    // What the remedies are for.
+    let idle = |phase: usize| figure(&phases[phase].finding, "idles for ", " %");
+    assert!(idle(1) > idle(4), "small kernels leave more idle than a graph: {phases:#?}");
+    assert!(idle(2) > 25.0, "the host logs for 1 ms behind each 1 ms of work: {phases:#?}");
+    let (_, faster) = phases[4].finding.rsplit_once(": ").unwrap();
+    assert!(faster.split_once(" times faster.").unwrap().0.parse::<f64>().unwrap() > 1.2, "{phases:#?}");
+}
+
+/// What a phase's finding must say.
+fn expect(name: &str, finding: &str, happened: &Happened<'_>, tables: &Tables) {
+    let says = |text: &str| assert!(finding.contains(text), "{name} does not say {text:?}: {finding}");
+    let copies = |memory: HostMemory, name: &str| {
+        let copies = happened.copies("HtoD", name);
+        let bytes: u64 = copies.iter().map(|l| number(l, "bytes")).sum();
+        let seen = &tables.transfers[&(TransferKind::HtoD, memory)];
+        assert_eq!((seen.count, seen.bytes), (copies.len() as u64, bytes));
+        holds(seen.time, &copies);
+        let speed = seen.gbps().unwrap().value.unwrap();
+        says(&format!(
+            "{} copies of {} at {speed:.1} GB/s from {name} memory",
+            copies.len(),
+            units::bytes(bytes / copies.len() as u64)
+        ));
+    };
+    match name {
+        "input" => copies(HostMemory::Pageable, "pageable"),
+        "small-kernels" => {
+            let median = tables.kernels[0].durations.median().unwrap();
+            // Each really takes 2 µs.
+            assert!(median.lo <= 2_000 && 2_000 <= median.hi, "{median:?}");
+            let (kernels, median) = (units::count(happened.count("kernel")), units::duration(median.value));
+            says(&format!("{kernels} kernels of {median} are launched one by one"));
+        }
+        "sync-per-step" => {
+            let reads = happened.copies("DtoH", "pageable");
+            holds(tables.transfers[&(TransferKind::DtoH, HostMemory::Pageable)].time, &reads);
+            says(&format!("{} reads of the loss", reads.len()));
+        }
+        "growing-memory" => {
+            let grown = happened.bytes("alloc") - happened.bytes("free");
+            says(&format!("grows by {} in ", units::bytes(grown)));
+            says(&format!("{} times a block is freed", happened.count("free")));
+        }
+        "graph" => {
+            let (launches, kernels) = (happened.count("graph"), happened.count("kernel"));
+            says(&format!(
+                "{} launches of a graph run {} kernels",
+                units::count(launches),
+                units::count(kernels)
+            ));
+        }
+        "overlap" => copies(HostMemory::Pinned, "pinned"),
+        _ => panic!("{name}"),
+    }
+}
+
+#[test]
+fn the_chrome_trace_is_whole() {
+    let done = demo(run(), &["--no-report", "-o", "there/and/here"]).succeeded();
+    assert_eq!(files(&done), ["there"]);
+    assert!(!done.stdout.contains("\nSeen  "), "{}", done.stdout);
+    let folder = done.folder().join("there/and/here");
+    let unpacked = Command::new("gzip").arg("-dc").arg(folder.join(FILES[1])).output().unwrap();
+    assert!(unpacked.status.success());
+    let trace: Value = serde_json::from_slice(&unpacked.stdout).unwrap();
+    let kernels = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["cat"] == "kernel");
+    let names: Vec<&str> = kernels.map(|event| event["name"].as_str().unwrap()).collect();
+    for name in ["input_forward_600us", "small_kernels_2us", "overlap_backward_1200us", "Graph (200 kernels)"]
+    {
+        assert!(names.contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn without_a_gpu_the_stand_in_is_found_and_it_is_said_why() {
+    let done = demo(run().without_gpu(), &["--no-report"]).succeeded();
+    let first = done.stdout.lines().next().unwrap();
+    assert!(
+        first.starts_with("On a simulated GPU, since no real one can be used (libcuda.so.1: "),
+        "{first}"
+    );
+    assert!(first.ends_with("): figures are of the simulation."), "{first}");
+    assert_eq!(files(&done), FILES);
+    // Once more: what a demo left is replaced, and nothing else is.
+    let again = |folder: &Path| {
+        let mut command = Command::new(gpuspy());
+        command.args(["demo", "--no-report"]).current_dir(folder).env_remove("LD_LIBRARY_PATH");
+        command.output().unwrap()
+    };
+    assert!(again(done.folder()).status.success());
+    std::fs::write(done.folder().join(FILES[1]), "thesis").unwrap();
+    let refused = again(done.folder());
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(2), 0));
+    assert_eq!(std::fs::read(done.folder().join(FILES[1])).unwrap(), b"thesis");
+}
+
+#[test]
+fn a_driver_that_shows_no_gpu_is_passed_over_and_named() {
+    let driver =
+        "int cuInit(unsigned f) { return 100; } int cuDriverGetVersion(int *v) { *v = 12090; return 0; }";
+    let place = fake_driver(driver);
+    let done = demo(run().without_gpu().env("LD_LIBRARY_PATH", place.path()), &["--no-report"]).succeeded();
+    let first = done.stdout.lines().next().unwrap();
+    assert!(first.contains("(cuInit fails: error 100 (100)): figures are of the simulation"), "{first}");
+    assert_eq!(told(&done.stdout).len(), PHASES.len());
+}
+
+#[test]
+fn a_gpu_that_cannot_be_used_after_all_ends_it_with_a_sentence() {
+    let done = demo(run().env("SIMCUDA_FAIL", "cuDevicePrimaryCtxRetain:46:*"), &[]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(done.stderr.contains("cuDevicePrimaryCtxRetain returned 46"), "{}", done.stderr);
+    assert!(done.stderr.ends_with("gpuspy doctor says what is wrong with the GPU\n"), "{}", done.stderr);
+}
+
+#[test]
+fn a_missing_stand_in_says_how_to_get_it() {
+    let run = run().without_gpu();
+    let alone = run.folder().join("gpuspy");
+    std::fs::copy(gpuspy(), &alone).unwrap();
+    for (sim, sentence) in [
+        ("", "there is no stand-in for one: put libsimcuda.so beside gpuspy"),
+        ("/nowhere", "GPUSPY_SIM=/nowhere"),
+    ] {
+        let mut command = Command::new(&alone);
+        command.arg("demo").current_dir(run.folder()).env_remove("LD_LIBRARY_PATH").stdin(Stdio::null());
+        let output = command.env("GPUSPY_SIM", sim).env("GPUSPY_AGENT", agent()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{said}");
+        assert!(said.contains(sentence) && said.lines().count() == 1, "{said}");
+    }
+    assert_eq!(std::fs::read_dir(run.folder()).unwrap().count(), 1, "left behind");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let run = run();
+    let mut command = run.gpuspy_command(&["demo"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.starts_with("On a simulated GPU"), "{first}");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert!(FILES.iter().all(|file| run.folder().join(file).exists()));
+}
+
+#[test]
+fn ctrl_c_ends_it_and_leaves_nothing_behind() {
+    let temporary = tempfile::tempdir().unwrap();
+    let run = run().env("TMPDIR", temporary.path()).env("XDG_RUNTIME_DIR", temporary.path());
+    let mut command = run.gpuspy_command(&["demo"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut first).unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    while !run.folder().join(FILES[0]).exists() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // SAFETY: signals a child that has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("ended by signal 2"), "{said}");
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "left behind");
+}
