@@ -15,6 +15,7 @@ mod life;
 mod manners;
 mod operations;
 mod poller;
+mod processes;
 mod programmatic;
 mod random;
 mod reused;
