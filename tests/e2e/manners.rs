@@ -58,6 +58,10 @@ fn errors_are_one_sentence_and_their_code_says_whose_they_are() {
         (3, &["report", "/no/such.gspy"][..]),
         (3, &["report", rubbish]),
         (3, &["report", rubbish, "--operations"]),
+        (3, &["export", "/no/such.gspy"]),
+        (3, &["export", rubbish, "-o", "-"]),
+        (3, &["export", empty]),
+        (2, &["export", rubbish, "--since", "2s", "--until", "2s"]),
         (2, &["run", "-o", "/no/such/place.gspy", "--", "true"]),
         (2, &["collect", "--pid", "4194304"]),
         (2, &["collect", "--dir", "/proc/no"]),
@@ -82,6 +86,9 @@ fn bad_usage_is_2_and_says_what_would_be_good() {
         &["run"],
         &["run", "--budget", "0", "--", "true"],
         &["report"],
+        &["export"],
+        &["export", "x.gspy", "--since", "5"],
+        &["export", "x.gspy", "--device", "zero"],
         &["collect"],
         &["doctor", "--timeout", "0"],
         &["completions", "nosuchshell"],
@@ -125,6 +132,33 @@ fn every_command_has_a_manual_page() {
     assert_eq!(ask(&["man", "doctor-errand"]).status.code(), Some(2));
 }
 
+/// A fault of our own: no thread can have a stack of this size, and where none can be started the standard library panics.
+#[test]
+fn an_internal_error_is_one_sentence_with_an_exit_code_of_its_own() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().to_str().unwrap();
+    for (arguments, trace) in [
+        (&["collect", "--dir", folder][..], Some(folder)),
+        (&["run", "--", "true"], None),
+        (&["run", "-o", "not-there-yet.gspy", "--", "true"], None),
+    ] {
+        let mut command = Command::new(gpuspy());
+        command.args(arguments).current_dir(place.path()).stdin(Stdio::null());
+        command.env("RUST_BACKTRACE", "full").env("RUST_MIN_STACK", "1000000000000000");
+        let output = command.env("GPUSPY_QUIET", "1").output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(70), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.starts_with("gpuspy: internal error: failed to spawn thread"), "{said}");
+        assert!(said.contains(".rs:") && said.contains("; please report it"), "{said}");
+        let kept = trace.map(|trace| format!("; the trace {trace} is kept\n"));
+        assert_eq!(kept.is_some(), said.contains("is kept"), "{said}");
+        assert!(kept.is_none_or(|kept| said.ends_with(&kept)), "{said}");
+    }
+    let help = text(&ask(&["--help"]).stdout);
+    assert!(help.contains("70 when gpuspy itself is at fault"), "{help}");
+}
+
 /// Every command that prints, into a pipe that nobody reads.
 #[test]
 fn a_broken_pipe_is_silent() {
@@ -135,6 +169,7 @@ fn a_broken_pipe_is_silent() {
         &["report", trace][..],
         &["report", trace, "--json"],
         &["report", trace, "--operations"],
+        &["export", trace],
         &["doctor"],
         &["doctor", "--json"],
         &["completions", "bash"],

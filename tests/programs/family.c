@@ -58,7 +58,9 @@ int main(int argc, char **argv)
         end_badly(rank);
         return EXIT_FAILED_CALL;
     }
-    pid_t killed = start("1"), crashed = start("2");
+    // The higher rank has the lower pid.
+    pid_t crashed = start("2");
+    pid_t killed = start("1");
     setenv("RANK", "0", 1);
     setenv("LOCAL_RANK", "0", 1);
     work(0);

@@ -72,7 +72,8 @@ pub(super) fn export(options: &Options) -> Result<ExitCode, Failure> {
         },
     }?;
     if written.is_empty() && !filter.is_everything() {
-        say(format_args!("the export is empty: nothing in {} is of {filter}", options.trace.display()));
+        let trace = options.trace.display();
+        say(format_args!("the export is empty: nothing in {trace} meets what was asked for ({filter})"));
     }
     Ok(ExitCode::SUCCESS)
 }

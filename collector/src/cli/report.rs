@@ -84,7 +84,8 @@ fn beside(trace: &Path) -> PathBuf {
     if trace.extension().is_some_and(|e| e == "gspy") {
         return trace.with_extension("json");
     }
-    let mut name = trace.as_os_str().to_owned();
+    // Without a slash at the end: beside a directory, not in it.
+    let mut name = trace.components().as_path().as_os_str().to_owned();
     name.push(".json");
     name.into()
 }
@@ -170,5 +171,6 @@ mod tests {
     fn json_lies_beside_its_trace() {
         assert_eq!(beside(Path::new("a/run.gspy")), Path::new("a/run.json"));
         assert_eq!(beside(Path::new("run.1")), Path::new("run.1.json"));
+        assert_eq!(beside(Path::new("/a/runs/")), Path::new("/a/runs.json"));
     }
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// A process. A pid alone can be reused; with the start time it cannot.
 #[derive(Debug)]
@@ -41,8 +42,12 @@ impl Process {
         self.pidfd.is_none() && self.start_time.is_some() && !self.is_running()
     }
 
-    /// Whether it runs: it is there, it is the same one, and it is no zombie.
+    /// Whether it runs: it is there, it is the same one, and it is no zombie. Where `/proc` has to be asked, one whose first
+    /// thread has ended before the others looks like a zombie.
     pub(crate) fn is_running(&self) -> bool {
+        if let Some(end) = self.end() {
+            return !sys::wait([Some(end)], Duration::ZERO).is_ok_and(|[over]| over);
+        }
         self.start_time.is_some()
             && stat(self.pid)
                 .is_some_and(|s| Some(s.start_time) == self.start_time && !matches!(s.state, b'Z' | b'X'))
@@ -51,6 +56,9 @@ impl Process {
     /// What it ended with. Only its parent is told that for certain. Others find it in `/proc` until the parent has looked,
     /// and behind a pidfd from then on, since Linux 6.15.
     pub(crate) fn exit(&self) -> Option<Exit> {
+        if self.is_running() {
+            return None;
+        }
         let zombie = stat(self.pid).filter(|s| Some(s.start_time) == self.start_time && s.state == b'Z');
         let status = match zombie {
             Some(zombie) => zombie.wait_status.filter(|_| self.is_open_to_us()),

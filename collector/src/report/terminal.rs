@@ -94,14 +94,17 @@ fn warnings(screen: &mut Screen, reports: &[ProcessReport], all: &Tables) {
     }
     for process in reports.iter().map(|report| &report.process) {
         let damage = process.damage;
+        let which = if reports.len() > 1 { format!("{}: ", plain(&process.path)) } else { String::new() };
         if damage.chunks_lost > 0 || damage.records_lost > 0 {
             let (chunks, records) = (count(damage.chunks_lost), count(damage.records_lost));
             screen.line(&format!(
-                "damaged trace: {chunks} chunks could not be read, {records} records in them are missing."
+                "{which}damaged trace: {chunks} chunks could not be read, {records} records in them are missing."
             ));
         }
         if damage.cut {
-            screen.line("cut trace: the file ends in the middle of a chunk; the report goes up to there.");
+            screen.line(&format!(
+                "{which}cut trace: the file ends in the middle of a chunk; the report goes up to there."
+            ));
         }
         for note in &process.notes {
             screen.line(&plain(note));

@@ -1,0 +1,177 @@
+//! Runs of several processes: who they are in a job, how each ended, and what the directory of their traces says.
+
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_tests::{Done, Run, gpuspy, program, report};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The job of three, observed. Returns with it the directory of its traces.
+fn family() -> (Done, PathBuf) {
+    let run = Run::of("family");
+    let mut command = run.gpuspy_command(&["run", "-o", "job/", "--json", "--"]);
+    command.arg(program("family"));
+    let done = run.finish(command).succeeded();
+    let traces = done.folder().join("job");
+    (done, traces)
+}
+
+/// What each process says of itself, by its rank.
+fn said(done: &Done) -> BTreeMap<u64, Value> {
+    let lines = done.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let said: BTreeMap<u64, Value> = lines.map(|said| (said["rank"].as_u64().unwrap(), said)).collect();
+    assert_eq!(said.len(), 3, "{}", done.stdout);
+    said
+}
+
+fn ask(arguments: &[&str], path: &Path) -> Output {
+    Command::new(gpuspy()).arg(arguments[0]).arg(path).args(&arguments[1..]).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A file of an export, unpacked.
+fn unpacked(file: &Path) -> String {
+    let output = Command::new("gzip").arg("-dc").arg(file).output().unwrap();
+    assert!(output.status.success(), "{}", file.display());
+    text(&output.stdout)
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_job_of_three_is_told_process_by_process() {
+    let (done, traces) = family();
+    let said = said(&done);
+    let whole = report(&traces);
+    let launches: u64 = said.values().map(|said| said["launches"].as_u64().unwrap()).sum();
+    assert_eq!(whole["coverage"]["launches"], launches);
+    let beside: Value = serde_json::from_slice(&fs::read(done.folder().join("job.json")).unwrap()).unwrap();
+    assert_eq!(beside["coverage"]["launches"], launches, "run --json writes beside the directory");
+
+    let processes = whole["processes"].as_array().unwrap();
+    let told: Vec<[&Value; 6]> = processes
+        .iter()
+        .map(|p| ["rank", "pid", "launches", "ending", "exit_code", "signal"].map(|key| &p[key]))
+        .collect();
+    let expected = [
+        (0, json!("exited"), json!(0), json!(null)),
+        (1, json!("killed"), json!(null), json!("SIGKILL")),
+        (2, json!("crashed"), json!(null), json!("SIGSEGV")),
+    ];
+    for ((rank, ending, code, signal), told) in expected.into_iter().zip(&told) {
+        let said = &said[&rank];
+        assert_eq!(*told, [&json!(rank), &said["pid"], &said["launches"], &ending, &code, &signal]);
+    }
+    for (process, rank) in processes.iter().zip(0..) {
+        assert_eq!((&process["local_rank"], &process["world_size"]), (&json!(rank), &json!(3)));
+        let gpus = process["gpus"].as_array().unwrap();
+        assert_eq!((gpus.len(), &gpus[0]), (1, &whole["devices"][0]["uuid"]));
+        if rank > 0 {
+            assert_eq!(process["parent"], said[&0]["pid"], "its parent is in the directory");
+        }
+    }
+
+    let screen = text(&ask(&["report"], &traces).stdout);
+    for (rank, ending) in [(0, "exited"), (1, "killed by SIGKILL"), (2, "crashed with SIGSEGV")] {
+        let pid = said[&rank]["pid"].to_string();
+        let line = screen.lines().find(|line| line.trim_start().starts_with(&pid));
+        assert!(line.is_some_and(|line| line.contains(ending)), "{pid} {ending}:\n{screen}");
+    }
+}
+
+#[test]
+fn an_export_to_a_directory_has_a_file_for_each_rank() {
+    let (done, traces) = family();
+    let folder = done.folder().join("exports/");
+    let output = ask(&["export", "-o", folder.to_str().unwrap()], &traces);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(names(&folder), ["rank0.json.gz", "rank1.json.gz", "rank2.json.gz"]);
+    for (rank, said) in said(&done) {
+        let text = unpacked(&folder.join(format!("rank{rank}.json.gz")));
+        // As a text: HTA looks for it with a blank.
+        let line = format!("\"distributedInfo\": {{\"rank\": {rank}, \"world_size\": 3}},\n");
+        assert!(text.contains(&line), "{}", &text[..300]);
+        let trace: Value = serde_json::from_str(&text).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let calls = events.iter().filter(|event| event["name"] == "cuLaunchKernel");
+        assert_eq!(json!(calls.count()), said["launches"]);
+        let mut pids = events.iter().filter(|e| e["cat"] == "cuda_driver").map(|e| &e["pid"]);
+        assert!(pids.all(|pid| *pid == said["pid"]));
+    }
+    let one = ask(&["export"], &traces).stdout;
+    assert!(!text(&one).contains("distributedInfo"), "one file of three ranks has none");
+}
+
+#[test]
+fn a_process_without_a_rank_is_told_apart_by_its_pid() {
+    let done = Run::of("fork_child").arg("before").env("RANK", "").observed().succeeded();
+    let traces = done.folder().join("trace.gspy");
+    let whole = report(&traces);
+    let processes = whole["processes"].as_array().unwrap();
+    assert!(processes.iter().all(|p| p["rank"].is_null() && p["local_rank"].is_null()), "{processes:#?}");
+    let folder = done.folder().join("exports/");
+    assert!(ask(&["export", "-o", folder.to_str().unwrap()], &traces).status.success());
+    let mut expected: Vec<String> = processes.iter().map(|p| format!("pid{}.json.gz", p["pid"])).collect();
+    expected.sort();
+    assert_eq!(names(&folder), expected);
+}
+
+#[test]
+fn what_cannot_be_read_in_a_directory_is_named_and_the_rest_is_reported() {
+    let (_done, traces) = family();
+    let launches = |path: &Path| report(path)["coverage"]["launches"].as_u64().unwrap();
+    assert_eq!(launches(&traces), 600);
+    let mut files = names(&traces);
+    fs::write(traces.join("rubbish.gspy"), "rubbish").unwrap();
+    fs::write(traces.join("notes.txt"), "none of ours").unwrap();
+    let output = ask(&["report", "--json"], &traces);
+    let error = text(&output.stderr);
+    assert!(output.status.success() && error.lines().count() == 1, "{error}");
+    assert!(error.starts_with("gpuspy: cannot read ") && error.contains("rubbish.gspy"), "{error}");
+    let whole: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(whole["coverage"]["launches"], 600);
+
+    // One of the three is cut in the middle of a chunk.
+    let cut = files.remove(1);
+    let bytes = fs::read(traces.join(&cut)).unwrap();
+    fs::write(traces.join(&cut), &bytes[..bytes.len() - 10]).unwrap();
+    fs::remove_file(traces.join("rubbish.gspy")).unwrap();
+    let screen = text(&ask(&["report"], &traces).stdout);
+    let told: Vec<&str> = screen.lines().filter(|line| line.contains("cut trace")).collect();
+    assert!(told.len() == 1 && told[0].contains(&cut), "{told:?}");
+    let whole = report(&traces);
+    let is_cut = |p: &&Value| p["damage"]["cut"] == true;
+    let damaged: Vec<&Value> = whole["processes"].as_array().unwrap().iter().filter(is_cut).collect();
+    assert!(damaged.len() == 1 && damaged[0]["path"].as_str().unwrap().ends_with(&cut), "{damaged:#?}");
+}
+
+#[test]
+fn nothing_else_of_the_environment_is_in_a_trace() {
+    let run = Run::of("plain_work").env("SECRET_TOKEN", "tellnobody").env("RANK", "12345678");
+    let done = run.observed().succeeded();
+    assert_eq!(done.report()["processes"][0]["rank"], 12_345_678);
+    let reader = TraceReader::open(&done.trace()).unwrap();
+    assert!(reader.names().0.values().all(|text| !text.contains("tellnobody")));
+    assert!(reader.names().0.values().any(|text| text.contains("RANK=12345678")));
+}
+
+#[test]
+fn an_exit_code_is_told_and_an_exit_without_handlers_is_no_crash() {
+    let ending = |name: &str| {
+        let report = Run::of(name).observed().report();
+        let told = &report["processes"][0];
+        (told["ending"].clone(), told["exit_code"].clone(), told["signal"].clone())
+    };
+    assert_eq!(ending("exit_early"), (json!("exited"), json!(5), json!(null)));
+    assert_eq!(ending("underscore_exit"), (json!("vanished"), json!(6), json!(null)));
+}
