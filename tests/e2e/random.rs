@@ -6,6 +6,7 @@
 //! and the truth of each program that fails.
 
 use crate::compare::{Compared, by_name, compare, known_calls, median, transfers};
+use crate::tables;
 use gpuspy_tests::{Done, Run, sim_lib};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -157,6 +158,8 @@ fn check(seed: u64, breadth: Breadth, setting: Setting) -> Result<(), TestCaseEr
         check_identity(&done.report())?;
         let compared = compare(&done);
         check_intervals(&compared)?;
+        let wrong = tables::violations(&done, &compared, setting);
+        prop_assert!(wrong.is_empty(), "{} answers miss the truth:\n{}", wrong.len(), wrong.join("\n"));
         let errors: Vec<u64> =
             compared.iter().filter_map(Compared::timed).map(|(o, truth)| o.value().abs_diff(truth)).collect();
         let (timed, all) = (errors.len(), compared.len());

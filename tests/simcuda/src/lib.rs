@@ -43,6 +43,7 @@
 //!   kernel that had not ended when it was submitted.
 //! - `alloc`, `free`: `begin` of the call, `address`, `bytes`, `memory` (device, managed, pool, pinned, registered), `stream`
 //!   (0 for calls that are not stream-ordered).
+//! - `vanished`: `address`, `bytes`, `memory` of what went with its context; also of what was freed in stream order already.
 //! - `sync`: `scope` (context, stream, event), `stream`, `event`, `begin`, `end` of the call. Only those that succeeded.
 //! - `event_record`: `stream`, `event`, `begin`, `captured`, and the time of the event, `end` and `gpu_end` (as
 //!   `cuEventElapsedTime` sees it), `null` if not known when the call returned. `event_wait`: `stream`, `event`, `begin`.

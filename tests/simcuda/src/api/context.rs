@@ -1,6 +1,7 @@
 //! Contexts: primary ones, created ones, the calling thread's current one.
 
 use super::device::ordinal;
+use super::memory::tell_vanished;
 use super::put;
 use crate::call::Call;
 use crate::engine::Done;
@@ -109,6 +110,7 @@ impl State {
         self.forget_modules(handle);
         for address in self.memory.of_context(handle) {
             let Some((gone, range)) = self.memory.remove(address) else { continue };
+            tell_vanished(&gone);
             if let Some(pool) = self.pools.get_mut(gone.pool) {
                 pool.count(-(gone.taken as i64), -(gone.taken as i64));
             }

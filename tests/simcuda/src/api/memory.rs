@@ -59,6 +59,14 @@ pub fn tell_free(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream
     ));
 }
 
+/// Tells the truth about memory that went with its context.
+pub fn tell_vanished(gone: &Allocation) {
+    let (address, bytes, memory) = (gone.address, gone.bytes, gone.kind.name());
+    truth::line(format_args!(
+        "\"kind\":\"vanished\",\"address\":{address},\"bytes\":{bytes},\"memory\":\"{memory}\""
+    ));
+}
+
 fn allocate(call: &Call, state: &mut Guard, kind: MemoryKind, bytes: u64, flags: u32) -> Outcome<u64> {
     let context = state.current()?;
     // cuda.h, cuThreadExchangeStreamCaptureMode: cudaMalloc is its example of an unsafe call.
