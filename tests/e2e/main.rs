@@ -25,4 +25,5 @@ mod reused;
 mod roads;
 mod scale;
 mod streams;
+mod tables;
 mod teardown;

@@ -7,6 +7,7 @@
 
 use crate::compare::{Compared, by_name, compare, known_calls, median, transfers};
 use crate::memory::{Use, told_uses, true_uses};
+use crate::tables;
 use gpuspy_tests::{Done, Run, sim_lib};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -186,6 +187,8 @@ fn check(seed: u64, breadth: Breadth, setting: Setting) -> Result<(), TestCaseEr
         check_identity(&done.report())?;
         let compared = compare(&done);
         check_intervals(&compared)?;
+        let wrong = tables::violations(&done, &compared, setting);
+        prop_assert!(wrong.is_empty(), "{} answers miss the truth:\n{}", wrong.len(), wrong.join("\n"));
         let errors: Vec<u64> =
             compared.iter().filter_map(Compared::timed).map(|(o, truth)| o.value().abs_diff(truth)).collect();
         let (timed, all) = (errors.len(), compared.len());

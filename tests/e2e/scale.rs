@@ -1,6 +1,6 @@
 //! Traces of many launches: reading them takes no more memory, and what the report says of them is what was generated.
 
-use gpuspy_tests::scale_program;
+use gpuspy_tests::{root, scale_program};
 use serde_json::Value;
 use std::process::Command;
 
@@ -24,5 +24,17 @@ fn reading_ten_times_the_launches_takes_no_more_memory_and_answers_are_right() {
         let (small, large) = (peak(&small), peak(&large));
         println!("{command}: {small} KiB, {large} KiB");
         assert!(large <= small + small / 20, "{command}: {small} KiB, then {large} KiB");
+    }
+}
+
+#[test]
+fn the_benchmarks_run_and_say_what_they_measured() {
+    let output = Command::new(root().join("scripts/bench.sh")).arg("--quick").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    for row in ["--timing off", "--timing exact", "--timing auto", "drained", "on disk", "report", "export"] {
+        let line = said.lines().find(|line| line.trim_start().starts_with(row));
+        let figures = line.is_some_and(|line| line.contains(|c: char| c.is_ascii_digit()));
+        assert!(figures, "{row}: {line:?} in\n{said}");
     }
 }

@@ -21,8 +21,14 @@ pub struct Operation {
     pub called: u64,
     /// Stream id.
     pub stream: u64,
+    /// The device's ordinal.
+    pub device: u64,
     /// Kernel name.
     pub name: String,
+    /// Of copies and sets: which way (empty for a set), from or to what host memory, how much.
+    pub direction: String,
+    pub host_memory: String,
+    pub bytes: u64,
     /// When it was submitted and at the head of its stream, and when it ended: its stream occupancy.
     pub occupancy: (u64, u64),
     /// Entries ahead of it in its stream when it was submitted.
@@ -56,6 +62,7 @@ impl Truth {
                 && l["in_graph"] == 0
         };
         let number = |l: &Value, key: &str| l[key].as_u64().unwrap_or_else(|| panic!("no {key} in {l}"));
+        let text = |l: &Value, key: &str| l[key].as_str().unwrap_or_default().to_owned();
         let mut list: Vec<Operation> = self
             .lines
             .iter()
@@ -66,7 +73,11 @@ impl Truth {
                 tid: number(l, "tid"),
                 called: number(l, "call_begin"),
                 stream: number(l, "stream"),
-                name: l["name"].as_str().unwrap_or_default().to_owned(),
+                device: number(l, "device"),
+                name: text(l, "name"),
+                direction: text(l, "direction"),
+                host_memory: text(l, "host_memory"),
+                bytes: number(l, "bytes"),
                 occupancy: (number(l, "head"), number(l, "end")),
                 queue: number(l, "queue"),
             })

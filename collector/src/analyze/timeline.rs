@@ -278,7 +278,10 @@ fn sweep(sweep: &mut Sweep, time: i64, item: Item) {
                 sweep.stretch(Layer::Undecided, class, o.earliest_start, o.latest_end, neighbour);
             } else {
                 sweep.stretch(Layer::Estimated, class, o.start, o.end, neighbour);
-                sweep.stretch(Layer::Certain, class, o.latest_start, o.earliest_end, neighbour);
+                // Between the launches of a burst the GPU may have waited for the host.
+                if !matches!(neighbour.what, Action::Burst { .. }) {
+                    sweep.stretch(Layer::Certain, class, o.latest_start, o.earliest_end, neighbour);
+                }
             }
         }
         Item::From { layer, class, neighbour } => {

@@ -268,6 +268,14 @@ fn a_burst_covers_its_launches_and_is_undecided_only_if_it_was_lost() {
 }
 
 #[test]
+fn a_burst_does_not_prove_that_the_gpu_was_busy() {
+    let identity =
+        timed(&[(Action::Burst { launches: 2 }, exactly(0, 100)), (KERNEL, exactly(100, 110))]).identity;
+    assert_eq!(identity.busy[Class::Compute as usize], Sum { value: 110, lo: 10, hi: 110 });
+    assert_eq!(identity.idle, Sum { value: 0, lo: 0, hi: 100 });
+}
+
+#[test]
 fn what_the_budget_left_out_is_unobserved_and_ends_no_gap() {
     let budget = |after| When::Untimed { reason: Reason::Untimed(Untimed::Budget), after: Some(after) };
     let device = sweep_all(

@@ -3,9 +3,7 @@
 use super::{offer, put};
 use crate::call::Call;
 use crate::clock::Ns;
-use crate::error::{
-    HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_HANDLE, INVALID_VALUE, Outcome,
-};
+use crate::error::{HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::memory::{Allocation, DEVICE_BYTES, MemoryKind};
 use crate::state::{self, Guard};

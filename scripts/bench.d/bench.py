@@ -1,0 +1,178 @@
+"""The measurements of scripts/bench.sh."""
+
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# Launches that the stand-in charges nothing for: what remains is its own work and ours.
+FREE_CALLS = "off"
+# A launch as a program makes it that the poller can keep up with, and events at no cost but the stand-in's own work.
+SLOW_LAUNCHES = "launch=5000,record=0,query=0,elapsed=0,other=0"
+# How the same program is run, by the name of its row. The first is what the others are compared with.
+WAYS = {
+    "without gpuspy": None,
+    "--timing off": ["--timing", "off"],
+    "--timing exact": ["--timing", "exact"],
+    "--timing auto, 5 %": ["--timing", "auto", "--budget", "5"],
+}
+# Memory may grow by this share from one trace to one of ten times the launches.
+GROWTH = 0.05
+
+
+class Bench:
+    def __init__(self, root, scratch, quick):
+        self.root, self.scratch, self.quick = root, scratch, quick
+        self.gpuspy = root / "target/release/gpuspy"
+        self.agent = root / "target/release/libgpuspy.so"
+        self.scale = root / "target/release/scale"
+        self.lib = root / "target/sim/lib"
+        self.programs = root / "target/sim/bin"
+        self.failed = []
+
+    def missing(self):
+        needed = [self.gpuspy, self.agent, self.scale, self.lib / "libcuda.so.1"]
+        needed += [self.programs / name for name in ("launch_rate", "flood")]
+        return [path for path in needed if not path.exists()]
+
+    def environment(self, **more):
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("GPUSPY", "SIMCUDA", "LD_PRELOAD"))}
+        return {**kept, "LD_LIBRARY_PATH": str(self.lib), **more}
+
+    # ---- a launch ----
+
+    def launch(self, way, cost, launches):
+        """Median host ns of a launch, and the share of launches that was timed."""
+        trace = self.scratch / "launch.gspy"
+        command = [self.programs / "launch_rate", str(launches)]
+        if way is not None:
+            command = [self.gpuspy, "run", "--quiet", "--no-report", "-o", trace, *way, "--", *command]
+        environment = self.environment(SIMCUDA_HOST_COST=cost)
+        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        ns = json.loads(said)["median_ns"]
+        if way is None:
+            return ns, 0
+        coverage = json.loads(run([self.gpuspy, "report", "--json", trace]))["coverage"]
+        return ns, coverage["timed"] / coverage["launches"]
+
+    def launches(self, title, cost, rounds, launches):
+        measured = {name: [] for name in WAYS}
+        for _ in range(rounds):
+            for name, way in WAYS.items():
+                measured[name].append(self.launch(way, cost, launches))
+        print(f"\n{title}: host ns, the median of {rounds} processes of {launches} launches (least .. most)")
+        base = statistics.median(ns for ns, _ in measured["without gpuspy"])
+        for name, rows in measured.items():
+            ns = [ns for ns, _ in rows]
+            line = f"  {name:<20}{spread(ns, '.0f'):>24}"
+            if WAYS[name] is not None:
+                timed = statistics.median(share for _, share in rows)
+                line += f"   {statistics.median(ns) - base:+6.0f} ns   {timed:4.0%} timed"
+            print(line)
+
+    # ---- draining ----
+
+    def drain(self, launches):
+        """Records that a collector wrote for a process that launches as fast as it can, its CPU seconds, and the losses."""
+        folder = self.scratch / "drain"
+        folder.mkdir(exist_ok=True)
+        collector = subprocess.Popen([self.gpuspy, "collect", "--quiet", "--dir", folder])
+        socket = folder / "gpuspy.sock"
+        wait_for(socket.exists)
+        preload = {"LD_PRELOAD": str(self.agent), "GPUSPY_SOCKET": str(socket), "GPUSPY_QUIET": "1"}
+        flood = [self.programs / "flood", str(launches)]
+        environment = self.environment(SIMCUDA_HOST_COST=FREE_CALLS, GPUSPY_TIMING="off", **preload)
+        subprocess.run(flood, env=environment, stdout=subprocess.DEVNULL, check=True)
+        collector.send_signal(signal.SIGINT)
+        usage = os.wait4(collector.pid, 0)[2]
+        collector.returncode = 0
+        (trace,) = folder.glob("*.gspy")
+        report = json.loads(run([self.gpuspy, "report", "--json", trace]))
+        trace.unlink()
+        return report["overhead"]["collected"], usage.ru_utime + usage.ru_stime, report["coverage"]["dropped"]
+
+    def drains(self, rounds, launches):
+        rates, lost = [], 0
+        for _ in range(rounds):
+            records, seconds, dropped = self.drain(launches)
+            rates.append(records / seconds / 1e6)
+            lost += dropped
+        print(f"\nThe collector, from the rings of a process that floods them with {launches} launches, {rounds} times")
+        print(f"  drained             {spread(rates, '.2f'):>24} million records per second of its processor time")
+        print(f"  dropped             {lost:>11} records, because a ring was full")
+
+    # ---- reading ----
+
+    def read(self, launches, rounds):
+        done = subprocess.run([self.scale, str(launches), str(rounds)], stdout=subprocess.PIPE, text=True)
+        measured = json.loads(done.stdout)
+        for line in measured["wrong"]:
+            self.failed.append(f"of {launches} launches: {line}")
+        return measured
+
+    def reads(self, small, large, rounds):
+        traces = [self.read(small, rounds), self.read(large, 1)]
+        first = traces[0]
+        print(f"\nReading a generated trace of {small} launches, {rounds} times, and of {large}")
+        print(f"  on disk             {first['bytes'] / first['launches']:>11.2f} bytes a launch (and a seventh of other calls)")
+        for command, does in (("report", "report --json"), ("export", "export --to chrome")):
+            rates = [first["launches"] / cost["cpu_seconds"] / 1e3 for cost in first[command]]
+            print(f"  {does:<20}{spread(rates, '.0f'):>24} thousand launches per second of processor time")
+            peaks = [max(cost["peak_kib"] for cost in trace[command]) / 1024 for trace in traces]
+            print(f"  {'':<20}{peaks[0]:>11.1f} MiB at most, {peaks[1]:.1f} MiB with {large} launches")
+            if peaks[1] > peaks[0] * (1 + GROWTH):
+                self.failed.append(f"{does} takes {peaks[1]:.1f} MiB for {large} launches, {peaks[0]:.1f} for {small}")
+        if not any(trace["wrong"] for trace in traces):
+            print("  answers             all as generated")
+
+
+def run(command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def spread(values, form):
+    median, least, most = statistics.median(values), min(values), max(values)
+    return f"{median:{form}}  ({least:{form}} .. {most:{form}})"
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        if time.monotonic() > deadline:
+            sys.exit("bench.sh: the collector does not listen")
+        time.sleep(0.01)
+
+
+def machine():
+    model = re.search(r"^(?:model name|Model)\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    load = os.getloadavg()[0]
+    return f"{model.group(1) if model else 'unknown processor'}, {os.cpu_count()} cores, load {load:.1f}"
+
+
+def main():
+    root, *options = sys.argv[1:]
+    if options not in ([], ["--quick"]):
+        sys.exit("usage: scripts/bench.sh [--quick]")
+    quick = options == ["--quick"]
+    with tempfile.TemporaryDirectory() as scratch:
+        bench = Bench(Path(root), Path(scratch), quick)
+        if missing := bench.missing():
+            sys.exit(f"bench.sh: {missing[0]} is not built: run scripts/build-sim.sh")
+        print(f"On the stand-in GPU, not a real one; {machine()}")
+        rounds, launches = (3, 20_000) if quick else (9, 100_000)
+        bench.launches("A launch that costs nothing", FREE_CALLS, rounds, launches)
+        bench.launches("A launch of 5 us", SLOW_LAUNCHES, rounds, launches)
+        bench.drains(*((3, 300_000) if quick else (7, 2_000_000)))
+        bench.reads(*((150_000, 600_000, 3) if quick else (1_000_000, 10_000_000, 3)))
+        if bench.failed:
+            sys.exit("bench.sh: " + "\nbench.sh: ".join(bench.failed))
+
+
+if __name__ == "__main__":
+    main()

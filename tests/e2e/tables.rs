@@ -1,0 +1,310 @@
+//! The report's tables against the stand-in's truth: exactly what is promised exactly, and every interval holds what was
+//! reckoned from the truth file. `random.rs` asks this of every random program.
+
+use crate::compare::{Compared, slack};
+use crate::random::Setting;
+use gpuspy_tests::truth::Operation;
+use gpuspy_tests::{Done, Run, report};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// What is wrong with the report of a run, a line each.
+pub fn violations(done: &Done, compared: &[Compared], setting: Setting) -> Vec<String> {
+    let (report, truth) = (done.report(), done.truth());
+    let mut check = Check { report: &report, wrong: Vec::new() };
+    check.kernels(compared);
+    check.transfers(compared);
+    check.calls(&done.said());
+    check.gaps();
+    check.devices(&truth.operations(), setting);
+    check.wrong
+}
+
+struct Check<'r> {
+    report: &'r Value,
+    wrong: Vec<String>,
+}
+
+/// A number of a report; its absence is wrong, too.
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or(f64::NAN)
+}
+
+/// Operations that belong together: all of them, and the true lengths of those that are timed.
+#[derive(Default)]
+struct Group {
+    count: u64,
+    bytes: u64,
+    timed: Vec<u64>,
+    untimed: u64,
+}
+
+impl Group {
+    fn add(&mut self, c: &Compared) {
+        self.count += 1;
+        self.bytes += c.truth.bytes;
+        match c.timed() {
+            Some((_, truth)) => self.timed.push(truth),
+            None => self.untimed += 1,
+        }
+    }
+
+    fn sum(&self) -> u64 {
+        self.timed.iter().sum()
+    }
+
+    /// By how much sums can be off, since the GPU's clock is not the host's.
+    fn slack(&self) -> u64 {
+        self.timed.iter().map(|ns| slack(*ns)).sum()
+    }
+}
+
+impl Check<'_> {
+    fn equal(&mut self, what: &str, ours: &Value, truth: impl Into<Value>) {
+        let truth = truth.into();
+        if *ours != truth {
+            self.wrong.push(format!("{what}: {ours}, in truth {truth}"));
+        }
+    }
+
+    fn holds(&mut self, what: &str, estimate: &Value, truth: f64, slack: f64) {
+        let (lo, value, hi) = (number(estimate, "lo"), number(estimate, "value"), number(estimate, "hi"));
+        if !(lo - slack <= truth && truth <= hi + slack && lo <= value && value <= hi) {
+            self.wrong.push(format!("{what}: {estimate}, in truth {truth}"));
+        }
+    }
+
+    /// The total of a group: what is extrapolated is no less than what was timed.
+    fn total(&mut self, what: &str, ours: &Value, group: &Group) {
+        let (sum, slack) = (group.sum() as f64, group.slack() as f64);
+        match (group.timed.len(), group.untimed) {
+            (0, _) => self.equal(what, ours, Value::Null),
+            (_, 0) => self.holds(what, ours, sum, slack),
+            _ if ours["kind"] == "extrapolated" && number(ours, "hi") + slack >= sum => {}
+            _ => self.wrong.push(format!("{what}: {ours}, of which {sum} was timed")),
+        }
+    }
+
+    fn kernels(&mut self, compared: &[Compared]) {
+        let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
+        for c in compared.iter().filter(|c| c.truth.kind == "kernel") {
+            groups.entry(&c.truth.name).or_default().add(c);
+        }
+        let launched = |k: &&Value| k["count"] != 0;
+        let ours: Vec<&Value> = self.report["kernels"].as_array().unwrap().iter().filter(launched).collect();
+        self.equal("kernels", &json!(ours.len()), groups.len());
+        for kernel in ours {
+            let name = kernel["name"].as_str().unwrap();
+            let Some(group) = groups.get_mut(name) else {
+                self.wrong.push(format!("{name} was never launched"));
+                continue;
+            };
+            self.equal(&format!("launches of {name}"), &kernel["count"], group.count);
+            self.equal(&format!("timed of {name}"), &kernel["timed"], group.timed.len());
+            self.total(&format!("total of {name}"), &kernel["total_ns"], group);
+            self.lengths(name, kernel, group);
+        }
+    }
+
+    /// Mean, median and extremes of the timed ones.
+    fn lengths(&mut self, name: &str, kernel: &Value, group: &mut Group) {
+        let timed = &mut group.timed;
+        timed.sort_unstable();
+        let (Some(&least), Some(&most)) = (timed.first(), timed.last()) else { return };
+        let (lower, upper) = (timed[(timed.len() - 1) / 2], timed[timed.len() / 2]);
+        let (mean, slacks) = (group.sum() as f64 / group.timed.len() as f64, slack(most) as f64);
+        for (key, truth) in [
+            ("avg_ns", mean),
+            ("median_ns", (lower + (upper - lower) / 2) as f64),
+            ("min_ns", least as f64),
+            ("max_ns", most as f64),
+        ] {
+            self.holds(&format!("{key} of {name}"), &kernel[key], truth, slacks);
+        }
+    }
+
+    fn transfers(&mut self, compared: &[Compared]) {
+        let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
+        for c in compared {
+            let key = match c.truth.kind.as_str() {
+                // Where both sides are devices', no host memory takes part, managed or not.
+                "copy" if ["DtoD", "PtoP"].contains(&c.truth.direction.as_str()) => {
+                    (&*c.truth.direction, "none")
+                }
+                "copy" => (&*c.truth.direction, &*c.truth.host_memory),
+                "memset" => ("memset", "none"),
+                _ => continue,
+            };
+            groups.entry(key).or_default().add(c);
+        }
+        let ours = self.report["transfers"].as_array().unwrap();
+        self.equal("rows of transfers", &json!(ours.len()), groups.len());
+        for row in ours {
+            let key = (row["kind"].as_str().unwrap(), row["host_memory"].as_str().unwrap());
+            let Some(group) = groups.get(&key) else {
+                self.wrong.push(format!("{key:?}: never moved"));
+                continue;
+            };
+            self.equal(&format!("count of {key:?}"), &row["count"], group.count);
+            self.equal(&format!("bytes of {key:?}"), &row["bytes"], group.bytes);
+            self.equal(&format!("timed of {key:?}"), &row["timed"], group.timed.len());
+            self.total(&format!("total of {key:?}"), &row["total_ns"], group);
+        }
+    }
+
+    /// A call that failed on purpose is no call in the program's own account.
+    fn calls(&mut self, said: &Value) {
+        let known = crate::compare::known_calls(said);
+        let ours = self.report["apis"].as_array().unwrap();
+        for call in ours {
+            let name = call["name"].as_str().unwrap();
+            let succeeded = call["count"].as_u64().unwrap() - call["failed"].as_u64().unwrap();
+            let Some(count) = known.get(name) else { continue };
+            self.equal(&format!("calls of {name} that succeeded"), &json!(succeeded), *count);
+        }
+        for sync in self.report["syncs"].as_array().unwrap() {
+            let same = ours.iter().find(|call| call["name"] == sync["api"]);
+            if same.is_none_or(|call| number(call, "host_ns") < number(sync, "host_ns")) {
+                self.wrong.push(format!("sync {sync} among calls: {same:?}"));
+            }
+        }
+    }
+
+    fn gaps(&mut self) {
+        let gaps = &self.report["gaps"];
+        let largest: Vec<f64> = gaps["largest"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|gap| number(&gap["duration_ns"], "value"))
+            .collect();
+        let (count, total) = (gaps["count"].as_u64().unwrap(), number(&gaps["total_ns"], "value"));
+        let idle = |key: &str| -> f64 {
+            self.report["devices"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|device| number(&device["idle_ns"], key))
+                .sum()
+        };
+        let sum: f64 = largest.iter().sum();
+        let is_right = largest.is_sorted_by(|a, b| a >= b)
+            && largest.len() as u64 == count.min(10)
+            && (if count <= 10 { sum == total } else { sum <= total })
+            && total <= idle("value")
+            && number(&gaps["total_ns"], "hi") <= idle("hi");
+        if !is_right {
+            self.wrong.push(format!("gaps: {gaps}, idle {}", idle("value")));
+        }
+    }
+
+    /// Each part of a device's time holds the truth, which is reckoned from when operations occupied their streams.
+    fn devices(&mut self, operations: &[Operation], setting: Setting) {
+        // Clocks that run apart faster than is assumed can be off against each other by more than is said.
+        let is_wild =
+            setting.iter().any(|(name, value)| *name == "SIMCUDA_CLOCK_WANDER_PPB" && *value == "2000");
+        for device in self.report["devices"].as_array().unwrap() {
+            let ran = operations.iter().filter(|o| Some(o.device) == device["id"].as_u64());
+            let truth = Parts::of(ran);
+            for (part, truth) in [
+                ("compute_ns", truth.classes[0]),
+                ("graph_ns", truth.classes[1]),
+                ("exposed_copy_ns", truth.classes[2]),
+                ("idle_ns", truth.idle),
+            ] {
+                if !is_wild {
+                    // Edges are whole ns, and there are two for each operation.
+                    let slack = slack(truth) + 2 * operations.len() as u64;
+                    self.holds(
+                        &format!("{part} of {}", device["id"]),
+                        &device[part],
+                        truth as f64,
+                        slack as f64,
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// What a device's time went to, by the truth: kernels, graphs, transfers, each where none before it ran.
+#[derive(Default)]
+struct Parts {
+    classes: [u64; 3],
+    idle: u64,
+}
+
+impl Parts {
+    fn of<'o>(operations: impl Iterator<Item = &'o Operation>) -> Parts {
+        let mut edges: Vec<(u64, usize, i32)> = Vec::new();
+        for o in operations {
+            let class = match o.kind.as_str() {
+                "kernel" => 0,
+                "graph" => 1,
+                _ => 2,
+            };
+            edges.extend([(o.occupancy.0, class, 1), (o.occupancy.1, class, -1)]);
+        }
+        edges.sort_unstable();
+        let (mut parts, mut running) = (Parts::default(), [0; 3]);
+        let mut now = edges.first().map_or(0, |(time, ..)| *time);
+        for (time, class, change) in edges {
+            let part = match running.iter().position(|count| *count > 0) {
+                Some(class) => &mut parts.classes[class],
+                None => &mut parts.idle,
+            };
+            *part += time - now;
+            now = time;
+            running[class] += change;
+        }
+        parts
+    }
+}
+
+/// Adds up the numbers of reports that add up, entries of lists by what names them.
+fn summed(reports: &[Value]) -> BTreeMap<String, f64> {
+    let mut sums = BTreeMap::new();
+    for report in reports {
+        let coverage = ["launches", "timed", "captured", "in_graphs", "dropped"];
+        coverage.iter().for_each(|key| add(&mut sums, format!("coverage {key}"), &report["coverage"][key]));
+        for (list, names, keys) in [
+            ("kernels", &["name"][..], &["count", "timed", "in_graphs", "total_ns"][..]),
+            ("transfers", &["kind", "host_memory"], &["count", "bytes", "timed", "total_ns"]),
+            ("apis", &["name"], &["count", "failed", "host_ns"]),
+            ("syncs", &["api"], &["count", "host_ns"]),
+            ("devices", &["uuid"], &["span_ns", "compute_ns", "exposed_copy_ns", "idle_ns", "undecided_ns"]),
+        ] {
+            for entry in report[list].as_array().unwrap() {
+                let name: Vec<&str> = names.iter().filter_map(|name| entry[name].as_str()).collect();
+                keys.iter().for_each(|key| add(&mut sums, format!("{list} {name:?} {key}"), &entry[key]));
+            }
+        }
+        add(&mut sums, "gaps".into(), &report["gaps"]["count"]);
+        add(&mut sums, "gaps ns".into(), &report["gaps"]["total_ns"]);
+        for key in ["allocations", "frees", "live_bytes"] {
+            add(&mut sums, format!("memory {key}"), &report["memory"][key]);
+        }
+    }
+    sums
+}
+
+fn add(sums: &mut BTreeMap<String, f64>, what: String, value: &Value) {
+    match value.as_f64() {
+        Some(value) => *sums.entry(what).or_default() += value,
+        None => ["lo", "value", "hi"]
+            .iter()
+            .for_each(|of| *sums.entry(format!("{what} {of}")).or_default() += number(value, of)),
+    }
+}
+
+#[test]
+fn a_run_is_the_sum_of_its_processes() {
+    let done = Run::of("fork_child").arg("before").observed().succeeded();
+    let folder = done.trace();
+    let traces = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let parts: Vec<Value> = traces.map(|trace| report(&trace)).collect();
+    assert_eq!(parts.len(), 2);
+    let (whole, sums) = (summed(&[report(&folder)]), summed(&parts));
+    assert_eq!(whole, sums);
+    assert!(sums["coverage launches"] == 400.0 && sums.len() > 40, "{sums:?}");
+}
