@@ -343,8 +343,13 @@ mod tests {
 
     #[test]
     fn paragraphs_are_wrapped_between_words() {
-        let mut text = String::new();
-        wrap(&mut text, "  a ", "one two three indivisible", 12);
-        assert_eq!(text, "  a one two\n    three\n    indivisible\n");
+        for (width, expected) in [
+            (11, "  a one two\n    three\n    indivisible\n"),
+            (10, "  a one\n    two\n    three\n    indivisible\n"),
+        ] {
+            let mut text = String::new();
+            wrap(&mut text, "  a ", "one two three indivisible", width);
+            assert_eq!(text, expected, "{width}");
+        }
     }
 }
