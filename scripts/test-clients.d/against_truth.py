@@ -68,6 +68,9 @@ class Truth:
         self.in_graphs = [line for line in work if line["in_graph"]]
         self.memory = sorted((line for line in lines if line["kind"] in ("alloc", "free")), key=lambda line: line["begin"])
         self.syncs = [line for line in lines if line["kind"] == "sync"]
+        contexts = Counter(line["destroyed"] for line in lines if line["kind"] == "context")
+        # Memory goes with its context; programs here destroy all of them or none.
+        self.nothing_left = contexts[True] > 0 and contexts[True] == contexts[False]
         self.failed = Counter(line["api"] for line in lines if line["kind"] == "failed")
 
     def kernels(self, lines):
@@ -95,10 +98,9 @@ class Truth:
         found = {}
         for line in self.memory:
             use = found.setdefault(line["memory"], [0, 0, 0])
-            came = line["kind"] == "alloc"
-            use[not came] += 1
-            use[2] += line["bytes"] if came else -line["bytes"]
-        return {kind: tuple(use) for kind, use in found.items()}
+            use[line["kind"] == "free"] += 1
+            use[2] += line["bytes"] if line["kind"] == "alloc" else -line["bytes"]
+        return {kind: (came, went, 0 if self.nothing_left else held) for kind, (came, went, held) in found.items()}
 
     def peak(self):
         """The most device memory that was held at once."""
