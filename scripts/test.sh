@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that must hold: formatting, lints with warnings denied, all tests. CI runs exactly this (.ci/run). It needs
-# Rust (rust-toolchain.toml), gcc, python3 with pip, and node with npm; the rest it fetches and builds itself, into ignored
-# folders.
+# Rust (rust-toolchain.toml), gcc, Python 3.11 with pip, and node with npm, on x86-64; the rest it fetches and builds itself,
+# into ignored folders.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -32,6 +32,13 @@ python3 -B -m unittest discover -s scripts/gpu-check.d/tests
 
 step "what Perfetto and HTA say of exports"
 scripts/check-exports.sh
+
+step "PyTorch on the stand-in GPU"
+python3 -B -m unittest discover -s scripts/test-clients.d/tests
+scripts/test-pytorch.sh
+
+step "other clients of CUDA on the stand-in GPU"
+scripts/test-clients.sh
 
 step "tests"
 cargo nextest run --workspace "$@"

@@ -59,15 +59,16 @@ DEVICE = ("device", "managed", "pool")
 class Truth:
     """What happened, in the words of the report."""
 
-    def __init__(self, path):
-        with open(path, encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file]
+    def __init__(self, lines):
         work = [line for line in lines if line["kind"] in WORK]
         self.captured = [line for line in work if line["captured"]]
         self.own = [line for line in work if not line["captured"] and not line["in_graph"]]
         self.in_graphs = [line for line in work if line["in_graph"]]
         self.memory = sorted((line for line in lines if line["kind"] in ("alloc", "free")), key=lambda line: line["begin"])
         self.syncs = [line for line in lines if line["kind"] == "sync"]
+        contexts = Counter(line["destroyed"] for line in lines if line["kind"] == "context")
+        # Memory goes with its context; programs here destroy all of them or none.
+        self.nothing_left = contexts[True] > 0 and contexts[True] == contexts[False]
         self.failed = Counter(line["api"] for line in lines if line["kind"] == "failed")
 
     def kernels(self, lines):
@@ -95,10 +96,9 @@ class Truth:
         found = {}
         for line in self.memory:
             use = found.setdefault(line["memory"], [0, 0, 0])
-            came = line["kind"] == "alloc"
-            use[not came] += 1
-            use[2] += line["bytes"] if came else -line["bytes"]
-        return {kind: tuple(use) for kind, use in found.items()}
+            use[line["kind"] == "free"] += 1
+            use[2] += line["bytes"] if line["kind"] == "alloc" else -line["bytes"]
+        return {kind: (came, went, 0 if self.nothing_left else held) for kind, (came, went, held) in found.items()}
 
     def peak(self):
         """The most device memory that was held at once."""
@@ -232,19 +232,28 @@ def last_words(output):
     return json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
 
 
-def check(name, command):
-    """Whether all is equal; says so, or what is not."""
+def observe(command):
+    """Runs a command: how it ended, what it printed, gpuspy's report, and the lines of the truth."""
     with tempfile.TemporaryDirectory() as folder:
         trace, truth_file = os.path.join(folder, "trace"), os.path.join(folder, "truth.jsonl")
         environment = {**os.environ, "SIMCUDA_TRUTH": truth_file}
         observed = [SIMGPU, GPUSPY, "run", "--quiet", "--no-report", "--timing", "exact", "-o", trace, "--", *command]
         done = subprocess.run(observed, env=environment, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
-            print(f"{name}: it ended with {done.returncode}\n{done.stdout}", end="")
-            return False
+            return done.returncode, done.stdout, None, []
         asked = subprocess.run([GPUSPY, "report", trace, "--json"], stdout=subprocess.PIPE, check=True)
-        report, truth = json.loads(asked.stdout), Truth(truth_file)
-    wrong = claims(last_words(done.stdout), report, truth) + differences(report, truth)
+        with open(truth_file, encoding="utf-8") as file:
+            return 0, done.stdout, json.loads(asked.stdout), [json.loads(line) for line in file]
+
+
+def check(name, command):
+    """Whether all is equal; says so, or what is not."""
+    code, output, report, lines = observe(command)
+    if code != 0:
+        print(f"{name}: it ended with {code}\n{output}", end="")
+        return False
+    truth = Truth(lines)
+    wrong = claims(last_words(output), report, truth) + differences(report, truth)
     told = ", ".join(f"{count} {what}" for what, count in found(report, truth).items() if count)
     print(f"{name}: {told}: {'equal' if not wrong else 'NOT EQUAL'}", *wrong, sep="\n    ", flush=True)
     return not wrong

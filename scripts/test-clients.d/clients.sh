@@ -1,0 +1,45 @@
+# For scripts/test-clients.sh and scripts/test-pytorch.sh, which source it: installing clients of CUDA and observing them.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+script=$(basename "$0")
+failed=()
+
+die() {
+    echo "$script: $*" >&2
+    exit 1
+}
+
+# install NAME REQUIREMENTS MEGABYTES: makes downloads/NAME, a virtual environment with the packages that are pinned by hash in a
+# file and nothing else, once; so many MB it takes. What NVIDIA's packages depend on stays away unless it is in the file.
+install() {
+    local folder=$root/downloads/$1 requirements=$2 megabytes=$3 began=$SECONDS python=python3.11 free
+    if cmp -s "$requirements" "$folder/.complete"; then
+        return
+    fi
+    command -v "$python" >/dev/null || python=python3
+    [[ $("$python" -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null) == "3 11" ]] ||
+        die "$1 is pinned for Python 3.11, which is neither python3.11 nor python3 here"
+    [[ $(uname -m) == x86_64 ]] || die "$1 is pinned for x86-64, and this is $(uname -m)"
+    mkdir -p "$root/downloads"
+    free=$(df --output=avail -BM "$root/downloads" | tr -dc 0-9)
+    ((free >= megabytes)) || die "$1 needs $megabytes MB in $root/downloads, where $free are free: make room, then run this again"
+    rm -rf "$folder"
+    "$python" -m venv "$folder" || die "$python cannot make a virtual environment (is its venv module installed?)"
+    "$folder/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir --no-compile --no-deps --require-hashes \
+        -r "$requirements" || die "pip could not install $1 (is PyPI reachable, and is there room in ${TMPDIR:-/tmp}?)"
+    cp "$requirements" "$folder/.complete"
+    echo "$1: installed in $((SECONDS - began)) s"
+}
+
+# observe NAME COMMAND [ARGUMENT]...: runs a client under gpuspy on the stand-in GPU; notes it in `failed` when what the report
+# counts is not what happened.
+observe() {
+    timeout 300 python3 -B "$root/scripts/test-clients.d/against_truth.py" "$@" || failed+=("$1")
+}
+
+# finish: the end of the script, with what has failed.
+finish() {
+    echo "$script: $SECONDS s"
+    [[ ${#failed[@]} -eq 0 ]] || die "not as it happened: ${failed[*]}"
+}

@@ -1,0 +1,24 @@
+"""tinygrad, which writes its own PTX: kernels one by one, and a TinyJit function that becomes a CUDA graph.
+
+Needs DEV=CUDA:PTX in the environment.
+"""
+import json
+
+from tinygrad import Device, Tensor, TinyJit
+
+STEPS = 12
+
+
+@TinyJit
+def step(x):
+    return ((x * 2).contiguous().sum(axis=0) + 1).contiguous().realize()
+
+
+x = Tensor.ones(64, 64).contiguous().realize()
+for at in range(STEPS):
+    step(x)
+    # Another buffer each time, so that the graph's nodes are set anew.
+    x = Tensor.full((64, 64), float(at)).contiguous().realize()
+(x + 1).tolist()
+Device[Device.DEFAULT].synchronize()
+print(json.dumps({"at_least": {"launches": STEPS, "graphs": STEPS - 3, "in_graphs": 2 * (STEPS - 3), "copies": 1, "syncs": 1}}))

@@ -1,0 +1,89 @@
+"""What against_truth.py finds: nothing where all is equal, and every single thing that is not. Needs scripts/build-sim.sh."""
+import copy
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import against_truth
+from against_truth import Truth, claims, differences
+
+PROGRAM = os.path.join(against_truth.ROOT, "target", "sim", "bin", "runtime_calls")
+
+
+class OneRun(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        code, _, cls.report, cls.lines = against_truth.observe([PROGRAM])
+        assert code == 0, code
+
+    def found(self, lines):
+        return differences(self.report, Truth(lines))
+
+    def one(self, kind, **fields):
+        """The place of the first line of a kind."""
+        for at, line in enumerate(self.lines):
+            if line["kind"] == kind and all(line[name] == value for name, value in fields.items()):
+                return at
+        self.fail(f"the program has no {kind} {fields}")
+
+    def test_all_is_equal(self):
+        self.assertEqual(self.found(self.lines), [])
+
+    def test_one_line_more_or_less_is_seen(self):
+        own = {"captured": False, "in_graph": 0}
+        kinds = [("kernel", own), ("copy", own), ("memset", own), ("graph", own), ("kernel", {"captured": True})]
+        inside = self.lines[self.one("graph")]["seq"]
+        kinds += [("kernel", {"in_graph": inside}), ("alloc", {}), ("free", {}), ("sync", {})]
+        for kind, fields in kinds:
+            at = self.one(kind, **fields)
+            with self.subTest(kind=kind, fields=fields):
+                self.assertTrue(self.found(self.lines[:at] + self.lines[at + 1 :]))
+                self.assertTrue(self.found(self.lines + [self.lines[at]]))
+
+    def test_a_line_that_differs_is_seen(self):
+        changes = [("kernel", "name", "other"), ("copy", "bytes", 1), ("copy", "host_memory", "managed")]
+        changes += [("copy", "direction", "PtoP"), ("memset", "bytes", 1), ("alloc", "bytes", 1 << 40), ("alloc", "memory", "none")]
+        changes += [("sync", "api", "cuCtxSynchronise"), ("kernel", "api", "cuLaunchKernelEx"), ("alloc", "api", "cuMemAllocAsync")]
+        for kind, field, value in changes:
+            lines = copy.deepcopy(self.lines)
+            lines[self.one(kind)][field] = value
+            with self.subTest(kind=kind, field=field):
+                self.assertTrue(self.found(lines))
+
+    def test_a_kernel_that_lasted_longer_than_its_interval_is_seen(self):
+        lines = copy.deepcopy(self.lines)
+        lines[self.one("kernel", captured=False, in_graph=0)]["end"] += 10_000_000
+        self.assertEqual(len(self.found(lines)), 1)
+
+    def test_a_call_that_failed_unseen_is_seen(self):
+        self.assertTrue(self.found(self.lines + [{"kind": "failed", "api": "cuMemAlloc", "result": 2, "tid": 1}]))
+
+    def test_what_is_lost_is_never_equal(self):
+        for what in ("dropped", "unattributed", "pending"):
+            report = copy.deepcopy(self.report)
+            report["coverage"][what] = 1
+            self.assertTrue(differences(report, Truth(self.lines)), what)
+
+    def test_a_client_is_believed_only_as_far_as_it_agrees(self):
+        truth = Truth(self.lines)
+        launches = truth.kernels(truth.own).total()
+        self.assertEqual(claims({}, self.report, truth), [])
+        self.assertEqual(claims({"at_least": {"launches": launches}}, self.report, truth), [])
+        self.assertTrue(claims({"at_least": {"launches": launches + 1}}, self.report, truth))
+        self.assertTrue(claims({"kernels": ["nobody"]}, self.report, truth))
+        self.assertTrue(claims({"calls": {"cudaMalloc": 10**6}}, self.report, truth))
+
+    def test_a_client_that_does_nothing_has_shown_nothing(self):
+        self.assertTrue(claims({}, self.report, Truth([])))
+
+
+class Output(unittest.TestCase):
+    def test_only_the_last_line_counts(self):
+        self.assertEqual(against_truth.last_words('{"calls": 1}\nhello\n{"calls": {}}\n'), {"calls": {}})
+        self.assertEqual(against_truth.last_words("hello\n"), {})
+
+
+if __name__ == "__main__":
+    unittest.main()

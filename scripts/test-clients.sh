@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Runs programs of other clients of CUDA under gpuspy on the stand-in GPU: what the report counts must equal what the stand-in
+# saw. scripts/test-pytorch.sh does that for PyTorch.
+#
+#   scripts/test-clients.sh          tinygrad, cuda.core with cuda.bindings, nvcc's <<<...>>>; 160 MB from PyPI
+#   scripts/test-clients.sh --all    Numba and Triton too; 550 MB more
+#
+# Each is pinned by hash and goes into a folder of its own in downloads/, once. No kernel computes anything there. CuPy, JAX and
+# Warp bring NVIDIA's runtime, which accepts no other driver than NVIDIA's: scripts/gpu-check.sh runs them on a GPU.
+#
+# Needs Python 3.11 with pip and venv, and gcc, on x86-64.
+set -euo pipefail
+
+# shellcheck source-path=SCRIPTDIR
+source "$(dirname "${BASH_SOURCE[0]}")/test-clients.d/clients.sh"
+here=$root/scripts/test-clients.d
+
+case $# in
+0) all= ;;
+1) [[ $1 == --all ]] && all=yes || die "no such option: $1 (there is --all)" ;;
+*) die "too many arguments (there is --all)" ;;
+esac
+
+# client NAME MEGABYTES PROGRAM: installs a Python client and observes a program of it.
+client() {
+    install "$1" "$here/requirements/$1.txt" "$2"
+    observe "$1" "$root/downloads/$1/bin/python" -W ignore "$here/programs/$3.py"
+}
+
+# What nvcc compiles is linked against the stand-in runtime: NVIDIA's is not run here.
+nvcc() {
+    local cuda=$root/downloads/nvcc/lib/python3.11/site-packages/nvidia/cu13
+    install nvcc "$here/requirements/nvcc.txt" 600
+    "$cuda/bin/nvcc" -arch=sm_80 -cudart none -I"$cuda/include/cccl" -o "$scratch/chevrons" "$here/programs/chevrons.cu" \
+        -Xlinker "$root/target/sim/lib/libcudart.so.13"
+    observe nvcc "$scratch/chevrons"
+}
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+"$root/scripts/build-sim.sh"
+
+DEV=CUDA:PTX CACHEDB=$scratch/tinygrad.db client tinygrad 200 tinygrad_jit
+client cuda-python 300 cuda_python
+nvcc
+if [[ $all ]]; then
+    NUMBA_CACHE_DIR=$scratch client numba 1500 numba_kernel
+    TRITON_CACHE_DIR=$scratch/triton client triton 1600 triton_kernel
+fi
+finish
