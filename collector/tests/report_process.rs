@@ -158,7 +158,7 @@ impl App {
         self.now += 3_000;
         call.end = self.now;
         call.flags = if fails { flag::FAILED } else { 0 };
-        self.push(Body::Api(Api { call, result: i32::from(fails), subject: 0 }));
+        self.push(Body::Api(Api { call, result: i32::from(fails), subject: 0, calls: 1, inside: 0 }));
     }
 
     fn sync(&mut self, ns: u64) {
@@ -342,7 +342,7 @@ fn captures_graphs_failures_and_untimed_launches_are_told_apart() {
     let lost = app.work(LAUNCH, kernel(ADD), Untimed::Timed);
     app.push(Body::Work(lost));
     let call = Call { flags: flag::FAILED, ..app.call(LAUNCH, 1_000) };
-    app.push(Body::Api(Api { call, result: 700, subject: 0 }));
+    app.push(Body::Api(Api { call, result: 700, subject: 0, calls: 1, inside: 0 }));
     app.push(Body::Loss { cause: LossCause::RingFull, count: 3 });
     let mut status = status();
     status.lost = BTreeMap::from([(LossCause::RingFull, 2), (LossCause::GpuTimePending, 1)]);
@@ -630,7 +630,7 @@ mod hostile {
                 2 => Body::Work(work(copy(Direction::Default, n[6], n[7], n[8]))),
                 3 => Body::Alloc(Alloc { call, memory, address: n[6], bytes: n[7], stream: 0, pool: 0 }),
                 4 => Body::Free(Free { call, memory, address: n[6], stream: 0 }),
-                5 => Body::Api(Api { call, result: 1, subject: 0 }),
+                5 => Body::Api(Api { call, result: 1, subject: 0, calls: 1, inside: 0 }),
                 6 => Body::Synchronize(Synchronize { call, scope: SyncScope::Context, stream: 0, event: 0 }),
                 7 => Body::Loss { cause: LossCause::RingFull, count: n[6] },
                 8 => Body::Window(Window {

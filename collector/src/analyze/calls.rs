@@ -26,7 +26,11 @@ impl Calls {
     }
 
     fn add(&mut self, call: CountedCall) {
-        self.merge(&Calls { count: 1, failed: u64::from(call.failed), host_ns: call.host_ns });
+        self.merge(&Calls {
+            count: call.calls.into(),
+            failed: u64::from(call.failed),
+            host_ns: call.host_ns,
+        });
     }
 }
 

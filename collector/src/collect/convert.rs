@@ -105,7 +105,9 @@ fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64,
         Kind::Api => {
             let w = wire::Api::from_words(words)?;
             let call = call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock);
-            (call.end, Body::Api(trace::Api { call, result: w.result, subject: w.subject }))
+            let inside = if w.more == 0 { 0 } else { clock.length(u64::from(w.inside)) };
+            let (result, subject, calls) = (w.result, w.subject, w.more.saturating_add(1));
+            (call.end, Body::Api(trace::Api { call, result, subject, calls, inside }))
         }
         Kind::NodeTime => {
             let w = wire::NodeTime::from_words(words)?;

@@ -185,7 +185,13 @@ mod tests {
     }
 
     fn end(correlation: u64, flags: u16) -> Api {
-        Api { call: Call { correlation, flags, ..Call::default() }, result: 0, subject: 0 }
+        Api {
+            call: Call { correlation, flags, ..Call::default() },
+            result: 0,
+            subject: 0,
+            calls: 1,
+            inside: 0,
+        }
     }
 
     #[test]

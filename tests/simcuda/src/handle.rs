@@ -19,6 +19,7 @@ pub enum Kind {
     Graph,
     Node,
     GraphExec,
+    Link,
 }
 
 impl Kind {

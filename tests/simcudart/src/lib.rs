@@ -24,5 +24,7 @@ mod event;
 mod graph;
 mod kernel;
 mod launch;
+mod managed;
 mod memory;
+mod shaped;
 mod stream;

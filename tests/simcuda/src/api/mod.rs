@@ -12,6 +12,7 @@ pub mod graph_exec;
 pub mod graph_shape;
 pub mod init;
 pub mod launch;
+pub mod link;
 pub mod managed;
 pub mod memory;
 pub mod module;
