@@ -235,6 +235,16 @@ impl Call {
         }
     }
 
+    /// Ends the record that waits: another one of the same call follows.
+    pub fn end_record(&self) {
+        let t = self.thread();
+        if t.pending_words != 0
+            && let Some(word) = t.pending.get_mut(END_WORD)
+        {
+            *word = ticks();
+        }
+    }
+
     /// Whether no other intercepted call is around this one.
     pub fn is_outermost(&self) -> bool {
         self.via != Via::RuntimeDriver

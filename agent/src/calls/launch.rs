@@ -234,8 +234,10 @@ fn around(
         let (result, before, submitted) = real();
         return Made { result, before, submitted, recorded: false };
     };
-    enqueue(call, Launch::of_many(first), || {
+    let made = enqueue(call, Launch::of_many(first), || {
         let Made { result, before, submitted, .. } = around(&call.another(), rest, real);
         (result, before, submitted)
-    })
+    });
+    call.end_record();
+    made
 }

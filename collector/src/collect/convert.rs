@@ -352,6 +352,29 @@ mod tests {
     }
 
     #[test]
+    fn questions_in_a_row_are_told_with_their_count_and_their_own_time() {
+        let head = Head { api: 3, ..Head::new::<wire::Api>() };
+        let api = |more, inside| wire::Api {
+            head,
+            begin: 110,
+            end: 150,
+            result: 600,
+            more,
+            inside,
+            ..Default::default()
+        };
+        let told = |api: wire::Api| match convert(api.as_words(), 0, 0, &clock()) {
+            Item::Record(Record { body: Body::Api(api), .. }) => {
+                (api.calls, api.inside, api.call.end - api.call.begin)
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(told(api(0, 7)), (1, 0, 80), "of a single one, begin and end say it");
+        assert_eq!(told(api(4, 7)), (5, 14, 80));
+        assert_eq!(told(api(u32::MAX, 7)).0, u32::MAX);
+    }
+
+    #[test]
     fn both_event_kinds_are_told_apart() {
         let mut op =
             wire::EventOp { head: Head::new::<wire::EventOp>(), event: 6, ..wire::EventOp::default() };
