@@ -35,6 +35,21 @@ pub type cudaExternalMemory_t = *mut c_void;
 pub type cudaArray_t = *mut c_void;
 pub type cudaMipmappedArray_t = *mut c_void;
 pub type cudaArray_const_t = *const c_void;
+pub type CUgreenCtx = *mut c_void;
+pub type CUlinkState = *mut c_void;
+pub type CUjitInputType = c_int;
+pub type CUfunction_attribute = c_int;
+pub type CUfunc_cache = c_int;
+pub type CUsharedconfig = c_int;
+pub type CUoccupancyB2DSize = *mut c_void;
+pub type CUexternalSemaphore = *mut c_void;
+pub type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = c_void;
+pub type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = c_void;
+pub type cudaLaunchParams = c_void;
+pub type cudaFuncAttribute = c_int;
+pub type cudaFuncAttributes = c_void;
+pub type cudaFuncCache = c_int;
+pub type cudaSharedMemConfig = c_int;
 pub type CUjit_option = c_int;
 pub type CUlibraryOption = c_int;
 pub type CUstreamCaptureMode = c_int;
@@ -121,8 +136,9 @@ pub const NODE_CONDITIONAL: c_int = 13;
 /// CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH.
 pub const GRAPH_DEVICE_LAUNCH: cuuint64_t = 4;
 
-/// CUlaunchAttributeID: CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION, PROGRAMMATIC_EVENT,
+/// CUlaunchAttributeID: COOPERATIVE, CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION, PROGRAMMATIC_EVENT,
 /// LAUNCH_COMPLETION_EVENT.
+pub const ATTRIBUTE_COOPERATIVE: c_uint = 2;
 pub const ATTRIBUTE_CLUSTER: c_uint = 4;
 pub const ATTRIBUTE_PROGRAMMATIC_SERIALIZATION: c_uint = 6;
 pub const ATTRIBUTE_PROGRAMMATIC_EVENT: c_uint = 7;
@@ -172,6 +188,17 @@ pub struct CUlaunchConfig {
     pub stream: CUstream,
     pub attributes: *const LaunchAttribute,
     pub attribute_count: c_uint,
+}
+
+/// CUDA_LAUNCH_PARAMS.
+#[repr(C)]
+pub struct CUDA_LAUNCH_PARAMS {
+    pub function: CUfunction,
+    pub grid: [c_uint; 3],
+    pub block: [c_uint; 3],
+    pub shared_bytes: c_uint,
+    pub stream: CUstream,
+    pub arguments: *mut *mut void,
 }
 
 /// cudaLaunchConfig_t.
@@ -469,7 +496,7 @@ const _: () = {
     assert!(size_of::<CUDA_MEMCPY2D>() == 128 && size_of::<CUDA_MEMCPY3D_BATCH_OP>() == 112);
     assert!(size_of::<cudaMemcpy3DParms>() == 160 && size_of::<cudaMemcpy3DPeerParms>() == 168);
     assert!(size_of::<CUgraphNodeParams>() == 256);
-    assert!(size_of::<LaunchAttribute>() == 72);
+    assert!(size_of::<LaunchAttribute>() == 72 && size_of::<CUDA_LAUNCH_PARAMS>() == 56);
     assert!(size_of::<CUlaunchConfig>() == 56);
     assert!(size_of::<cudaLaunchConfig_t>() == 56);
 };

@@ -7,9 +7,16 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Entries that no C header declares: the compiler's own (crt/device_functions.h, C++ only), which has
-/// cudaLaunchKernel's arguments.
-const NOT_IN_C_HEADERS: &[&str] = &["__cudaLaunchKernel", "__cudaLaunchKernel_ptsz"];
+/// Entries that no C header of PyPI's declares: the compiler's own (crt/device_functions.h, C++ only), which has
+/// cudaLaunchKernel's arguments; and the profiler's, which have none.
+const NOT_IN_C_HEADERS: &[&str] = &[
+    "__cudaLaunchKernel",
+    "__cudaLaunchKernel_ptsz",
+    "cuProfilerStart",
+    "cuProfilerStop",
+    "cudaProfilerStart",
+    "cudaProfilerStop",
+];
 
 /// The repository.
 pub fn root() -> PathBuf {
@@ -50,7 +57,10 @@ fn c_type(rust: &str) -> String {
         | "cudaMemAllocationHandleType"
         | "cudaMemAllocationType"
         | "cudaGraphMemAttributeType"
-        | "cudaMemoryAdvise" => format!("enum {rust}"),
+        | "cudaMemoryAdvise"
+        | "cudaFuncAttribute"
+        | "cudaFuncCache"
+        | "cudaSharedMemConfig" => format!("enum {rust}"),
         "cudaKernelNodeParams"
         | "cudaMemcpy3DParms"
         | "cudaMemsetParams"
@@ -68,7 +78,9 @@ fn c_type(rust: &str) -> String {
         | "cudaMemAllocNodeParams"
         | "cudaMemcpy3DPeerParms"
         | "cudaMemcpyAttributes"
-        | "cudaMemcpy3DBatchOp" => format!("struct {rust}"),
+        | "cudaMemcpy3DBatchOp"
+        | "cudaLaunchParams"
+        | "cudaFuncAttributes" => format!("struct {rust}"),
         _ => rust.into(),
     }
 }
@@ -178,8 +190,8 @@ fn each_variant_has_a_request_of_its_own() {
 fn list() -> String {
     let mut text = "# Intercepted functions\n\n\
         Generated from the hook table (`agent/src/table`) and checked by `cargo test -p gpuspy-agent`;\n\
-        `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent list` writes it anew. *work* is timed where it can be, *plain* is \
-        recorded,\n*lookup* hands out the others.\n\n\
+        `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent list` writes it anew. *work* and *launches* are timed where \
+        they can be, *plain* is recorded,\n*query* is counted, *lookup* hands out the others.\n\n\
         | symbol | layer | asked for as | from version | default stream | recorded as |\n|---|---|---|---|---|---|\n"
         .to_owned();
     for (hook, _, how) in entries() {

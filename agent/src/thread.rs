@@ -10,7 +10,7 @@
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::sync::atomic::{Ordering, compiler_fence};
-use gpuspy_wire::record::{CELL_WORDS, Head, Kind, Loss, LossCause, Record, Via, flag};
+use gpuspy_wire::record::{Api, CELL_WORDS, Head, Kind, Loss, LossCause, Record, Via, flag};
 use gpuspy_wire::ring::LEVELS;
 use gpuspy_wire::segment::Counters;
 
@@ -23,6 +23,8 @@ use crate::sys::{self, ticks};
 
 /// Words of the longest record that can wait: every record of a call is one or two cells.
 const PENDING_WORDS: usize = 2 * CELL_WORDS;
+/// Ticks that questions in a row take at most until they are told: a tenth of a second or so.
+const MOST_ASKING: u64 = 1 << 28;
 /// Calls of a thread without a slot between two tries to get one: a try costs as much as a hundred calls.
 const CALLS_TO_RETRY: u32 = 255;
 /// Word 3 of every record of a call is `end` (asserted in wire by offset).
@@ -61,11 +63,26 @@ struct Thread {
     /// A record that goes out behind the pending one.
     behind: [u64; PENDING_WORDS],
     behind_words: usize,
+    /// Questions in a row that have not been told; none where it is of no API.
+    asked: Api,
     /// Records dropped since the last one that fitted.
     dropped: u64,
     /// Free events of its own.
     events: Magazine,
 }
+
+const NOT_ASKED: Api = Api {
+    head: Head { kind: 0, cells: 0, version: 0, via: 0, api: 0, flags: 0 },
+    correlation: 0,
+    begin: 0,
+    end: 0,
+    caller: 0,
+    context: 0,
+    result: 0,
+    subject: 0,
+    more: 0,
+    inside: 0,
+};
 
 struct State(UnsafeCell<Thread>);
 
@@ -84,6 +101,7 @@ thread_local! {
             pending_words: 0,
             behind: [0; PENDING_WORDS],
             behind_words: 0,
+            asked: NOT_ASKED,
             dropped: 0,
             events: Magazine::EMPTY,
         }))
@@ -239,6 +257,55 @@ impl Call {
         }
     }
 
+    /// Ends the record that waits: another one of the same call follows.
+    pub fn end_record(&self) {
+        let t = self.thread();
+        if t.pending_words != 0
+            && let Some(word) = t.pending.get_mut(END_WORD)
+        {
+            *word = ticks();
+        }
+    }
+
+    /// Whether no other intercepted call is around this one.
+    pub fn is_outermost(&self) -> bool {
+        self.via != Via::RuntimeDriver
+    }
+
+    /// Gives a question that was answered: one more of those that are told together, if it is like them.
+    pub fn asked(&self, subject: u64, result: i32, end: u64) {
+        let t = self.thread();
+        let took = u32::try_from(end.wrapping_sub(self.begin)).unwrap_or(u32::MAX);
+        let first = &t.asked;
+        let is_like = first.head.api == self.api
+            && first.caller == self.caller
+            && end.wrapping_sub(first.begin) < MOST_ASKING;
+        if !is_like {
+            t.tell_asked();
+            t.asked = Api {
+                head: self.head::<Api>(0),
+                correlation: self.correlation,
+                begin: self.begin,
+                end,
+                caller: self.caller,
+                context: 0,
+                result,
+                subject,
+                more: 0,
+                inside: took,
+            };
+            return;
+        }
+        let asked = &mut t.asked;
+        asked.end = end;
+        asked.result = result;
+        asked.more += 1;
+        asked.inside = asked.inside.saturating_add(took);
+        if asked.subject != subject {
+            asked.subject = 0;
+        }
+    }
+
     /// Gives a record that goes out behind the call's own, and ends when the call does.
     pub fn record_behind(&self, record: &impl Record) {
         let t = self.thread();
@@ -284,6 +351,11 @@ impl Call {
     /// A correlation besides the record's own.
     pub fn fresh_correlation(&self) -> u64 {
         self.thread().next_correlation()
+    }
+
+    /// The same call, for one more record of work with a correlation of its own.
+    pub fn another(&self) -> Call {
+        Call { correlation: self.fresh_correlation(), ..*self }
     }
 
     /// A number that tells this thread from every other that lives.
@@ -345,6 +417,7 @@ impl Thread {
         self.driver = NO_SCOPE;
         self.pending_words = 0;
         self.behind_words = 0;
+        self.asked = NOT_ASKED;
         self.dropped = 0;
         self.correlations = 0;
         self.events = Magazine::EMPTY;
@@ -418,8 +491,19 @@ impl Thread {
         }
     }
 
-    /// Publishes a record, or counts it as dropped. True when it went out.
+    /// Publishes the questions that wait to be told.
+    fn tell_asked(&mut self) {
+        if self.asked.head.api != 0 {
+            let asked = core::mem::replace(&mut self.asked, NOT_ASKED);
+            self.push(asked.as_words());
+        }
+    }
+
+    /// Publishes a record, or counts it as dropped, behind the questions asked before it. True when it went out.
     fn push(&mut self, words: &[u64]) -> bool {
+        if self.asked.head.api != 0 {
+            self.tell_asked();
+        }
         let Some(claim) = &mut self.claim else { return false };
         if self.dropped != 0 {
             // The loss is told where it ended, before the next record.
@@ -507,6 +591,20 @@ fn grow_at_once(claim: &mut Claim, session: *const Session) -> bool {
     buffer.is_some_and(|buffer| claim.writer.grow(buffer))
 }
 
+/// Before the process's end: what the calling thread has not told yet.
+pub fn exiting() {
+    let Some(session) = session::existing() else { return };
+    let thread = THREAD.with(|state| state.0.get());
+    // SAFETY: this thread's own state, as in `enter`; in an exit handler no hook of it is in progress but one that the
+    // handler interrupted, which is told by `busy`.
+    let t = unsafe { &mut *thread };
+    if core::ptr::eq(t.session, session) && !t.busy {
+        t.set_busy(true);
+        t.tell_asked();
+        t.set_busy(false);
+    }
+}
+
 /// The thread's end (the session key's destructor): what waits goes out, and the slot is closed for the collector to
 /// drain and free. CUDA calls in later destructors claim a new one.
 pub unsafe extern "C" fn ended(state: *mut c_void) {
@@ -520,6 +618,7 @@ pub unsafe extern "C" fn ended(state: *mut c_void) {
     t.set_busy(true);
     t.flush_pending(flag::SCOPE_LOST);
     t.push_behind(None);
+    t.tell_asked();
     t.events.empty(|context| session.contexts.pool(context));
     session.streams.thread_ended(state as u64);
     if let Some(claim) = t.claim.take() {

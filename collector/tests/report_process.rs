@@ -161,7 +161,7 @@ impl App {
         self.now += 3_000;
         call.end = self.now;
         call.flags = if fails { flag::FAILED } else { 0 };
-        self.push(Body::Api(Api { call, result: i32::from(fails), subject: 0 }));
+        self.push(Body::Api(Api { call, result: i32::from(fails), subject: 0, calls: 1, inside: 0 }));
     }
 
     fn sync(&mut self, ns: u64) {
@@ -369,7 +369,7 @@ fn captures_graphs_failures_and_untimed_launches_are_told_apart() {
     let lost = app.work(LAUNCH, kernel(ADD), Untimed::Timed);
     app.push(Body::Work(lost));
     let call = Call { flags: flag::FAILED, ..app.call(LAUNCH, 1_000) };
-    app.push(Body::Api(Api { call, result: 700, subject: 0 }));
+    app.push(Body::Api(Api { call, result: 700, subject: 0, calls: 1, inside: 0 }));
     app.push(Body::Loss { cause: LossCause::RingFull, count: 3 });
     let mut status = status();
     status.lost = BTreeMap::from([(LossCause::RingFull, 2), (LossCause::GpuTimePending, 1)]);
@@ -517,7 +517,7 @@ fn what_failed_for_lack_of_memory_is_counted_and_said() {
     let mut app = App::new();
     for result in [2, 1, 2] {
         let call = Call { flags: flag::FAILED, ..app.call(MALLOC, 2_000) };
-        app.push(Body::Api(Api { call, result, subject: 0 }));
+        app.push(Body::Api(Api { call, result, subject: 0, calls: 1, inside: 0 }));
     }
     let reports = [app.report(None, Damage::default())];
     assert_eq!(json(&reports)["memory"]["out_of_memory"], 2, "the third failed for another reason");
@@ -689,7 +689,7 @@ mod hostile {
                 2 => Body::Work(work(copy(Direction::Default, n[6], n[7], n[8]))),
                 3 => Body::Alloc(Alloc { call, memory, address: n[6], bytes: n[7], stream: 0, pool: 0 }),
                 4 => Body::Free(Free { call, memory, address: n[6], stream: 0, bytes: n[7] }),
-                5 => Body::Api(Api { call, result: 1, subject: 0 }),
+                5 => Body::Api(Api { call, result: 1, subject: 0, calls: 1, inside: 0 }),
                 6 => Body::Synchronize(Synchronize { call, scope: SyncScope::Context, stream: 0, event: 0 }),
                 7 => Body::Loss { cause: LossCause::RingFull, count: n[6] },
                 8 => Body::Window(Window {

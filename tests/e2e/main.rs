@@ -2,9 +2,11 @@
 
 mod accuracy;
 mod budget;
+mod calls;
 mod captures;
 mod clock;
 mod compare;
+mod copies;
 mod counts;
 mod demo;
 mod devices;

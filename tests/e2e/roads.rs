@@ -6,6 +6,7 @@ mod dlsym;
 mod getproc;
 mod neighbours;
 mod scopes;
+mod stand_in;
 
 use gpuspy_tests::Done;
 use serde_json::Value;

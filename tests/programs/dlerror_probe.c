@@ -19,7 +19,7 @@ int main(void)
         int handle; // 0: libcuda, 1: libcudart, 2: RTLD_DEFAULT, 3: RTLD_NEXT
     } steps[] = {
         {"a function that tracers know", "cuLaunchKernel", 0},
-        {"one that they do not", "cuMemAdvise", 0},
+        {"one that they do not", "cuMemRangeGetAttribute", 0},
         {"one that no driver has", "cuNoSuchFunction", 0},
         {"a runtime's in the driver", "cudaMalloc", 0},
         {"a runtime's", "cudaMalloc", 1},

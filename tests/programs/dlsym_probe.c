@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 
 static const char *const names[] = {
-    "cuLaunchKernel", "cuLaunchKernel_ptsz", "cuMemAlloc_v2", "cuMemAlloc", "cuGetProcAddress_v2", "cuMemAdvise",
+    "cuLaunchKernel", "cuLaunchKernel_ptsz", "cuMemAlloc_v2", "cuMemAlloc", "cuGetProcAddress_v2", "cuMemRangeGetAttribute",
     "cudaMalloc", "cudaLaunchKernel", "cudnnCreate", "cuFooBar", "malloc", "dlsym", "no_such_function",
 };
 

@@ -12,7 +12,7 @@ int cuFooBar(void)
 }
 
 // Driver functions' names in a library that is not the driver, as stand-ins and shims have: one that hardly anybody intercepts,
-int cuMemAdvise(void)
+int cuMemRangeGetAttribute(void)
 {
     return 4713;
 }

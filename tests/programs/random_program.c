@@ -721,7 +721,7 @@ static void (*const steps[])(void) = {
 
 static void (*const wide_steps[])(void) = {
     step_chain, step_chain, step_chain, step_graph, step_push, step_across, step_across, step_ask, step_ask, step_capture,
-    step_runtime, step_runtime, step_move, step_move,
+    step_runtime, step_runtime, step_move, step_move, step_cooperative,
 };
 
 static void (*const memory_steps[])(void) = {

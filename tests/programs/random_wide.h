@@ -190,6 +190,21 @@ static void step_graph(void)
 
 // ---- contexts ----
 
+static void step_cooperative(void)
+{
+    struct target target = any_target();
+    uint64_t nothing = 0;
+    void *arguments[] = {&nothing};
+    target_enter(target);
+    for (int left = 1 + roll(4); left > 0; left--) {
+        int kernel = roll(KERNELS + KERNEL_HANDLES);
+        CU_ON(target, cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, _ptsz,
+              (me.place->kernels[kernel], 2, 1, 1, 64, 1, 1, 0, target.stream, arguments));
+        atomic_fetch_add(&launched[kernel], 1);
+    }
+    target_leave(target);
+}
+
 static void step_push(void)
 {
     struct place *before = me.place;
@@ -228,12 +243,14 @@ static void step_ask(void)
     struct target target = any_target();
     CUevent first = some_event(), second = some_event();
     float elapsed;
+    COUNT("cuEventQuery", 1);
     expect(cuEventQuery(first), CUDA_SUCCESS);
     // Most were not recorded yet, or are without timing.
     CUresult result = cuEventElapsedTime(&elapsed, first, second);
     if (result != CUDA_ERROR_INVALID_VALUE)
         expect(result, CUDA_ERROR_INVALID_HANDLE);
     target_enter(target);
+    COUNT("cuStreamQuery", 1);
     expect(target.per_thread ? cuStreamQuery_ptsz(target.stream) : cuStreamQuery(target.stream), CUDA_SUCCESS);
     target_leave(target);
     if (one_in(3))

@@ -2,9 +2,11 @@
 
 use gpuspy_wire::record::{self, flag};
 
-use crate::calls::Work;
+use crate::calls::work::{Made, enqueue};
+use crate::calls::{Work, record_call};
 use crate::cuda::*;
-use crate::thread::Call;
+use crate::hook::Entry;
+use crate::thread::{self, Call};
 
 /// A launch, by whichever API.
 pub struct Launch {
@@ -29,6 +31,9 @@ pub struct Attributes {
 impl Attributes {
     /// A launch without.
     pub const NONE: Attributes = Attributes { given: 0, cluster: [0; 3], programmatic: false };
+
+    /// A cooperative launch's.
+    pub const COOPERATIVE: Attributes = Attributes { given: 1 << ATTRIBUTE_COOPERATIVE, ..Attributes::NONE };
 
     /// Reads an array of attributes.
     ///
@@ -80,6 +85,18 @@ impl Launch {
             None => {
                 Launch::from_runtime(function, dim3::default(), dim3::default(), 0, core::ptr::null_mut())
             }
+        }
+    }
+
+    /// By cuLaunchGrid and its like: blocks in x and y, of a size that the function was given before (0 = not said).
+    pub fn of_grid(function: CUfunction, width: int, height: int, stream: CUstream) -> Launch {
+        Launch {
+            function,
+            grid: [width as u32, height as u32, 1],
+            block: [0; 3],
+            shared_bytes: 0,
+            stream,
+            attributes: Attributes::NONE,
         }
     }
 
@@ -149,4 +166,78 @@ impl Work for Launch {
             reserved2: 0,
         }
     }
+}
+
+/// Launches on several streams, a device each, in one call.
+pub struct Launches {
+    list: *const CUDA_LAUNCH_PARAMS,
+    count: u32,
+}
+
+/// Devices of a machine, and more.
+const MOST_LAUNCHES: u32 = 64;
+
+impl Launches {
+    /// So many.
+    pub fn of(list: *const CUDA_LAUNCH_PARAMS, count: u32) -> Launches {
+        Launches { list, count }
+    }
+
+    /// What there is to launch; nothing where it is for the driver to refuse.
+    fn all(&self) -> &[CUDA_LAUNCH_PARAMS] {
+        if self.list.is_null() || self.count > MOST_LAUNCHES {
+            return &[];
+        }
+        // SAFETY: the app's array of that many, which the call it is passed to reads too.
+        unsafe { core::slice::from_raw_parts(self.list, self.count as usize) }
+    }
+}
+
+impl Launch {
+    fn of_many(one: &CUDA_LAUNCH_PARAMS) -> Launch {
+        Launch {
+            function: one.function,
+            grid: one.grid,
+            block: one.block,
+            shared_bytes: one.shared_bytes,
+            stream: one.stream,
+            attributes: Attributes::COOPERATIVE,
+        }
+    }
+}
+
+/// Intercepts a call that launches on several streams: a record for each, with events of its own around the call.
+pub fn launches(entry: Entry, what: impl FnOnce() -> Launches, real: impl FnOnce() -> CUresult) -> CUresult {
+    let Some(call) = thread::enter(&entry) else { return real() };
+    let what = what();
+    let mut real = Some(real);
+    // Made once: the innermost asks for it.
+    let mut real = || match real.take() {
+        Some(real) => call.real(real),
+        None => (ERROR_STUB_LIBRARY, 0, 0),
+    };
+    let Made { result, before, submitted, recorded } = around(&call, what.all(), &mut real);
+    if !recorded {
+        record_call(&call, result, 0);
+    }
+    call.leave(submitted.wrapping_sub(before));
+    result
+}
+
+/// One launch after the other around the call that makes them all.
+fn around(
+    call: &Call,
+    launches: &[CUDA_LAUNCH_PARAMS],
+    real: &mut dyn FnMut() -> (CUresult, u64, u64),
+) -> Made {
+    let Some((first, rest)) = launches.split_first() else {
+        let (result, before, submitted) = real();
+        return Made { result, before, submitted, recorded: false };
+    };
+    let made = enqueue(call, Launch::of_many(first), || {
+        let Made { result, before, submitted, .. } = around(&call.another(), rest, real);
+        (result, before, submitted)
+    });
+    call.end_record();
+    made
 }

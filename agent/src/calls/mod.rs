@@ -4,6 +4,8 @@
 //!
 //! - [`work`]: enqueues something on a stream: timed where it can be, one record;
 //! - [`plain`]: anything else: something to do before the call, a record after it;
+//! - [`query`]: asks whether something is done: many in a row are one record;
+//! - [`launches`]: launches on several streams at once;
 //! - [`lookup`]: hands out function pointers; never recorded.
 //!
 //! All share the layers' rule: a driver call makes the record; a runtime call labels it, and makes one itself only when
@@ -16,6 +18,7 @@ mod launch;
 mod lookup;
 mod memory;
 mod order;
+mod query;
 mod setup;
 mod work;
 
@@ -24,10 +27,11 @@ pub use capture::{
     CaptureBegin, CaptureEnd, Change, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, NodeChange,
 };
 pub use copy::{Copy, Set, runtime_direction};
-pub use launch::{Attributes, Launch};
+pub use launch::{Attributes, Launch, Launches, launches};
 pub use lookup::{Lookup, lookup};
 pub use memory::{Alloc, Free};
 pub use order::{Enqueue, EventOp, Sync};
+pub use query::{Query, query};
 pub use setup::{
     ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, Host, PrimaryEnd, PrimaryRetain,
     StreamCreate, StreamDestroy, Unload,
@@ -107,7 +111,8 @@ fn record_call(call: &Call, result: CUresult, subject: u64) {
         context: 0,
         result,
         subject,
-        reserved: 0,
+        more: 0,
+        inside: 0,
     });
 }
 

@@ -17,6 +17,8 @@ pub struct Sync {
     scope: SyncScope,
     stream: Option<CUstream>,
     event: CUevent,
+    /// Whose everything; null: the current one's.
+    context: CUcontext,
     /// Streams, and their entries that are complete when the call has returned: the one that is waited for, or, of a wait
     /// for everything, some that are deep.
     waited: Cell<[Option<Entries>; WAITED]>,
@@ -30,12 +32,18 @@ const WAITED: usize = 8;
 impl Sync {
     /// A wait for everything.
     pub fn of(scope: SyncScope) -> Sync {
-        Sync { scope, stream: None, event: core::ptr::null_mut(), waited: Cell::new([None; WAITED]) }
+        let (event, context) = (core::ptr::null_mut(), core::ptr::null_mut());
+        Sync { scope, stream: None, event, context, waited: Cell::new([None; WAITED]) }
     }
 
     /// For a stream.
     pub fn on(self, stream: CUstream) -> Sync {
         Sync { stream: Some(stream), ..self }
+    }
+
+    /// For everything of this context.
+    pub fn of_context(context: CUcontext) -> Sync {
+        Sync { context, ..Sync::of(SyncScope::Context) }
     }
 
     /// For an event.
@@ -52,9 +60,10 @@ impl Sync {
         let streams = &call.session.streams;
         match (stream, self.scope) {
             (None, SyncScope::Device | SyncScope::Context) => {
-                let current = driver::driver().map_or(0, |d| d.current_context() as u64);
-                let is_current = |s: &&Stream| s.context().is_some_and(|c| c.handle == current);
-                let deep = streams.iter().filter(|s| s.is_live() && s.is_deep() && is_current(s));
+                let current = || driver::driver().map_or(0, |d| d.current_context() as u64);
+                let whose = if self.context.is_null() { current() } else { self.context as u64 };
+                let is_its = |s: &&Stream| s.context().is_some_and(|c| c.handle == whose);
+                let deep = streams.iter().filter(|s| s.is_live() && s.is_deep() && is_its(s));
                 waited.iter_mut().zip(deep).for_each(|(place, stream)| *place = Some(now(stream)));
             }
             (stream, _) => {
@@ -88,13 +97,19 @@ impl Plain for Sync {
         for (stream, entries) in self.waited.get().into_iter().flatten() {
             stream.seen(entries);
         }
+        let whose = || match driver::driver() {
+            Some(driver) if !self.context.is_null() => {
+                call.session.contexts.get(call, driver, self.context).map_or(0, |c| c.number)
+            }
+            _ => current_context(call),
+        };
         let mut record = record::Synchronize {
             head: call.head::<record::Synchronize>(record::flag::BLOCKING | stream.map_or(0, Stream::flags)),
             correlation: call.correlation,
             begin: call.begin,
             end,
             caller: call.caller,
-            context: stream.and_then(Stream::context).map_or_else(|| current_context(call), |c| c.number),
+            context: stream.and_then(Stream::context).map_or_else(whose, |c| c.number),
             stream: stream.map_or(0, Stream::id),
             event: self.event as u64,
             ..Default::default()

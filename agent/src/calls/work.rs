@@ -66,6 +66,27 @@ pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce()
 }
 
 fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -> CUresult {
+    let Made { result, before, submitted, recorded } = enqueue(call, what, || call.real(real));
+    if !recorded {
+        record_call(call, result, 0);
+    }
+    call.leave(submitted.wrapping_sub(before));
+    result
+}
+
+/// A real call that has been made.
+pub struct Made {
+    /// What it returned.
+    pub result: CUresult,
+    /// Ticks before and after it.
+    pub before: u64,
+    pub submitted: u64,
+    /// It was work, and is recorded as that.
+    pub recorded: bool,
+}
+
+/// Puts one piece of work around the call that enqueues it, and records it.
+pub fn enqueue<W: Work>(call: &Call, what: W, real: impl FnOnce() -> (CUresult, u64, u64)) -> Made {
     let driver = driver::driver();
     let stream = driver.and_then(|d| call.session.streams.get(call, d, what.stream()));
     let captured = is_captured(call, stream.map_or(what.stream(), Stream::handle));
@@ -76,7 +97,7 @@ fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -
         _ => Around::Nothing(Untimed::NoStream),
     };
     what.before(call);
-    let (result, before, submitted) = call.real(real);
+    let (result, before, submitted) = real();
     let succeeded = result == CUDA_SUCCESS && what.is_work();
     let mut work = common::<W>(call, &what, submitted, stream);
     match way {
@@ -87,11 +108,8 @@ fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -
         work.head.flags |= if captured { flag::CAPTURED } else { 0 };
         let record = what.record(call, work);
         call.record(&record);
-    } else {
-        record_call(call, result, 0);
     }
-    call.leave(submitted.wrapping_sub(before));
-    result
+    Made { result, before, submitted, recorded: succeeded }
 }
 
 /// A call's way through its stream.

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::session;
 use crate::sys;
+use crate::thread;
 
 /// The session's last words. Valid when zero.
 pub struct Shared {
@@ -65,6 +66,7 @@ extern "C" fn at_exit() {
     session.poller.wait_until_introduced();
     // There may have been nobody to be introduced to.
     let Some(session) = session::existing() else { return };
+    thread::exiting();
     session.poller.drain(|| session.streams.iter().all(|s| s.oldest().is_none()));
     // The driver's own exit handlers run after ours: from here on nothing of ours calls it. What static destructors still
     // do is recorded without events. A thread that is just making a pair completes it.

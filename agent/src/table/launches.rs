@@ -22,6 +22,32 @@ macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
     runtime "cudaLaunchKernelExC" { cudaLaunchKernelExC @ 0, cudaLaunchKernelExC_ptsz @ 0 per_thread }
         (config: *const cudaLaunchConfig_t, func: *const void, args: *mut *mut void)
         => work(Launch::from_runtime_config(config, func));
+    driver "cuLaunchCooperativeKernel"
+        { cuLaunchCooperativeKernel @ 9000, cuLaunchCooperativeKernel_ptsz @ 9000 per_thread }
+        (f: CUfunction, gridDimX: unsigned_int, gridDimY: unsigned_int, gridDimZ: unsigned_int,
+         blockDimX: unsigned_int, blockDimY: unsigned_int, blockDimZ: unsigned_int, sharedMemBytes: unsigned_int,
+         hStream: CUstream, kernelParams: *mut *mut void)
+        => work(Launch { function: f, grid: [gridDimX, gridDimY, gridDimZ], block: [blockDimX, blockDimY, blockDimZ],
+                         shared_bytes: sharedMemBytes, stream: hStream,
+                         attributes: Attributes::COOPERATIVE });
+    driver "cuLaunchCooperativeKernelMultiDevice" { cuLaunchCooperativeKernelMultiDevice @ 9000 }
+        (launchParamsList: *mut CUDA_LAUNCH_PARAMS, numDevices: unsigned_int, flags: unsigned_int)
+        => launches(Launches::of(launchParamsList, numDevices));
+    driver "cuLaunch" { cuLaunch @ 2000 } (f: CUfunction) => work(Launch::of_grid(f, 1, 1, core::ptr::null_mut()));
+    driver "cuLaunchGrid" { cuLaunchGrid @ 2000 } (f: CUfunction, grid_width: int, grid_height: int)
+        => work(Launch::of_grid(f, grid_width, grid_height, core::ptr::null_mut()));
+    driver "cuLaunchGridAsync" { cuLaunchGridAsync @ 2000 }
+        (f: CUfunction, grid_width: int, grid_height: int, hStream: CUstream)
+        => work(Launch::of_grid(f, grid_width, grid_height, hStream));
+    runtime "cudaLaunchCooperativeKernel"
+        { cudaLaunchCooperativeKernel @ 0, cudaLaunchCooperativeKernel_ptsz @ 0 per_thread }
+        (func: *const void, gridDim: dim3, blockDim: dim3, args: *mut *mut void, sharedMem: size_t,
+         stream: cudaStream_t)
+        => work(Launch { attributes: Attributes::COOPERATIVE,
+                         ..Launch::from_runtime(func, gridDim, blockDim, sharedMem, stream) });
+    runtime "cudaLaunchCooperativeKernelMultiDevice" { cudaLaunchCooperativeKernelMultiDevice @ 0 }
+        (launchParamsList: *mut cudaLaunchParams, numDevices: unsigned_int, flags: unsigned_int)
+        => plain(Host { subject: 0 });
 
     // What else takes a place on a stream: between two events of ours it is no part of the work there.
     driver "cuStreamWaitValue32"
@@ -58,4 +84,12 @@ macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
     runtime "cudaStreamAddCallback" { cudaStreamAddCallback @ 0, cudaStreamAddCallback_ptsz @ 0 per_thread }
         (stream: cudaStream_t, callback: cudaStreamCallback_t, userData: *mut void, flags: unsigned_int)
         => plain(Enqueue::on(stream));
+    driver "cuSignalExternalSemaphoresAsync"
+        { cuSignalExternalSemaphoresAsync @ 10000, cuSignalExternalSemaphoresAsync_ptsz @ 10000 per_thread }
+        (extSemArray: *const CUexternalSemaphore, paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS,
+         numExtSems: unsigned_int, stream: CUstream) => plain(Enqueue::on(stream));
+    driver "cuWaitExternalSemaphoresAsync"
+        { cuWaitExternalSemaphoresAsync @ 10000, cuWaitExternalSemaphoresAsync_ptsz @ 10000 per_thread }
+        (extSemArray: *const CUexternalSemaphore, paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
+         numExtSems: unsigned_int, stream: CUstream) => plain(Enqueue::on(stream));
 } } }

@@ -49,6 +49,9 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
     driver "cuStreamCreateWithPriority" { cuStreamCreateWithPriority @ 5050 }
         (phStream: *mut CUstream, flags: unsigned_int, priority: int)
         => plain(StreamCreate { out: phStream });
+    driver "cuGreenCtxStreamCreate" { cuGreenCtxStreamCreate @ 12050 }
+        (phStream: *mut CUstream, greenCtx: CUgreenCtx, flags: unsigned_int, priority: int)
+        => plain(StreamCreate { out: phStream });
     driver "cuStreamDestroy" { cuStreamDestroy @ 2000, cuStreamDestroy_v2 @ 4000 } (hStream: CUstream)
         => plain(StreamDestroy { stream: hStream });
     runtime "cudaStreamCreate" { cudaStreamCreate @ 0 } (pStream: *mut cudaStream_t)
@@ -93,4 +96,107 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
         => plain(FunctionNamed { out: pKernel, name, owner: library, is_kernel: true });
     driver "cuKernelGetFunction" { cuKernelGetFunction @ 12000 } (pFunc: *mut CUfunction, kernel: CUkernel)
         => plain(FunctionOfKernel { out: pFunc, kernel });
+
+    // Linking, and what is asked for of modules.
+    driver "cuLinkCreate" { cuLinkCreate_v2 @ 6050 }
+        (numOptions: unsigned_int, options: *mut CUjit_option, optionValues: *mut *mut void,
+         stateOut: *mut CUlinkState) => plain(Host { subject: 0 });
+    driver "cuLinkAddData" { cuLinkAddData_v2 @ 6050 }
+        (state: CUlinkState, kind: CUjitInputType, data: *mut void, size: size_t, name: *const char_t,
+         numOptions: unsigned_int, options: *mut CUjit_option, optionValues: *mut *mut void)
+        => plain(Host { subject: state as u64 });
+    driver "cuLinkAddFile" { cuLinkAddFile_v2 @ 6050 }
+        (state: CUlinkState, kind: CUjitInputType, path: *const char_t, numOptions: unsigned_int,
+         options: *mut CUjit_option, optionValues: *mut *mut void) => plain(Host { subject: state as u64 });
+    driver "cuLinkComplete" { cuLinkComplete @ 5050 }
+        (state: CUlinkState, cubinOut: *mut *mut void, sizeOut: *mut size_t) => plain(Host { subject: state as u64 });
+    driver "cuLinkDestroy" { cuLinkDestroy @ 5050 } (state: CUlinkState) => plain(Host { subject: state as u64 });
+    driver "cuModuleGetGlobal" { cuModuleGetGlobal_v2 @ 3020 }
+        (dptr: *mut CUdeviceptr, bytes: *mut size_t, hmod: CUmodule, name: *const char_t)
+        => plain(Host { subject: hmod as u64 });
+    driver "cuLibraryGetGlobal" { cuLibraryGetGlobal @ 12000 }
+        (dptr: *mut CUdeviceptr, bytes: *mut size_t, library: CUlibrary, name: *const char_t)
+        => plain(Host { subject: library as u64 });
+    driver "cuLibraryGetManaged" { cuLibraryGetManaged @ 12000 }
+        (dptr: *mut CUdeviceptr, bytes: *mut size_t, library: CUlibrary, name: *const char_t)
+        => plain(Host { subject: library as u64 });
+    driver "cuLibraryGetModule" { cuLibraryGetModule @ 12000 } (pMod: *mut CUmodule, library: CUlibrary)
+        => plain(Host { subject: library as u64 });
+    driver "cuFuncLoad" { cuFuncLoad @ 12040 } (function: CUfunction) => plain(Host { subject: function as u64 });
+
+    // How functions are to run, and how many blocks of them fit.
+    driver "cuFuncSetAttribute" { cuFuncSetAttribute @ 9000 }
+        (hfunc: CUfunction, attrib: CUfunction_attribute, value: int) => plain(Host { subject: hfunc as u64 });
+    driver "cuFuncSetCacheConfig" { cuFuncSetCacheConfig @ 3000 } (hfunc: CUfunction, config: CUfunc_cache)
+        => plain(Host { subject: hfunc as u64 });
+    driver "cuFuncSetSharedMemConfig" { cuFuncSetSharedMemConfig @ 4020 } (hfunc: CUfunction, config: CUsharedconfig)
+        => plain(Host { subject: hfunc as u64 });
+    driver "cuKernelSetAttribute" { cuKernelSetAttribute @ 12000 }
+        (attrib: CUfunction_attribute, val: int, kernel: CUkernel, dev: CUdevice)
+        => plain(Host { subject: kernel as u64 });
+    driver "cuKernelSetCacheConfig" { cuKernelSetCacheConfig @ 12000 }
+        (kernel: CUkernel, config: CUfunc_cache, dev: CUdevice) => plain(Host { subject: kernel as u64 });
+    driver "cuOccupancyMaxActiveBlocksPerMultiprocessor" { cuOccupancyMaxActiveBlocksPerMultiprocessor @ 6050 }
+        (numBlocks: *mut int, func: CUfunction, blockSize: int, dynamicSMemSize: size_t)
+        => plain(Host { subject: func as u64 });
+    driver "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"
+        { cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags @ 7000 }
+        (numBlocks: *mut int, func: CUfunction, blockSize: int, dynamicSMemSize: size_t, flags: unsigned_int)
+        => plain(Host { subject: func as u64 });
+    driver "cuOccupancyMaxPotentialBlockSize" { cuOccupancyMaxPotentialBlockSize @ 6050 }
+        (minGridSize: *mut int, blockSize: *mut int, func: CUfunction,
+         blockSizeToDynamicSMemSize: CUoccupancyB2DSize, dynamicSMemSize: size_t, blockSizeLimit: int)
+        => plain(Host { subject: func as u64 });
+    driver "cuOccupancyMaxPotentialBlockSizeWithFlags" { cuOccupancyMaxPotentialBlockSizeWithFlags @ 7000 }
+        (minGridSize: *mut int, blockSize: *mut int, func: CUfunction,
+         blockSizeToDynamicSMemSize: CUoccupancyB2DSize, dynamicSMemSize: size_t, blockSizeLimit: int,
+         flags: unsigned_int) => plain(Host { subject: func as u64 });
+    driver "cuOccupancyAvailableDynamicSMemPerBlock" { cuOccupancyAvailableDynamicSMemPerBlock @ 10020 }
+        (dynamicSmemSize: *mut size_t, func: CUfunction, numBlocks: int, blockSize: int)
+        => plain(Host { subject: func as u64 });
+    driver "cuOccupancyMaxPotentialClusterSize" { cuOccupancyMaxPotentialClusterSize @ 11070 }
+        (clusterSize: *mut int, func: CUfunction, config: *const CUlaunchConfig)
+        => plain(Host { subject: func as u64 });
+    driver "cuOccupancyMaxActiveClusters" { cuOccupancyMaxActiveClusters @ 11070 }
+        (numClusters: *mut int, func: CUfunction, config: *const CUlaunchConfig)
+        => plain(Host { subject: func as u64 });
+    runtime "cudaFuncSetAttribute" { cudaFuncSetAttribute @ 0 }
+        (func: *const void, attr: cudaFuncAttribute, value: int) => plain(Host { subject: func as u64 });
+    runtime "cudaFuncSetCacheConfig" { cudaFuncSetCacheConfig @ 0 } (func: *const void, cacheConfig: cudaFuncCache)
+        => plain(Host { subject: func as u64 });
+    runtime "cudaFuncSetSharedMemConfig" { cudaFuncSetSharedMemConfig @ 0 }
+        (func: *const void, config: cudaSharedMemConfig) => plain(Host { subject: func as u64 });
+    runtime "cudaFuncGetAttributes" { cudaFuncGetAttributes @ 0 } (attr: *mut cudaFuncAttributes, func: *const void)
+        => plain(Host { subject: func as u64 });
+    runtime "cudaOccupancyMaxActiveBlocksPerMultiprocessor" { cudaOccupancyMaxActiveBlocksPerMultiprocessor @ 0 }
+        (numBlocks: *mut int, func: *const void, blockSize: int, dynamicSMemSize: size_t)
+        => plain(Host { subject: func as u64 });
+    runtime "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"
+        { cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags @ 0 }
+        (numBlocks: *mut int, func: *const void, blockSize: int, dynamicSMemSize: size_t, flags: unsigned_int)
+        => plain(Host { subject: func as u64 });
+    runtime "cudaOccupancyAvailableDynamicSMemPerBlock" { cudaOccupancyAvailableDynamicSMemPerBlock @ 0 }
+        (dynamicSmemSize: *mut size_t, func: *const void, numBlocks: int, blockSize: int)
+        => plain(Host { subject: func as u64 });
+    runtime "cudaOccupancyMaxPotentialClusterSize" { cudaOccupancyMaxPotentialClusterSize @ 0 }
+        (clusterSize: *mut int, func: *const void, launchConfig: *const cudaLaunchConfig_t)
+        => plain(Host { subject: func as u64 });
+    runtime "cudaOccupancyMaxActiveClusters" { cudaOccupancyMaxActiveClusters @ 0 }
+        (numClusters: *mut int, func: *const void, launchConfig: *const cudaLaunchConfig_t)
+        => plain(Host { subject: func as u64 });
+
+    // Control. cudaSetDevice, cuCtxSetCurrent and their like pass: frameworks call them before nearly everything, each
+    // record names its context, and what a first cudaSetDevice costs is in its cuDevicePrimaryCtxRetain.
+    driver "cuProfilerStart" { cuProfilerStart @ 4000 } () => plain(Host { subject: 0 });
+    driver "cuProfilerStop" { cuProfilerStop @ 4000 } () => plain(Host { subject: 0 });
+    driver "cuCtxEnablePeerAccess" { cuCtxEnablePeerAccess @ 4000 } (peerContext: CUcontext, Flags: unsigned_int)
+        => plain(Host { subject: peerContext as u64 });
+    driver "cuCtxDisablePeerAccess" { cuCtxDisablePeerAccess @ 4000 } (peerContext: CUcontext)
+        => plain(Host { subject: peerContext as u64 });
+    runtime "cudaProfilerStart" { cudaProfilerStart @ 0 } () => plain(Host { subject: 0 });
+    runtime "cudaProfilerStop" { cudaProfilerStop @ 0 } () => plain(Host { subject: 0 });
+    runtime "cudaDeviceEnablePeerAccess" { cudaDeviceEnablePeerAccess @ 0 } (peerDevice: int, flags: unsigned_int)
+        => plain(Host { subject: peerDevice as u64 });
+    runtime "cudaDeviceDisablePeerAccess" { cudaDeviceDisablePeerAccess @ 0 } (peerDevice: int)
+        => plain(Host { subject: peerDevice as u64 });
 } } }

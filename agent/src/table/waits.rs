@@ -4,7 +4,7 @@ macro_rules! waits { ($next:ident $($before:tt)*) => { $next! { $($before)*
     // Waiting.
     driver "cuCtxSynchronize" { cuCtxSynchronize @ 2000 } () => plain(Sync::of(SyncScope::Context));
     driver "cuCtxSynchronize" { cuCtxSynchronize_v2 @ 13000 } (ctx: CUcontext)
-        => plain(Sync::of(SyncScope::Context));
+        => plain(Sync::of_context(ctx));
     driver "cuStreamSynchronize" { cuStreamSynchronize @ 2000, cuStreamSynchronize_ptsz @ 7000 per_thread }
         (hStream: CUstream) => plain(Sync::of(SyncScope::Stream).on(hStream));
     driver "cuEventSynchronize" { cuEventSynchronize @ 2000 } (hEvent: CUevent)
@@ -14,6 +14,15 @@ macro_rules! waits { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (stream: cudaStream_t) => plain(Sync::of(SyncScope::Stream).on(stream));
     runtime "cudaEventSynchronize" { cudaEventSynchronize @ 0 } (event: cudaEvent_t)
         => plain(Sync::of(SyncScope::Event).event(event));
+    runtime "cudaThreadSynchronize" { cudaThreadSynchronize @ 0 } () => plain(Sync::of(SyncScope::Device));
+
+    // Questions: many in a row are one record.
+    driver "cuEventQuery" { cuEventQuery @ 2000 } (hEvent: CUevent) => query(Query::Event(hEvent));
+    driver "cuStreamQuery" { cuStreamQuery @ 2000, cuStreamQuery_ptsz @ 7000 per_thread } (hStream: CUstream)
+        => query(Query::Stream(hStream));
+    runtime "cudaEventQuery" { cudaEventQuery @ 0 } (event: cudaEvent_t) => query(Query::Event(event));
+    runtime "cudaStreamQuery" { cudaStreamQuery @ 0, cudaStreamQuery_ptsz @ 0 per_thread } (stream: cudaStream_t)
+        => query(Query::Stream(stream));
 
     // Events.
     driver "cuEventCreate" { cuEventCreate @ 2000 } (phEvent: *mut CUevent, Flags: unsigned_int)
@@ -40,4 +49,14 @@ macro_rules! waits { ($next:ident $($before:tt)*) => { $next! { $($before)*
     runtime "cudaStreamWaitEvent" { cudaStreamWaitEvent @ 0, cudaStreamWaitEvent_ptsz @ 0 per_thread }
         (stream: cudaStream_t, event: cudaEvent_t, flags: unsigned_int)
         => plain(EventOp::wait(event, flags).on(stream));
+
+    // Events of a whole context.
+    driver "cuCtxRecordEvent" { cuCtxRecordEvent @ 12050 } (hCtx: CUcontext, hEvent: CUevent)
+        => plain(Host { subject: hEvent as u64 });
+    driver "cuCtxWaitEvent" { cuCtxWaitEvent @ 12050 } (hCtx: CUcontext, hEvent: CUevent)
+        => plain(Host { subject: hEvent as u64 });
+    driver "cuGreenCtxRecordEvent" { cuGreenCtxRecordEvent @ 12040 } (hCtx: CUgreenCtx, hEvent: CUevent)
+        => plain(Host { subject: hEvent as u64 });
+    driver "cuGreenCtxWaitEvent" { cuGreenCtxWaitEvent @ 12040 } (hCtx: CUgreenCtx, hEvent: CUevent)
+        => plain(Host { subject: hEvent as u64 });
 } } }

@@ -25,15 +25,17 @@ pub struct HostTimes {
 }
 
 impl HostTimes {
-    /// Takes a call.
+    /// Takes a call, or several that were told as one: of those each counts as long as their mean.
     pub fn add(&mut self, call: CountedCall) {
-        let ns = call.host_ns;
-        self.count += 1;
+        let calls = u64::from(call.calls.max(1));
+        let each = call.host_ns / calls;
+        self.count += calls;
         self.failed += u64::from(call.failed);
-        self.total = self.total.saturating_add(ns);
-        self.stretch(ns, ns);
-        self.values.add(ns);
-        self.squares = self.squares.saturating_add(u128::from(ns) * u128::from(ns));
+        self.total = self.total.saturating_add(call.host_ns);
+        self.stretch(each, each);
+        self.values.add_equal(each, calls);
+        let squares = u128::from(each) * u128::from(each) * u128::from(calls);
+        self.squares = self.squares.saturating_add(squares);
     }
 
     /// Takes over all calls of another.
@@ -147,7 +149,9 @@ mod tests {
 
     fn of(times: &[u64]) -> HostTimes {
         let mut calls = HostTimes::default();
-        times.iter().for_each(|ns| calls.add(CountedCall { api: 1, host_ns: *ns, failed: ns % 2 == 1 }));
+        times
+            .iter()
+            .for_each(|ns| calls.add(CountedCall { api: 1, calls: 1, host_ns: *ns, failed: ns % 2 == 1 }));
         calls
     }
 

@@ -377,7 +377,11 @@ mod tests {
             let call = Call { begin: 20, end: 40, ..Call::default() };
             let free = Free { call, memory: Memory::Device, address: 1, stream: 0, bytes: 0 };
             let free = Record { thread: 1, at: 20, body: Body::Free(free) };
-            let end = Record { thread: 1, at: 40, body: Body::Api(Api { call, result: 1, subject: 0 }) };
+            let end = Record {
+                thread: 1,
+                at: 40,
+                body: Body::Api(Api { call, result: 1, subject: 0, calls: 1, inside: 0 }),
+            };
             let (memory, bytes) = (Memory::Device, 8);
             let freed = MemoryChange::Freed { memory, bytes, of: OF };
             fold.observe(&Event { memory: vec![freed], ..Event::new(&free) });

@@ -23,12 +23,17 @@ pub struct Quantiles {
 impl Quantiles {
     /// Takes a sample.
     pub fn add(&mut self, sample: u64) {
-        self.count += 1;
-        if self.is_exact() && self.samples.len() + 1 < EXACT {
-            self.samples.push(sample);
+        self.add_equal(sample, 1);
+    }
+
+    /// Takes so many equal samples.
+    pub fn add_equal(&mut self, sample: u64, count: u64) {
+        self.count += count;
+        if self.is_exact() && self.count < EXACT as u64 {
+            self.samples.extend(std::iter::repeat_n(sample, count as usize));
         } else {
             self.spill();
-            self.bin(sample);
+            self.bin(sample, count);
         }
     }
 
@@ -78,19 +83,19 @@ impl Quantiles {
         if self.is_exact() {
             self.bins.push(0);
             for sample in std::mem::take(&mut self.samples) {
-                self.bin(sample);
+                self.bin(sample, 1);
             }
         }
     }
 
-    fn bin(&mut self, sample: u64) {
+    fn bin(&mut self, sample: u64, count: u64) {
         // Bits that are cut off, so that what is left is below 2 · BINS.
         let cut = (sample / BINS).checked_ilog2().map_or(0, u64::from);
         let index = (cut * BINS + (sample >> cut)) as usize;
         if index >= self.bins.len() {
             self.bins.resize(index + 1, 0);
         }
-        self.bins[index] += 1;
+        self.bins[index] += count;
     }
 
     /// The sample of a rank (from 0), from the bins.

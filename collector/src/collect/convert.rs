@@ -118,7 +118,9 @@ fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64,
         Kind::Api => {
             let w = wire::Api::from_words(words)?;
             let call = call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock);
-            (call.end, Body::Api(trace::Api { call, result: w.result, subject: w.subject }))
+            let inside = if w.more == 0 { 0 } else { clock.length(u64::from(w.inside)) };
+            let (result, subject, calls) = (w.result, w.subject, w.more.saturating_add(1));
+            (call.end, Body::Api(trace::Api { call, result, subject, calls, inside }))
         }
         Kind::NodeTime => {
             let w = wire::NodeTime::from_words(words)?;
@@ -360,6 +362,29 @@ mod tests {
             panic!("no free")
         };
         assert_eq!((at, free.call.begin, free.call.end, free.memory), (1020, 1020, 1020, Memory::Pool));
+    }
+
+    #[test]
+    fn questions_in_a_row_are_told_with_their_count_and_their_own_time() {
+        let head = Head { api: 3, ..Head::new::<wire::Api>() };
+        let api = |more, inside| wire::Api {
+            head,
+            begin: 110,
+            end: 150,
+            result: 600,
+            more,
+            inside,
+            ..Default::default()
+        };
+        let told = |api: wire::Api| match convert(api.as_words(), 0, 0, &clock()) {
+            Item::Record(Record { body: Body::Api(api), .. }) => {
+                (api.calls, api.inside, api.call.end - api.call.begin)
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(told(api(0, 7)), (1, 0, 80), "of a single one, begin and end say it");
+        assert_eq!(told(api(4, 7)), (5, 14, 80));
+        assert_eq!(told(api(u32::MAX, 7)).0, u32::MAX);
     }
 
     #[test]

@@ -428,12 +428,12 @@ mod tests {
             let loss = Body::Loss { cause: LossCause::RingFull, count: 1 };
             assert!(sieve.passes(&Event::new(&record(loss))), "nobody knows whose it was");
             let calls = [
-                record(Body::Api(Api { call, result: 0, subject: 0 })),
+                record(Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0 })),
                 wait(SyncScope::Stream),
                 wait(SyncScope::Device),
             ];
             calls.map(|record| {
-                let call = Some(CountedCall { api: 1, host_ns: 20, failed: false });
+                let call = Some(CountedCall { api: 1, calls: 1, host_ns: 20, failed: false });
                 sieve.passes(&Event { call, ..Event::new(&record) })
             })
         };

@@ -30,7 +30,9 @@ pub mod stamps;
 pub mod survey;
 pub mod transfer;
 
-use crate::trace::record::{Body, Call, Device, GpuTime, Names, NodeTime, Record, Synchronize, What, Work};
+use crate::trace::record::{
+    Api, Body, Call, Device, GpuTime, Names, NodeTime, Record, Synchronize, What, Work,
+};
 use clock::{Clock, Clocks};
 use gpuspy_wire::record::{LossCause, Namespace, SyncScope, Untimed, flag};
 use graphs::{Contents, Graphs};
@@ -93,11 +95,13 @@ pub struct Drained {
     pub by: i64,
 }
 
-/// A call of the app, counted once.
+/// A call of the app, counted once; or questions in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedCall {
     /// The outermost API, in [`Namespace::Api`].
     pub api: u16,
+    /// How many: one, but for questions in a row.
+    pub calls: u32,
     /// From entry to return on the host, ns.
     pub host_ns: u64,
     /// It returned an error.
@@ -278,7 +282,7 @@ impl<'c> Model<'c> {
             }
             Body::EventRecord(op) | Body::EventWait(op) => event.call = counted(&op.call),
             Body::Api(api) => {
-                event.call = counted(&api.call);
+                event.call = counted(&api.call).map(|call| questions(call, api));
                 event.memory = self.blocks.call_ended(record.thread, api);
             }
             Body::Context(context) if context.destroyed => {
@@ -433,9 +437,18 @@ impl<'c> Model<'c> {
 fn counted(call: &Call) -> Option<CountedCall> {
     (call.api != 0 && call.flags & flag::MORE == 0).then(|| CountedCall {
         api: call.api,
+        calls: 1,
         host_ns: call.end.saturating_sub(call.begin).min(occupancy::MOST_TIME),
         failed: failed(call),
     })
+}
+
+/// What a record of questions in a row counts: the time between them was the app's.
+fn questions(call: CountedCall, api: &Api) -> CountedCall {
+    if api.calls <= 1 {
+        return call;
+    }
+    CountedCall { calls: api.calls, host_ns: api.inside.min(occupancy::MOST_TIME), ..call }
 }
 
 /// Whether a kernel moves data between GPUs: NCCL's device functions (`ncclDevKernel…`, before 2.19 `ncclKernel…`),
@@ -460,7 +473,7 @@ fn blocks_by_nature(what: Action) -> bool {
 mod tests {
     use super::survey::Survey;
     use super::*;
-    use crate::trace::record::{Api, Context, EventOp, Free, Graph};
+    use crate::trace::record::{Context, EventOp, Free, Graph};
 
     fn record(body: Body) -> Record {
         Record { thread: 1, at: 0, body }
@@ -489,8 +502,23 @@ mod tests {
             record(Body::EventRecord(EventOp { call: call(4, flags), stream: 0, event: 0, event_flags: 0 }))
         };
         assert_eq!(model.observe(&op(flag::MORE)).call, None);
-        let expected = CountedCall { api: 4, host_ns: 15, failed: false };
+        let expected = CountedCall { api: 4, calls: 1, host_ns: 15, failed: false };
         assert_eq!(model.observe(&op(0)).call, Some(expected));
+    }
+
+    #[test]
+    fn questions_in_a_row_count_each_and_their_own_time() {
+        let clocks = Clocks::default();
+        let mut model = Model::new(&Names::default(), &clocks);
+        let asked = |calls, inside| {
+            record(Body::Api(Api { call: call(4, 0), result: 600, subject: 9, calls, inside }))
+        };
+        let counted = |model: &mut Model<'_>, record: &Record| {
+            let call = model.observe(record).call.unwrap();
+            (call.calls, call.host_ns)
+        };
+        assert_eq!(counted(&mut model, &asked(1, 0)), (1, 15));
+        assert_eq!(counted(&mut model, &asked(3, 6)), (3, 6));
     }
 
     #[test]
@@ -505,7 +533,13 @@ mod tests {
             stream: 0,
             bytes: 0,
         }));
-        let end = record(Body::Api(Api { call: call(4, flag::FAILED), result: 1, subject: 0 }));
+        let end = record(Body::Api(Api {
+            call: call(4, flag::FAILED),
+            result: 1,
+            subject: 0,
+            calls: 1,
+            inside: 0,
+        }));
         assert_eq!(model.observe(&free).call, None);
         let ended = model.observe(&end);
         assert!(ended.call.unwrap().failed);

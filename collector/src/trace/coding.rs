@@ -368,6 +368,8 @@ impl<C: Columns> Coder<C> {
     fn api(&mut self, thread: usize, api: &mut Api) -> Option<u64> {
         self.same(24, &mut api.result)?;
         self.same(25, &mut api.subject)?;
+        self.field(26, &mut api.calls, 1u32)?;
+        self.field(27, &mut api.inside, 0u64)?;
         self.call(thread, &mut api.call)
     }
 
@@ -548,7 +550,7 @@ fn blank(kind: Kind) -> Option<Body> {
         }
         Kind::EventRecord => Body::EventRecord(event),
         Kind::EventWait => Body::EventWait(event),
-        Kind::Api => Body::Api(Api { call, result: 0, subject: 0 }),
+        Kind::Api => Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0 }),
         Kind::Context => Body::Context(Context { context: 0, device: 0, handle: 0, destroyed: false }),
         Kind::Stream => {
             Body::Stream(Stream { stream: 0, handle: 0, context: 0, flags: 0, priority: 0, destroyed: false })

@@ -481,7 +481,9 @@ impl Generator {
 
     fn freed(&mut self, lane: usize, call: Call) -> Record {
         let end = call.begin + self.host(20_000.0);
-        self.leave(lane, call, end, |call| Body::Api(Api { call, result: 0, subject: 0 }))
+        self.leave(lane, call, end, |call| {
+            Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0 })
+        })
     }
 }
 

@@ -266,6 +266,10 @@ pub struct Api {
     pub result: i32,
     /// The handle it was about, or 0.
     pub subject: u64,
+    /// How many calls it stands for: more than one only for questions (`cuEventQuery` and its like) in a row.
+    pub calls: u32,
+    /// ns inside those calls; of a single one, 0: its begin and end say it.
+    pub inside: u64,
 }
 
 /// A context.

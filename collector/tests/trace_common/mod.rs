@@ -227,7 +227,13 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
             }),
             7 => Body::EventRecord(n.event()),
             8 => Body::EventWait(n.event()),
-            9 => Body::Api(Api { call: n.call(), result: n.u32() as i32, subject: n.u64() }),
+            9 => Body::Api(Api {
+                call: n.call(),
+                result: n.u32() as i32,
+                subject: n.u64(),
+                calls: n.u32(),
+                inside: n.u64(),
+            }),
             10 => Body::Context(Context {
                 context: n.u32(),
                 device: n.u32(),

@@ -188,7 +188,7 @@ fn driver_entry_points_of_the_runtime_are_hooks_for_the_tables_functions() {
     let done = Run::of("entry_points").preloaded().succeeded();
     for (asked, object) in done.said()["objects"].as_object().unwrap() {
         assert_eq!(plain["objects"][asked], "libcuda.so.1", "{asked} without us");
-        let expected = if asked == "cuMemAdvise" { "libcuda.so.1" } else { "libgpuspy.so" };
+        let expected = if asked == "cuMemRangeGetAttribute" { "libcuda.so.1" } else { "libgpuspy.so" };
         assert_eq!(object, expected, "{asked}");
     }
     assert_every_launch_counted_once(&done);

@@ -28,9 +28,14 @@ impl Class {
     /// The class of a function, by its base name.
     pub const fn of(name: &str) -> Self {
         match name.as_bytes() {
-            b"cuLaunchKernel" | b"cuLaunchKernelEx" | b"cuLaunchCooperativeKernel" | b"cuGraphLaunch" => {
-                Self::Launch
-            }
+            b"cuLaunchKernel"
+            | b"cuLaunchKernelEx"
+            | b"cuLaunchCooperativeKernel"
+            | b"cuLaunchCooperativeKernelMultiDevice"
+            | b"cuLaunch"
+            | b"cuLaunchGrid"
+            | b"cuLaunchGridAsync"
+            | b"cuGraphLaunch" => Self::Launch,
             b"cuEventRecord" | b"cuEventRecordWithFlags" => Self::Record,
             b"cuEventQuery" | b"cuStreamQuery" => Self::Query,
             b"cuEventElapsedTime" => Self::Elapsed,

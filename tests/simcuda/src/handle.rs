@@ -24,6 +24,7 @@ pub enum Kind {
     Array,
     Mipmap,
     External,
+    Link,
 }
 
 impl Kind {

@@ -65,6 +65,8 @@ pub struct Function {
     pub duration: Duration,
     /// `cuFuncSetAttribute`.
     pub attributes: HashMap<u32, i32>,
+    /// `cuFuncSetBlockShape`.
+    pub block: [u32; 3],
 }
 
 /// A CUlibrary.

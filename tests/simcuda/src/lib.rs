@@ -37,7 +37,8 @@
 //!   `host_memory` (pageable, pinned, managed, none) of copies and sets; `head`: submitted and at the head of its stream,
 //!   which is where its occupancy begins; `start`, `end`, `gpu_start`, `gpu_end`; `queue`: entries ahead of it in its
 //!   stream. `captured`: it became a node and has no times. `in_graph`: the `seq` of the graph launch that ran it, or 0.
-//!   Times are `null` if they were never known: behind a gate that did not open.
+//!   Times are `null` if they were never known: behind a gate that did not open. A batch of copies is one `copy`: its bytes
+//!   are their sum, all else is the first one's. A prefetch is a `copy` to where it is wanted.
 //!   Of kernels also: `programmatic`, it was launched to overlap the kernel before it in its stream; `overlaps`, it
 //!   started before that one had ended; `cut`, it could not, because nothing but records of events stood between it and a
 //!   kernel that had not ended when it was submitted.

@@ -1,5 +1,6 @@
 //! The simulated driver's state, under one lock that is never held while a thread sleeps or runs the application's code.
 
+use crate::api::link::Link;
 use crate::api::user_object::UserObject;
 use crate::array::Arrays;
 use crate::capture::Capture;
@@ -170,6 +171,7 @@ pub struct State {
     pub libraries: Table<Library>,
     pub kernels: Table<KernelHandle>,
     pub pools: Table<Pool>,
+    pub links: Table<Link>,
     pub device_pools: HashMap<u32, Handle>,
     pub graphs: Table<Graph>,
     pub nodes: Table<GraphNode>,
@@ -236,6 +238,7 @@ impl State {
             libraries: Table::new(Kind::Library),
             kernels: Table::new(Kind::Kernel),
             pools: Table::new(Kind::Pool),
+            links: Table::new(Kind::Link),
             device_pools: HashMap::new(),
             graphs: Table::new(Kind::Graph),
             nodes: Table::new(Kind::Node),

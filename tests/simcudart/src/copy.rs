@@ -8,13 +8,13 @@ use crate::driver::{DefaultStream, DevicePtr, Driver, Handle};
 use crate::error::{INVALID_MEMCPY_DIRECTION, Result};
 
 /// `cudaMemcpyKind` (driver_types.h).
-const HOST_TO_HOST: c_int = 0;
-const HOST_TO_DEVICE: c_int = 1;
-const DEVICE_TO_HOST: c_int = 2;
+pub const HOST_TO_HOST: c_int = 0;
+pub const HOST_TO_DEVICE: c_int = 1;
+pub const DEVICE_TO_HOST: c_int = 2;
 const DEVICE_TO_DEVICE: c_int = 3;
-const DEFAULT: c_int = 4;
+pub const DEFAULT: c_int = 4;
 
-unsafe fn copy(
+pub unsafe fn copy(
     driver: &Driver,
     default: DefaultStream,
     to: *mut c_void,
@@ -35,7 +35,7 @@ unsafe fn copy(
     }
 }
 
-unsafe fn copy_async(
+pub unsafe fn copy_async(
     driver: &Driver,
     default: DefaultStream,
     to: *mut c_void,
@@ -60,7 +60,7 @@ unsafe fn copy_async(
 
 /// `CUDA_MEMCPY2D` (cuda.h); memory types 1 host, 2 device, 4 unified.
 #[repr(C)]
-struct Copy2D {
+pub struct Copy2D {
     from: Side2D,
     to: Side2D,
     width: usize,
@@ -98,6 +98,25 @@ fn side(address: *const c_void, pitch: usize, device: Option<bool>) -> Side2D {
     }
 }
 
+/// A copy by rows as the driver takes it; none of nothing.
+pub fn rows(
+    to: *mut c_void,
+    to_pitch: usize,
+    from: *const c_void,
+    from_pitch: usize,
+    width: usize,
+    height: usize,
+    kind: c_int,
+) -> Result<Option<Copy2D>> {
+    let (from_device, to_device) = match kind {
+        HOST_TO_HOST..DEFAULT => (Some(kind & DEVICE_TO_HOST != 0), Some(kind & HOST_TO_DEVICE != 0)),
+        DEFAULT => (None, None),
+        _ => return Err(INVALID_MEMCPY_DIRECTION),
+    };
+    let (from, to) = (side(from, from_pitch, from_device), side(to, to_pitch, to_device));
+    Ok((width != 0 && height != 0).then_some(Copy2D { from, to, width, height }))
+}
+
 export_on_stream! {
     fn cudaMemcpy, cudaMemcpy_ptds(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int)
         = with_context |driver, default| { copy(driver, default, to, from, bytes, kind) }
@@ -110,23 +129,10 @@ export_on_stream! {
     fn cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz(to: *mut c_void, to_pitch: usize, from: *const c_void,
         from_pitch: usize, width: usize, height: usize, kind: c_int, stream: Handle)
         = with_context |driver, default| {
-        if width == 0 || height == 0 {
-            return Ok(());
+        match rows(to, to_pitch, from, from_pitch, width, height, kind)? {
+            Some(copy) => driver.cuMemcpy2DAsync(default, (&raw const copy).cast(), stream),
+            None => Ok(()),
         }
-        let (from_device, to_device) = match kind {
-            HOST_TO_HOST..DEFAULT => {
-                (Some(kind & DEVICE_TO_HOST != 0), Some(kind & HOST_TO_DEVICE != 0))
-            }
-            DEFAULT => (None, None),
-            _ => return Err(INVALID_MEMCPY_DIRECTION),
-        };
-        let copy = Copy2D {
-            from: side(from, from_pitch, from_device),
-            to: side(to, to_pitch, to_device),
-            width,
-            height,
-        };
-        driver.cuMemcpy2DAsync(default, (&raw const copy).cast(), stream)
     }
 
     fn cudaMemset, cudaMemset_ptds(to: *mut c_void, value: c_int, bytes: usize) = with_context |driver, default| {

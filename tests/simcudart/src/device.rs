@@ -187,6 +187,14 @@ export! {
         driver.cuCtxEnablePeerAccess(context::primary(driver, peer)?, flags)
     }
 
+    fn cudaDeviceDisablePeerAccess(peer: c_int) = with_context |driver| {
+        driver.cuCtxDisablePeerAccess(context::primary(driver, peer)?)
+    }
+
+    fn cudaThreadSynchronize() = with_context |driver| {
+        driver.cuCtxSynchronize()
+    }
+
     fn cudaDeviceSynchronize() = with_context |driver| {
         driver.cuCtxSynchronize()
     }

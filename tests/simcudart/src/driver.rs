@@ -29,6 +29,21 @@ pub struct ArrayDescription {
     pub flags: c_uint,
 }
 
+/// `CUmemLocation` = `cudaMemLocation`: a type (1 device, 2 host) and a number.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Location {
+    kind: c_int,
+    id: c_int,
+}
+
+impl Location {
+    /// A device, or with -1 (`cudaCpuDeviceId`) the host.
+    pub fn of(device: c_int) -> Location {
+        if device == -1 { Location { kind: 2, id: 0 } } else { Location { kind: 1, id: device } }
+    }
+}
+
 /// `cuda.h`: `CU_GET_PROC_ADDRESS_LEGACY_STREAM` would be 1, but the runtime asks with 0.
 const LEGACY: u64 = 0;
 /// `cuda.h`: `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
@@ -116,12 +131,15 @@ driver_functions! {
         fn cuCtxSynchronize[2000]();
         fn cuCtxGetStreamPriorityRange[5050](least: *mut c_int, greatest: *mut c_int);
         fn cuCtxEnablePeerAccess[4000](peer: Handle, flags: c_uint);
+        fn cuCtxDisablePeerAccess[4000](peer: Handle);
         fn cuLibraryLoadData[12000](library: *mut Handle, code: *const c_void, jit_options: *mut c_int,
             jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_int, values: *mut *mut c_void, count: c_uint);
         fn cuLibraryUnload[12000](library: Handle);
         fn cuLibraryGetKernel[12000](kernel: *mut Handle, library: Handle, name: *const c_char);
+        fn cuLibraryGetGlobal[12000](address: *mut DevicePtr, bytes: *mut usize, library: Handle, name: *const c_char);
         fn cuKernelGetFunction[12000](function: *mut Handle, kernel: Handle);
         fn cuFuncGetAttribute[2020](value: *mut c_int, attribute: c_int, function: Handle);
+        fn cuFuncSetCacheConfig[3000](function: Handle, config: c_int);
         fn cuFuncSetAttribute[9000](function: Handle, attribute: c_int, value: c_int);
         fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags[7000](blocks: *mut c_int, function: Handle,
             block_size: c_int, shared_bytes: usize, flags: c_uint);
@@ -135,6 +153,7 @@ driver_functions! {
         fn cuMemHostUnregister[4000](block: *mut c_void);
         fn cuMemHostGetDevicePointer[3020](device: *mut DevicePtr, host: *mut c_void, flags: c_uint);
         fn cuPointerGetAttribute[4000](value: *mut c_void, attribute: c_int, pointer: DevicePtr);
+        fn cuMemAdvise[12020](address: DevicePtr, bytes: usize, advice: c_int, location: Location);
         fn cuMemPoolTrimTo[11020](pool: Handle, keep: usize);
         fn cuMemPoolGetAttribute[11020](pool: Handle, attribute: c_int, value: *mut c_void);
         fn cuMemPoolSetAttribute[11020](pool: Handle, attribute: c_int, value: *mut c_void);
@@ -198,11 +217,15 @@ driver_functions! {
             extra: *mut *mut c_void);
         fn cuLaunchKernelEx[11060, 11060](config: *const c_void, function: Handle, arguments: *mut *mut c_void,
             extra: *mut *mut c_void);
+        fn cuLaunchCooperativeKernel[9000, 9000](function: Handle, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
+            block_x: c_uint, block_y: c_uint, block_z: c_uint, shared_bytes: c_uint, stream: Handle,
+            arguments: *mut *mut c_void);
         fn cuLaunchHostFunc[10000, 10000](stream: Handle, function: *mut c_void, data: *mut c_void);
         fn cuMemcpy[4000, 7000](to: DevicePtr, from: DevicePtr, bytes: usize);
         fn cuMemcpyAsync[4000, 7000](to: DevicePtr, from: DevicePtr, bytes: usize, stream: Handle);
         fn cuMemcpyPeerAsync[4000, 7000](to: DevicePtr, to_context: Handle, from: DevicePtr, from_context: Handle,
             bytes: usize, stream: Handle);
+        fn cuMemcpyPeer[4000, 7000](to: DevicePtr, to_context: Handle, from: DevicePtr, from_context: Handle, bytes: usize);
         fn cuMemcpyHtoD[3020, 7000](to: DevicePtr, from: *const c_void, bytes: usize);
         fn cuMemcpyHtoDAsync[3020, 7000](to: DevicePtr, from: *const c_void, bytes: usize, stream: Handle);
         fn cuMemcpyDtoH[3020, 7000](to: *mut c_void, from: DevicePtr, bytes: usize);
@@ -210,6 +233,29 @@ driver_functions! {
         fn cuMemcpyDtoD[3020, 7000](to: DevicePtr, from: DevicePtr, bytes: usize);
         fn cuMemcpyDtoDAsync[3020, 7000](to: DevicePtr, from: DevicePtr, bytes: usize, stream: Handle);
         fn cuMemcpy2DAsync[3020, 7000](copy: *const c_void, stream: Handle);
+        fn cuMemcpy2DUnaligned[3020, 7000](copy: *const c_void);
+        fn cuMemcpy3D[3020, 7000](copy: *const c_void);
+        fn cuMemcpy3DAsync[3020, 7000](copy: *const c_void, stream: Handle);
+        fn cuMemcpy3DPeer[4000, 7000](copy: *const c_void);
+        fn cuMemcpy3DPeerAsync[4000, 7000](copy: *const c_void, stream: Handle);
+        fn cuMemcpyBatchAsync[12080, 12080](to: *const DevicePtr, from: *const DevicePtr, sizes: *const usize,
+            count: usize, attributes: *const c_void, starts: *const usize, kinds: usize, failed: *mut usize,
+            stream: Handle);
+        fn cuMemcpyWithAttributesAsync[13020, 13020](to: DevicePtr, from: DevicePtr, bytes: usize,
+            attributes: *const c_void, stream: Handle);
+        fn cuMemcpy3DWithAttributesAsync[13020, 13020](operation: *const c_void, flags: u64, stream: Handle);
+        fn cuMemPrefetchAsync[12020, 12020](address: DevicePtr, bytes: usize, location: Location, flags: c_uint,
+            stream: Handle);
+        fn cuMemPrefetchBatchAsync[13000, 13000](addresses: *const DevicePtr, sizes: *const usize, count: usize,
+            locations: *const Location, starts: *const usize, kinds: usize, flags: u64, stream: Handle);
+        fn cuMemDiscardAndPrefetchBatchAsync[13000, 13000](addresses: *const DevicePtr, sizes: *const usize,
+            count: usize, locations: *const Location, starts: *const usize, kinds: usize, flags: u64, stream: Handle);
+        fn cuMemDiscardBatchAsync[13000, 13000](addresses: *const DevicePtr, sizes: *const usize, count: usize,
+            flags: u64, stream: Handle);
+        fn cuStreamAttachMemAsync[6000, 7000](stream: Handle, address: DevicePtr, bytes: usize, flags: c_uint);
+        fn cuMemsetD2D8[3020, 7000](to: DevicePtr, pitch: usize, value: u8, width: usize, height: usize);
+        fn cuMemsetD2D8Async[3020, 7000](to: DevicePtr, pitch: usize, value: u8, width: usize, height: usize,
+            stream: Handle);
         fn cuMemsetD8[3020, 7000](to: DevicePtr, value: u8, bytes: usize);
         fn cuMemsetD8Async[3020, 7000](to: DevicePtr, value: u8, bytes: usize, stream: Handle);
         fn cuMemAllocAsync[11020, 11020](block: *mut DevicePtr, bytes: usize, stream: Handle);

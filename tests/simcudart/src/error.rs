@@ -12,6 +12,8 @@ pub struct Error(pub c_int);
 pub type Result<T = ()> = std::result::Result<T, Error>;
 
 pub const INVALID_VALUE: Error = Error(1);
+/// cudaErrorInvalidSymbol.
+pub const INVALID_SYMBOL: Error = Error(13);
 pub const INVALID_MEMCPY_DIRECTION: Error = Error(21);
 pub const INSUFFICIENT_DRIVER: Error = Error(35);
 pub const MISSING_CONFIGURATION: Error = Error(52);

@@ -11,8 +11,8 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 
 use crate::context::{self, lock};
-use crate::driver::{Driver, Handle, driver};
-use crate::error::{INVALID_DEVICE_FUNCTION, Result};
+use crate::driver::{DevicePtr, Driver, Handle, driver};
+use crate::error::{INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, Result};
 
 /// One registered fat binary. Handles are kept as addresses.
 #[derive(Default)]
@@ -23,11 +23,23 @@ struct Binary {
     library: Option<usize>,
 }
 
+impl Binary {
+    /// Its library; loads it if need be.
+    fn library(&mut self, driver: &Driver) -> Result<usize> {
+        match self.library {
+            Some(library) => Ok(library),
+            None => Ok(*self.library.insert(load(driver, &ptx(&self.kernels, &self.variables))?)),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Registry {
     binaries: HashMap<usize, Binary>,
     /// Host stub → binary and index of its kernel there.
     stubs: HashMap<usize, (usize, usize)>,
+    /// Host variable → binary and index of its device variable there.
+    variables: HashMap<usize, (usize, usize)>,
     /// Host stub → `CUkernel`.
     kernels: HashMap<usize, usize>,
     /// Number of a context (`cuCtxGetId`) and `CUkernel` → `CUfunction`.
@@ -62,13 +74,7 @@ impl Registry {
         }
         let (id, index) = *self.stubs.get(&stub).ok_or(INVALID_DEVICE_FUNCTION)?;
         let binary = self.binaries.get_mut(&id).ok_or(INVALID_DEVICE_FUNCTION)?;
-        let library = match binary.library {
-            Some(library) => library,
-            None => {
-                let library = load(driver, &ptx(&binary.kernels, &binary.variables))?;
-                *binary.library.insert(library)
-            }
-        };
+        let library = binary.library(driver)?;
         let mut kernel = null_mut();
         // SAFETY: a library that is loaded, a terminated name, a place for the kernel.
         unsafe { driver.cuLibraryGetKernel(&mut kernel, library as Handle, binary.kernels[index].as_ptr())? };
@@ -141,6 +147,23 @@ pub fn function(driver: &Driver, func: *const c_void) -> Result<Handle> {
     })
 }
 
+/// The device address of `bytes` at an offset in the variable that a host variable stands for.
+pub fn symbol(driver: &Driver, host: *const c_void, bytes: usize, offset: usize) -> Result<DevicePtr> {
+    with_registry(|registry| {
+        let (id, index) = *registry.variables.get(&(host as usize)).ok_or(INVALID_SYMBOL)?;
+        let binary = registry.binaries.get_mut(&id).ok_or(INVALID_SYMBOL)?;
+        let library = binary.library(driver)?;
+        let name = CString::new(binary.variables[index].0.as_str()).map_err(|_| INVALID_SYMBOL)?;
+        let (mut address, mut size) = (0, 0);
+        // SAFETY: a library that is loaded, a terminated name, places for both answers.
+        unsafe {
+            driver.cuLibraryGetGlobal(&mut address, &mut size, library as Handle, name.as_ptr())?;
+        }
+        let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= size);
+        if is_inside { Ok(address + offset as DevicePtr) } else { Err(INVALID_VALUE) }
+    })
+}
+
 /// Unloads every library, before the device they are loaded on is reset.
 pub fn unload_all(driver: &Driver) {
     unload(driver, None);
@@ -181,6 +204,7 @@ pub extern "C-unwind" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
     with_registry(|registry| {
         registry.binaries.remove(&id);
         registry.stubs.retain(|_, (binary, _)| *binary != id);
+        registry.variables.retain(|_, (binary, _)| *binary != id);
     });
 }
 
@@ -218,7 +242,7 @@ pub unsafe extern "C-unwind" fn __cudaRegisterFunction(
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __cudaRegisterVar(
     handle: *mut *mut c_void,
-    _host: *mut c_char,
+    host: *mut c_char,
     _device_address: *mut c_char,
     name: *const c_char,
     _external: c_int,
@@ -229,7 +253,9 @@ pub unsafe extern "C-unwind" fn __cudaRegisterVar(
     // SAFETY: compiled code passes a terminated name.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
     with_registry(|registry| {
-        if let Some(binary) = registry.binaries.get_mut(&(handle as usize)) {
+        let id = handle as usize;
+        if let Some(binary) = registry.binaries.get_mut(&id) {
+            registry.variables.insert(host as usize, (id, binary.variables.len()));
             binary.variables.push((name, bytes));
         }
     });
@@ -272,6 +298,10 @@ export! {
             rest: [0; 23],
         });
         Ok(())
+    }
+
+    fn cudaFuncSetCacheConfig(func: *const c_void, config: c_int) = with_context |driver| {
+        driver.cuFuncSetCacheConfig(function(driver, func)?, config)
     }
 
     fn cudaFuncSetAttribute(func: *const c_void, attribute: c_int, value: c_int) = with_context |driver| {

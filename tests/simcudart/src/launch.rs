@@ -76,6 +76,13 @@ export_on_stream! {
         launch(driver, default, function(driver, func)?, grid, block, arguments, shared_bytes, stream)
     }
 
+    fn cudaLaunchCooperativeKernel, cudaLaunchCooperativeKernel_ptsz(func: *const c_void, grid: Dim3, block: Dim3,
+        arguments: *mut *mut c_void, shared_bytes: usize, stream: Handle) = with_context |driver, default| {
+        let function = function(driver, func)?;
+        driver.cuLaunchCooperativeKernel(default, function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+            shared_bytes as c_uint, stream, arguments)
+    }
+
     // Since CUDA 12 the driver's launch takes a CUkernel in a CUfunction's place.
     fn __cudaLaunchKernel, __cudaLaunchKernel_ptsz(kernel: Handle, grid: Dim3, block: Dim3,
         arguments: *mut *mut c_void, shared_bytes: usize, stream: Handle) = with_context |driver, default| {

@@ -25,6 +25,8 @@ mod event;
 mod graph;
 mod kernel;
 mod launch;
+mod managed;
 mod memory;
 mod pool;
+mod shaped;
 mod stream;

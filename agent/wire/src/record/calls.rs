@@ -114,7 +114,7 @@ pub struct EventOp {
     pub event: u64,
 }
 
-/// An intercepted call that is none of the others, or one that failed.
+/// An intercepted call that is none of the others, or one that failed; or several questions in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Api {
@@ -134,8 +134,11 @@ pub struct Api {
     pub result: i32,
     /// The handle it was about, or 0.
     pub subject: u64,
-    /// Zero.
-    pub reserved: u64,
+    /// Further calls that it stands for: a thread's questions in a row (`cuEventQuery` and its like) are one record, from
+    /// the first one's entry to the last one's return, with the last one's result. 0 in all other records.
+    pub more: u32,
+    /// With `more`: ticks inside those calls, all of them together.
+    pub inside: u32,
 }
 
 impl EventOp {
@@ -169,5 +172,5 @@ const _: () = {
     assert!(offset_of!(Synchronize, context) == 40);
     assert!(offset_of!(Synchronize, stream) == 48);
     assert!(offset_of!(EventOp, event) == 56);
-    assert!(offset_of!(Api, result) == 44);
+    assert!(offset_of!(Api, result) == 44 && offset_of!(Api, more) == 56);
 };

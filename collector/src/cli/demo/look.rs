@@ -307,7 +307,7 @@ mod tests {
         let mut slow = picture(Phase::SmallKernels, 4_000_000, 3_000_000);
         let mut launches = HostTimes::default();
         for _ in 0..800 {
-            launches.add(CountedCall { api: 0, host_ns: 5_000, failed: false });
+            launches.add(CountedCall { api: 0, calls: 1, host_ns: 5_000, failed: false });
         }
         slow.tables.apis.insert("cuLaunchKernel".to_owned(), launches);
         let mut fast = picture(Phase::Graph, 2_000_000, 400_000);

@@ -381,7 +381,7 @@ fn memory_is_told_with_what_is_held_after_it() {
 
 fn failed(begin: u64, end: u64) -> Record {
     let call = Call { api: LAUNCH, begin, end, flags: flag::FAILED, ..Call::default() };
-    record(1, Body::Api(Api { call, result: 719, subject: 0 }))
+    record(1, Body::Api(Api { call, result: 719, subject: 0, calls: 1, inside: 0 }))
 }
 
 #[test]

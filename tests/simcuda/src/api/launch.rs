@@ -11,7 +11,8 @@ use crate::graph::{Arguments, KernelNode};
 use crate::handle::Handle;
 use crate::image::Duration;
 use crate::programmatic::Moment;
-use crate::state::{Guard, Recorded, State};
+use crate::state::{Guard, Recorded, State, StreamKind};
+use crate::thread;
 use crate::work::{Launch, Work, issue};
 use crate::worker::HostCall;
 use std::sync::Arc;
@@ -20,6 +21,10 @@ exports! {
     cuLaunchKernel | cuLaunchKernel_ptsz => launch_kernel(function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: Handle, arguments: *const *const u8, extra: *const u64);
     cuLaunchKernelEx | cuLaunchKernelEx_ptsz => launch_kernel_ex(config: *const LaunchConfig, function: Handle, arguments: *const *const u8, extra: *const u64);
     cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz => launch_cooperative(function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: Handle, arguments: *const *const u8);
+    cuLaunchCooperativeKernelMultiDevice => launch_on_devices(launches: *const LaunchParameters, count: u32, flags: u32);
+    cuLaunch => launch_one(function: Handle);
+    cuLaunchGrid => launch_grid(function: Handle, width: i32, height: i32);
+    cuLaunchGridAsync => launch_grid_async(function: Handle, width: i32, height: i32, stream: Handle);
     cuLaunchHostFunc | cuLaunchHostFunc_ptsz => launch_host(stream: Handle, function: Option<extern "C-unwind" fn(u64)>, data: u64);
     cuLaunchHostFunc_v2 | cuLaunchHostFunc_v2_ptsz => launch_host_v2(stream: Handle, function: Option<extern "C-unwind" fn(u64)>, data: u64, mode: u32);
     cuStreamAddCallback | cuStreamAddCallback_ptsz => add_callback(stream: Handle, function: Option<extern "C-unwind" fn(u64, i32, u64)>, data: u64, flags: u32);
@@ -272,6 +277,88 @@ unsafe fn launch_cooperative(
     let request = Request { function, dimensions, shared_bytes, arguments, extra: std::ptr::null() };
     // SAFETY: cuda.h's promise.
     unsafe { launch(call, request, stream, &[]) }
+}
+
+/// `CUDA_LAUNCH_PARAMS` of cuda.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchParameters {
+    function: Handle,
+    dimensions: [u32; 6],
+    shared_bytes: u32,
+    stream: Handle,
+    arguments: *const *const u8,
+}
+
+/// Cooperative launches, one on each device (cuda.h, cuLaunchCooperativeKernelMultiDevice): alike in their dimensions, on
+/// streams of their own, each of another device and none a default stream.
+unsafe fn launch_on_devices(
+    call: &mut Call,
+    launches: *const LaunchParameters,
+    count: u32,
+    flags: u32,
+) -> Outcome {
+    if launches.is_null() || count == 0 || flags > 3 {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: cuda.h's promise: `count` launches.
+    let launches = unsafe { std::slice::from_raw_parts(launches, count as usize) };
+    let before = call.lock().current()?;
+    let mut targets = Vec::with_capacity(launches.len());
+    {
+        let mut state = call.lock();
+        let mut devices = std::collections::BTreeSet::new();
+        for one in launches {
+            let alike =
+                one.dimensions == launches[0].dimensions && one.shared_bytes == launches[0].shared_bytes;
+            let stream = state.stream(call.api.per_thread, one.stream)?;
+            let is_own = state.checked(stream).kind == StreamKind::Created;
+            let context = state.checked(stream).context;
+            if !alike || !is_own || !devices.insert(state.context(context)?.device) {
+                return Err(INVALID_VALUE);
+            }
+            targets.push((*one, context));
+        }
+    }
+    for (LaunchParameters { function, dimensions, shared_bytes, stream, arguments }, context) in targets {
+        let request = Request { function, dimensions, shared_bytes, arguments, extra: std::ptr::null() };
+        thread::set_current(context)?;
+        // SAFETY: cuda.h's promise.
+        let launched = unsafe { launch(call, request, stream, &[]) };
+        thread::set_current(before)?;
+        launched?;
+    }
+    Ok(())
+}
+
+/// The launches of CUDA 3 and before: blocks are as `cuFuncSetBlockShape` says.
+unsafe fn launch_one(call: &mut Call, function: Handle) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { launch_grid_async(call, function, 1, 1, 0) }
+}
+
+unsafe fn launch_grid(call: &mut Call, function: Handle, width: i32, height: i32) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { launch_grid_async(call, function, width, height, 0) }
+}
+
+unsafe fn launch_grid_async(
+    call: &mut Call,
+    function: Handle,
+    width: i32,
+    height: i32,
+    stream: Handle,
+) -> Outcome {
+    let [width, height] = [width, height].map(|blocks| u32::try_from(blocks).unwrap_or(0));
+    let block = {
+        let mut state = call.lock();
+        let handle = state.function(function)?;
+        state.functions.get(handle).ok_or(INVALID_HANDLE)?.block
+    };
+    let dimensions = [width, height, 1, block[0], block[1], block[2]];
+    let (arguments, extra) = (std::ptr::null(), std::ptr::null());
+    // SAFETY: no arguments.
+    unsafe { launch(call, Request { function, dimensions, shared_bytes: 0, arguments, extra }, stream, &[]) }
 }
 
 fn host(call: &mut Call, stream: Handle, host: HostCall) -> Outcome {

@@ -14,6 +14,7 @@ pub mod graph_shape;
 pub mod init;
 pub mod ipc;
 pub mod launch;
+pub mod link;
 pub mod managed;
 pub mod memory;
 pub mod module;

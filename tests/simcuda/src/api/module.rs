@@ -67,8 +67,14 @@ impl State {
         let kernel = of.image.kernel(name).ok_or(NOT_FOUND)?;
         let (context, name) = (of.context, kernel.name.clone());
         let duration = Duration::of(&name);
-        let function =
-            self.functions.insert(Function { kernel, module, context, duration, attributes: HashMap::new() });
+        let function = self.functions.insert(Function {
+            kernel,
+            module,
+            context,
+            duration,
+            attributes: HashMap::new(),
+            block: [1; 3],
+        });
         if let Some(of) = self.modules.get_mut(module) {
             of.functions.insert(name, function);
         }
@@ -582,7 +588,10 @@ unsafe fn block_shape(call: &mut Call, function: Handle, x: i32, y: i32, z: i32)
     if x <= 0 || y <= 0 || z <= 0 {
         return Err(INVALID_VALUE);
     }
-    call.lock().function(function).map(|_| ())
+    let mut state = call.lock();
+    let function = state.function(function)?;
+    state.functions.get_mut(function).ok_or(INVALID_HANDLE)?.block = [x, y, z].map(i32::cast_unsigned);
+    Ok(())
 }
 
 unsafe fn function_module(call: &mut Call, module: *mut Handle, function: Handle) -> Outcome {

@@ -1,0 +1,59 @@
+//! Questions whether something is done: a program that waits by asking asks without end.
+
+use core::sync::atomic::Ordering;
+
+use crate::calls::{record_call, stream_of};
+use crate::cuda::*;
+use crate::gpu::stream::Stream;
+use crate::hook::{Entry, Layer};
+use crate::thread::{self, Call};
+
+/// What is asked about.
+pub enum Query {
+    /// An event.
+    Event(CUevent),
+    /// A stream.
+    Stream(CUstream),
+}
+
+impl Query {
+    /// The stream, and its entries so far, that a yes says are complete.
+    fn entries(&self, call: &Call) -> Option<(&'static Stream, u64)> {
+        match *self {
+            Query::Event(event) => call.session.streams.marked(event),
+            Query::Stream(stream) => {
+                // Relaxed: a bound.
+                stream_of(call, stream).map(|stream| (stream, stream.submitted.load(Ordering::Relaxed)))
+            }
+        }
+    }
+
+    fn subject(&self) -> u64 {
+        let (Query::Event(handle) | Query::Stream(handle)) = *self;
+        handle as u64
+    }
+}
+
+/// Intercepts a question. Those that a thread asks in a row are one record, made when anything else is recorded.
+#[inline]
+pub fn query(entry: Entry, what: impl FnOnce() -> Query, real: impl FnOnce() -> CUresult) -> CUresult {
+    let Some(call) = thread::enter(&entry) else { return real() };
+    let what = what();
+    let is_driver = call.layer == Layer::Driver;
+    let entries = if is_driver { what.entries(&call) } else { None };
+    let (result, before, end) = call.real(real);
+    if result == CUDA_SUCCESS
+        && let Some((stream, entries)) = entries
+    {
+        stream.seen(entries);
+    }
+    // A question inside a runtime's is the same one.
+    if call.is_outermost() {
+        match result {
+            CUDA_SUCCESS | CUDA_ERROR_NOT_READY => call.asked(what.subject(), result, end),
+            _ => record_call(&call, result, what.subject()),
+        }
+    }
+    call.leave(end.wrapping_sub(before));
+    result
+}

@@ -1,0 +1,74 @@
+//! Calls that are seldom or many: launches of other kinds, questions in a row, and what is done before the first launch.
+
+use crate::compare::{by_name, compare, intervals_hold};
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_collector::trace::record::Body;
+use gpuspy_tests::{Done, Run};
+use gpuspy_wire::record::Namespace;
+use serde_json::{Value, json};
+
+fn of(list: &Value, name: &str) -> Value {
+    let entry = list.as_array().unwrap().iter().find(|entry| entry["name"] == name);
+    entry.unwrap_or_else(|| panic!("no {name} in {list}")).clone()
+}
+
+/// Records of questions, and the calls that they stand for.
+fn questions(done: &Done) -> (usize, u64) {
+    let mut reader = TraceReader::open(&done.trace()).unwrap();
+    let names = reader.names().clone();
+    let is_question = |api: u16| names.get(Namespace::Api, api.into()).is_some_and(|n| n.contains("Query"));
+    let told = reader.records().filter_map(|record| match record.body {
+        Body::Api(api) if is_question(api.call.api) => Some(u64::from(api.calls)),
+        _ => None,
+    });
+    told.fold((0, 0), |(records, calls), more| (records + 1, calls + more))
+}
+
+#[test]
+fn questions_in_a_row_are_one_record_and_every_one_is_counted() {
+    for (how, names) in
+        [("driver", ["cuEventQuery", "cuStreamQuery"]), ("runtime", ["cudaEventQuery", "cudaStreamQuery"])]
+    {
+        let done = Run::of("questions").arg(how).observed().succeeded();
+        let (said, report) = (done.said(), done.report());
+        for name in names {
+            let api = of(&report["apis"], name);
+            assert_eq!(api["count"], said["apis"][name], "{name}");
+            let (host, spun) = (api["host_ns"].as_u64().unwrap(), said["spun_ns"].as_u64().unwrap());
+            // The stand-in's takes half a microsecond at least.
+            assert!(host >= 500 * 20_000 && host < spun, "{name}: {host} of {spun}");
+        }
+        // Ten spins of 4,000; each is told at least every tenth of a second or so.
+        let (records, calls) = questions(&done);
+        assert!((10..=100).contains(&records), "{how}: {records} records");
+        assert!(calls >= 40_000, "{how}: {calls} questions");
+        let failed = u64::from(how == "driver");
+        assert_eq!(
+            of(&report["apis"], names[0])["failed"],
+            failed,
+            "a question that fails is a call that failed"
+        );
+    }
+}
+
+#[test]
+fn launches_that_are_cooperative_or_old_are_launches_like_any() {
+    let done = Run::of("old_launches").env("SIMCUDA_DEVICES", "2").observed().succeeded();
+    let (said, report) = (done.said(), done.report());
+    assert_eq!(report["coverage"]["launches"], said["launches"]);
+    assert_eq!(json!(by_name(&report["kernels"], "name", "count")), said["kernels"]);
+    let calls = by_name(&report["apis"], "name", "count");
+    for (name, count) in said["apis"].as_object().unwrap() {
+        assert_eq!(calls.get(name), count.as_u64().as_ref(), "{name}");
+    }
+    let compared = compare(&done);
+    intervals_hold(&compared);
+    let timed = compared.iter().filter(|c| c.timed().is_some()).count();
+    assert!(timed * 10 >= compared.len() * 9, "{timed} of {} are timed", compared.len());
+}
+
+#[test]
+fn what_is_done_before_the_first_launch_is_told() {
+    let done = Run::of("setup_calls").env("SIMCUDA_DEVICES", "2").observed().succeeded();
+    assert_eq!(json!(by_name(&done.report()["apis"], "name", "count")), done.said()["apis"]);
+}

@@ -1,0 +1,85 @@
+//! The stand-in has every function of the table, or is said not to have it.
+
+use super::table;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+/// Driver functions that the stand-in exports and that fail there, by what they begin with.
+const DRIVER_LACKS: &[(&str, &str)] = &[
+    ("cuMemcpyAto", "copies of arrays"),
+    ("cuMemcpyDtoA", "copies of arrays"),
+    ("cuMemcpyHtoA", "copies of arrays"),
+    ("cuGreenCtx", "green contexts"),
+    ("cuCtxRecordEvent", "events of whole contexts"),
+    ("cuCtxWaitEvent", "events of whole contexts"),
+    ("cuSignalExternalSemaphores", "other devices' semaphores"),
+    ("cuWaitExternalSemaphores", "other devices' semaphores"),
+    ("cuStreamBeginRecaptureToGraph", "captures once more"),
+];
+
+/// Runtime functions that the stand-in's does not have.
+const RUNTIME_LACKS: &[(&str, &str)] = &[
+    ("cudaMemcpyToArray", "copies of arrays"),
+    ("cudaMemcpyFromArray", "copies of arrays"),
+    ("cudaMemcpyArrayToArray", "copies of arrays"),
+    ("cudaMemcpy2DToArray", "copies of arrays"),
+    ("cudaMemcpy2DFromArray", "copies of arrays"),
+    ("cudaMemcpy2DArrayToArray", "copies of arrays"),
+    ("cudaLaunchCooperativeKernelMultiDevice", "gone in CUDA 13"),
+    ("cudaFuncSetSharedMemConfig", "deprecated"),
+    ("cudaOccupancyAvailableDynamicSMemPerBlock", "occupancy of clusters and shared memory"),
+    ("cudaOccupancyMaxActiveClusters", "occupancy of clusters and shared memory"),
+    ("cudaOccupancyMaxPotentialClusterSize", "occupancy of clusters and shared memory"),
+    ("cudaGraphExecChildGraphNodeSetParams", "changes of nodes by the runtime"),
+    ("cudaGraphExecMemcpyNodeSetParams", "changes of nodes by the runtime"),
+    ("cudaGraphExecMemsetNodeSetParams", "changes of nodes by the runtime"),
+    ("cudaGraphExecNodeSetParams", "changes of nodes by the runtime"),
+    ("cudaStreamBeginCaptureToGraph", "captures into a graph by the runtime"),
+];
+
+fn exports(library: &Path) -> BTreeSet<String> {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let name = |line: &str| line.split_whitespace().last().unwrap().split('@').next().unwrap().to_owned();
+    text.lines().map(name).collect()
+}
+
+/// The driver's functions that do something: what its `exports!` tables name, as its build script reads them.
+fn simulated() -> BTreeSet<String> {
+    let folder = gpuspy_tests::root().join("tests/simcuda/src/api");
+    let mut names = BTreeSet::new();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let rows = text.lines().map(str::trim).filter(|line| line.starts_with("cu"));
+        for (symbols, _) in rows.filter_map(|row| row.split_once("=>")) {
+            names.extend(symbols.split('|').map(|name| name.trim().to_owned()));
+        }
+    }
+    names
+}
+
+fn check(wanted: &BTreeSet<String>, has: &BTreeSet<String>, lacks: &[(&str, &str)]) {
+    let is_excused = |name: &str| lacks.iter().any(|(start, _)| name.starts_with(start));
+    let missing: Vec<_> = wanted.difference(has).filter(|name| !is_excused(name)).collect();
+    assert!(missing.is_empty(), "hooked, and nothing to try it on: {missing:?}");
+    for (start, why) in lacks {
+        let still = wanted.difference(has).any(|name| name.starts_with(start));
+        assert!(still, "{start} ({why}) is there by now: take it off the list");
+    }
+}
+
+#[test]
+fn the_stand_in_driver_has_every_function_of_the_table() {
+    let wanted = table("driver");
+    let exported = exports(&gpuspy_tests::sim_lib().join("libcuda.so.1"));
+    assert_eq!(wanted.difference(&exported).collect::<Vec<_>>(), Vec::<&String>::new());
+    check(&wanted, &simulated(), DRIVER_LACKS);
+}
+
+#[test]
+fn the_stand_in_runtime_has_every_function_of_the_table() {
+    let exported = exports(&gpuspy_tests::sim_lib().join("libcudart.so.12"));
+    check(&table("runtime"), &exported, RUNTIME_LACKS);
+}

@@ -1,0 +1,278 @@
+//! Copies and sets by rows and slices, and copies of symbols. Arrays are not for this runtime yet.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::null_mut;
+
+use crate::context;
+use crate::copy::{self, DEFAULT, DEVICE_TO_HOST, HOST_TO_DEVICE, HOST_TO_HOST};
+use crate::driver::{DefaultStream, DevicePtr, Driver, Handle};
+use crate::error::{INVALID_MEMCPY_DIRECTION, INVALID_VALUE, Result};
+use crate::kernel::symbol;
+
+/// `cudaPitchedPtr` (driver_types.h).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PitchedPtr {
+    address: *mut c_void,
+    pitch: usize,
+    width: usize,
+    height: usize,
+}
+
+/// `cudaExtent` (driver_types.h): bytes, rows, slices.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Extent {
+    width: usize,
+    height: usize,
+    depth: usize,
+}
+
+/// A side of `cudaMemcpy3DParms` (driver_types.h): an array or a pointer, and where in it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Side {
+    array: Handle,
+    position: [usize; 3],
+    pointer: PitchedPtr,
+}
+
+/// `cudaMemcpy3DParms` (driver_types.h).
+#[repr(C)]
+pub struct Copy3D {
+    from: Side,
+    to: Side,
+    extent: Extent,
+    kind: c_int,
+}
+
+/// `cudaMemcpy3DPeerParms` (driver_types.h).
+#[repr(C)]
+pub struct Peer3D {
+    from: Side,
+    from_device: c_int,
+    to: Side,
+    to_device: c_int,
+    extent: Extent,
+}
+
+/// A side of `CUDA_MEMCPY3D` and of `CUDA_MEMCPY3D_PEER` (cuda.h).
+#[repr(C)]
+struct DriverSide {
+    x_bytes: usize,
+    y: usize,
+    z: usize,
+    level: usize,
+    memory_type: c_uint,
+    host: *mut c_void,
+    device: DevicePtr,
+    array: Handle,
+    context: Handle,
+    pitch: usize,
+    height: usize,
+}
+
+/// `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER` (cuda.h).
+#[repr(C)]
+struct DriverCopy3D {
+    from: DriverSide,
+    to: DriverSide,
+    extent: Extent,
+}
+
+const _: () =
+    assert!(size_of::<Copy3D>() == 160 && size_of::<Peer3D>() == 168 && size_of::<DriverCopy3D>() == 200);
+
+impl Side {
+    /// As the driver takes it; memory types 1 host, 2 device, 4 unified.
+    fn of_driver(&self, memory_type: c_uint, context: Handle) -> Result<DriverSide> {
+        if !self.array.is_null() || self.pointer.address.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        let Side { position: [x_bytes, y, z], pointer: PitchedPtr { address, pitch, height, .. }, .. } =
+            *self;
+        let device = address as DevicePtr;
+        let (level, array) = (0, null_mut());
+        Ok(DriverSide {
+            x_bytes,
+            y,
+            z,
+            level,
+            memory_type,
+            host: address,
+            device,
+            array,
+            context,
+            pitch,
+            height,
+        })
+    }
+}
+
+impl Copy3D {
+    fn of_driver(&self) -> Result<DriverCopy3D> {
+        let (from, to) = match self.kind {
+            HOST_TO_HOST..DEFAULT => (
+                1 + c_uint::from(self.kind & DEVICE_TO_HOST != 0),
+                1 + c_uint::from(self.kind & HOST_TO_DEVICE != 0),
+            ),
+            DEFAULT => (4, 4),
+            _ => return Err(INVALID_MEMCPY_DIRECTION),
+        };
+        let (from, to) = (self.from.of_driver(from, null_mut())?, self.to.of_driver(to, null_mut())?);
+        Ok(DriverCopy3D { from, to, extent: self.extent })
+    }
+}
+
+impl Peer3D {
+    unsafe fn of_driver(&self, driver: &Driver) -> Result<DriverCopy3D> {
+        let from = self.from.of_driver(2, context::primary(driver, self.from_device)?)?;
+        let to = self.to.of_driver(2, context::primary(driver, self.to_device)?)?;
+        Ok(DriverCopy3D { from, to, extent: self.extent })
+    }
+}
+
+impl Extent {
+    fn is_empty(&self) -> bool {
+        self.width == 0 || self.height == 0 || self.depth == 0
+    }
+}
+
+/// A set by slices: the driver sets rows, so each slice is a call of its own.
+unsafe fn set_slices(
+    driver: &Driver,
+    default: DefaultStream,
+    pointer: PitchedPtr,
+    value: c_int,
+    extent: Extent,
+    stream: Option<Handle>,
+) -> Result {
+    let Extent { width, height, depth } = extent;
+    if extent.is_empty() {
+        return Ok(());
+    }
+    for slice in 0..depth {
+        let first = pointer.address as DevicePtr + (slice * pointer.pitch * pointer.height) as DevicePtr;
+        // SAFETY: the caller passes memory of that pitch, height and depth.
+        unsafe {
+            match stream {
+                None => {
+                    driver.cuMemsetD2D8(default, first, pointer.pitch, value as u8, width, height)?;
+                }
+                Some(stream) => {
+                    driver.cuMemsetD2D8Async(
+                        default,
+                        first,
+                        pointer.pitch,
+                        value as u8,
+                        width,
+                        height,
+                        stream,
+                    )?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+export_on_stream! {
+    fn cudaMemcpy2D, cudaMemcpy2D_ptds(to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize,
+        width: usize, height: usize, kind: c_int) = with_context |driver, default| {
+        match copy::rows(to, to_pitch, from, from_pitch, width, height, kind)? {
+            Some(copy) => driver.cuMemcpy2DUnaligned(default, (&raw const copy).cast()),
+            None => Ok(()),
+        }
+    }
+
+    fn cudaMemcpy3D, cudaMemcpy3D_ptds(copy: *const Copy3D) = with_context |driver, default| {
+        let copy = copy.as_ref().ok_or(INVALID_VALUE)?;
+        if copy.extent.is_empty() {
+            return Ok(());
+        }
+        driver.cuMemcpy3D(default, std::ptr::from_ref(&copy.of_driver()?).cast())
+    }
+
+    fn cudaMemcpy3DAsync, cudaMemcpy3DAsync_ptsz(copy: *const Copy3D, stream: Handle)
+        = with_context |driver, default| {
+        let copy = copy.as_ref().ok_or(INVALID_VALUE)?;
+        if copy.extent.is_empty() {
+            return Ok(());
+        }
+        driver.cuMemcpy3DAsync(default, std::ptr::from_ref(&copy.of_driver()?).cast(), stream)
+    }
+
+    fn cudaMemcpy3DPeer, cudaMemcpy3DPeer_ptds(copy: *const Peer3D) = with_context |driver, default| {
+        let copy = copy.as_ref().ok_or(INVALID_VALUE)?;
+        if copy.extent.is_empty() {
+            return Ok(());
+        }
+        driver.cuMemcpy3DPeer(default, std::ptr::from_ref(&copy.of_driver(driver)?).cast())
+    }
+
+    fn cudaMemcpy3DPeerAsync, cudaMemcpy3DPeerAsync_ptsz(copy: *const Peer3D, stream: Handle)
+        = with_context |driver, default| {
+        let copy = copy.as_ref().ok_or(INVALID_VALUE)?;
+        if copy.extent.is_empty() {
+            return Ok(());
+        }
+        driver.cuMemcpy3DPeerAsync(default, std::ptr::from_ref(&copy.of_driver(driver)?).cast(), stream)
+    }
+
+    fn cudaMemset2D, cudaMemset2D_ptds(to: *mut c_void, pitch: usize, value: c_int, width: usize, height: usize)
+        = with_context |driver, default| {
+        if width == 0 || height == 0 {
+            return Ok(());
+        }
+        driver.cuMemsetD2D8(default, to as DevicePtr, pitch, value as u8, width, height)
+    }
+
+    fn cudaMemset2DAsync, cudaMemset2DAsync_ptsz(to: *mut c_void, pitch: usize, value: c_int, width: usize,
+        height: usize, stream: Handle) = with_context |driver, default| {
+        if width == 0 || height == 0 {
+            return Ok(());
+        }
+        driver.cuMemsetD2D8Async(default, to as DevicePtr, pitch, value as u8, width, height, stream)
+    }
+
+    fn cudaMemset3D, cudaMemset3D_ptds(to: PitchedPtr, value: c_int, extent: Extent)
+        = with_context |driver, default| { set_slices(driver, default, to, value, extent, None) }
+
+    fn cudaMemset3DAsync, cudaMemset3DAsync_ptsz(to: PitchedPtr, value: c_int, extent: Extent, stream: Handle)
+        = with_context |driver, default| { set_slices(driver, default, to, value, extent, Some(stream)) }
+
+    fn cudaMemcpyToSymbol, cudaMemcpyToSymbol_ptds(to: *const c_void, from: *const c_void, bytes: usize, offset: usize,
+        kind: c_int) = with_context |driver, default| {
+        let to = symbol(driver, to, bytes, offset)?;
+        copy::copy(driver, default, to as *mut c_void, from, bytes, kind)
+    }
+
+    fn cudaMemcpyToSymbolAsync, cudaMemcpyToSymbolAsync_ptsz(to: *const c_void, from: *const c_void, bytes: usize,
+        offset: usize, kind: c_int, stream: Handle) = with_context |driver, default| {
+        let to = symbol(driver, to, bytes, offset)?;
+        copy::copy_async(driver, default, to as *mut c_void, from, bytes, kind, stream)
+    }
+
+    fn cudaMemcpyFromSymbol, cudaMemcpyFromSymbol_ptds(to: *mut c_void, from: *const c_void, bytes: usize,
+        offset: usize, kind: c_int) = with_context |driver, default| {
+        let from = symbol(driver, from, bytes, offset)?;
+        copy::copy(driver, default, to, from as *const c_void, bytes, kind)
+    }
+
+    fn cudaMemcpyFromSymbolAsync, cudaMemcpyFromSymbolAsync_ptsz(to: *mut c_void, from: *const c_void, bytes: usize,
+        offset: usize, kind: c_int, stream: Handle) = with_context |driver, default| {
+        let from = symbol(driver, from, bytes, offset)?;
+        copy::copy_async(driver, default, to, from as *const c_void, bytes, kind, stream)
+    }
+}
+
+export! {
+    fn cudaMemcpyPeer(to: *mut c_void, to_device: c_int, from: *const c_void, from_device: c_int, bytes: usize)
+        = with_context |driver| {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (to_context, from_context) = (context::primary(driver, to_device)?, context::primary(driver, from_device)?);
+        driver.cuMemcpyPeer(DefaultStream::Legacy, to as DevicePtr, to_context, from as DevicePtr, from_context, bytes)
+    }
+}
