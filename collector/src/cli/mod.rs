@@ -5,11 +5,13 @@ mod completions;
 mod doctor;
 mod examples;
 mod export;
+mod filter;
 mod launch;
 mod operations;
 mod progress;
 mod report;
 mod run;
+mod view;
 
 use crate::collect::Session;
 use clap::{Parser, Subcommand};

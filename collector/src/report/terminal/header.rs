@@ -1,0 +1,127 @@
+//! What is doubtful, and what this is a report of.
+
+use super::Run;
+use super::screen::{Screen, number, plural};
+use crate::report::names::{cut, plain};
+use crate::report::table::{Table, left, names, right};
+use crate::report::text::{Text, Tone, dim};
+use crate::report::units::{bytes, count, duration, percent};
+use crate::trace::record::Ending;
+use std::collections::BTreeMap;
+
+/// Column at which what is beside `gpuspy` begins.
+const INDENT: usize = 8;
+
+/// Whatever makes everything below doubtful stands above everything.
+pub fn warnings(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let problem = |text: &str| Text::toned(Tone::Problem, text);
+    if run.all.coverage.driver_hooked == Some(false) {
+        screen.line(problem("driver not hooked: launches did not pass through the agent.").then(
+            " What follows is what the runtime told; GPU work of this program may be missing, and no GPU time is \
+             known. `gpuspy doctor` looks for why.",
+        ));
+    }
+    for process in run.reports.iter().map(|report| &report.process) {
+        let damage = process.damage;
+        if damage.chunks_lost > 0 || damage.records_lost > 0 {
+            let (chunks, records) = (count(damage.chunks_lost), count(damage.records_lost));
+            screen.line(
+                problem("damaged trace:").then(format!(
+                    " {chunks} chunks could not be read, {records} records in them are missing."
+                )),
+            );
+        }
+        if damage.cut {
+            let rest = " the file ends in the middle of a chunk; the report goes up to there.";
+            screen.line(problem("cut trace:").then(rest));
+        }
+        for note in &process.notes {
+            screen.line(Text::toned(Tone::Waste, note));
+        }
+    }
+}
+
+/// Which program, which GPUs, how long, which trace, which part of it.
+pub fn header(screen: &mut Screen<'_>, run: &Run<'_>) {
+    whole(screen, run);
+    if let Some(filter) = run.filter() {
+        let limits = Text::toned(Tone::Waste, "limited to ").then(filter);
+        screen.titled("", INDENT, limits);
+    }
+}
+
+fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
+    if let [only] = run.reports {
+        let process = &only.process;
+        let command = process.command.as_deref().unwrap_or("(command unknown)");
+        let room = screen.width() - INDENT;
+        screen.titled("gpuspy", INDENT, cut(&plain(command), room));
+        let pid = process.pid.map_or("pid unknown".to_owned(), |pid| format!("pid {pid}"));
+        let facts = Text::from(format!("{pid}, ")).then(ending(process.ending));
+        let facts = facts.then(format!(", {}, {}, ", gpus(run), duration(process.wall_ns)));
+        screen.titled("", INDENT, facts.then(trace(screen, &process.path)));
+        return;
+    }
+    let processes_in_words = plural(run.reports.len() as u64, "process", "processes");
+    screen.titled("gpuspy", INDENT, format!("{processes_in_words}, {}", gpus(run)));
+    processes(screen, run);
+}
+
+fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let columns = [
+        right("pid"),
+        left("ending"),
+        right("wall"),
+        right("launches"),
+        right("timed"),
+        names("command", cut),
+    ];
+    let mut table = Table::new(&columns);
+    for report in run.reports {
+        let (process, coverage) = (&report.process, &report.tables.coverage);
+        table.row([
+            process.pid.map_or("?".to_owned(), |pid| pid.to_string()).into(),
+            ending(process.ending),
+            duration(process.wall_ns).into(),
+            number(coverage.launches),
+            percent(coverage.timed, coverage.launches).into(),
+            process.command.as_deref().unwrap_or(&process.path).into(),
+        ]);
+    }
+    screen.table(&table, 0, "");
+}
+
+/// The trace's path, and its size on disk.
+fn trace(screen: &Screen<'_>, path: &str) -> Text {
+    let size = screen.view.trace_bytes.map_or(String::new(), |size| format!(" ({})", bytes(size)));
+    dim(format!("trace {path}{size}"))
+}
+
+/// `2 GPUs (2x NVIDIA H200)`.
+fn gpus(run: &Run<'_>) -> String {
+    let devices = &run.all.devices;
+    if devices.is_empty() {
+        return "no GPU known".to_owned();
+    }
+    let mut models: BTreeMap<&str, u64> = BTreeMap::new();
+    for device in devices {
+        *models.entry(device.name.as_deref().unwrap_or("name unknown")).or_default() += 1;
+    }
+    let models: Vec<String> = models
+        .into_iter()
+        .map(|(name, n)| if devices.len() == 1 { name.to_owned() } else { format!("{n}x {name}") })
+        .collect();
+    format!("{} ({})", plural(devices.len() as u64, "GPU", "GPUs"), models.join(", "))
+}
+
+fn ending(ending: Option<Ending>) -> Text {
+    let (tone, words) = match ending {
+        Some(Ending::Running) => (Tone::Waste, "still running"),
+        Some(Ending::Exited) => (Tone::Plain, "exited"),
+        Some(Ending::Vanished) => (Tone::Problem, "killed or crashed"),
+        Some(Ending::Replaced) => (Tone::Plain, "replaced by exec"),
+        Some(Ending::Detached) => (Tone::Plain, "still running when detached"),
+        None => (Tone::Waste, "ending unknown"),
+    };
+    Text::toned(tone, words)
+}
