@@ -22,12 +22,12 @@ enum Room {
     Fixed,
     /// The same, or left out: those of the highest rank first.
     Optional(u8),
-    /// Names: shortened by this function where there is no room for all of them.
+    /// Names: shortened by this function to the room that there is.
     Shrinks(fn(&str, usize) -> String),
 }
 
 /// A name is not given less than this while columns are left that it can do without.
-const NAME: usize = 24;
+const NAME: usize = 32;
 /// Blanks between columns.
 const BETWEEN: usize = 2;
 
@@ -41,7 +41,7 @@ pub const fn right(head: &'static str) -> Column {
     Column { head, align: Align::Right, room: Room::Fixed }
 }
 
-/// Names, shortened by `shorten` where they do not fit.
+/// Names, shortened by `shorten` to the room that there is, wherever that is limited.
 pub const fn names(head: &'static str, shorten: fn(&str, usize) -> String) -> Column {
     Column { head, align: Align::Left, room: Room::Shrinks(shorten) }
 }
@@ -74,6 +74,25 @@ impl Table {
     /// The lines, heads first, in at most `width` columns; without a limit where there is none. A column in which nothing
     /// is known of any row is left out.
     pub fn lines(&self, width: Option<usize>) -> Vec<Text> {
+        match width {
+            None => self.set_out(None),
+            Some(width) => self.shortened().set_out(Some(width)),
+        }
+    }
+
+    /// The table with its names as they are shown where there is all room in the world.
+    fn shortened(&self) -> Table {
+        let rows = self.rows.iter().map(|row| {
+            let cells = row.iter().zip(&self.columns).map(|(cell, column)| match column.room {
+                Room::Shrinks(shorten) => Text::from(shorten(&cell.characters(), usize::MAX)),
+                _ => cell.clone(),
+            });
+            cells.collect()
+        });
+        Table { columns: self.columns.clone(), rows: rows.collect() }
+    }
+
+    fn set_out(&self, width: Option<usize>) -> Vec<Text> {
         let shown = self.shown(width);
         let head = shown.iter().map(|(column, width)| {
             let head = Text::toned(Tone::Dim, self.columns[*column].head);
@@ -202,8 +221,8 @@ mod tests {
         ]);
         table.row(cells(["1.00 ms", "10.0 µs", "20.0 µs", "a_kernel_with_a_rather_long_name_indeed"]));
         assert_eq!(lines(&table, Some(80))[0], "  total      min      avg  name");
-        assert_eq!(lines(&table, Some(50))[0], "  total      avg  name", "the name keeps 24");
-        assert_eq!(lines(&table, Some(35))[0], "  total  name");
+        assert_eq!(lines(&table, Some(55))[0], "  total      avg  name", "the name keeps 32");
+        assert_eq!(lines(&table, Some(45))[0], "  total  name");
         assert_eq!(lines(&table, Some(24)), ["  total  name", "1.00 ms  a_kernel_..deed"]);
         assert_eq!(lines(&table, None), lines(&table, Some(80)));
     }

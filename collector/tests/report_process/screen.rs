@@ -238,9 +238,9 @@ fn a_section_that_has_nothing_says_so() {
 fn rows_are_limited_and_sorted_as_asked() {
     let names = |sort, top| {
         let view = View { sections: vec![Section::Kernels], sort, top, trace_bytes: None };
-        let screen = terminal(&whole_epoch(), &view, &wide(160));
+        let screen = terminal(&whole_epoch(), &view, &Style { full_names: true, ..wide(80) });
         let rows = screen.lines().skip_while(|line| !line.contains("time %")).skip(1);
-        let names = rows.filter_map(|line| line.rsplit_once("  ").map(|(_, name)| name.to_owned()));
+        let names = rows.filter_map(|line| line.rsplit_once("  ").map(|(_, name)| name.replace("void ", "")));
         names.collect::<Vec<_>>()
     };
     let by_name = names(Sort::Name, None);

@@ -5,6 +5,7 @@ use super::screen::{Screen, plural};
 use super::stats::{self, Labels, Stats};
 use crate::analyze::calls::{ByApi, HostTimes};
 use crate::analyze::estimate::Estimate;
+use crate::report::names::cut;
 use crate::report::units::{count, duration, percent};
 
 /// Rows that the overview has room for.
@@ -43,7 +44,7 @@ fn section(
             percent(total, wall)
         ),
     );
-    stats::draw(screen, rows, wall, ROWS, &Labels { section, count: "calls" });
+    stats::draw(screen, rows, wall, ROWS, &Labels { section, count: "calls", shorten: cut });
 }
 
 fn row(name: &str, times: &HostTimes) -> Stats {

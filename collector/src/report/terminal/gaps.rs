@@ -161,8 +161,8 @@ fn operation(side: &Side) -> String {
 /// A graph launch beside a gap.
 fn graph(kernels: Option<u32>) -> String {
     match kernels {
-        Some(1) => "graph (1 kernel)".to_owned(),
-        Some(kernels) if kernels > 0 => format!("graph ({} kernels)", count(kernels.into())),
+        Some(1) => "graph of 1 kernel".to_owned(),
+        Some(kernels) if kernels > 0 => format!("graph of {} kernels", count(kernels.into())),
         _ => "graph launch".to_owned(),
     }
 }

@@ -3,6 +3,7 @@
 use super::Run;
 use super::screen::{Screen, plural};
 use super::stats::{self, Labels, Stats};
+use crate::report::names::shorten;
 use crate::report::units::{count, duration, percent};
 
 /// Rows that the overview has room for.
@@ -34,5 +35,5 @@ pub fn kernels(screen: &mut Screen<'_>, run: &Run<'_>) {
         sentence.push_str(&format!("; {} without any time", count(untimed)));
     }
     screen.section("Kernels", sentence);
-    stats::draw(screen, rows, wall, ROWS, &Labels { section: "kernels", count: "count" });
+    stats::draw(screen, rows, wall, ROWS, &Labels { section: "kernels", count: "count", shorten });
 }

@@ -3,7 +3,7 @@
 use super::screen::{Screen, number, time, total};
 use crate::analyze::durations::Durations;
 use crate::analyze::estimate::{Estimate, Kind};
-use crate::report::names::{demangle, shorten};
+use crate::report::names::demangle;
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, dim};
 use crate::report::units::percent;
@@ -62,7 +62,8 @@ impl Stats {
             min: self.min,
             max: self.max,
             stddev: self.stddev,
-            name: &self.name,
+            // A template's name comes with its return type, others do not.
+            name: self.name.strip_prefix("void ").unwrap_or(&self.name),
         }
     }
 }
@@ -73,6 +74,8 @@ pub struct Labels {
     pub section: &'static str,
     /// Heads the column of counts.
     pub count: &'static str,
+    /// Shortens names to so many columns.
+    pub shorten: fn(&str, usize) -> String,
 }
 
 /// Draws the rows that there is room for, in the order that was asked for.
@@ -89,7 +92,7 @@ pub fn draw(screen: &mut Screen<'_>, mut rows: Vec<Stats>, wall: u64, few: usize
         right("min").or_drop(4),
         right("max").or_drop(3),
         right("stddev").or_drop(5),
-        names("name", shorten),
+        names("name", labels.shorten),
     ]);
     let shown = screen.view.rows(few).min(rows.len());
     for row in &rows[..shown] {
