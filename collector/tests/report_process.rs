@@ -248,14 +248,34 @@ fn counts_are_those_of_the_app() {
     assert_eq!(memory["peak_bytes"], value!(5 << 20));
     assert_eq!(memory["peak_ns"], value!(14_000));
     assert_eq!(memory["live_bytes"], value!(4 << 20));
+    assert_eq!(memory["allocated_bytes"], value!(5 << 20));
+    let line = &memory["timeline"];
+    let peaks = line["peaks_bytes"].as_array().unwrap();
+    assert_eq!((&line["from_ns"], &line["bucket_ns"], peaks.len()), (&value!(0), &value!(16_000), 125));
+    assert_eq!((&peaks[0], &peaks[1], &peaks[124]), (&value!(5 << 20), &value!(5 << 20), &value!(4 << 20)));
     assert_eq!((&memory["allocations"], &memory["frees"]), (&value!(2), &value!(1)));
     assert_eq!(memory["by_kind"]["pinned"]["live_bytes"], value!(2 << 20));
     let api = |name: &str| report["apis"].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap();
     assert_eq!(api("cudaLaunchKernel")["count"], 4);
     assert_eq!(api("cudaMemcpyAsync")["count"], 2);
-    assert_eq!(api("cudaFree"), &value!({ "name": "cudaFree", "count": 1, "failed": 0, "host_ns": 3_000 }));
-    let syncs = value!([{ "api": "cudaStreamSynchronize", "count": 2, "host_ns": 350_000 }]);
-    assert_eq!(report["syncs"], syncs);
+    let times = |count: u64, total: u64, min: u64, max: u64, stddev: f64| {
+        let median = (min + max) / 2;
+        value!({
+            "count": count,
+            "host_ns": total,
+            "avg_ns": total as f64 / count as f64,
+            "median_ns": { "value": median, "lo": median, "hi": median, "kind": "exact" },
+            "min_ns": min,
+            "max_ns": max,
+            "stddev_ns": stddev,
+        })
+    };
+    let mut free = times(1, 3_000, 3_000, 3_000, 0.0);
+    (free["name"], free["failed"]) = (value!("cudaFree"), value!(0));
+    assert_eq!(api("cudaFree"), &free);
+    let mut sync = times(2, 350_000, 150_000, 200_000, 25_000.0);
+    sync["api"] = value!("cudaStreamSynchronize");
+    assert_eq!(report["syncs"], value!([sync]));
     assert_eq!(report["processes"][0]["pid"], 4242);
     assert_eq!(report["processes"][0]["command"], "python train.py");
     assert_eq!(report["processes"][0]["ending"], "exited");
@@ -569,15 +589,15 @@ fn the_schema_names_the_contract_and_refuses_others() {
         ("clock", "uncertainty_ns"),
         (
             "devices",
-            "id uuid name span_ns compute_ns exposed_comm_ns exposed_copy_ns graph_ns idle_ns undecided_ns unobserved_ns",
+            "id uuid name began_ns span_ns compute_ns exposed_comm_ns exposed_copy_ns graph_ns idle_ns undecided_ns unobserved_ns",
         ),
-        ("gaps", "count total_ns largest"),
-        ("kernels", "name count timed in_graphs total_ns avg_ns median_ns min_ns max_ns stddev_ns"),
-        ("transfers", "kind host_memory count bytes total_ns gbps"),
-        ("memory", "peak_bytes peak_ns live_bytes allocations frees by_kind"),
-        ("apis", "name count host_ns"),
-        ("syncs", "api count host_ns"),
-        ("processes", "pid command path ending"),
+        ("gaps", "count total_ns bands by_library largest"),
+        ("kernels", "name count timed in_graphs total_ns avg_ns median_ns min_ns max_ns stddev_ns api queue"),
+        ("transfers", "kind host_memory count bytes total_ns gbps gbps_is_known sizes host"),
+        ("memory", "peak_bytes peak_ns live_bytes allocations allocated_bytes frees by_kind timeline"),
+        ("apis", "name count host_ns avg_ns median_ns min_ns max_ns stddev_ns"),
+        ("syncs", "api count host_ns avg_ns median_ns min_ns max_ns stddev_ns"),
+        ("processes", "pid command path ending filter"),
     ];
     for (table, keys) in contract {
         for key in keys.split(' ') {

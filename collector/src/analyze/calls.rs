@@ -145,6 +145,39 @@ pub fn base_name(name: &str) -> &str {
 mod tests {
     use super::*;
 
+    fn of(times: &[u64]) -> HostTimes {
+        let mut calls = HostTimes::default();
+        times.iter().for_each(|ns| calls.add(CountedCall { api: 1, host_ns: *ns, failed: ns % 2 == 1 }));
+        calls
+    }
+
+    #[test]
+    fn the_times_of_calls_are_exact() {
+        let calls = of(&[9, 4, 4, 2, 5, 7, 4, 5]);
+        assert_eq!((calls.count, calls.failed, calls.total), (8, 4, 40));
+        assert_eq!((calls.min(), calls.max(), calls.mean()), (Some(2), Some(9), Some(5.0)));
+        assert_eq!(calls.median(), Some(Estimate::new(4, 4, 4)), "the middle of 4 and 5, rounded down");
+        assert_eq!(calls.stddev(), Some(2.0));
+        let none = HostTimes::default();
+        assert_eq!((none.min(), none.mean(), none.stddev()), (None, None, None));
+        assert!(none.median().is_none());
+    }
+
+    #[test]
+    fn a_small_spread_of_long_calls_is_not_rounded_away() {
+        assert_eq!(of(&[1 << 45, (1 << 45) + 2]).stddev(), Some(1.0));
+    }
+
+    #[test]
+    fn calls_of_two_processes_add_up() {
+        let (mut all, parts) = (HostTimes::default(), [of(&[3, 8]), HostTimes::default(), of(&[1, 2, 9])]);
+        parts.iter().for_each(|part| all.merge(part));
+        let whole = of(&[3, 8, 1, 2, 9]);
+        assert_eq!((all.count, all.failed, all.total), (5, 3, 23));
+        assert_eq!((all.min(), all.max(), all.median()), (Some(1), Some(9), whole.median()));
+        assert_eq!(all.stddev(), whole.stddev());
+    }
+
     #[test]
     fn variants_of_an_api_are_one() {
         for (name, base) in [

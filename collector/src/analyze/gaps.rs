@@ -59,6 +59,11 @@ pub struct Lane {
 }
 
 impl Neighbour {
+    /// How far from the truth its place on the line can be, ns: not at all where that is in its bounds already.
+    pub fn off_by(&self) -> u64 {
+        self.lane.map_or(0, |lane| lane.off_by.unwrap_or(u64::MAX))
+    }
+
     /// How far off the distance of two can be for their clocks' sake, ns: not at all within one lane.
     pub fn doubt(&self, other: &Neighbour) -> u64 {
         let is_same = |a: Lane, b: Lane| (a.context, a.chain) == (b.context, b.chain);

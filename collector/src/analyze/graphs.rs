@@ -71,10 +71,12 @@ impl Analysis for GraphTimes<'_> {
     type Table = GraphUse;
 
     fn observe(&mut self, event: &Event<'_>) {
-        if let (Body::NodeTime(node), Some(occupancy)) = (&event.record.body, &event.node) {
-            self.nodes.entry(node.kernel).or_default().add(occupancy.length);
+        if let Body::NodeTime(node) = &event.record.body {
             let is_new = self.last.replace(node.correlation) != Some(node.correlation);
-            self.sum.sampled += u64::from(is_new);
+            if let Some(occupancy) = &event.node {
+                self.nodes.entry(node.kernel).or_default().add(occupancy.length);
+                self.sum.sampled += u64::from(is_new);
+            }
         }
         let Some(operation) = &event.operation else { return };
         let (Action::Graph { .. }, Some(ran)) = (operation.what, &event.graph) else { return };

@@ -139,3 +139,54 @@ impl Analysis for KernelTimes<'_> {
         kernels
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::occupancy::Basis;
+    use crate::model::simulation::work;
+    use crate::trace::record::GpuTime;
+
+    /// An operation whose call returned at 1000, seen to be over at 5000, that began in `[earliest, latest]`.
+    fn queue([earliest, start, latest]: [i64; 3], off_by: Option<u64>) -> Length {
+        let mut body = work(1_000, 500, 0);
+        body.gpu = Some(GpuTime { seen: 5_000, ..GpuTime::default() });
+        let occupancy = Occupancy {
+            chain: 1,
+            earliest_start: earliest,
+            latest_start: latest,
+            earliest_end: 4_000,
+            latest_end: 4_000,
+            start,
+            end: 4_000,
+            length: Length::default(),
+            basis: Basis::Corrected,
+            raw: 0,
+            clock_half_width: None,
+            off_by,
+        };
+        let operation = Operation {
+            correlation: 1,
+            context: 1,
+            device: None,
+            stream: 7,
+            caller: 0,
+            returned: body.call.end,
+            what: Action::Burst { launches: 1 },
+            when: When::Timed(occupancy),
+        };
+        queued(&operation, &occupancy, &Body::Work(body))
+    }
+
+    #[test]
+    fn a_launch_queues_from_its_return_to_its_begin() {
+        assert_eq!(queue([2_900, 3_000, 3_100], Some(50)), Length { lo: 1_850, value: 2_000, hi: 2_150 });
+        assert_eq!(
+            queue([700, 800, 900], Some(50)),
+            Length { lo: 0, value: 0, hi: 50 },
+            "before it returned"
+        );
+        assert_eq!(queue([2_900, 3_000, 4_990], Some(50)).hi, 4_000, "it was seen to be over");
+        assert_eq!(queue([2_900, 3_000, 3_100], None), Length { lo: 0, value: 2_000, hi: 4_000 }, "no clock");
+    }
+}

@@ -1,8 +1,13 @@
 //! How much memory did the app hold, when was it the most, and what was left?
+//!
+//! Where only a part of the time is asked for, allocations and frees in it are counted, and what was held before is held
+//! from its begin on. Memory comes when its call has returned and goes when the free's call begins.
 
-use super::Analysis;
 use crate::model::Event;
+use crate::model::filter::Period;
 use crate::model::memory::{MemoryChange, is_device_memory};
+use crate::model::occupancy::host;
+use crate::trace::record::{Body, Record};
 use gpuspy_wire::record::Memory;
 use std::collections::BTreeMap;
 
@@ -17,7 +22,7 @@ pub struct Use {
     pub frees: u64,
     /// The most that was held at once.
     pub peak_bytes: u64,
-    /// Host ns (the clock of the trace) when that was first so.
+    /// When that was first so, ns since the collection began.
     pub peak_at: u64,
     /// What was held in the end.
     pub live_bytes: u64,
@@ -57,27 +62,29 @@ impl MemoryUse {
 }
 
 impl Use {
-    fn change(&mut self, change: MemoryChange, at: u64) {
+    /// Takes a change; `is_counted` if it is in the time that is asked for.
+    fn change(&mut self, change: MemoryChange, is_counted: bool) {
+        let one = u64::from(is_counted);
         match change {
             MemoryChange::Allocated { bytes, .. } => {
-                self.allocations += 1;
-                self.allocated_bytes = self.allocated_bytes.saturating_add(bytes);
-                self.grow(bytes, at);
+                self.allocations += one;
+                self.allocated_bytes = self.allocated_bytes.saturating_add(one * bytes);
+                self.live_bytes = self.live_bytes.saturating_add(bytes);
             }
             MemoryChange::Freed { bytes, .. } => {
-                self.frees += 1;
+                self.frees += one;
                 self.live_bytes = self.live_bytes.saturating_sub(bytes);
             }
             MemoryChange::FreeFailed { bytes, .. } => {
-                self.frees = self.frees.saturating_sub(1);
-                self.grow(bytes, at);
+                self.frees = self.frees.saturating_sub(one);
+                self.live_bytes = self.live_bytes.saturating_add(bytes);
             }
             MemoryChange::Vanished { bytes, .. } => self.live_bytes = self.live_bytes.saturating_sub(bytes),
         }
     }
 
-    fn grow(&mut self, bytes: u64, at: u64) {
-        self.live_bytes = self.live_bytes.saturating_add(bytes);
+    /// What is held now is held at this moment.
+    fn peak(&mut self, at: u64) {
         if self.live_bytes > self.peak_bytes {
             (self.peak_bytes, self.peak_at) = (self.live_bytes, at);
         }
@@ -92,28 +99,134 @@ impl Use {
             (self.peak_bytes, self.peak_at) = (other.peak_bytes, other.peak_at);
         }
     }
+
+    /// Whether nothing was held, and nothing came or went.
+    fn is_nothing(&self) -> bool {
+        (self.allocations, self.frees, self.peak_bytes) == (0, 0, 0)
+    }
 }
 
-/// The fold.
-#[derive(Debug, Default)]
-pub struct MemoryTimeline(MemoryUse);
+/// The most stretches that a [`MemoryLine`] has: about what a terminal is wide.
+const BUCKETS: u64 = 128;
+/// How long the first stretches are, ns; they double from there.
+const SHORTEST: u64 = 1_000;
 
-impl Analysis for MemoryTimeline {
-    type Table = MemoryUse;
+impl MemoryLine {
+    fn new(from_ns: u64) -> Self {
+        MemoryLine { from_ns, bucket_ns: SHORTEST, peaks: Vec::new() }
+    }
 
-    fn observe(&mut self, event: &Event<'_>) {
-        for change in &event.memory {
-            let memory = kind(*change);
-            if is_device_memory(memory) {
-                self.0.device.change(*change, event.record.at);
-            }
-            self.0.by_kind.entry(memory.name()).or_default().change(*change, event.record.at);
+    /// Holds `level` until `at` ns since the collection began. Where that is too far for the stretches, each two become one.
+    fn hold(&mut self, level: u64, at: u64) {
+        let at = at.saturating_sub(self.from_ns);
+        while at / self.bucket_ns >= BUCKETS {
+            self.bucket_ns = self.bucket_ns.saturating_mul(2);
+            self.peaks = self.peaks.chunks(2).map(|two| two.iter().copied().max().unwrap_or(0)).collect();
+        }
+        let needed = (at / self.bucket_ns) as usize + 1;
+        if self.peaks.len() < needed {
+            self.peaks.resize(needed, level);
         }
     }
 
-    fn finish(self) -> Self::Table {
-        self.0
+    /// `level` is held now, wherever it has come to.
+    fn raise(&mut self, level: u64) {
+        if let Some(last) = self.peaks.last_mut() {
+            *last = level.max(*last);
+        }
     }
+}
+
+/// The fold.
+#[derive(Debug)]
+pub struct MemoryTimeline {
+    /// Host ns.
+    began: u64,
+    period: Period,
+    /// The time that is asked for has begun.
+    is_counting: bool,
+    sum: MemoryUse,
+}
+
+impl MemoryTimeline {
+    /// A fold that has seen nothing, of a collection that began at host ns `began`; what is in `period` counts.
+    pub fn new(began: u64, period: Period) -> Self {
+        let mut fold = MemoryTimeline { began, period, is_counting: false, sum: MemoryUse::default() };
+        fold.sum.timeline = MemoryLine::new(fold.since_began(period.from));
+        fold
+    }
+
+    /// Takes the next event, in the trace's order.
+    pub fn observe(&mut self, event: &Event<'_>) {
+        for change in &event.memory {
+            let moment = moment(event.record);
+            if moment >= self.period.to {
+                continue;
+            }
+            let is_counted = moment >= self.period.from;
+            if is_counted && !self.is_counting {
+                self.begin();
+            }
+            self.change(*change, is_counted, self.since_began(moment));
+        }
+    }
+
+    /// Answers; the collection ended at host ns `ended`.
+    pub fn finish(mut self, ended: u64) -> MemoryUse {
+        if !self.is_counting {
+            self.begin();
+        }
+        let end = self.since_began(host(ended).min(self.period.to));
+        let MemoryUse { device, by_kind, timeline } = &mut self.sum;
+        timeline.hold(device.live_bytes, end.saturating_sub(1));
+        if device.peak_bytes == 0 {
+            *timeline = MemoryLine::default();
+        }
+        by_kind.retain(|_, part| !part.is_nothing());
+        self.sum
+    }
+
+    /// The time that is asked for begins, with what is held.
+    fn begin(&mut self) {
+        self.is_counting = true;
+        let from = self.since_began(self.period.from);
+        let MemoryUse { device, by_kind, .. } = &mut self.sum;
+        by_kind.values_mut().chain([device]).for_each(|part| part.peak(from));
+    }
+
+    fn change(&mut self, change: MemoryChange, is_counted: bool, at: u64) {
+        let MemoryUse { device, by_kind, timeline } = &mut self.sum;
+        let memory = kind(change);
+        let part = by_kind.entry(memory.name()).or_default();
+        let held = device.live_bytes;
+        part.change(change, is_counted);
+        if is_device_memory(memory) {
+            device.change(change, is_counted);
+        }
+        if !self.is_counting {
+            return;
+        }
+        part.peak(at);
+        if is_device_memory(memory) {
+            device.peak(at);
+            timeline.hold(held, at);
+            timeline.raise(device.live_bytes);
+        }
+    }
+
+    /// ns since the collection began.
+    fn since_began(&self, moment: i64) -> u64 {
+        moment.saturating_sub(host(self.began)).max(0) as u64
+    }
+}
+
+/// When memory came or went: a free's when its call began, whether it succeeds or not.
+fn moment(record: &Record) -> i64 {
+    host(match &record.body {
+        Body::Free(free) => free.call.begin,
+        Body::Api(api) => api.call.begin,
+        _ => record.at,
+    })
 }
 
 fn kind(change: MemoryChange) -> Memory {
@@ -129,6 +242,8 @@ fn kind(change: MemoryChange) -> Memory {
 mod tests {
     use super::*;
     use crate::model::memory::Allocator;
+    use crate::trace::record::{Api, Call, Free};
+    use gpuspy_wire::record::LossCause;
 
     #[test]
     fn the_peak_is_the_first_moment_of_the_most() {
@@ -143,7 +258,8 @@ mod tests {
             (51, MemoryChange::FreeFailed { memory, bytes: 50, of }),
             (60, MemoryChange::Vanished { memory, bytes: 100, of }),
         ] {
-            use_.change(change, at);
+            use_.change(change, true);
+            use_.peak(at);
         }
         let expected = Use {
             allocations: 3,
@@ -168,5 +284,96 @@ mod tests {
             both,
             Use { allocations: 3, allocated_bytes: 50, frees: 2, peak_bytes: 30, peak_at: 7, live_bytes: 10 }
         );
+    }
+
+    const OF: Allocator = Allocator { context: 1, thread: 1, stream: None };
+
+    /// Takes changes of device memory, each at its moment: bytes that come, or go where negative.
+    fn observe(fold: &mut MemoryTimeline, changes: &[(u64, i64)]) {
+        for (at, bytes) in changes {
+            let (memory, size) = (Memory::Device, bytes.unsigned_abs());
+            let change = match bytes {
+                1.. => MemoryChange::Allocated { memory, bytes: size, of: OF },
+                _ => MemoryChange::Freed { memory, bytes: size, of: OF },
+            };
+            let body = Body::Loss { cause: LossCause::RingFull, count: 0 };
+            let record = Record { thread: 1, at: *at, body };
+            fold.observe(&Event { memory: vec![change], ..Event::new(&record) });
+        }
+    }
+
+    fn line(changes: &[(u64, i64)], ended: u64) -> MemoryLine {
+        let mut fold = MemoryTimeline::new(1_000_000, Period::default());
+        observe(&mut fold, changes);
+        fold.finish(ended).timeline
+    }
+
+    #[test]
+    fn a_level_is_held_until_it_changes() {
+        let changes = [(1_001_500, 10), (1_001_700, 5), (1_001_800, -10), (1_004_000, -5)];
+        let expected = MemoryLine { from_ns: 0, bucket_ns: 1_000, peaks: vec![0, 15, 5, 5, 5, 0, 0] };
+        assert_eq!(line(&changes, 1_007_000), expected);
+        assert_eq!(line(&[], 1_007_000), MemoryLine::default(), "nothing was ever held");
+    }
+
+    #[test]
+    fn a_line_that_grows_too_long_is_folded() {
+        let long =
+            line(&[(1_000_000, 7), (1_001_000, 20), (1_002_000, -20), (1_000_000 + 512_000, 3)], 1_600_000);
+        assert_eq!((long.bucket_ns, long.peaks.len()), (8_000, 75));
+        assert_eq!((long.peaks[0], &long.peaks[1..64]), (27, [7; 63].as_slice()));
+        assert_eq!(&long.peaks[64..], [10; 11]);
+        for ended in [1_127_999, 1_128_001, 5_000_000_000, u64::MAX] {
+            let line = line(&[(1_000_000, 7)], ended);
+            assert!(line.peaks.len() <= 128 && line.peaks.iter().all(|peak| *peak == 7), "{ended}: {line:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_held_before_is_held_from_the_begin_on() {
+        let changes =
+            [(1_000_100, 100), (1_000_200, -60), (1_003_000, 10), (1_004_000, -50), (1_009_000, 500)];
+        let mut fold = MemoryTimeline::new(1_000_000, Period { from: 1_002_000, to: 1_008_000 });
+        observe(&mut fold, &changes);
+        let memory = fold.finish(2_000_000);
+        let expected = Use {
+            allocations: 1,
+            allocated_bytes: 10,
+            frees: 1,
+            peak_bytes: 50,
+            peak_at: 3_000,
+            live_bytes: 0,
+        };
+        assert_eq!((memory.device, memory.by_kind["device"]), (expected, expected));
+        let expected = MemoryLine { from_ns: 2_000, bucket_ns: 1_000, peaks: vec![40, 50, 50, 0, 0, 0] };
+        assert_eq!(memory.timeline, expected);
+        let mut quiet = MemoryTimeline::new(1_000_000, Period { from: 1_001_000, to: 1_002_000 });
+        observe(&mut quiet, &changes);
+        let memory = quiet.finish(2_000_000);
+        assert_eq!(
+            (memory.device.peak_bytes, memory.device.peak_at, memory.device.allocations),
+            (40, 1_000, 0)
+        );
+    }
+
+    #[test]
+    fn a_free_that_fails_counts_where_it_began() {
+        let period = |from, to| {
+            let mut fold = MemoryTimeline::new(0, Period { from, to });
+            observe(&mut fold, &[(10, 8)]);
+            let call = Call { begin: 20, end: 40, ..Call::default() };
+            let free = Free { call, memory: Memory::Device, address: 1, stream: 0 };
+            let free = Record { thread: 1, at: 20, body: Body::Free(free) };
+            let end = Record { thread: 1, at: 40, body: Body::Api(Api { call, result: 1, subject: 0 }) };
+            let (memory, bytes) = (Memory::Device, 8);
+            let freed = MemoryChange::Freed { memory, bytes, of: OF };
+            fold.observe(&Event { memory: vec![freed], ..Event::new(&free) });
+            let failed = MemoryChange::FreeFailed { memory, bytes, of: OF };
+            fold.observe(&Event { memory: vec![failed], ..Event::new(&end) });
+            fold.finish(50).device
+        };
+        let (before, after) = (period(i64::MIN, 30), period(30, i64::MAX));
+        assert_eq!((before.frees, before.live_bytes), (0, 8));
+        assert_eq!((after.frees, after.live_bytes, after.peak_bytes), (0, 8, 8));
     }
 }

@@ -1,21 +1,22 @@
 //! Quantiles in bounded memory: exact below [`EXACT`] samples, within 1 % beyond.
 //!
-//! Beyond that it is a DDSketch (Masson, Rim, Lee: "DDSketch", VLDB 2019): counts in bins whose bounds grow by a
-//! constant factor, so that a bin's middle is within a fixed share of anything in it. Two sketches merge by adding.
+//! Beyond that it counts in bins: one for each number below [`BINS`], and that many for each doubling from there, equally wide,
+//! as HdrHistogram has them (Gil Tene, hdrhistogram.org). A bin is found without a logarithm, its middle is within 1/256 of
+//! anything in it, and two sketches merge by adding.
 
 /// Samples that are kept as they are.
 pub const EXACT: usize = 10_000;
 
-/// The share by which an answer of the sketch may be off. Half of what is promised, so that rounding cannot spoil it.
-const ACCURACY: f64 = 0.005;
+/// Bins for each doubling: a power of two. Their half-width is less than half of the 1 % that is promised, so that rounding
+/// cannot spoil it.
+const BINS: u64 = 128;
 
 /// Durations (or any whole numbers), to be asked for quantiles.
 #[derive(Clone, Debug, Default)]
 pub struct Quantiles {
     samples: Vec<u64>,
-    /// Counts by bin, from the bin of 1; empty while the samples are kept.
+    /// Counts by bin, from the bin of 0; empty while the samples are kept.
     bins: Vec<u64>,
-    zeros: u64,
     count: u64,
 }
 
@@ -27,7 +28,7 @@ impl Quantiles {
             self.samples.push(sample);
         } else {
             self.spill();
-            self.bin(sample, 1);
+            self.bin(sample);
         }
     }
 
@@ -38,7 +39,6 @@ impl Quantiles {
         }
         if !other.is_exact() {
             self.spill();
-            self.zeros += other.zeros;
             self.count += other.count;
             self.bins.resize(self.bins.len().max(other.bins.len()), 0);
             for (mine, theirs) in self.bins.iter_mut().zip(&other.bins) {
@@ -74,41 +74,35 @@ impl Quantiles {
         if self.is_exact() {
             self.bins.push(0);
             for sample in std::mem::take(&mut self.samples) {
-                self.bin(sample, 1);
+                self.bin(sample);
             }
         }
     }
 
-    fn bin(&mut self, sample: u64, count: u64) {
-        if sample == 0 {
-            self.zeros += count;
-            return;
-        }
-        let index = ((sample as f64).ln() / growth().ln()).ceil() as usize;
+    fn bin(&mut self, sample: u64) {
+        // Bits that are cut off, so that what is left is below 2 · BINS.
+        let cut = (sample / BINS).checked_ilog2().map_or(0, u64::from);
+        let index = (cut * BINS + (sample >> cut)) as usize;
         if index >= self.bins.len() {
             self.bins.resize(index + 1, 0);
         }
-        self.bins[index] += count;
+        self.bins[index] += 1;
     }
 
     /// The sample of a rank (from 0), from the bins.
     fn binned(&self, rank: u64) -> u64 {
-        let mut seen = self.zeros;
-        if rank < seen {
-            return 0;
-        }
+        let mut seen = 0;
         let bin = self.bins.iter().position(|count| {
             seen += count;
             rank < seen
         });
-        // The middle of a bin (γ^(i−1), γ^i] that no member is farther from than ACCURACY.
-        bin.map_or(0, |i| (2.0 * growth().powi(i as i32) / (growth() + 1.0)).round() as u64)
+        bin.map_or(0, |index| {
+            let index = index as u64;
+            let cut = (index / BINS).saturating_sub(1);
+            // From the bin's least to its greatest: the middle.
+            ((index - cut * BINS) << cut) + ((1 << cut) - 1) / 2
+        })
     }
-}
-
-/// γ, by which the bins grow.
-fn growth() -> f64 {
-    (1.0 + ACCURACY) / (1.0 - ACCURACY)
 }
 
 #[cfg(test)]
@@ -136,7 +130,7 @@ mod tests {
     #[test]
     fn memory_does_not_grow_with_samples() {
         let q = of((0..200_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        assert!(q.samples.capacity() == 0 && q.bins.len() < 5_000, "{} bins", q.bins.len());
+        assert!(q.samples.capacity() == 0 && q.bins.len() < 7_500, "{} bins", q.bins.len());
     }
 
     proptest! {

@@ -14,7 +14,9 @@ use super::timeline::{DeviceTime, Timelines};
 use super::transfers::{TransferTimes, Transfers};
 use super::windows::{Duty, Windows};
 use super::{Analysis, Damage, Input};
+use crate::model::filter::Sieve;
 use crate::model::modules::CallSite;
+use crate::model::occupancy::host;
 use crate::model::{self, Action, Model};
 use crate::trace::record::{Ending, Names, Record};
 use gpuspy_wire::record::{Fact, Namespace};
@@ -167,40 +169,60 @@ pub struct Side {
 }
 
 /// Answers all questions about one process, in one pass over its records (the second: the first surveyed its clocks).
+///
+/// What the filter leaves out is in no table but that of what looking cost. Losses nobody can place: they always count.
 pub fn process<Records>(input: Input<'_, Records>) -> ProcessReport
 where
     Records: Iterator<Item = Record>,
 {
     let Input { path, names, status, damage, clocks, filter, records } = input;
+    let mut records = records;
+    let first = records.next();
+    let (mut last, first_at) = (0, first.as_ref().map_or(0, |record| record.at));
+    let began = status.map_or(first_at, |status| status.began);
     let mut model = Model::new(names, clocks);
+    let mut sieve = Sieve::new(filter, names, status, began);
     let mut seen = Seen::new(names, status, damage.records_lost);
     let mut windows = Windows::new(names);
-    let mut timelines = Timelines::default();
+    let mut timelines = Timelines::new(sieve.period());
     let mut kernels = KernelTimes::new(names);
     let mut graphs = GraphTimes::new(names);
     let mut transfers = TransferTimes::default();
-    let mut memory = MemoryTimeline::default();
+    let mut memory = MemoryTimeline::new(began, sieve.period());
     let mut apis = ApiTimes::new(names);
-    let (mut first, mut last) = (None, 0);
-    for record in records {
-        first.get_or_insert(record.at);
+    for record in first.into_iter().chain(records) {
         last = record.at.max(last);
-        let event = model.observe(&record);
-        seen.observe(&event);
+        let mut event = model.observe(&record);
+        // What looking cost is the whole process's.
         windows.observe(&event);
+        let passed = sieve.sift(&event);
+        if passed.call {
+            apis.observe(&event);
+        }
+        if !passed.concerns {
+            event.forget_operation();
+        }
+        event.memory.retain(|change| sieve.holds(change.allocator()));
+        memory.observe(&event);
+        // What began before the time that is asked for may fill some of it, and what comes after ends its last gap.
         timelines.observe(&event);
+        if !passed.operation {
+            event.forget_operation();
+        }
+        seen.observe(&event);
         kernels.observe(&event);
         graphs.observe(&event);
         transfers.observe(&event);
-        memory.observe(&event);
-        apis.observe(&event);
     }
-    let (began, ended) = status.map_or((first.unwrap_or(0), last), |status| (status.began, status.ended));
+    let ended = status.map_or(last, |status| status.ended);
     let (coverage, clock) = seen.finish();
     let (apis, syncs) = apis.finish();
     let known = model.finish();
+    let mut kernels = kernels.finish();
+    // A graph that ran a kernel that is asked for ran others, too.
+    kernels.retain(|kernel| filter.names(&kernel.symbol));
     let pid = status.map(|status| status.pid);
-    let (devices, gaps) = devices(timelines.finish(), &known, names, pid);
+    let (devices, gaps) = devices(timelines.finish(), &known, names, pid, began);
     ProcessReport {
         process: ProcessInfo {
             pid,
@@ -226,10 +248,10 @@ where
             overhead: status.map(Overhead::of),
             devices,
             gaps,
-            kernels: kernels.finish(),
+            kernels,
             graphs: graphs.finish(),
             transfers: transfers.finish(),
-            memory: since(memory.finish(), began),
+            memory: memory.finish(ended),
             apis,
             syncs,
         },
@@ -240,20 +262,13 @@ fn fact(names: &Names, fact: Fact) -> Option<&str> {
     names.get(Namespace::Fact, fact as u32).filter(|text| !text.is_empty())
 }
 
-/// Puts the moments of peaks on a scale that begins with the collection.
-fn since(mut memory: MemoryUse, began: u64) -> MemoryUse {
-    for part in memory.by_kind.values_mut().chain([&mut memory.device]) {
-        part.peak_at = part.peak_at.saturating_sub(began);
-    }
-    memory
-}
-
 /// Every device that was told of or used, and their gaps.
 fn devices(
     mut times: BTreeMap<Option<u32>, DeviceTime>,
     known: &model::Process,
     names: &Names,
     pid: Option<u32>,
+    began: u64,
 ) -> (Vec<DeviceReport>, GapReport) {
     for ordinal in known.devices.keys() {
         times.entry(Some(*ordinal)).or_default();
@@ -278,7 +293,7 @@ fn devices(
             uuid: device.map(|device| uuid(&device.uuid)),
             name: id.and_then(|id| names.get(Namespace::Device, id.checked_add(1)?)).map(str::to_owned),
             memory_bytes: device.map(|device| device.memory_bytes),
-            began_ns: None,
+            began_ns: time.began.map(|at| at.saturating_sub(host(began)).max(0) as u64),
             identity: time.identity,
             timelines: time.timelines,
             late: time.late,
@@ -348,6 +363,9 @@ impl Tables {
             all.merge(&report.tables);
         }
         all.kernels.sort_by_cached_key(Kernel::rank);
+        if let [only] = reports {
+            all.memory.timeline = only.tables.memory.timeline.clone();
+        }
         all
     }
 
@@ -396,6 +414,11 @@ impl Tables {
 
 impl DeviceReport {
     fn merge(&mut self, other: &DeviceReport) {
+        self.began_ns = match (self.timelines, other.timelines) {
+            (_, 0) => self.began_ns,
+            (0, _) => other.began_ns,
+            _ => None,
+        };
         self.identity.add(&other.identity);
         self.timelines += other.timelines;
         self.late += other.late;

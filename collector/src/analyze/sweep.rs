@@ -1,17 +1,23 @@
 //! One pass over the edges of operations, in GPU order.
+//!
+//! All edges are passed, and time is counted where it is asked for: a gap is clipped to that, and so is the span.
 
 use super::estimate::Estimate;
 use super::gaps::{Gap, Gaps, Neighbour};
 use super::identity::{Class, Cover, Identity, Layer};
+use crate::model::filter::Period;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// A sweep over one timeline: call [`reach`](Self::reach) with every new start, in order, then add its edges.
 #[derive(Debug, Default)]
 pub struct Sweep {
+    /// The time that is counted.
+    period: Period,
     /// How far the pass has come; `None` before the first edge.
     now: Option<i64>,
-    origin: i64,
+    /// Where the counted span begins.
+    origin: Option<i64>,
     edges: BinaryHeap<Reverse<Edge>>,
     arrivals: u64,
     cover: Cover,
@@ -19,10 +25,23 @@ pub struct Sweep {
     open: Option<OpenGap>,
     gaps: Gaps,
     late: u64,
-    /// Whose edge was passed last, of timed operations.
-    last: Option<Neighbour>,
+    /// The edge of a timed operation that was passed last, and whose it was.
+    last: Option<(i64, Neighbour)>,
     /// How much time the clocks of edges that follow each other leave in doubt, ns.
     doubt: u64,
+}
+
+/// What a pass has found.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// Where the counted span begins; `None` if nothing was counted.
+    pub origin: Option<i64>,
+    /// Its parts.
+    pub identity: Identity,
+    /// Its gaps.
+    pub gaps: Gaps,
+    /// Operations that came too late for their place.
+    pub late: u64,
 }
 
 /// A begin or an end of a stretch.
@@ -47,6 +66,11 @@ struct OpenGap {
 }
 
 impl Sweep {
+    /// A sweep that counts the time in `period`.
+    pub fn new(period: Period) -> Self {
+        Sweep { period, ..Sweep::default() }
+    }
+
     /// Everything that is added from now on begins at `time` or later, and the next is of `class` and ends by `end`.
     /// What begins before a time already passed is counted as late, and its passed part widens the intervals.
     pub fn reach(&mut self, time: i64, class: Class, end: i64) {
@@ -55,8 +79,9 @@ impl Sweep {
             self.pass_to(next);
         }
         if let Some(now) = self.now.filter(|now| time < *now) {
-            self.late += 1;
-            self.identity.came_late(class, (now.min(end) - time).max(0) as u64);
+            self.late += u64::from(self.period.contains(time));
+            let (from, to) = self.period.clip(time, now.min(end));
+            self.identity.came_late(class, (to - from) as u64);
         }
     }
 
@@ -84,13 +109,13 @@ impl Sweep {
     }
 
     /// Passes over all that is left.
-    pub fn finish(mut self) -> (Identity, Gaps, u64) {
+    pub fn finish(mut self) -> Swept {
         while let Some(Reverse(edge)) = self.edges.peek() {
             let next = edge.time;
             self.pass_to(next);
         }
         self.identity.doubt(self.doubt);
-        (self.identity, self.gaps, self.late)
+        Swept { origin: self.origin, identity: self.identity, gaps: self.gaps, late: self.late }
     }
 
     fn add(&mut self, time: i64, begins: bool, layer: Layer, class: Class, neighbour: Neighbour) {
@@ -101,11 +126,11 @@ impl Sweep {
 
     /// Passes to `time` and over all edges that lie there.
     fn pass_to(&mut self, time: i64) {
-        let from = *self.now.get_or_insert_with(|| {
-            self.origin = time;
-            time
-        });
-        let ns = (time - from) as u64;
+        let (from, to) = self.period.clip(self.now.unwrap_or(time), time);
+        let ns = (to - from) as u64;
+        if ns > 0 {
+            self.origin.get_or_insert(from);
+        }
         self.identity.pass(&self.cover, ns);
         if let Some(open) = self.open.as_mut().filter(|_| self.cover.is_certainly_idle()) {
             open.certain += ns;
@@ -139,19 +164,38 @@ impl Sweep {
     /// two. Edges of one clock that follow each other move together.
     fn clocks(&mut self, edge: &Edge) {
         if edge.layer == Layer::Possible && edge.neighbour.lane.is_some() {
-            let doubt = self.last.replace(edge.neighbour).map_or(0, |last| last.doubt(&edge.neighbour));
+            let this = (edge.time, edge.neighbour);
+            let doubt = self.last.replace(this).map_or(0, |last| self.doubt_between(&last, &this));
             self.doubt = self.doubt.saturating_add(doubt);
         }
     }
 
+    /// How far off the counted part of the time between two edges can be for their clocks' sake, ns. A bound of the time
+    /// that is asked for stands still, whatever the clocks are off, so that next to it even one clock leaves a doubt.
+    fn doubt_between(&self, (from, before): &(i64, Neighbour), (to, after): &(i64, Neighbour)) -> u64 {
+        let Period { from: first, to: last } = self.period;
+        if *to < first || last < *from {
+            return 0;
+        }
+        if first <= *from && *to <= last {
+            return before.doubt(after);
+        }
+        before.off_by().saturating_add(after.off_by())
+    }
+
     fn close_gap(&mut self, time: i64, after: Neighbour) {
         let Some(open) = self.open.take() else { return };
-        let value = (time - open.start) as u64;
-        let longest = (after.latest_start - open.before.earliest_end).max(0) as u64;
-        let doubt = open.before.doubt(&after);
+        let length = |(from, to): (i64, i64)| (to - from) as u64;
+        let (start, end) = self.period.clip(open.start, time);
+        let (value, origin) = (length((start, end)), self.origin.unwrap_or(start));
+        if value == 0 {
+            return;
+        }
+        let longest = length(self.period.clip(open.before.earliest_end, after.latest_start));
+        let doubt = self.doubt_between(&(open.start, open.before), &(time, after));
         let (lo, hi) = (open.certain.saturating_sub(doubt), longest.max(value).saturating_add(doubt));
         self.gaps.add(Gap {
-            start: (open.start - self.origin) as u64,
+            start: (start - origin) as u64,
             duration: Estimate::new(value, lo, hi),
             before: open.before,
             after,

@@ -13,7 +13,8 @@
 use super::Analysis;
 use super::gaps::{Gaps, Lane, Neighbour};
 use super::identity::{Class, Identity, Layer};
-use super::sweep::Sweep;
+use super::sweep::{Sweep, Swept};
+use crate::model::filter::Period;
 use crate::model::occupancy::{Basis, Occupancy, host};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::{Action, Drained, Event, Operation, Reason, When};
@@ -24,6 +25,8 @@ use std::collections::{BTreeMap, HashMap};
 /// The sweep's answers about one device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceTime {
+    /// Host ns on the line at which the counted span begins; `None` without one, or for several timelines.
+    pub began: Option<i64>,
     /// Its timelines, added side by side.
     pub identity: Identity,
     /// How many timelines there are: one, or one for each context whose device was never told.
@@ -45,6 +48,7 @@ enum Owner {
 /// All timelines of a process.
 #[derive(Debug, Default)]
 pub struct Timelines {
+    period: Period,
     open: BTreeMap<Owner, Timeline>,
     owners: HashMap<u32, Owner>,
 }
@@ -91,10 +95,11 @@ impl Analysis for Timelines {
                 Owner::Context(_) => None,
             };
             let device = done.entry(device).or_default();
-            let (identity, gaps, late) = timeline.finish();
+            let Swept { origin, identity, gaps, late } = timeline.finish();
+            device.timelines += 1;
+            device.began = origin.filter(|_| device.timelines == 1);
             device.identity.add(&identity);
             device.gaps.merge(gaps);
-            device.timelines += 1;
             device.late += late;
         }
         done
@@ -102,10 +107,15 @@ impl Analysis for Timelines {
 }
 
 impl Timelines {
+    /// Timelines on which the time in `period` counts.
+    pub fn new(period: Period) -> Self {
+        Timelines { period, ..Timelines::default() }
+    }
+
     fn of(&mut self, operation: &Operation) -> &mut Timeline {
         let owner = operation.device.map_or(Owner::Context(operation.context), Owner::Device);
         self.owners.insert(operation.context, owner);
-        self.open.entry(owner).or_default()
+        self.open.entry(owner).or_insert_with(|| Timeline::new(self.period, WINDOW))
     }
 
     /// The timeline of a context that has had work.
@@ -125,12 +135,6 @@ struct Timeline {
     /// By context and stream.
     streams: HashMap<(u32, u64), Stream>,
     sweep: Sweep,
-}
-
-impl Default for Timeline {
-    fn default() -> Self {
-        Timeline { order: Reorder::new(WINDOW), streams: HashMap::new(), sweep: Sweep::default() }
-    }
 }
 
 /// What a timeline has to remember of a stream.
@@ -165,6 +169,11 @@ enum Item {
 }
 
 impl Timeline {
+    /// A timeline that holds back `window` items to put them in order.
+    fn new(period: Period, window: usize) -> Self {
+        Timeline { order: Reorder::new(window), streams: HashMap::new(), sweep: Sweep::new(period) }
+    }
+
     fn timed(&mut self, operation: &Operation, occupancy: &Occupancy) {
         let Occupancy { chain, off_by, .. } = *occupancy;
         let lane = Some(Lane { context: operation.context, chain, off_by });
@@ -237,7 +246,7 @@ impl Timeline {
         }
     }
 
-    fn finish(mut self) -> (Identity, Gaps, u64) {
+    fn finish(mut self) -> Swept {
         while let Some((time, item)) = self.order.pop() {
             sweep(&mut self.sweep, time, item);
         }

@@ -205,3 +205,32 @@ impl Analysis for TransferTimes {
         self.table
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_holds_its_bound_and_nothing_above() {
+        let sizes = [0, 4 << 10, (4 << 10) + 1, 64 << 10, (64 << 10) + 1, 1 << 20, (1 << 20) + 1, 16 << 20];
+        let classes = sizes.map(|bytes| SizeClass::of(bytes) as usize);
+        assert_eq!(classes, [0, 0, 1, 1, 2, 2, 3, 3]);
+        assert_eq!(SizeClass::of((16 << 20) + 1), SizeClass::Larger);
+        assert_eq!(SizeClass::of(u64::MAX).label(), "> 16 MiB");
+    }
+
+    #[test]
+    fn a_throughput_is_known_where_its_time_is() {
+        let of = |lo, value, hi| Transfer {
+            timed: 1,
+            timed_bytes: 1_000,
+            time: Sum { value, lo, hi },
+            ..Transfer::default()
+        };
+        assert!(of(10, 20, 40).gbps_is_known() && of(7, 7, 7).gbps_is_known());
+        assert!(!of(10, 20, 41).gbps_is_known(), "more than a factor of four");
+        assert!(!of(0, 20, 20).gbps_is_known(), "it may have taken no time at all");
+        assert_eq!(of(0, 20, 40).gbps(), Some(Estimate::new(Some(50.0), Some(25.0), None)));
+        assert!(!Transfer::default().gbps_is_known() && Transfer::default().gbps().is_none());
+    }
+}

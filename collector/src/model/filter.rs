@@ -131,6 +131,7 @@ pub struct Passed {
 pub struct Sieve<'a> {
     filter: &'a Filter,
     names: &'a Names,
+    is_everything: bool,
     period: Period,
     /// Claim numbers of the threads that are asked for.
     threads: HashSet<u32>,
@@ -146,13 +147,13 @@ impl<'a> Sieve<'a> {
     /// A sieve for a process whose collection began at host ns `began`. Without a status no thread's tid is known.
     pub fn new(filter: &'a Filter, names: &'a Names, status: Option<&Status>, began: u64) -> Self {
         let claims = status.iter().flat_map(|status| &status.threads);
-        let threads =
-            claims.filter(|(_, tid)| filter.threads.contains(tid)).map(|(claim, _)| *claim).collect();
+        let threads = claims.filter(|(_, tid)| filter.threads.contains(tid)).map(|(claim, _)| *claim);
         Sieve {
             filter,
             names,
+            is_everything: filter.is_everything(),
             period: filter.period(began),
-            threads,
+            threads: threads.collect(),
             kernels: HashMap::new(),
             devices: HashMap::new(),
             bursts: HashSet::new(),
@@ -172,6 +173,9 @@ impl<'a> Sieve<'a> {
 
     /// What of an event is asked for.
     pub fn sift(&mut self, event: &Event<'_>) -> Passed {
+        if self.is_everything {
+            return Passed { concerns: true, call: true, operation: true };
+        }
         let concerns = self.concerns(event);
         Passed {
             concerns,
@@ -301,5 +305,177 @@ fn stream(body: &Body) -> Option<u64> {
         Body::Alloc(alloc) => (alloc.memory == Memory::Pool).then_some(alloc.stream),
         Body::Free(free) => (free.memory == Memory::Pool).then_some(free.stream),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::graphs::Contents;
+    use crate::model::transfer::{HostMemory, TransferKind};
+    use crate::model::{CountedCall, Reason, simulation};
+    use crate::trace::record::{Api, Context, Record, Synchronize, What};
+    use gpuspy_wire::record::{LossCause, Untimed};
+    use std::sync::Arc;
+
+    const GEMM: Action = Action::Kernel { name: 1, communication: false };
+    const ADD: Action = Action::Kernel { name: 2, communication: false };
+    const COPY: Action =
+        Action::Transfer { kind: TransferKind::HtoD, host_memory: HostMemory::Pinned, bytes: 4 };
+
+    fn names() -> Names {
+        let kernel = |id, symbol: &str| ((Namespace::Kernel, id), symbol.to_owned());
+        Names([kernel(1, "_Z4gemmPKf"), kernel(2, "add")].into())
+    }
+
+    fn kernel(pattern: &str) -> Filter {
+        Filter { kernel: Some(Regex::new(pattern).unwrap()), ..Filter::default() }
+    }
+
+    /// An operation of thread 1 on device 3's stream 7, called at 100, untimed.
+    fn launch(what: Action, in_burst: bool) -> (Record, Operation) {
+        let mut work = simulation::work(150, 50, 0);
+        work.call.begin = 100;
+        let when =
+            When::Untimed { reason: Reason::Untimed(Untimed::Chain), after: (!in_burst).then_some(100) };
+        let operation = Operation {
+            correlation: 1,
+            context: 1,
+            device: Some(3),
+            stream: 7,
+            caller: 0,
+            returned: 150,
+            what,
+            when,
+        };
+        (Record { thread: 1, at: 150, body: Body::Work(work) }, operation)
+    }
+
+    fn passes(sieve: &mut Sieve<'_>, (record, operation): &(Record, Operation)) -> bool {
+        sieve.passes(&Event { operation: Some(*operation), ..Event::new(record) })
+    }
+
+    /// What a filter lets pass of a launch of each kernel, and of a copy.
+    fn passed(filter: &Filter) -> [bool; 3] {
+        let names = names();
+        let mut sieve = Sieve::new(filter, &names, None, 0);
+        sieve.threads.extend(filter.threads.contains(&900).then_some(1));
+        [GEMM, ADD, COPY].map(|what| passes(&mut sieve, &launch(what, false)))
+    }
+
+    #[test]
+    fn an_operation_has_a_device_a_stream_a_thread_and_a_kernel() {
+        let everything = Filter::default();
+        for (filter, expected) in [
+            (everything.clone(), [true; 3]),
+            (Filter { devices: vec![3], ..everything.clone() }, [true; 3]),
+            (Filter { devices: vec![0, 1], ..everything.clone() }, [false; 3]),
+            (Filter { streams: vec![1, 7], ..everything.clone() }, [true; 3]),
+            (Filter { streams: vec![8], ..everything.clone() }, [false; 3]),
+            (Filter { threads: vec![900], ..everything.clone() }, [true; 3]),
+            (Filter { threads: vec![1], ..everything.clone() }, [false; 3]),
+            (kernel("^gemm\\(float"), [true, false, false]),
+            (kernel("^_Z4"), [true, false, false]),
+            (kernel("nothing"), [false; 3]),
+            (Filter { devices: vec![3], streams: vec![8], ..everything.clone() }, [false; 3]),
+            (Filter { since: Some(100), ..everything.clone() }, [true; 3]),
+            (Filter { since: Some(101), ..everything.clone() }, [false; 3]),
+            (Filter { until: Some(100), ..everything.clone() }, [false; 3]),
+        ] {
+            assert_eq!(passed(&filter), expected, "{filter}");
+        }
+    }
+
+    #[test]
+    fn a_burst_is_of_whoever_launched_into_it() {
+        let (names, filter) = (names(), kernel("gemm"));
+        let mut sieve = Sieve::new(&filter, &names, None, 0);
+        let burst = launch(Action::Burst { launches: 2 }, false);
+        for (launches, expected) in [([GEMM, ADD], true), ([ADD, ADD], false), ([ADD, GEMM], true)] {
+            let passed = launches.map(|what| passes(&mut sieve, &launch(what, true)));
+            assert_eq!(passed, launches.map(|what| what == GEMM));
+            assert_eq!(passes(&mut sieve, &burst), expected);
+        }
+    }
+
+    #[test]
+    fn a_graph_is_of_every_kernel_that_it_ran() {
+        let names = names();
+        let (record, operation) = launch(Action::Graph { kernels: 3 }, false);
+        let graph =
+            Some(Arc::new(Contents { kernel_count: 3, kernels: vec![(2, 3)], ..Contents::default() }));
+        let event = Event { operation: Some(operation), graph, ..Event::new(&record) };
+        for (pattern, expected) in [("add", true), ("gemm", false)] {
+            assert_eq!(Sieve::new(&kernel(pattern), &names, None, 0).passes(&event), expected);
+        }
+    }
+
+    #[test]
+    fn a_call_is_of_its_contexts_device_and_of_a_stream_that_it_names() {
+        let names = names();
+        let told = Context { context: 1, device: 3, handle: 0, destroyed: false };
+        let call = Call { context: 1, api: 1, begin: 40, ..Call::default() };
+        let record = |body| Record { thread: 1, at: 60, body };
+        let wait = |scope| record(Body::Synchronize(Synchronize { call, scope, stream: 7, event: 0 }));
+        let passed = |filter: &Filter| {
+            let mut sieve = Sieve::new(filter, &names, None, 0);
+            assert!(sieve.passes(&Event::new(&record(Body::Context(told.clone())))), "the process itself");
+            let loss = Body::Loss { cause: LossCause::RingFull, count: 1 };
+            assert!(sieve.passes(&Event::new(&record(loss))), "nobody knows whose it was");
+            let calls = [
+                record(Body::Api(Api { call, result: 0, subject: 0 })),
+                wait(SyncScope::Stream),
+                wait(SyncScope::Device),
+            ];
+            calls.map(|record| {
+                let call = Some(CountedCall { api: 1, host_ns: 20, failed: false });
+                sieve.passes(&Event { call, ..Event::new(&record) })
+            })
+        };
+        let everything = Filter::default();
+        assert_eq!(passed(&Filter { devices: vec![3], ..everything.clone() }), [true; 3]);
+        assert_eq!(passed(&Filter { devices: vec![0], ..everything.clone() }), [false; 3]);
+        assert_eq!(passed(&Filter { streams: vec![7], ..everything.clone() }), [false, true, false]);
+        assert_eq!(passed(&kernel(".*")), [false; 3]);
+        assert_eq!(passed(&Filter { since: Some(40), ..everything.clone() }), [true; 3]);
+        assert_eq!(passed(&Filter { since: Some(41), ..everything }), [false; 3], "where it began counts");
+    }
+
+    #[test]
+    fn a_timed_operation_counts_where_it_starts_and_its_call_where_that_begins() {
+        let names = names();
+        let truths = simulation::Simulation::new(0, 0).run(simulation::Load::Queued, 8, 1_000..2_000);
+        let clocks = simulation::survey(&truths);
+        let truth = &truths[4];
+        let occupancy =
+            crate::model::occupancy::derive(&truth.work, &truth.gpu, false, clocks.of(1, 1).unwrap());
+        let (mut record, mut operation) = launch(GEMM, false);
+        operation.when = When::Timed(occupancy);
+        record.body = Body::Work(truth.work.clone());
+        assert!(matches!(truth.work.what, What::Kernel { .. }));
+        let begin = truth.work.call.begin;
+        let between = (begin + occupancy.start as u64) / 2;
+        let event = Event { operation: Some(operation), ..Event::new(&record) };
+        let early = Filter { until: Some(between), ..Filter::default() };
+        let late = Filter { since: Some(between), ..Filter::default() };
+        let sift = |filter| Sieve::new(filter, &names, None, 0).sift(&event);
+        assert_eq!(sift(&early), Passed { concerns: true, call: true, operation: false });
+        assert_eq!(sift(&late), Passed { concerns: true, call: false, operation: true });
+    }
+
+    #[test]
+    fn a_filter_says_what_it_leaves() {
+        assert_eq!(Filter::default().to_string(), "");
+        assert!(Filter::default().is_everything());
+        let filter = Filter {
+            devices: vec![0],
+            streams: vec![7, 8, 11],
+            since: Some(1_500_000_000),
+            until: Some(20_000_000_000),
+            ..kernel("gemm|conv")
+        };
+        let words = "device 0, streams 7, 8 and 11, kernels that match gemm|conv, from 1.5 s, until 20 s";
+        assert_eq!(filter.to_string(), words);
+        assert!(!filter.is_everything());
     }
 }

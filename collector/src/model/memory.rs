@@ -71,6 +71,18 @@ pub enum MemoryChange {
     },
 }
 
+impl MemoryChange {
+    /// Whose the block is.
+    pub fn allocator(&self) -> &Allocator {
+        match self {
+            MemoryChange::Allocated { of, .. }
+            | MemoryChange::Freed { of, .. }
+            | MemoryChange::FreeFailed { of, .. }
+            | MemoryChange::Vanished { of, .. } => of,
+        }
+    }
+}
+
 /// A block of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Block {

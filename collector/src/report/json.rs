@@ -4,14 +4,14 @@ use super::names::demangle;
 use crate::analyze::calls::{ByApi, HostTimes};
 use crate::analyze::durations::Durations;
 use crate::analyze::estimate::{Estimate, Kind, Sum};
-use crate::analyze::gaps::LARGEST;
+use crate::analyze::gaps::{BANDS, LARGEST, Part};
 use crate::analyze::graphs::GraphUse;
 use crate::analyze::identity::Class;
 use crate::analyze::kernels::{Kernel, never_timed};
 use crate::analyze::memory::{MemoryUse, Use};
 use crate::analyze::overhead::Overhead;
-use crate::analyze::summary::{DeviceReport, GapReport, GapRow, Side};
-use crate::analyze::transfers::{Transfer, Transfers};
+use crate::analyze::summary::{DeviceReport, GapReport, GapRow, LibraryGaps, Side};
+use crate::analyze::transfers::{SizeClass, SizePart, Transfer, Transfers};
 use crate::analyze::whole::extrapolated;
 use crate::analyze::windows::{Duty, Slowdown, Stretch, Timing};
 use crate::analyze::{ProcessReport, Tables};
@@ -135,6 +135,7 @@ fn device(device: &DeviceReport) -> Value {
         "uuid": device.uuid,
         "name": device.name,
         "memory_bytes": device.memory_bytes,
+        "began_ns": device.began_ns,
         "timelines": device.timelines,
         "late_operations": device.late,
         "span_ns": identity.span,
@@ -150,9 +151,15 @@ fn device(device: &DeviceReport) -> Value {
 }
 
 fn gaps(gaps: &GapReport) -> Value {
+    let bounds = BANDS.into_iter().map(Some).chain([None]);
+    let band = |(below, part): (Option<u64>, &Part)| json!({ "below_ns": below, "count": part.count, "total_ns": part.total });
+    let library =
+        |gaps: &LibraryGaps| json!({ "library": gaps.library, "count": gaps.count, "total_ns": gaps.total });
     json!({
         "count": gaps.count,
         "total_ns": gaps.total.estimate(),
+        "bands": bounds.zip(&gaps.bands).map(band).collect::<Vec<_>>(),
+        "by_library": gaps.by_library.iter().map(library).collect::<Vec<_>>(),
         "largest": gaps.largest.iter().take(LARGEST).map(gap).collect::<Vec<_>>(),
     })
 }
@@ -194,6 +201,27 @@ fn kernel(kernel: &Kernel) -> Value {
         "min_ns": durations.min(),
         "max_ns": durations.max(),
         "stddev_ns": durations.stddev(),
+        "api": host_times(&kernel.api),
+        "queue": {
+            "total_ns": kernel.queue.total(),
+            "avg_ns": kernel.queue.mean(),
+            "median_ns": kernel.queue.median(),
+            "min_ns": kernel.queue.min(),
+            "max_ns": kernel.queue.max(),
+            "stddev_ns": kernel.queue.stddev(),
+        },
+    })
+}
+
+fn host_times(calls: &HostTimes) -> Value {
+    json!({
+        "count": calls.count,
+        "total_ns": calls.total,
+        "avg_ns": calls.mean(),
+        "median_ns": calls.median(),
+        "min_ns": calls.min(),
+        "max_ns": calls.max(),
+        "stddev_ns": calls.stddev(),
     })
 }
 
@@ -224,6 +252,18 @@ fn graphs(graphs: &GraphUse) -> Value {
 }
 
 fn transfers(transfers: &Transfers) -> Value {
+    let size = |(class, part): (&SizeClass, &SizePart)| {
+        json!({
+            "up_to_bytes": class.most(),
+            "count": part.count,
+            "timed": part.timed,
+            "bytes": part.bytes,
+            "timed_bytes": part.timed_bytes,
+            "timed_ns": part.time.estimate(),
+            "gbps": part.gbps(),
+            "gbps_is_known": part.gbps_is_known(),
+        })
+    };
     let row = |key: &(TransferKind, HostMemory), transfer: &Transfer| {
         json!({
             "kind": key.0.name(),
@@ -233,6 +273,9 @@ fn transfers(transfers: &Transfers) -> Value {
             "bytes": transfer.bytes,
             "total_ns": transfer.total(),
             "gbps": transfer.gbps(),
+            "gbps_is_known": transfer.gbps_is_known(),
+            "sizes": transfer.sizes.iter().map(size).collect::<Vec<_>>(),
+            "host": host_times(&transfer.host),
         })
     };
     transfers.iter().map(|(key, transfer)| row(key, transfer)).collect()
@@ -243,6 +286,9 @@ fn memory(memory: &MemoryUse) -> Value {
     let by_kind: Map<String, Value> =
         memory.by_kind.iter().map(|(kind, part)| ((*kind).to_owned(), uses(part))).collect();
     out["by_kind"] = Value::Object(by_kind);
+    let line = &memory.timeline;
+    out["timeline"] =
+        json!({ "from_ns": line.from_ns, "bucket_ns": line.bucket_ns, "peaks_bytes": line.peaks });
     out
 }
 
@@ -252,18 +298,35 @@ fn uses(part: &Use) -> Value {
         "peak_ns": (part.peak_bytes > 0).then_some(part.peak_at),
         "live_bytes": part.live_bytes,
         "allocations": part.allocations,
+        "allocated_bytes": part.allocated_bytes,
         "frees": part.frees,
     })
 }
 
 fn apis(apis: &ByApi) -> Value {
-    let row = |(name, calls): (&String, &HostTimes)| json!({ "name": name, "count": calls.count, "failed": calls.failed, "host_ns": calls.total });
+    let row = |(name, calls): (&String, &HostTimes)| {
+        let mut row = calls_row("name", name, calls);
+        row["failed"] = calls.failed.into();
+        row
+    };
     apis.iter().map(row).collect()
 }
 
 fn syncs(syncs: &ByApi) -> Value {
-    let row = |(name, calls): (&String, &HostTimes)| json!({ "api": name, "count": calls.count, "host_ns": calls.total });
-    syncs.iter().map(row).collect()
+    syncs.iter().map(|(name, calls)| calls_row("api", name, calls)).collect()
+}
+
+fn calls_row(key: &str, name: &str, calls: &HostTimes) -> Value {
+    json!({
+        key: name,
+        "count": calls.count,
+        "host_ns": calls.total,
+        "avg_ns": calls.mean(),
+        "median_ns": calls.median(),
+        "min_ns": calls.min(),
+        "max_ns": calls.max(),
+        "stddev_ns": calls.stddev(),
+    })
 }
 
 fn process(report: &ProcessReport) -> Value {
@@ -284,6 +347,7 @@ fn process(report: &ProcessReport) -> Value {
         },
         "clock_contradictions": process.clock_contradictions,
         "causality_broken": process.causality_broken,
+        "filter": process.filter,
         "notes": process.notes,
     })
 }

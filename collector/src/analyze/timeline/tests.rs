@@ -1,7 +1,7 @@
 //! The sweep against its definition, and against a simulated GPU.
 
 use super::super::estimate::{Estimate, Sum};
-use super::super::gaps::Found;
+use super::super::gaps::{Found, Part};
 use super::super::identity::CLASSES;
 use super::*;
 use crate::model::occupancy::{Length, derive};
@@ -10,6 +10,8 @@ use crate::model::transfer::{HostMemory, TransferKind};
 use crate::trace::record::Record;
 use gpuspy_wire::record::LossCause;
 use proptest::prelude::*;
+
+mod periods;
 
 /// Every class, in the order of their numbers.
 const ALL: [Class; CLASSES] = [Class::Compute, Class::Graph, Class::Communication, Class::Copy];
@@ -326,13 +328,13 @@ fn idle_time_between_launches_is_seen_where_raw_pairs_hide_it() {
 
 #[test]
 fn what_comes_too_late_is_counted_and_inside_the_intervals() {
-    let mut timeline = Timeline { order: Reorder::new(1), ..Timeline::default() };
+    let mut timeline = Timeline::new(Period::default(), 1);
     let op = |n, o| operation(n, n, KERNEL, When::Timed(o));
     for (n, start) in [(1, 0), (2, 100), (3, 200), (4, 300), (5, 40)] {
         let o = exactly(start, start + 20);
         timeline.timed(&op(n, o), &o);
     }
-    let (identity, _, late) = timeline.finish();
+    let Swept { identity, late, .. } = timeline.finish();
     assert_eq!((late, identity.span), (1, 320));
     let compute = identity.busy[Class::Compute as usize];
     assert!(compute.lo <= 100 && 100 <= compute.hi, "{compute:?}");
@@ -346,7 +348,7 @@ fn what_comes_too_late_is_counted_and_inside_the_intervals() {
 
 #[test]
 fn what_is_kept_does_not_grow_with_the_trace() {
-    let mut timeline = Timeline { order: Reorder::new(64), ..Timeline::default() };
+    let mut timeline = Timeline::new(Period::default(), 64);
     let mut most = 0;
     for n in 0..50_000 {
         let o = exactly(n * 10, n * 10 + 7);
@@ -355,7 +357,7 @@ fn what_is_kept_does_not_grow_with_the_trace() {
     }
     assert!(most <= 8, "{most} edges at once for operations that do not overlap");
     assert_eq!(timeline.streams.len(), 4);
-    assert_eq!(timeline.finish().0.busy[Class::Compute as usize], exact(350_000));
+    assert_eq!(timeline.finish().identity.busy[Class::Compute as usize], exact(350_000));
 }
 
 /// A random operation with nested stretches; every third has nothing certain, every seventh only bounds.

@@ -1,0 +1,119 @@
+//! A part of the time: clipped to the nanosecond, and two parts make the whole.
+
+use super::*;
+use crate::model::filter::Period;
+
+fn counted(operations: &[Operation], from: i64, to: i64) -> DeviceTime {
+    let record = record();
+    let mut timelines = Timelines::new(Period { from, to });
+    for operation in operations {
+        timelines.observe(&Event { operation: Some(*operation), ..Event::new(&record) });
+    }
+    timelines.finish().remove(&Some(0)).unwrap_or_default()
+}
+
+/// On clocks that are not off, so that a bound of the period leaves no doubt.
+fn placed(operations: &[(Action, Occupancy)]) -> Vec<Operation> {
+    let placed = |((what, o), n): (&(Action, Occupancy), u64)| {
+        operation(n, n, *what, When::Timed(Occupancy { off_by: Some(0), ..*o }))
+    };
+    operations.iter().zip(1..).map(placed).collect()
+}
+
+#[test]
+fn span_parts_and_gaps_are_clipped() {
+    let all = placed(&[(KERNEL, exactly(10, 40)), (COPY, exactly(60, 90)), (KERNEL, exactly(150, 160))]);
+    let device = counted(&all, 20, 120);
+    let identity = device.identity;
+    assert_eq!((device.began, identity.span), (Some(20), 100));
+    assert_eq!(identity.busy[Class::Compute as usize], exact(20));
+    assert_eq!(identity.busy[Class::Copy as usize], exact(30));
+    assert_eq!(identity.idle, exact(50));
+    let gaps = device.gaps.finish(50);
+    let found: Vec<(u64, u64)> = gaps.largest.iter().map(|gap| (gap.start, gap.duration.value)).collect();
+    assert_eq!(found, [(70, 30), (20, 20)], "90 to 150 ends with the period");
+    assert_eq!((gaps.count, gaps.total), (2, exact(50)));
+}
+
+#[test]
+fn outside_of_all_work_there_is_no_span() {
+    let all = placed(&[(KERNEL, exactly(10, 40)), (KERNEL, exactly(60, 70))]);
+    for (from, to) in [(-20, 10), (70, 90), (30, 30)] {
+        let device = counted(&all, from, to);
+        assert_eq!((device.began, device.identity), (None, Identity::default()), "{from}..{to}");
+        assert_eq!(device.gaps.finish(0).count, 0);
+    }
+    assert_eq!(counted(&all, 5, 15).began, Some(10), "its first operation, not the period's begin");
+    let idle = counted(&all, 45, 55);
+    assert_eq!((idle.began, idle.identity.span, idle.identity.idle), (Some(45), 10, exact(10)));
+}
+
+#[test]
+fn untimed_work_from_before_is_undecided_inside() {
+    let first = operation(1, 7, KERNEL, When::Timed(exactly(0, 10)));
+    let last = operation(3, 7, KERNEL, When::Timed(exactly(90, 100)));
+    let device = counted(&[first, operation(2, 7, KERNEL, untimed(5)), last], 40, 95);
+    assert_eq!((device.identity.span, device.identity.undecided.value), (55, 50));
+}
+
+#[test]
+fn where_a_bound_cuts_the_clock_is_off_by_what_it_is() {
+    let all = [
+        operation(1, 7, KERNEL, When::Timed(exactly(0, 100))),
+        operation(2, 7, KERNEL, When::Timed(exactly(150, 200))),
+    ];
+    assert_eq!(counted(&all, -50, 300).identity.idle, exact(50), "one clock, and nothing is cut");
+    // Both edges around the bound can be off by 3 ns.
+    let cut = counted(&all, 20, 300).identity;
+    assert_eq!(cut.busy[Class::Compute as usize], Sum { value: 130, lo: 124, hi: 136 });
+    assert_eq!(cut.idle, Sum { value: 50, lo: 44, hi: 56 });
+    let gap = counted(&all, 120, 300).gaps.finish(100).largest[0].duration;
+    assert_eq!(gap, Estimate::new(30, 24, 36));
+}
+
+#[test]
+fn gaps_fall_into_bands_and_under_who_ended_them() {
+    let lengths = [1, 9_999, 10_000, 99_999, 100_000, 1_000_000, 9_999_999, 10_000_000, 50_000_000];
+    let mut now = 0;
+    let all: Vec<Operation> = (0..=lengths.len())
+        .map(|n| {
+            let when = When::Timed(exactly(now, now + 5));
+            now += 5 + lengths.get(n).copied().unwrap_or(0);
+            Operation { caller: n as u64 % 2, ..operation(n as u64, 7, KERNEL, when) }
+        })
+        .collect();
+    let gaps = sweep_all(&all, None).gaps.finish(0);
+    let part = |count, total| Part { count, total };
+    let bands =
+        [part(2, 10_000), part(2, 109_999), part(1, 100_000), part(2, 10_999_999), part(2, 60_000_000)];
+    assert_eq!(gaps.bands, bands);
+    // Operation 0 ended none; each second one of the rest is of caller 1, from the first on.
+    let odd: u64 = lengths.iter().step_by(2).map(|ns| *ns as u64).sum();
+    assert_eq!(gaps.callers[&1], part(5, odd));
+    assert_eq!(gaps.callers[&0], part(4, gaps.total.value - odd));
+}
+
+proptest! {
+    #[test]
+    fn two_parts_make_the_whole(
+        operations in proptest::collection::vec(any_operation(), 1..14),
+        cut in -70i64..160,
+    ) {
+        let all = placed(&operations);
+        let whole = counted(&all, i64::MIN, i64::MAX);
+        let (before, after) = (counted(&all, i64::MIN, cut), counted(&all, cut, i64::MAX));
+        let mut sum = before.identity;
+        sum.add(&after.identity);
+        prop_assert_eq!(sum, whole.identity);
+        let [whole, before, after] = [whole, before, after].map(|device| device.gaps.finish(0));
+        prop_assert_eq!(before.total.value + after.total.value, whole.total.value);
+        prop_assert_eq!(before.total.lo + after.total.lo, whole.total.lo);
+        let count = before.count + after.count;
+        prop_assert!(count == whole.count || count == whole.count + 1, "the cut may be in a gap");
+        for found in [before, after] {
+            prop_assert_eq!(found.bands.iter().map(|part| part.total).sum::<u64>(), found.total.value);
+            prop_assert_eq!(found.bands.iter().map(|part| part.count).sum::<u64>(), found.count);
+            prop_assert_eq!(found.callers.values().map(|part| part.total).sum::<u64>(), found.total.value);
+        }
+    }
+}
