@@ -45,6 +45,8 @@ pub struct ProcessInfo {
     pub ending: Option<Ending>,
     /// Host ns from the begin to the end of the collection.
     pub wall_ns: u64,
+    /// From when to when the tables are about, ns since the collection began: the whole of it, or what is asked for.
+    pub period_ns: (u64, u64),
     /// What reading the trace lost.
     pub damage: Damage,
     /// What the tables are limited to, in words; empty where they are about everything.
@@ -223,6 +225,8 @@ where
     kernels.retain(|kernel| filter.names(&kernel.symbol));
     let pid = status.map(|status| status.pid);
     let (devices, gaps) = devices(timelines.finish(), &known, names, pid, began);
+    let wall_ns = ended.saturating_sub(began);
+    let in_wall = |moment: u64| moment.min(wall_ns);
     ProcessReport {
         process: ProcessInfo {
             pid,
@@ -230,7 +234,8 @@ where
                 .map(|line| line.trim_end_matches('\0').replace('\0', " ")),
             path,
             ending: status.map(|status| status.ending),
-            wall_ns: ended.saturating_sub(began),
+            wall_ns,
+            period_ns: (filter.since.map_or(0, in_wall), filter.until.map_or(wall_ns, in_wall)),
             damage,
             filter: filter.to_string(),
             notes: [Fact::Interception, Fact::TimingNote]

@@ -62,18 +62,17 @@ pub fn length(value: u64, most: u64, width: usize, ascii: bool) -> String {
     }
 }
 
-/// Values from left to right in at most `width` columns, each column as high as the most that falls into it. A blank is
-/// nothing, the highest mark is `most`.
+/// Values from left to right in `width` columns, each column as high as the most that falls into it. A blank is nothing, the
+/// highest mark is `most`.
 pub fn sparkline(values: &[u64], most: u64, width: usize, ascii: bool) -> String {
     let marks: [char; 8] = if ascii {
         ['_', '.', '-', ':', '=', '+', '*', '#']
     } else {
         ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
     };
-    let width = width.min(values.len());
     let column = |at: usize| {
         let (from, to) = (at * values.len() / width, (at + 1) * values.len() / width);
-        values[from..to].iter().copied().max().unwrap_or(0)
+        values[from..].iter().take((to - from).max(1)).copied().max().unwrap_or(0)
     };
     let mark = |value: u64| {
         if value == 0 || most == 0 {
@@ -118,9 +117,10 @@ mod tests {
 
     #[test]
     fn a_sparkline_keeps_the_peak() {
-        assert_eq!(sparkline(&[0, 1, 4, 8], 8, 10, false), " ▁▄█");
+        assert_eq!(sparkline(&[0, 1, 4, 8], 8, 4, false), " ▁▄█");
+        assert_eq!(sparkline(&[1, 8], 8, 5, false), "▁▁▁██", "drawn out, where there is room");
         assert_eq!(sparkline(&[0, 8, 0, 1, 0, 0], 8, 3, true), "#_ ", "of two buckets the higher");
-        assert_eq!(sparkline(&[], 8, 3, true), "");
-        assert_eq!(sparkline(&[u64::MAX], u64::MAX, 3, true), "#");
+        assert_eq!(sparkline(&[], 8, 3, true), "   ");
+        assert_eq!(sparkline(&[u64::MAX], u64::MAX, 3, true), "###");
     }
 }

@@ -199,6 +199,19 @@ fn a_filter_stands_above_what_it_limits() {
     insta::assert_snapshot!(screen(&filtered(&filter), 100));
 }
 
+#[test]
+fn a_filter_that_nothing_meets_says_so() {
+    for filter in [
+        Filter { kernel: regex("^no such kernel$"), ..Filter::default() },
+        Filter { since: Some(3_600_000_000_000), ..Filter::default() },
+        Filter { threads: vec![1], ..Filter::default() },
+    ] {
+        let screen = screen(&filtered(&filter), 80);
+        assert!(screen.contains("nothing is within these limits"), "{filter:?}:\n{screen}");
+        assert!(!screen.contains("Kernels"), "{screen}");
+    }
+}
+
 fn regex(text: &str) -> Option<regex::Regex> {
     Some(regex::Regex::new(text).unwrap())
 }
@@ -365,4 +378,20 @@ fn the_screens_numbers_are_those_of_the_json() {
         assert!(line.contains(&ns(&transfer["total_ns"])), "{transfer}: {line}");
         assert!(line.contains(&bytes(transfer["bytes"].as_u64().unwrap())), "{transfer}: {line}");
     }
+}
+
+#[test]
+fn the_parts_of_the_wall_sum_to_it() {
+    let reports = whole_epoch();
+    let screen = screen(&reports, 100);
+    let device = &reports[0].tables.devices[0];
+    let wall = reports[0].process.wall_ns;
+    assert!(
+        device.began_ns.is_some_and(|began| began > 0 && began + device.identity.span < wall),
+        "{device:?}"
+    );
+    let line = screen.lines().find(|line| line.contains("= wall")).unwrap_or_else(|| panic!("{screen}"));
+    assert!(line.contains(&format!("{} ns", count(wall))), "{line}, not {wall}");
+    let bar = screen.lines().find(|line| line.contains('█')).unwrap();
+    assert_eq!(columns(bar), 100, "{bar}");
 }

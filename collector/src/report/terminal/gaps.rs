@@ -19,27 +19,22 @@ const BAR: usize = 24;
 /// The section.
 pub fn gaps(screen: &mut Screen<'_>, run: &Run<'_>) {
     let gaps = &run.all.gaps;
-    let span: u64 = run.all.devices.iter().fold(0, |sum, device| sum.saturating_add(device.identity.span));
-    if span == 0 {
+    if run.all.devices.iter().all(|device| device.identity.span == 0) {
         return screen.none("Gaps", "no operation has a GPU time, so no gap can be told");
     }
     let Some(largest) = gaps.largest.first() else {
         return screen.section("Gaps", "none between two timed operations");
     };
     let total = gaps.total.value;
-    let sentence = format!("{}, ", plural(gaps.count, "gap", "gaps"));
-    let sentence = Text::from(sentence).then(Text::toned(Tone::Waste, duration(total))).then(format!(
-        " in all: {} of wall, {} of span; the largest {}",
-        percent(total, run.gpu_wall()),
-        percent(total, span),
-        duration(largest.duration.value)
-    ));
-    let sentence = match gaps.by_library.as_slice() {
-        [only] if only.library.is_some() => {
-            sentence.then(format!("; all ended by {}", library(only.library.as_deref())))
-        }
-        _ => sentence,
-    };
+    let of_wall = percent(total, run.gpu_wall());
+    let mut rest = format!(" in all ({of_wall} of wall), the largest {}", duration(largest.duration.value));
+    if let [only] = gaps.by_library.as_slice()
+        && only.library.is_some()
+    {
+        rest.push_str(&format!(", all ended by {}", library(only.library.as_deref())));
+    }
+    let sentence = Text::from(format!("{}, ", plural(gaps.count, "gap", "gaps")));
+    let sentence = sentence.then(Text::toned(Tone::Waste, duration(total))).then(rest);
     screen.section("Gaps", sentence);
     let by_length = by_length(screen, gaps);
     screen.table(&by_length, 0, "gaps");

@@ -38,6 +38,9 @@ fn gpu(screen: &mut Screen<'_>, run: &Run<'_>, device: &DeviceReport) {
     screen.picture(bar(&parts, screen.inner(), screen.style.ascii));
     screen.table(&table(screen, &rows, identity.span, frame), 0, "gpu");
     remarks(screen, device, identity, whole.is_some());
+    if run.filter().is_some() {
+        screen.remark("idle: nothing ran that is within the limits");
+    }
 }
 
 /// How busy it was, in a sentence.
@@ -58,7 +61,7 @@ fn verdict(device: &DeviceReport, identity: &Identity) -> Text {
         .then(format!(" of its span of {}", duration(span)))
 }
 
-/// What surrounds a GPU's span: the time of the processes that used it, ns.
+/// What surrounds a GPU's span: the rest of the time of the processes that used it, ns.
 #[derive(Clone, Copy)]
 struct Frame {
     /// Before the first operation.
@@ -82,8 +85,9 @@ impl Frame {
                 }
                 let began = theirs.began_ns?;
                 let over = began.saturating_add(theirs.identity.span);
-                frame.start_up = frame.start_up.saturating_add(began);
-                frame.tail = frame.tail.saturating_add(report.process.wall_ns.saturating_sub(over));
+                let (from, to) = report.process.period_ns;
+                frame.start_up = frame.start_up.saturating_add(began.saturating_sub(from));
+                frame.tail = frame.tail.saturating_add(to.saturating_sub(over));
             }
         }
         Some(frame)

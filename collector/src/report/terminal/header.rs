@@ -45,8 +45,8 @@ pub fn warnings(screen: &mut Screen<'_>, run: &Run<'_>) {
 pub fn header(screen: &mut Screen<'_>, run: &Run<'_>) {
     whole(screen, run);
     if let Some(filter) = run.filter() {
-        let limits = Text::toned(Tone::Waste, "limited to ").then(filter);
-        screen.titled("", INDENT, limits);
+        let only = Text::toned(Tone::Waste, "only ").then(filter);
+        screen.titled("", INDENT, only);
     }
 }
 

@@ -4,7 +4,7 @@ use super::Run;
 use super::screen::{NONE, Screen, number};
 use crate::report::chart::sparkline;
 use crate::report::table::{Table, left, right};
-use crate::report::text::{Text, dim};
+use crate::report::text::dim;
 use crate::report::units::{bytes, count, duration, percent, rate};
 
 /// The section.
@@ -42,7 +42,7 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
     screen.table(&table, 0, "memory");
 }
 
-fn sentence(run: &Run<'_>) -> Text {
+fn sentence(run: &Run<'_>) -> String {
     let device = &run.all.memory.device;
     // The peak is that of one process; of several on one GPU it is no share of the GPU's memory.
     let sizes: Vec<u64> = run.all.devices.iter().filter_map(|device| device.memory_bytes).collect();
@@ -52,15 +52,9 @@ fn sentence(run: &Run<'_>) -> Text {
         }
         _ => String::new(),
     };
-    let wall = run.host_wall();
-    let sentence = Text::from(format!("device: peak {}{of}", bytes(device.peak_bytes)));
-    let sentence = sentence.then(format!(" at {}; ", duration(device.peak_at)));
-    sentence.then(format!(
-        "{} live at the end; {} allocations/s, {}/s",
-        bytes(device.live_bytes),
-        count(rate(device.allocations, wall)),
-        bytes(rate(device.allocated_bytes, wall))
-    ))
+    let peak = format!("{}{of} at {}", bytes(device.peak_bytes), duration(device.peak_at));
+    let (live, allocations) = (bytes(device.live_bytes), count(rate(device.allocations, run.host_wall())));
+    format!("device: peak {peak}, {live} at the end, {allocations} allocations/s")
 }
 
 /// Device memory over time, of one process.
@@ -72,7 +66,8 @@ fn timeline(screen: &mut Screen<'_>, run: &Run<'_>) {
         return;
     }
     let from = duration(line.from_ns);
-    let to = duration(line.from_ns.saturating_add(line.bucket_ns.saturating_mul(line.peaks.len() as u64)));
+    let to = line.from_ns.saturating_add(line.bucket_ns.saturating_mul(line.peaks.len() as u64));
+    let to = duration(to.min(only.process.period_ns.1));
     let room = screen.inner().saturating_sub(from.chars().count() + to.chars().count() + 2);
     let drawn = sparkline(&line.peaks, most, room, screen.style.ascii);
     screen.picture(dim(from).then(" ").then(drawn).then(" ").then(dim(to)));

@@ -18,7 +18,7 @@ mod transfers;
 use super::text::{Text, Tone};
 use super::view::{Section, Style, View};
 use crate::analyze::windows::Timing;
-use crate::analyze::{ProcessReport, Tables};
+use crate::analyze::{ProcessInfo, ProcessReport, Tables};
 use screen::Screen;
 
 /// What is drawn.
@@ -69,7 +69,7 @@ impl Run<'_> {
         let is_empty = all.apis.is_empty()
             && all.kernels.is_empty()
             && all.transfers.is_empty()
-            && all.memory.by_kind.is_empty()
+            && all.memory.by_kind.values().all(|part| part.allocations == 0 && part.frees == 0)
             && all.graphs.launches == 0;
         is_empty.then(|| match self.filter() {
             Some(_) => "of what the trace holds, nothing is within these limits",
@@ -87,17 +87,23 @@ impl Run<'_> {
         self.all.duty.timing == Some(Timing::Off)
     }
 
-    /// Host ns that all processes took.
+    /// Host ns that all processes took, in the time that is asked for.
     fn host_wall(&self) -> u64 {
-        self.reports.iter().map(|report| report.process.wall_ns).fold(0, u64::saturating_add)
+        self.reports.iter().map(|report| wall(&report.process)).fold(0, u64::saturating_add)
     }
 
     /// The same for every GPU that a process used: what all GPUs could have worked.
     fn gpu_wall(&self) -> u64 {
         let of = |report: &ProcessReport| {
             let used = report.tables.devices.iter().filter(|device| device.timelines > 0).count();
-            report.process.wall_ns.saturating_mul(used as u64)
+            wall(&report.process).saturating_mul(used as u64)
         };
         self.reports.iter().map(of).fold(0, u64::saturating_add)
     }
+}
+
+/// Host ns that a process took, in the time that is asked for.
+fn wall(process: &ProcessInfo) -> u64 {
+    let (from, to) = process.period_ns;
+    to.saturating_sub(from)
 }
