@@ -51,7 +51,7 @@ fn verdict(device: &DeviceReport, identity: &Identity) -> Text {
     if busy == 0 {
         let idle = format!("idle for at least {}", percent(identity.idle.lo, span));
         let unknown = Text::toned(Tone::Waste, "no operation has a GPU time");
-        let rest = format!(" of its span of {}, as calls that wait tell", duration(span));
+        let rest = format!(" of its span of {}", duration(span));
         return Text::from(format!("{name}: ")).then(unknown).then("; ").then(idle).then(rest);
     }
     Text::from(format!("{name}: "))
@@ -68,6 +68,8 @@ struct Frame {
     start_up: u64,
     /// After the last.
     tail: u64,
+    /// All time of the processes is reported, not a period that was asked for.
+    is_whole: bool,
 }
 
 impl Frame {
@@ -77,7 +79,7 @@ impl Frame {
             (None, None) => device.id == theirs.id,
             (mine, theirs) => mine == theirs,
         };
-        let mut frame = Frame { start_up: 0, tail: 0 };
+        let mut frame = Frame { start_up: 0, tail: 0, is_whole: true };
         for report in run.reports {
             for theirs in report.tables.devices.iter().filter(is_same) {
                 if theirs.timelines == 0 {
@@ -86,6 +88,7 @@ impl Frame {
                 let began = theirs.began_ns?;
                 let over = began.saturating_add(theirs.identity.span);
                 let (from, to) = report.process.period_ns;
+                frame.is_whole &= (from, to) == (0, report.process.wall_ns);
                 frame.start_up = frame.start_up.saturating_add(began.saturating_sub(from));
                 frame.tail = frame.tail.saturating_add(to.saturating_sub(over));
             }
@@ -146,7 +149,11 @@ fn table(screen: &Screen<'_>, rows: &[Row], span: u64, frame: Option<Frame>) -> 
             range(row, span),
         ]);
     }
-    let sum = if frame.is_some() { "  = wall" } else { "  = span" };
+    let sum = match frame {
+        Some(Frame { is_whole: true, .. }) => "  = wall",
+        Some(_) => "  = period",
+        None => "  = span",
+    };
     let exact = dim(format!("{} ns", count(total)));
     let span = if frame.is_some() { String::new() } else { percent(total, span) };
     table.row([sum.into(), duration(total).into(), of_wall(total).into(), span.into(), exact]);
