@@ -168,19 +168,15 @@ impl App {
     }
 
     fn report(self, status: Option<&Status>, damage: Damage) -> ProcessReport {
+        self.report_of(&Filter::default(), status, damage)
+    }
+
+    fn report_of(self, filter: &Filter, status: Option<&Status>, damage: Damage) -> ProcessReport {
         let names = names();
         let path = "gpuspy-python-4242.gspy".to_owned();
         let clocks = Survey::of(self.records.iter().cloned());
         let records = self.records.into_iter();
-        process(Input {
-            path,
-            names: &names,
-            status,
-            damage,
-            clocks: &clocks,
-            filter: &Filter::default(),
-            records,
-        })
+        process(Input { path, names: &names, status, damage, clocks: &clocks, filter, records })
     }
 }
 
@@ -686,13 +682,17 @@ mod hostile {
 
     proptest! {
         #[test]
-        fn whatever_a_trace_says_there_is_a_report(bodies in proptest::collection::vec((body(), number()), 0..60)) {
+        fn whatever_a_trace_says_there_is_a_report(
+            bodies in proptest::collection::vec((body(), number()), 0..60),
+            (since, until) in (proptest::option::of(number()), proptest::option::of(number())),
+        ) {
             let records = bodies.into_iter().map(|(body, at)| Record { thread: at as u32 % 3, at, body });
             let mut status = status();
-            (status.began, status.ended, status.agent_ns) = (u64::MAX, 0, u64::MAX);
+            (status.began, status.ended, status.agent_ns) = (until.unwrap_or(u64::MAX), 0, u64::MAX);
             status.lost = BTreeMap::from([(LossCause::NoSlot, u64::MAX), (LossCause::Corrupt, 1)]);
             let app = App { now: 0, correlation: 0, records: records.collect() };
-            let reports = [app.report(Some(&status), Damage { records_lost: u64::MAX, ..Damage::default() })];
+            let filter = Filter { since, until, ..Filter::default() };
+            let reports = [app.report_of(&filter, Some(&status), Damage { records_lost: u64::MAX, ..Damage::default() })];
             let report = json(&reports);
             assert_valid(&report);
             for device in report["devices"].as_array().unwrap() {

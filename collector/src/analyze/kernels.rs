@@ -10,6 +10,7 @@ use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, Work};
 use gpuspy_wire::record::Namespace;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// The name of kernels whose name is not known.
 pub const UNKNOWN: &str = "(unknown kernel)";
@@ -127,12 +128,14 @@ impl Analysis for KernelTimes<'_> {
 
     fn finish(self) -> Self::Table {
         let mut by_symbol: HashMap<&str, Kernel> = HashMap::new();
-        for (id, kernel) in &self.by_name {
-            let symbol = self.names.get(Namespace::Kernel, *id).unwrap_or(UNKNOWN);
-            let whole = by_symbol
-                .entry(symbol)
-                .or_insert_with(|| Kernel { symbol: symbol.to_owned(), ..Kernel::default() });
-            whole.merge(kernel);
+        for (id, kernel) in self.by_name {
+            match by_symbol.entry(self.names.get(Namespace::Kernel, id).unwrap_or(UNKNOWN)) {
+                Entry::Occupied(mut known) => known.get_mut().merge(&kernel),
+                Entry::Vacant(new) => {
+                    let symbol = (*new.key()).to_owned();
+                    new.insert(Kernel { symbol, ..kernel });
+                }
+            }
         }
         let mut kernels: Vec<Kernel> = by_symbol.into_values().collect();
         kernels.sort_by_cached_key(Kernel::rank);

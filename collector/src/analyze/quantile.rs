@@ -34,6 +34,10 @@ impl Quantiles {
 
     /// Takes over all samples of another.
     pub fn merge(&mut self, other: &Quantiles) {
+        if self.count == 0 {
+            self.clone_from(other);
+            return;
+        }
         for sample in &other.samples {
             self.add(*sample);
         }

@@ -20,6 +20,7 @@ use crate::model::occupancy::host;
 use crate::model::{self, Action, Model};
 use crate::trace::record::{Ending, Names, Record};
 use gpuspy_wire::record::{Fact, Namespace};
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
@@ -224,7 +225,8 @@ where
     // A graph that ran a kernel that is asked for ran others, too.
     kernels.retain(|kernel| filter.names(&kernel.symbol));
     let pid = status.map(|status| status.pid);
-    let (devices, gaps) = devices(timelines.finish(), &known, names, pid, began);
+    let (mut devices, gaps) = devices(timelines.finish(), &known, names, pid, began);
+    devices.retain(|device| filter.is_of_device(device.id));
     let wall_ns = ended.saturating_sub(began);
     let in_wall = |moment: u64| moment.min(wall_ns);
     ProcessReport {
@@ -357,9 +359,12 @@ impl GapReport {
 }
 
 impl Tables {
-    /// The tables of a run: sums over its processes. Medians are of all operations, the memory peak is the largest of a
-    /// single process, devices are told apart by UUID.
-    pub fn of_run(reports: &[ProcessReport]) -> Tables {
+    /// The tables of a run: a single process's own, or sums over several. Medians are of all operations, the memory peak is
+    /// the largest of a single process, devices are told apart by UUID.
+    pub fn of_run(reports: &[ProcessReport]) -> Cow<'_, Tables> {
+        if let [only] = reports {
+            return Cow::Borrowed(&only.tables);
+        }
         let timing = reports.first().and_then(|report| report.tables.duty.timing);
         let is_same = |report: &ProcessReport| report.tables.duty.timing == timing;
         let mut all = Tables::default();
@@ -368,10 +373,7 @@ impl Tables {
             all.merge(&report.tables);
         }
         all.kernels.sort_by_cached_key(Kernel::rank);
-        if let [only] = reports {
-            all.memory.timeline = only.tables.memory.timeline.clone();
-        }
-        all
+        Cow::Owned(all)
     }
 
     fn merge(&mut self, other: &Tables) {

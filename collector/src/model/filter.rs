@@ -45,6 +45,11 @@ impl Filter {
         self.is_of_all() && self.since.is_none() && self.until.is_none()
     }
 
+    /// Whether a device is asked for; `None` = nobody knows which it is.
+    pub fn is_of_device(&self, device: Option<u32>) -> bool {
+        self.devices.is_empty() || device.is_some_and(|device| self.devices.contains(&device))
+    }
+
     /// Whether a kernel of this symbol is asked for.
     pub fn names(&self, symbol: &str) -> bool {
         self.kernel
@@ -246,9 +251,8 @@ impl<'a> Sieve<'a> {
     }
 
     fn is_of(&self, context: u32, stream: Option<u64>) -> bool {
-        let device = self.devices.get(&context);
-        let Filter { devices, streams, .. } = self.filter;
-        (devices.is_empty() || device.is_some_and(|device| devices.contains(device)))
+        let streams = &self.filter.streams;
+        self.filter.is_of_device(self.devices.get(&context).copied())
             && (streams.is_empty() || stream.is_some_and(|stream| streams.contains(&stream)))
     }
 

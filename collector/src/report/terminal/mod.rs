@@ -20,12 +20,13 @@ use super::view::{Section, Style, View};
 use crate::analyze::windows::Timing;
 use crate::analyze::{ProcessInfo, ProcessReport, Tables};
 use screen::Screen;
+use std::borrow::Cow;
 
 /// What is drawn.
 struct Run<'a> {
     reports: &'a [ProcessReport],
     /// Their sums.
-    all: Tables,
+    all: Cow<'a, Tables>,
 }
 
 /// Draws a section.
