@@ -153,13 +153,18 @@ fn times_are_joined_whenever_they_come() {
     assert_eq!(read_whole(&path), expected);
 }
 
+/// A launch and its time.
+fn first_timed() -> (Record, (u64, GpuTime)) {
+    let mut records = Generator::new(5, Options::default()).map(|record| split(&record));
+    records.find_map(|(record, time)| time.map(|time| (record, time))).unwrap()
+}
+
 #[test]
 fn a_time_whose_launch_never_comes_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.gspy");
     let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
-    let record = Generator::new(5, Options::default()).next().unwrap();
-    let (record, Some((correlation, time))) = split(&record) else { panic!("the first one is a launch") };
+    let (record, (correlation, time)) = first_timed();
     writer.gpu_time(correlation + 1, time).unwrap();
     writer.push(record.clone()).unwrap();
     let summary = writer.finish(&status(Ending::Exited)).unwrap();
@@ -172,12 +177,12 @@ fn an_untimed_operation_takes_no_late_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.gspy");
     let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
-    let (mut record, time) = split(&Generator::new(5, Options::default()).next().unwrap());
+    let (mut record, (correlation, time)) = first_timed();
     if let Body::Work(work) = &mut record.body {
         work.untimed = Untimed::Contended;
     }
     writer.push(record.clone()).unwrap();
-    writer.gpu_time(time.unwrap().0, time.unwrap().1).unwrap();
+    writer.gpu_time(correlation, time).unwrap();
     writer.finish(&status(Ending::Exited)).unwrap();
     assert_eq!(read_whole(&path), [record]);
 }

@@ -66,6 +66,7 @@ fn errors_are_one_sentence_and_their_code_says_whose_they_are() {
         (2, &["collect", "--pid", "4194304"]),
         (2, &["collect", "--dir", "/proc/no"]),
         (2, &["man", "nothing"]),
+        (2, &["report", rubbish, "--since", "2s", "--until", "1500ms"]),
         (127, &["run", "--", "no-such-program"]),
         (126, &["run", "--", empty]),
     ] {
@@ -89,6 +90,13 @@ fn bad_usage_is_2_and_says_what_would_be_good() {
         &["export"],
         &["export", "x.gspy", "--since", "5"],
         &["export", "x.gspy", "--device", "zero"],
+        &["report", "x", "--section", "kernels,nonsense"],
+        &["report", "x", "--sort", "nonsense"],
+        &["report", "x", "--json", "--section", "kernels"],
+        &["report", "x", "--top", "0"],
+        &["report", "x", "--width", "79"],
+        &["report", "x", "--since", "15"],
+        &["report", "x", "--kernel", "gemm("],
         &["collect"],
         &["doctor", "--timeout", "0"],
         &["completions", "nosuchshell"],
@@ -98,6 +106,20 @@ fn bad_usage_is_2_and_says_what_would_be_good() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains("--help") || said.contains("Usage:"), "{arguments:?}: {said}");
         assert!(!said.contains("backtrace"), "{said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused_with_what_can() {
+    for (arguments, said) in [
+        (["--section", "nonsense"], "possible values: seen, gpu, gaps, kernels, launches, graphs"),
+        (["--sort", "nonsense"], "possible values: total, count, avg"),
+        (["--until", "soon"], "as in 1.5s, 200ms, 10us or 3m"),
+        (["--kernel", "gemm("], "unclosed group"),
+        (["--width", "79"], "a number of 80 or more is needed"),
+    ] {
+        let told = text(&ask(&[&["report", "x"][..], &arguments].concat()).stderr);
+        assert!(told.contains(said), "{arguments:?}: {told}");
     }
 }
 

@@ -56,6 +56,8 @@ pub struct ProcessInfo {
     pub began_realtime: Option<u64>,
     /// Host ns from the begin to the end of the collection.
     pub wall_ns: u64,
+    /// From when to when the tables are about, ns since the collection began: the whole of it, or what is asked for.
+    pub period_ns: (u64, u64),
     /// What reading the trace lost.
     pub damage: Damage,
     /// What the tables are limited to, in words; empty where they are about everything.
@@ -235,6 +237,8 @@ where
     let pid = status.map(|status| status.pid);
     let (mut devices, gaps) = devices(timelines.finish(), &known, names, pid, began);
     devices.retain(|device| filter.is_of_device(device.id));
+    let wall_ns = ended.saturating_sub(began);
+    let in_wall = |moment: u64| moment.min(wall_ns);
     ProcessReport {
         process: ProcessInfo {
             pid,
@@ -246,7 +250,8 @@ where
             job: Job::of(names),
             gpus: devices.iter().filter_map(|device| device.uuid.clone()).collect(),
             began_realtime: status.map(|status| status.began_realtime),
-            wall_ns: ended.saturating_sub(began),
+            wall_ns,
+            period_ns: (filter.since.map_or(0, in_wall), filter.until.map_or(wall_ns, in_wall)),
             damage,
             filter: filter.to_string(),
             notes: [Fact::Interception, Fact::TimingNote]

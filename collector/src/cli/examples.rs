@@ -30,10 +30,16 @@ While it works it shows its progress, where stderr is a terminal.";
 pub(super) const REPORT: &str = "\
 Examples:
   gpuspy report app.gspy
+  gpuspy report app.gspy --section kernels,launches --sort avg
+  gpuspy report app.gspy --section kernels --full-names | less -S
+  gpuspy report app.gspy --since 1.5s --until 1600ms --device 0
+  gpuspy report app.gspy --kernel 'gemm|attention' --json | jq .kernels
   gpuspy report runs/ --json | jq .gaps
   gpuspy report app.gspy --operations | head
 
-Exit status: 0; 3 when no trace can be read.";
+What limits the report (--device to --until) limits --json and --operations as well.
+
+Exit status: 0; 2 when asked wrongly; 3 when no trace can be read.";
 
 pub(super) const EXPORT: &str = "\
 Examples:

@@ -6,6 +6,7 @@ mod demo;
 mod doctor;
 mod examples;
 mod export;
+mod filter;
 mod launch;
 mod operations;
 mod panic;
@@ -13,6 +14,7 @@ mod progress;
 mod report;
 mod run;
 mod time;
+mod view;
 
 use crate::collect::Session;
 use clap::{Parser, Subcommand};

@@ -1,11 +1,12 @@
 //! `gpuspy report`, and the report that `gpuspy run` ends with.
 
-use super::{Failure, UNREADABLE, operations, panic, say};
+use super::filter::FilterOptions;
+use super::view::ViewOptions;
+use super::{Failure, UNREADABLE, operations, panic, print, say};
 use crate::analyze::{self, Input, ProcessReport};
-use crate::collect::sys;
 use crate::model::filter::Filter;
 use crate::model::survey::Survey;
-use crate::report::{self, Style};
+use crate::report;
 use crate::trace::{Damage, TraceError, TraceReader, wait_until_complete};
 use clap::Args;
 use std::fs;
@@ -26,28 +27,26 @@ pub(super) struct Options {
     /// Print a line of JSON for every operation instead: who asked for it, where and when it ran
     #[arg(long, conflicts_with = "json")]
     operations: bool,
+    #[command(flatten)]
+    view: ViewOptions,
+    #[command(flatten)]
+    filter: FilterOptions,
 }
 
 /// How long a report waits for a trace that is still being written: a collector needs a moment after its program ends.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// Columns where nobody says how many there are.
-const WIDTH: usize = 100;
 
 pub(super) fn report(options: &Options) -> Result<ExitCode, Failure> {
     panic::about(&options.trace);
+    let filter = options.filter.filter()?;
     if options.operations {
-        return operations::print(&options.trace);
+        return operations::print(&options.trace, &filter);
     }
-    let reports = read(&options.trace, PATIENCE)?;
-    let mut stdout = io::stdout().lock();
-    let text = if options.json { json(&reports) } else { screen(&reports, stdout.as_fd()) };
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // `gpuspy report … | head` has seen what it wanted.
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::usage(format_args!("cannot write the report: {e}")))
-        }
-        _ => Ok(ExitCode::SUCCESS),
+    let reports = read(&options.trace, PATIENCE, &filter)?;
+    if options.json {
+        return print(&json(&reports));
     }
+    print(&screen(&options.view, &reports, &io::stdout()))
 }
 
 /// The report of traces that were just written: on stderr, and as JSON beside them.
@@ -55,11 +54,12 @@ pub(super) fn after_run(trace: &Path, print: bool, write_json: bool) -> Result<(
     if !print && !write_json {
         return Ok(());
     }
-    let reports = read(trace, Duration::ZERO)?;
+    let reports = read(trace, Duration::ZERO, &Filter::default())?;
     if print {
         let stderr = io::stderr();
+        let text = screen(&ViewOptions::default(), &reports, &stderr);
         // That nobody reads it is no error.
-        let _ = stderr.lock().write_all(screen(&reports, stderr.as_fd()).as_bytes());
+        let _ = stderr.lock().write_all(text.as_bytes());
     }
     if write_json {
         let path = beside(trace);
@@ -71,12 +71,13 @@ pub(super) fn after_run(trace: &Path, print: bool, write_json: bool) -> Result<(
 
 /// The report of traces that were just written, as stdout shows it.
 pub(super) fn for_stdout(trace: &Path) -> Result<String, Failure> {
-    Ok(screen(&read(trace, Duration::ZERO)?, io::stdout().as_fd()))
+    let reports = read(trace, Duration::ZERO, &Filter::default())?;
+    Ok(screen(&ViewOptions::default(), &reports, &io::stdout()))
 }
 
 /// Columns of stdout.
 pub(super) fn stdout_width() -> usize {
-    sys::terminal_width(io::stdout().as_fd()).unwrap_or(WIDTH)
+    ViewOptions::default().style(io::stdout()).width
 }
 
 /// Where a trace's JSON goes: `x.gspy` → `x.json`, any other name with `.json` behind it.
@@ -90,9 +91,10 @@ fn beside(trace: &Path) -> PathBuf {
     name.into()
 }
 
-fn screen(reports: &[ProcessReport], stream: impl AsFd) -> String {
-    let width = sys::terminal_width(stream.as_fd()).unwrap_or(WIDTH);
-    report::terminal(reports, &Style { width })
+fn screen(options: &ViewOptions, reports: &[ProcessReport], stream: &impl AsFd) -> String {
+    let sizes = reports.iter().map(|report| fs::metadata(&report.process.path).map(|file| file.len()));
+    let trace_bytes = sizes.sum::<io::Result<u64>>().ok();
+    report::terminal(reports, &options.view(trace_bytes), &options.style(stream))
 }
 
 fn json(reports: &[ProcessReport]) -> String {
@@ -100,12 +102,12 @@ fn json(reports: &[ProcessReport]) -> String {
 }
 
 /// Reads a trace, or all traces of a directory.
-fn read(path: &Path, patience: Duration) -> Result<Vec<ProcessReport>, Failure> {
+fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Vec<ProcessReport>, Failure> {
     let deadline = Instant::now() + patience;
     let mut reports = Vec::new();
     let mut failures = Vec::new();
     for trace in traces_of(path)? {
-        match read_one(&trace, deadline) {
+        match read_one(&trace, deadline, filter) {
             Ok(report) => reports.push(report),
             Err(error) => failures.push(unreadable(&trace, &error)),
         }
@@ -143,7 +145,7 @@ pub(super) fn traces_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(traces)
 }
 
-fn read_one(path: &Path, deadline: Instant) -> Result<ProcessReport, TraceError> {
+fn read_one(path: &Path, deadline: Instant, filter: &Filter) -> Result<ProcessReport, TraceError> {
     if !wait_until_complete(path, deadline.saturating_duration_since(Instant::now()))? {
         say(format_args!("{} is still being written: this is what it holds so far", path.display()));
     }
@@ -158,7 +160,7 @@ fn read_one(path: &Path, deadline: Instant) -> Result<ProcessReport, TraceError>
         status: status.as_ref(),
         damage: analyze::Damage { chunks_lost, records_lost, cut },
         clocks: &clocks,
-        filter: &Filter::default(),
+        filter,
         records: reader.records(),
     }))
 }

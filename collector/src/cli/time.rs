@@ -1,8 +1,16 @@
 //! Durations as people type them: `1.5s`, `200ms`, `10us`.
 
 /// Units and their nanoseconds. Longer names first: `ms` ends in `s` too.
-const UNITS: [(&str, f64); 6] =
-    [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("min", 60e9), ("s", 1e9)];
+const UNITS: [(&str, f64); 8] = [
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("min", 60e9),
+    ("s", 1e9),
+    ("m", 60e9),
+    ("h", 3_600e9),
+];
 /// Beyond this (some 104 days) a double no longer counts single nanoseconds.
 const MOST: f64 = (1u64 << f64::MANTISSA_DIGITS) as f64;
 
@@ -38,6 +46,8 @@ mod tests {
         assert_eq!(duration("10us"), Ok(10_000));
         assert_eq!(duration("10 µs"), Ok(10_000));
         assert_eq!(duration("7ns"), Ok(7));
+        assert_eq!(duration("3m"), Ok(180_000_000_000));
+        assert_eq!(duration("0.5 h"), Ok(1_800_000_000_000));
         assert_eq!(duration("2min"), Ok(120_000_000_000));
         assert_eq!(duration("0s"), Ok(0));
         assert_eq!(duration(".25us"), Ok(250));
@@ -46,7 +56,7 @@ mod tests {
 
     #[test]
     fn what_is_no_duration_is_told_apart() {
-        for text in ["", "s", "5", "1.2.3s", "-1s", "+1s", "infs", "NaNs", "1e3s", "1h", "1 m s", "."] {
+        for text in ["", "s", "5", "1.2.3s", "-1s", "+1s", "infs", "NaNs", "1e3s", "1d", "1 m s", "."] {
             let error = duration(text).unwrap_err();
             assert!(error.contains("as in 1.5s"), "{text}: {error}");
         }

@@ -6,12 +6,13 @@ use crate::analyze::calls::base_name;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::kernels::UNKNOWN;
 use crate::model::clock::Clocks;
+use crate::model::filter::{Filter, Sieve};
 use crate::model::occupancy::{MOST_TIME, Occupancy};
 use crate::model::{Action, Model, Operation, When};
 use crate::trace::record::{Body, Call, Names, Record, Status};
 use gpuspy_wire::record::{Namespace, Untimed};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// Turns the records of one process, in the trace's order, into its operations. What it keeps grows with the number of
 /// different kernels, not with the trace.
@@ -19,8 +20,10 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Operations<'a> {
     names: &'a Names,
     model: Model<'a>,
-    pid: Option<u32>,
-    tids: BTreeMap<u32, u32>,
+    status: Option<&'a Status>,
+    filter: &'a Filter,
+    /// Made with the first record: a trace without a status begins there.
+    sieve: Option<Sieve<'a>>,
     demangled: HashMap<u32, String>,
 }
 
@@ -68,20 +71,25 @@ impl Times {
 }
 
 impl<'a> Operations<'a> {
-    /// Of a process that nothing has been read of yet.
-    pub fn new(names: &'a Names, clocks: &'a Clocks, status: Option<&Status>) -> Self {
+    /// Those that are asked for, of a process that nothing has been read of yet.
+    pub fn new(names: &'a Names, clocks: &'a Clocks, status: Option<&'a Status>, filter: &'a Filter) -> Self {
         Operations {
             names,
             model: Model::new(names, clocks),
-            pid: status.map(|status| status.pid),
-            tids: status.map(|status| status.threads.clone()).unwrap_or_default(),
+            status,
+            filter,
+            sieve: None,
             demangled: HashMap::new(),
         }
     }
 
-    /// The line of the next record, without a newline; `None` when it is no operation.
+    /// The line of the next record, without a newline; `None` when it is no operation, or not asked for.
     pub fn observe(&mut self, record: &Record) -> Option<String> {
-        let operation = self.model.observe(record).operation?;
+        let began = self.status.map_or(record.at, |status| status.began);
+        let (filter, names, status) = (self.filter, self.names, self.status);
+        let sieve = self.sieve.get_or_insert_with(|| Sieve::new(filter, names, status, began));
+        let event = self.model.observe(record);
+        let operation = Some(&event).filter(|event| sieve.passes(event))?.operation?;
         let Body::Work(work) = &record.body else { return None };
         Some(self.line(record.thread, &work.call, &operation))
     }
@@ -115,8 +123,8 @@ impl<'a> Operations<'a> {
             When::Captured => (Times::default(), Some(Untimed::Captured.name())),
         };
         let line = Line {
-            pid: self.pid,
-            tid: self.tids.get(&thread).copied(),
+            pid: self.status.map(|status| status.pid),
+            tid: self.status.and_then(|status| status.threads.get(&thread).copied()),
             correlation: operation.correlation,
             api: names.get(Namespace::Api, call.api.into()).map(base_name),
             kind,
@@ -142,12 +150,13 @@ mod tests {
     use super::*;
     use crate::model::simulation;
     use crate::model::survey::Survey;
-    use crate::trace::record::{Context, GpuTime};
+    use crate::trace::record::{Context, Ending, GpuTime};
     use serde_json::{Value, json};
+    use std::collections::BTreeMap;
 
     const PID: u32 = 4242;
 
-    fn lines(records: &[Body]) -> Vec<Value> {
+    fn lines(records: &[Body], filter: &Filter) -> Vec<Value> {
         let text = |space, id, text: &str| ((space, id), text.to_owned());
         let names = Names(BTreeMap::from([
             text(Namespace::Kernel, 1, "_Z6vecaddPKfS0_Pfi"),
@@ -155,8 +164,28 @@ mod tests {
         ]));
         let record = |body: &Body| Record { thread: 1, at: 0, body: body.clone() };
         let clocks = Survey::of(records.iter().map(record));
-        let mut operations = Operations::new(&names, &clocks, None);
-        (operations.pid, operations.tids) = (Some(PID), BTreeMap::from([(1, 77)]));
+        let status = Status {
+            pid: PID,
+            start_time: 0,
+            began: 0,
+            began_realtime: 0,
+            ended: 0,
+            ending: Ending::Exited,
+            exit: None,
+            parent: None,
+            agent_ns: 0,
+            poller_ns: 0,
+            calls: 0,
+            published: 0,
+            collected: 0,
+            pending: 0,
+            lost: BTreeMap::new(),
+            lookups: 0,
+            lookups_hooked: 0,
+            driver_hooked: true,
+            threads: BTreeMap::from([(1, 77)]),
+        };
+        let mut operations = Operations::new(&names, &clocks, Some(&status), filter);
         let lines = records.iter().filter_map(|body| operations.observe(&record(body)));
         lines.map(|line| serde_json::from_str(&line).unwrap()).collect()
     }
@@ -180,12 +209,13 @@ mod tests {
     fn an_operation_is_a_line_and_nothing_else_is() {
         let gpu = GpuTime { chain: 2, start: 50_000, duration: 90_000, ..GpuTime::default() };
         let context = Body::Context(Context { context: 1, device: 3, handle: 9, destroyed: false });
-        let lines = lines(&[
+        let records = [
             context,
             launch(Some(gpu), Untimed::Timed),
             launch(None, Untimed::DeepQueue),
             launch(None, Untimed::Captured),
-        ]);
+        ];
+        let lines = lines(&records, &Filter::default());
         let [timed, deep, captured] = &lines[..] else { panic!("{lines:?}") };
         for (key, value) in [
             ("pid", json!(PID)),
@@ -212,5 +242,15 @@ mod tests {
         for key in timed.as_object().unwrap().keys() {
             assert!(documented.contains(&format!("`{key}`")), "docs/operations.md does not tell of {key}");
         }
+    }
+
+    #[test]
+    fn only_what_is_asked_for_has_a_line() {
+        let records = [launch(None, Untimed::DeepQueue), launch(None, Untimed::DeepQueue)];
+        let count = |filter: &Filter| lines(&records, filter).len();
+        let of = |streams: &[u64]| Filter { streams: streams.to_vec(), ..Filter::default() };
+        assert_eq!((count(&of(&[7])), count(&of(&[8])), count(&of(&[8, 7]))), (2, 0, 2));
+        let by = |threads: &[u32]| Filter { threads: threads.to_vec(), ..Filter::default() };
+        assert_eq!((count(&by(&[77])), count(&by(&[1]))), (2, 0), "a thread's tid, not its place");
     }
 }

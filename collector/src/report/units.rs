@@ -54,6 +54,12 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
+/// How many that is a second, of what came in so many ns; 0 when no time passed.
+pub fn rate(amount: u64, ns: u64) -> u64 {
+    let a_second = (u128::from(amount) * 1_000_000_000).checked_div(ns.into()).unwrap_or(0);
+    a_second.try_into().unwrap_or(u64::MAX)
+}
+
 /// Three significant digits and a unit.
 fn scaled(value: f64, unit: &str) -> String {
     match value {
@@ -99,6 +105,13 @@ mod tests {
         assert_eq!(count(0), "0");
         assert_eq!(count(999), "999");
         assert_eq!(count(1_204_331), "1 204 331");
+    }
+
+    #[test]
+    fn rates_are_per_second() {
+        assert_eq!(rate(50, 500_000_000), 100);
+        assert_eq!(rate(u64::MAX, 1), u64::MAX);
+        assert_eq!(rate(5, 0), 0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use gpuspy_collector::analyze::{self, Damage, Input, ProcessReport};
 use gpuspy_collector::model::filter::Filter;
 use gpuspy_collector::model::survey::Survey;
-use gpuspy_collector::report::{self, Style};
+use gpuspy_collector::report::{self, Style, View};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_tests::{Run, gpuspy};
 use std::io::Cursor;
@@ -38,7 +38,7 @@ fn report(bytes: &[u8]) -> Option<ProcessReport> {
         records: reader.records(),
     });
     let reports = [report];
-    assert!(!report::terminal(&reports, &Style { width: 100 }).is_empty());
+    assert!(!report::terminal(&reports, &View::default(), &Style::default()).is_empty());
     assert!(report::json(&reports)["coverage"].is_object());
     let [report] = reports;
     Some(report)

@@ -226,7 +226,9 @@ fn pools_and_physical_memory_survive_their_context() {
     let mut blocks = mapped_once();
     blocks.allocated(1, &alloc(Memory::Pool, 200, 20));
     assert_eq!(blocks.context_destroyed(1), []);
-    assert_eq!(blocks.freed(1, &free(200, 5)), [freed(Memory::Pool, 20)]);
+    let of = Allocator { stream: Some(0), ..ONE };
+    let pooled = MemoryChange::Freed { memory: Memory::Pool, bytes: 20, of };
+    assert_eq!(blocks.freed(1, &free(200, 5)), [pooled]);
     assert_eq!(blocks.freed(1, &unmap(100, 10, 1)), [freed(Memory::Mapped, 10)]);
 }
 

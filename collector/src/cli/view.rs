@@ -1,0 +1,124 @@
+//! Options that choose what of the report stands on the screen, and how it is drawn.
+
+use crate::collect::sys;
+use crate::report::{NARROWEST, Section, Sort, Style, USUAL, View};
+use clap::{Args, ValueEnum};
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "On the screen")]
+pub(super) struct ViewOptions {
+    /// Only these sections, with all their rows; may be repeated
+    #[arg(long = "section", value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["json", "operations"])]
+    sections: Vec<Section>,
+    /// Rows of each table
+    #[arg(long, value_name = "N", value_parser = at_least::<1>, conflicts_with_all = ["json", "operations"])]
+    top: Option<usize>,
+    /// What rows are sorted by
+    #[arg(long, value_enum, value_name = "COLUMN", default_value_t, conflicts_with_all = ["json", "operations"])]
+    sort: Sort,
+    /// Whether colours are used. auto: on a terminal; NO_COLOR, CLICOLOR_FORCE and TERM=dumb are respected
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
+    color: Color,
+    /// Columns of the screen, 80 at least [default: the terminal's, else 100]
+    #[arg(long, value_name = "N", value_parser = at_least::<NARROWEST>)]
+    width: Option<usize>,
+    /// Nothing but ASCII: bars of #, us for microseconds. So it is too where the locale is not UTF-8
+    #[arg(long)]
+    ascii: bool,
+    /// Names of kernels are not shortened, however long the line becomes
+    #[arg(long)]
+    full_names: bool,
+}
+
+/// When colours are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Color {
+    /// On a terminal, unless the environment says otherwise
+    #[default]
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+fn at_least<const LEAST: usize>(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n >= LEAST).ok_or_else(|| format!("a number of {LEAST} or more is needed"))
+}
+
+impl ViewOptions {
+    /// What is shown.
+    pub(super) fn view(&self, trace_bytes: Option<u64>) -> View {
+        View { sections: self.sections.clone(), top: self.top, sort: self.sort, trace_bytes }
+    }
+
+    /// How it is drawn on a stream.
+    pub(super) fn style(&self, stream: impl AsFd) -> Style {
+        let stream = stream.as_fd();
+        let environment =
+            |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+        Style {
+            width: self.width.or_else(|| sys::terminal_width(stream)).unwrap_or(USUAL),
+            color: self.color.is_wanted(stream.is_terminal(), environment),
+            ascii: self.ascii || !is_utf8(environment),
+            full_names: self.full_names,
+        }
+    }
+}
+
+impl Color {
+    /// Colours are left out where NO_COLOR is set to anything (no-color.org), used where CLICOLOR_FORCE is set to anything
+    /// but 0 (bixense.com/clicolors), and else used on terminals that are not dumb.
+    fn is_wanted(self, is_terminal: bool, environment: impl Fn(&str) -> Option<String>) -> bool {
+        let is_set = |name: &str| environment(name).is_some_and(|value| !value.is_empty());
+        match self {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto if is_set("NO_COLOR") => false,
+            Color::Auto if is_set("CLICOLOR_FORCE") => environment("CLICOLOR_FORCE").as_deref() != Some("0"),
+            Color::Auto => is_terminal && environment("TERM").as_deref() != Some("dumb"),
+        }
+    }
+}
+
+/// Whether the locale's characters are UTF-8: of the variables that may say so, the first that is set decides (POSIX).
+fn is_utf8(environment: impl Fn(&str) -> Option<String>) -> bool {
+    let locale =
+        ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(environment).find(|value| !value.is_empty());
+    locale.is_some_and(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of<'a>(set: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
+        |name| set.iter().find(|(theirs, _)| *theirs == name).map(|(_, value)| (*value).to_owned())
+    }
+
+    #[test]
+    fn colours_follow_the_terminal_and_its_owner() {
+        let auto = |is_terminal, set: &[_]| Color::Auto.is_wanted(is_terminal, of(set));
+        assert!(auto(true, &[]) && auto(true, &[("TERM", "xterm")]) && !auto(false, &[]));
+        assert!(!auto(true, &[("TERM", "dumb")]));
+        assert!(!auto(true, &[("NO_COLOR", "1")]) && auto(true, &[("NO_COLOR", "")]));
+        assert!(auto(false, &[("CLICOLOR_FORCE", "1"), ("TERM", "dumb")]));
+        assert!(!auto(false, &[("CLICOLOR_FORCE", "0")]));
+        assert!(!auto(true, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+        assert!(Color::Always.is_wanted(false, of(&[("NO_COLOR", "1")])));
+        assert!(!Color::Never.is_wanted(true, of(&[("CLICOLOR_FORCE", "1")])));
+    }
+
+    #[test]
+    fn the_locale_says_which_characters_there_are() {
+        assert!(is_utf8(of(&[("LANG", "en_US.UTF-8")])) && is_utf8(of(&[("LC_CTYPE", "C.utf8")])));
+        assert!(!is_utf8(of(&[])) && !is_utf8(of(&[("LANG", "C")])));
+        assert!(!is_utf8(of(&[("LC_ALL", "C"), ("LANG", "en_US.UTF-8")])), "the first that is set decides");
+        assert!(is_utf8(of(&[("LC_ALL", ""), ("LANG", "en_US.UTF-8")])));
+    }
+}

@@ -1,0 +1,126 @@
+//! Pictures that fit a line: bars and sparklines, in Unicode's block elements or in ASCII.
+
+use super::text::{Text, Tone};
+
+/// A part of a bar.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// How much.
+    pub value: u64,
+    /// What it is drawn with, in Unicode and in ASCII.
+    pub glyph: [char; 2],
+    /// What it means.
+    pub tone: Tone,
+}
+
+impl Part {
+    /// What it is drawn with.
+    pub fn drawn(&self, ascii: bool) -> char {
+        self.glyph[usize::from(ascii)]
+    }
+}
+
+/// A bar of `width` columns whose parts are in proportion. What is more than nothing has a column at least.
+pub fn bar(parts: &[Part], width: usize, ascii: bool) -> Text {
+    let total: u128 = parts.iter().map(|part| u128::from(part.value)).sum();
+    if total == 0 {
+        return Text::default();
+    }
+    let share = |part: &Part| part.value as f64 / total as f64 * width as f64;
+    let mut columns: Vec<usize> =
+        parts.iter().map(|part| if part.value > 0 { (share(part) as usize).max(1) } else { 0 }).collect();
+    // Rounding down leaves columns to give away, the least for everything takes some too many.
+    let missing = |at: &usize, columns: &[usize]| share(&parts[*at]) - columns[*at] as f64;
+    while columns.iter().sum::<usize>() < width {
+        let most = (0..parts.len()).max_by(|a, b| missing(a, &columns).total_cmp(&missing(b, &columns)));
+        most.into_iter().for_each(|at| columns[at] += 1);
+    }
+    while columns.iter().sum::<usize>() > width
+        && let Some(at) = (0..parts.len())
+            .filter(|at| columns[*at] > 1)
+            .min_by(|a, b| missing(a, &columns).total_cmp(&missing(b, &columns)))
+    {
+        columns[at] -= 1;
+    }
+    let drawn = parts.iter().zip(&columns);
+    drawn.fold(Text::default(), |line, (part, columns)| {
+        line.then(Text::toned(part.tone, part.drawn(ascii).to_string().repeat(*columns)))
+    })
+}
+
+/// A bar as long as its share of `width`; a mere line for less than half a column, nothing only where there is nothing.
+pub fn length(value: u64, most: u64, width: usize, ascii: bool) -> String {
+    if value == 0 || most == 0 {
+        return String::new();
+    }
+    let columns = (value as f64 / most as f64 * width as f64).round() as usize;
+    match (columns, ascii) {
+        (0, false) => "▏".to_owned(),
+        (0, true) => "|".to_owned(),
+        (_, false) => "█".repeat(columns.min(width)),
+        (_, true) => "#".repeat(columns.min(width)),
+    }
+}
+
+/// Values from left to right in `width` columns, each column as high as the most that falls into it. A blank is nothing, the
+/// highest mark is `most`.
+pub fn sparkline(values: &[u64], most: u64, width: usize, ascii: bool) -> String {
+    let marks: [char; 8] = if ascii {
+        ['_', '.', '-', ':', '=', '+', '*', '#']
+    } else {
+        ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
+    };
+    let column = |at: usize| {
+        let (from, to) = (at * values.len() / width, (at + 1) * values.len() / width);
+        values[from..].iter().take((to - from).max(1)).copied().max().unwrap_or(0)
+    };
+    let mark = |value: u64| {
+        if value == 0 || most == 0 {
+            return ' ';
+        }
+        let height = (u128::from(value) * 8).div_ceil(u128::from(most)) as usize;
+        marks[height.clamp(1, 8) - 1]
+    };
+    (0..width).map(|at| mark(column(at))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(value: u64, glyph: char) -> Part {
+        Part { value, glyph: [glyph; 2], tone: Tone::Plain }
+    }
+
+    #[test]
+    fn a_bar_is_full_and_shows_what_is_small() {
+        let drawn = |parts: &[Part], width| bar(parts, width, false).characters();
+        assert_eq!(drawn(&[part(50, 'a'), part(50, 'b')], 10), "aaaaabbbbb");
+        assert_eq!(drawn(&[part(1, 'a'), part(0, 'b'), part(9_999, 'c')], 10), "accccccccc");
+        assert_eq!(drawn(&[part(1, 'a'), part(1, 'b'), part(1, 'c')], 10).len(), 10);
+        assert_eq!(drawn(&[part(u64::MAX, 'a'), part(u64::MAX, 'b')], 4), "aabb");
+        assert_eq!(drawn(&[part(0, 'a')], 10), "");
+        assert_eq!(
+            drawn(&[part(1, 'a'), part(1, 'b'), part(1, 'c')], 2),
+            "abc",
+            "all, though there is no room"
+        );
+    }
+
+    #[test]
+    fn lengths_are_in_proportion() {
+        assert_eq!(length(5, 10, 10, true), "#####");
+        assert_eq!(length(1, 1_000_000, 10, true), "|");
+        assert_eq!(length(0, 10, 10, true), "");
+        assert_eq!(length(u64::MAX, u64::MAX, 3, false), "███");
+    }
+
+    #[test]
+    fn a_sparkline_keeps_the_peak() {
+        assert_eq!(sparkline(&[0, 1, 4, 8], 8, 4, false), " ▁▄█");
+        assert_eq!(sparkline(&[1, 8], 8, 5, false), "▁▁▁██", "drawn out, where there is room");
+        assert_eq!(sparkline(&[0, 8, 0, 1, 0, 0], 8, 3, true), "#_ ", "of two buckets the higher");
+        assert_eq!(sparkline(&[], 8, 3, true), "   ");
+        assert_eq!(sparkline(&[u64::MAX], u64::MAX, 3, true), "###");
+    }
+}

@@ -1,0 +1,63 @@
+//! The host's side: how long it waited, and how long it was in CUDA at all.
+
+use super::Run;
+use super::screen::{Screen, plural};
+use super::stats::{self, Labels, Stats};
+use crate::analyze::calls::{ByApi, HostTimes};
+use crate::analyze::estimate::Estimate;
+use crate::report::names::cut;
+use crate::report::units::{count, duration, percent};
+
+/// Rows that the overview has room for.
+const ROWS: usize = 10;
+
+/// Calls that wait.
+pub fn syncs(screen: &mut Screen<'_>, run: &Run<'_>) {
+    section(screen, run, "Syncs", &run.all.syncs, "syncs", "no call that waits was made");
+}
+
+/// All calls.
+pub fn calls(screen: &mut Screen<'_>, run: &Run<'_>) {
+    section(screen, run, "Calls", &run.all.apis, "calls", "no call was made");
+}
+
+fn section(
+    screen: &mut Screen<'_>,
+    run: &Run<'_>,
+    title: &str,
+    calls: &ByApi,
+    section: &'static str,
+    none: &str,
+) {
+    if calls.is_empty() {
+        return screen.none(title, none);
+    }
+    let rows: Vec<Stats> = calls.iter().map(|(name, times)| row(name, times)).collect();
+    let made = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.count));
+    let (total, wall) = (stats::sum(&rows), run.host_wall());
+    screen.section(
+        title,
+        format!(
+            "{}, {} of host time in all threads: {} of wall",
+            plural(made, "call", "calls"),
+            duration(total),
+            percent(total, wall)
+        ),
+    );
+    stats::draw(screen, rows, wall, ROWS, &Labels { section, count: "calls", shorten: cut });
+}
+
+fn row(name: &str, times: &HostTimes) -> Stats {
+    let failed = if times.failed > 0 { format!(" ({} failed)", count(times.failed)) } else { String::new() };
+    let rounded = |ns: Option<f64>| ns.map(|ns| ns.round() as u64);
+    Stats {
+        total: Some(Estimate::new(times.total, times.total, times.total)),
+        count: times.count,
+        avg: rounded(times.mean()),
+        med: times.median().map(|median| median.value),
+        min: times.min(),
+        max: times.max(),
+        stddev: rounded(times.stddev()),
+        name: format!("{name}{failed}"),
+    }
+}

@@ -1,0 +1,163 @@
+//! When GPUs had nothing to do: how often, how long, and what ended it.
+
+use super::Run;
+use super::screen::{Screen, number, plural};
+use crate::analyze::gaps::{BANDS, Part};
+use crate::analyze::kernels::UNKNOWN;
+use crate::analyze::summary::{GapReport, GapRow, Side};
+use crate::report::chart::length;
+use crate::report::names::{cut, demangle, plain, shorten};
+use crate::report::table::{Table, left, names, right};
+use crate::report::text::{Text, Tone, dim};
+use crate::report::units::{bytes, count, duration, percent};
+
+/// Gaps, and libraries, that the overview has room for.
+const ROWS: usize = 5;
+/// Columns of the longest bar.
+const BAR: usize = 24;
+
+/// The section.
+pub fn gaps(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let gaps = &run.all.gaps;
+    if run.all.devices.iter().all(|device| device.identity.span == 0) {
+        return screen.none("Gaps", "no operation has a GPU time, so no gap can be told");
+    }
+    let Some(largest) = gaps.largest.first() else {
+        return screen.section("Gaps", "none between two timed operations");
+    };
+    let total = gaps.total.value;
+    let of_wall = percent(total, run.gpu_wall());
+    let mut rest = format!(" in all ({of_wall} of wall), the largest {}", duration(largest.duration.value));
+    if let [only] = gaps.by_library.as_slice()
+        && only.library.is_some()
+    {
+        rest.push_str(&format!(", all ended by {}", library(only.library.as_deref())));
+    }
+    let sentence = Text::from(format!("{}, ", plural(gaps.count, "gap", "gaps")));
+    let sentence = sentence.then(Text::toned(Tone::Waste, duration(total))).then(rest);
+    screen.section("Gaps", sentence);
+    let by_length = by_length(screen, gaps);
+    screen.table(&by_length, 0, "gaps");
+    by_library(screen, gaps);
+    longest(screen, run);
+}
+
+/// A bar for a share of all gaps.
+fn share(screen: &Screen<'_>, total: u64, gaps: &GapReport) -> Text {
+    Text::toned(Tone::Waste, length(total, gaps.total.value, BAR, screen.style.ascii))
+}
+
+fn by_length(screen: &Screen<'_>, gaps: &GapReport) -> Table {
+    let mut table = Table::new(&[right("gaps"), right("count"), right("total"), right("of gaps"), left("")]);
+    let bounds = BANDS.iter().map(|bound| format!("< {}", whole(*bound)));
+    let last = BANDS.last().map_or_else(String::new, |bound| format!(">= {}", whole(*bound)));
+    for (band, Part { count, total }) in bounds.chain([last]).zip(gaps.bands) {
+        if count > 0 {
+            table.row([
+                band.into(),
+                number(count),
+                duration(total).into(),
+                percent(total, gaps.total.value).into(),
+                share(screen, total, gaps),
+            ]);
+        }
+    }
+    table
+}
+
+/// A bound of a band: `10 µs`.
+fn whole(ns: u64) -> String {
+    if ns < 1_000_000 { format!("{} µs", ns / 1_000) } else { format!("{} ms", ns / 1_000_000) }
+}
+
+/// Who asked, in the end, for what the GPU had waited for. Where it was always the same, the overview says so in words.
+fn by_library(screen: &mut Screen<'_>, gaps: &GapReport) {
+    let whole = !screen.view.sections.is_empty();
+    if gaps.by_library.len() < 2 && !whole {
+        return;
+    }
+    let columns =
+        [right("ended by"), right("count"), right("total"), right("of gaps"), left(""), names("", cut)];
+    let mut table = Table::new(&columns);
+    let shown = screen.view.rows(ROWS).min(gaps.by_library.len());
+    for row in &gaps.by_library[..shown] {
+        let path = row.library.as_deref();
+        table.row([
+            library(path).into(),
+            number(row.count),
+            duration(row.total).into(),
+            percent(row.total, gaps.total.value).into(),
+            share(screen, row.total, gaps),
+            dim(path.filter(|_| whole).unwrap_or_default()),
+        ]);
+    }
+    screen.table(&table, gaps.by_library.len() - shown, "gaps");
+}
+
+/// The largest, each with what stood on both sides.
+fn longest(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let (gaps, several) = (&run.all.gaps, run.reports.len() > 1);
+    let mut table = Table::new(&[
+        right("largest"),
+        right("at"),
+        names("before it", shorten),
+        names("after it", shorten),
+        left("ended by"),
+    ]);
+    let shown = screen.view.rows(ROWS).min(gaps.largest.len());
+    for gap in &gaps.largest[..shown] {
+        table.row([
+            duration(gap.duration.value).into(),
+            duration(began(run, gap).saturating_add(gap.start)).into(),
+            operation(&gap.before).into(),
+            operation(&gap.after).into(),
+            caller(gap, several).into(),
+        ]);
+    }
+    screen.table(&table, 0, "gaps");
+}
+
+/// Where the span of a gap's GPU begins, ns from the begin of its process's collection: the scale of `--since`.
+fn began(run: &Run<'_>, gap: &GapRow) -> u64 {
+    let report = run.reports.iter().find(|report| report.process.pid == gap.pid);
+    let device =
+        report.and_then(|report| report.tables.devices.iter().find(|device| device.id == gap.device));
+    device.and_then(|device| device.began_ns).unwrap_or(0)
+}
+
+/// Columns for the name of a library that called.
+const CALLER: usize = 22;
+
+/// A library's name without its folders.
+fn library(path: Option<&str>) -> String {
+    let name = path.and_then(|path| path.rsplit('/').next());
+    cut(&name.map_or_else(|| "?".to_owned(), plain), CALLER)
+}
+
+/// Which library (and, of several, which process) asked for what ended a gap.
+fn caller(gap: &GapRow, several: bool) -> String {
+    let library = library(gap.after.caller.as_ref().map(|site| site.path.as_str()));
+    match gap.pid {
+        Some(pid) if several => cut(&format!("{pid} {library}"), CALLER),
+        _ => library,
+    }
+}
+
+fn operation(side: &Side) -> String {
+    match (side.kind, &side.symbol, side.bytes) {
+        (_, Some(symbol), _) => demangle(symbol),
+        ("kernel", None, _) => UNKNOWN.to_owned(),
+        ("graph", ..) => graph(side.kernels),
+        (kind, None, Some(size)) => format!("{kind} {}", bytes(size)),
+        (kind, None, None) => kind.to_owned(),
+    }
+}
+
+/// A graph launch beside a gap.
+fn graph(kernels: Option<u32>) -> String {
+    match kernels {
+        Some(1) => "graph of 1 kernel".to_owned(),
+        Some(kernels) if kernels > 0 => format!("graph of {} kernels", count(kernels.into())),
+        _ => "graph launch".to_owned(),
+    }
+}

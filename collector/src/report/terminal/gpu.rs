@@ -1,0 +1,190 @@
+//! Where a GPU's time went: the whole wall time, in parts that sum to it.
+
+use super::Run;
+use super::screen::{Screen, plural};
+use crate::analyze::estimate::Sum;
+use crate::analyze::identity::{Class, Identity};
+use crate::analyze::summary::DeviceReport;
+use crate::analyze::whole::extrapolated;
+use crate::report::chart::{Part, bar};
+use crate::report::table::{Table, left, right};
+use crate::report::text::{Text, Tone, dim};
+use crate::report::units::{count, duration, percent};
+
+/// A section for each GPU that worked.
+pub fn gpus(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let mut is_silent = true;
+    for device in run.all.devices.iter().filter(|device| device.timelines > 0) {
+        is_silent = false;
+        gpu(screen, run, device);
+    }
+    if is_silent {
+        let why = if run.timing_is_off() { ", since timing was off" } else { "" };
+        let sentence = format!(
+            "no operation has a GPU time{why}: nothing can be said about busy and idle; counts, bytes and host times are whole"
+        );
+        screen.section("GPU", Text::toned(Tone::Waste, sentence));
+    }
+}
+
+fn gpu(screen: &mut Screen<'_>, run: &Run<'_>, device: &DeviceReport) {
+    let whole = extrapolated(&device.identity);
+    let identity = whole.as_ref().unwrap_or(&device.identity);
+    let frame = Frame::of(run, device);
+    let title = device.id.map_or("GPU ?".to_owned(), |id| format!("GPU {id}"));
+    screen.section(&title, verdict(device, identity));
+    let rows = rows(identity, frame);
+    let parts: Vec<Part> = rows.iter().map(|row| Part { value: row.time.value, ..row.part }).collect();
+    screen.picture(bar(&parts, screen.inner(), screen.style.ascii));
+    screen.table(&table(screen, &rows, identity.span, frame), 0, "gpu");
+    remarks(screen, device, identity, whole.is_some());
+    if run.filter().is_some() {
+        screen.remark("idle: nothing ran that is within the limits");
+    }
+}
+
+/// How busy it was, in a sentence.
+fn verdict(device: &DeviceReport, identity: &Identity) -> Text {
+    let name = device.name.as_deref().unwrap_or("name unknown");
+    let busy = identity.busy.iter().fold(0u64, |sum, part| sum.saturating_add(part.value));
+    let span = identity.span;
+    if busy == 0 {
+        let idle = format!("idle for at least {}", percent(identity.idle.lo, span));
+        let unknown = Text::toned(Tone::Waste, "no operation has a GPU time");
+        let rest = format!(" of its span of {}", duration(span));
+        return Text::from(format!("{name}: ")).then(unknown).then("; ").then(idle).then(rest);
+    }
+    Text::from(format!("{name}: "))
+        .then(Text::toned(Tone::Work, format!("busy {}", percent(busy, span))))
+        .then(" and ")
+        .then(Text::toned(Tone::Waste, format!("idle {}", percent(identity.idle.value, span))))
+        .then(format!(" of its span of {}", duration(span)))
+}
+
+/// What surrounds a GPU's span: the rest of the time of the processes that used it, ns.
+#[derive(Clone, Copy)]
+struct Frame {
+    /// Before the first operation.
+    start_up: u64,
+    /// After the last.
+    tail: u64,
+    /// All time of the processes is reported, not a period that was asked for.
+    is_whole: bool,
+}
+
+impl Frame {
+    /// `None` where a process's part of the device's span cannot be told from another's.
+    fn of(run: &Run<'_>, device: &DeviceReport) -> Option<Frame> {
+        let is_same = |theirs: &&DeviceReport| match (&device.uuid, &theirs.uuid) {
+            (None, None) => device.id == theirs.id,
+            (mine, theirs) => mine == theirs,
+        };
+        let mut frame = Frame { start_up: 0, tail: 0, is_whole: true };
+        for report in run.reports {
+            for theirs in report.tables.devices.iter().filter(is_same) {
+                if theirs.timelines == 0 {
+                    continue;
+                }
+                let began = theirs.began_ns?;
+                let over = began.saturating_add(theirs.identity.span);
+                let (from, to) = report.process.period_ns;
+                frame.is_whole &= (from, to) == (0, report.process.wall_ns);
+                frame.start_up = frame.start_up.saturating_add(began.saturating_sub(from));
+                frame.tail = frame.tail.saturating_add(to.saturating_sub(over));
+            }
+        }
+        Some(frame)
+    }
+}
+
+/// A part of the wall time.
+struct Row {
+    name: &'static str,
+    part: Part,
+    time: Sum,
+    /// Whether it lies in the span, from the first operation to the last.
+    in_span: bool,
+}
+
+/// The part that nobody can tell.
+const UNDECIDED: &str = "undecided";
+
+fn rows(identity: &Identity, frame: Option<Frame>) -> Vec<Row> {
+    let row =
+        |name, glyph, tone, time, in_span| Row { name, part: Part { value: 0, glyph, tone }, time, in_span };
+    let busy = |class: Class| identity.busy[class as usize];
+    let exactly = |ns| Sum { value: ns, lo: ns, hi: ns };
+    let (start_up, tail) = frame.map_or((0, 0), |frame| (frame.start_up, frame.tail));
+    let rows = [
+        row("start-up", ['·', '-'], Tone::Dim, exactly(start_up), false),
+        row("compute", ['█', '#'], Tone::Work, busy(Class::Compute), true),
+        row("graphs", ['▓', '='], Tone::Work, busy(Class::Graph), true),
+        row("exposed communication", ['▞', '%'], Tone::Move, busy(Class::Communication), true),
+        row("exposed copies and sets", ['▒', '+'], Tone::Move, busy(Class::Copy), true),
+        row(UNDECIDED, ['?', '?'], Tone::Dim, identity.undecided, true),
+        row("not observed", ['╌', '~'], Tone::Dim, identity.unobserved, true),
+        row("idle", ['░', '.'], Tone::Waste, identity.idle, true),
+        row("tail", ['·', '-'], Tone::Dim, exactly(tail), false),
+    ];
+    // Without any GPU time, that something may have been all of what is undecided goes without saying.
+    let is_timed = identity.busy.iter().any(|part| part.value > 0);
+    rows.into_iter().filter(|row| row.time.value > 0 || (is_timed && row.time.hi > 0)).collect()
+}
+
+fn table(screen: &Screen<'_>, rows: &[Row], span: u64, frame: Option<Frame>) -> Table {
+    let mut table =
+        Table::new(&[left(""), right("time"), right("of wall"), right("of span"), left("truth in")]);
+    let total = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.time.value));
+    let of_wall = |ns| frame.map_or_else(String::new, |_| percent(ns, total));
+    for row in rows {
+        let glyph = Text::toned(row.part.tone, row.part.drawn(screen.style.ascii).to_string());
+        let tone = if row.name == "idle" { Tone::Waste } else { Tone::Plain };
+        let cell = |text: String| Text::toned(tone, text);
+        let of_span = if row.in_span { percent(row.time.value, span) } else { String::new() };
+        table.row([
+            glyph.then(" ").then(cell(row.name.to_owned())),
+            cell(duration(row.time.value)),
+            cell(of_wall(row.time.value)),
+            cell(of_span),
+            range(row, span),
+        ]);
+    }
+    let sum = match frame {
+        Some(Frame { is_whole: true, .. }) => "  = wall",
+        Some(_) => "  = period",
+        None => "  = span",
+    };
+    let exact = dim(format!("{} ns", count(total)));
+    let span = if frame.is_some() { String::new() } else { percent(total, span) };
+    table.row([sum.into(), duration(total).into(), of_wall(total).into(), span.into(), exact]);
+    table
+}
+
+/// The interval that holds the truth, as shares of the span.
+fn range(row: &Row, span: u64) -> Text {
+    let (lo, hi) = (percent(row.time.lo, span), percent(row.time.hi, span));
+    match row.name {
+        _ if row.time.lo == row.time.hi => Text::default(),
+        UNDECIDED => dim(format!("{hi} of span is not certain")),
+        _ => dim(format!("{lo} .. {hi} of span")),
+    }
+}
+
+fn remarks(screen: &mut Screen<'_>, device: &DeviceReport, identity: &Identity, extrapolated: bool) {
+    if extrapolated {
+        let share = percent(device.identity.unobserved.value, identity.span);
+        screen.remark(&format!(
+            "{share} of the span passed in pauses of the budget: the parts are extrapolated from the rest"
+        ));
+    }
+    if device.timelines > 1 {
+        let timelines = count(device.timelines);
+        screen.remark(&format!(
+            "{timelines} processes, or contexts of unknown device, do not compare: added side by side"
+        ));
+    }
+    if device.late > 0 {
+        let late = plural(device.late, "operation", "operations");
+        screen.remark(&format!("{late} came too late to be placed: the ranges allow for them"));
+    }
+}

@@ -1,0 +1,92 @@
+//! What ran inside graph launches.
+
+use super::Run;
+use super::screen::{NONE, Screen, number, plural, time};
+use super::stats::Stats;
+use crate::analyze::Tables;
+use crate::analyze::durations::Durations;
+use crate::report::names::shorten;
+use crate::report::table::{Table, names, right};
+use crate::report::text::Text;
+use crate::report::units::{bytes, count, duration, percent};
+
+/// Rows that the overview has room for.
+const ROWS: usize = 10;
+
+/// The section.
+pub fn graphs(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let graphs = &run.all.graphs;
+    if graphs.launches == 0 {
+        return screen.none("Graphs", "no graph was launched");
+    }
+    let durations = &graphs.durations;
+    let mut sentence = format!(
+        "{} ran {}; {} timed",
+        plural(graphs.launches, "launch", "launches"),
+        plural(graphs.kernels, "kernel", "kernels"),
+        count(durations.count())
+    );
+    if let Some((total, median)) = durations.total().zip(durations.median()) {
+        sentence.push_str(&format!(
+            ": {} in all, {} of wall, median {}",
+            duration(total.value),
+            percent(total.value, run.gpu_wall()),
+            duration(median.value)
+        ));
+    }
+    screen.section("Graphs", sentence);
+    let moved = [("copies", graphs.copies), ("sets", graphs.sets)].into_iter().filter(|(_, m)| m.count > 0);
+    let mut moved: Vec<String> =
+        moved.map(|(kind, m)| format!("{} {kind} of {}", count(m.count), bytes(m.bytes))).collect();
+    if graphs.others > 0 {
+        moved.push(format!("{} other nodes", count(graphs.others)));
+    }
+    if !moved.is_empty() {
+        screen.more(format!("inside them: {}", moved.join(", ")));
+    }
+    if graphs.sampled > 0 {
+        let sampled = plural(graphs.sampled, "launch has", "launches have");
+        screen.more(format!("{sampled} times of their kernels, each with the cost of an event"));
+    }
+    kernels(screen, &run.all);
+}
+
+/// Kernels by how often they ran in graphs, with the times of the launches whose nodes were timed.
+fn kernels(screen: &mut Screen<'_>, all: &Tables) {
+    let untimed = Durations::default();
+    let mut rows: Vec<(Stats, u64)> = all
+        .kernels
+        .iter()
+        .filter(|kernel| kernel.in_graphs > 0)
+        .map(|kernel| {
+            let timed = all.graphs.nodes.get(&kernel.symbol).unwrap_or(&untimed);
+            // What they took in all is not known: the sampled launches are no sample of all.
+            (Stats::of(timed, None, kernel.in_graphs, &kernel.symbol), timed.count())
+        })
+        .collect();
+    screen.view.sort.apply(&mut rows, |(stats, _)| stats.keys());
+    let mut table = Table::new(&[
+        right("ran"),
+        right("samples"),
+        right("avg"),
+        right("med"),
+        right("min").or_drop(2),
+        right("max").or_drop(1),
+        right("stddev").or_drop(3),
+        names("name", shorten),
+    ]);
+    let shown = screen.view.rows(ROWS).min(rows.len());
+    for (row, samples) in &rows[..shown] {
+        table.row([
+            number(row.count),
+            if *samples > 0 { number(*samples) } else { NONE.into() },
+            time(row.avg),
+            time(row.med),
+            time(row.min),
+            time(row.max),
+            time(row.stddev),
+            Text::from(&row.name),
+        ]);
+    }
+    screen.table(&table, rows.len() - shown, "graphs");
+}

@@ -1,0 +1,130 @@
+//! What is doubtful, and what this is a report of.
+
+use super::Run;
+use super::screen::{Screen, number, plural};
+use crate::model::outcome::Outcome;
+use crate::report::names::{cut, plain};
+use crate::report::table::{Table, left, names, right};
+use crate::report::text::{Text, Tone, dim};
+use crate::report::units::{bytes, count, duration, percent};
+use std::collections::BTreeMap;
+
+/// Column at which what is beside `gpuspy` begins.
+const INDENT: usize = 8;
+
+/// Whatever makes everything below doubtful stands above everything.
+pub fn warnings(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let problem = |text: &str| Text::toned(Tone::Problem, text);
+    if run.all.coverage.driver_hooked == Some(false) {
+        screen.line(problem("driver not hooked: launches did not pass through the agent.").then(
+            " What follows is what the runtime told; GPU work of this program may be missing, and no GPU time is \
+             known. `gpuspy doctor` looks for why.",
+        ));
+    }
+    for process in run.reports.iter().map(|report| &report.process) {
+        let damage = process.damage;
+        let which = if run.reports.len() > 1 { format!(" {}:", plain(&process.path)) } else { String::new() };
+        if damage.chunks_lost > 0 || damage.records_lost > 0 {
+            let (chunks, records) = (count(damage.chunks_lost), count(damage.records_lost));
+            screen.line(problem("damaged trace:").then(format!(
+                "{which} {chunks} chunks could not be read, {records} records in them are missing."
+            )));
+        }
+        if damage.cut {
+            let rest =
+                format!("{which} the file ends in the middle of a chunk; the report goes up to there.");
+            screen.line(problem("cut trace:").then(rest));
+        }
+        for note in &process.notes {
+            screen.line(Text::toned(Tone::Waste, note));
+        }
+    }
+}
+
+/// Which program, which GPUs, how long, which trace, which part of it.
+pub fn header(screen: &mut Screen<'_>, run: &Run<'_>) {
+    whole(screen, run);
+    if let Some(filter) = run.filter() {
+        let only = Text::toned(Tone::Waste, "only ").then(filter);
+        screen.titled("", INDENT, only);
+    }
+}
+
+fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
+    if let [only] = run.reports {
+        let process = &only.process;
+        let command = process.command.as_deref().unwrap_or("(command unknown)");
+        let room = screen.width() - INDENT;
+        screen.titled("gpuspy", INDENT, cut(&plain(command), room));
+        let pid = process.pid.map_or("pid unknown".to_owned(), |pid| format!("pid {pid}"));
+        let facts = Text::from(format!("{pid}, ")).then(ending(process.outcome));
+        let facts = facts.then(format!(", {}, {}, ", gpus(run), duration(process.wall_ns)));
+        screen.titled("", INDENT, facts.then(trace(screen, &process.path)));
+        return;
+    }
+    let processes_in_words = plural(run.reports.len() as u64, "process", "processes");
+    screen.titled("gpuspy", INDENT, format!("{processes_in_words}, {}", gpus(run)));
+    processes(screen, run);
+}
+
+fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let has_ranks = run.reports.iter().any(|report| report.process.job.rank.is_some());
+    let columns = [
+        right("rank"),
+        right("pid"),
+        left("ending"),
+        right("wall"),
+        right("launches"),
+        right("timed"),
+        names("command", cut),
+    ];
+    let shown = if has_ranks { 0 } else { 1 };
+    let mut table = Table::new(&columns[shown..]);
+    for report in run.reports {
+        let (process, coverage) = (&report.process, &report.tables.coverage);
+        let rank = process.job.rank.map_or("-".to_owned(), |rank| rank.to_string());
+        let row = [
+            rank.into(),
+            process.pid.map_or("?".to_owned(), |pid| pid.to_string()).into(),
+            ending(process.outcome),
+            duration(process.wall_ns).into(),
+            number(coverage.launches),
+            percent(coverage.timed, coverage.launches).into(),
+            process.command.as_deref().unwrap_or(&process.path).into(),
+        ];
+        table.row(row.into_iter().skip(shown));
+    }
+    screen.table(&table, 0, "");
+}
+
+/// The trace's path, and its size on disk.
+fn trace(screen: &Screen<'_>, path: &str) -> Text {
+    let size = screen.view.trace_bytes.map_or(String::new(), |size| format!(" ({})", bytes(size)));
+    dim(format!("trace {path}{size}"))
+}
+
+/// `2 GPUs (2x NVIDIA H200)`.
+fn gpus(run: &Run<'_>) -> String {
+    let devices = &run.all.devices;
+    if devices.is_empty() {
+        return "no GPU known".to_owned();
+    }
+    let mut models: BTreeMap<&str, u64> = BTreeMap::new();
+    for device in devices {
+        *models.entry(device.name.as_deref().unwrap_or("name unknown")).or_default() += 1;
+    }
+    let models: Vec<String> = models
+        .into_iter()
+        .map(|(name, n)| if devices.len() == 1 { name.to_owned() } else { format!("{n}x {name}") })
+        .collect();
+    format!("{} ({})", plural(devices.len() as u64, "GPU", "GPUs"), models.join(", "))
+}
+
+fn ending(outcome: Option<Outcome>) -> Text {
+    let tone = match outcome {
+        Some(outcome) if outcome.is_violent() => Tone::Problem,
+        Some(Outcome::Running | Outcome::Vanished) | None => Tone::Waste,
+        Some(_) => Tone::Plain,
+    };
+    Text::toned(tone, outcome.map_or_else(|| "ending unknown".to_owned(), |outcome| outcome.to_string()))
+}

@@ -1,0 +1,39 @@
+//! Kernels by time.
+
+use super::Run;
+use super::screen::{Screen, plural};
+use super::stats::{self, Labels, Stats};
+use crate::report::names::shorten;
+use crate::report::units::{count, duration, percent};
+
+/// Rows that the overview has room for.
+const ROWS: usize = 10;
+
+/// The section. Kernels that ran in graphs only are under "Graphs".
+pub fn kernels(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let launched = || run.all.kernels.iter().filter(|kernel| kernel.count > 0);
+    let rows: Vec<Stats> = launched()
+        .map(|kernel| Stats::of(&kernel.durations, kernel.total(), kernel.count, &kernel.symbol))
+        .collect();
+    if rows.is_empty() {
+        return screen.none("Kernels", "no kernel was launched");
+    }
+    let launches: u64 = rows.iter().map(|row| row.count).sum();
+    let mut sentence = format!(
+        "{}, {}",
+        plural(rows.len() as u64, "kernel", "kernels"),
+        plural(launches, "launch", "launches")
+    );
+    let (total, wall) = (stats::sum(&rows), run.gpu_wall());
+    if rows.iter().any(|row| row.total.is_some()) {
+        let of_wall = percent(total, wall);
+        let mark = if rows.iter().any(Stats::is_extrapolated) { "~" } else { "" };
+        sentence.push_str(&format!("; {mark}{} on the GPU, {of_wall} of wall", duration(total)));
+    }
+    let untimed = rows.iter().filter(|row| row.total.is_none()).count() as u64;
+    if untimed > 0 && total > 0 {
+        sentence.push_str(&format!("; {} without any time", count(untimed)));
+    }
+    screen.section("Kernels", sentence);
+    stats::draw(screen, rows, wall, ROWS, &Labels { section: "kernels", count: "count", shorten });
+}

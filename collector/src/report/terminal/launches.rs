@@ -1,0 +1,61 @@
+//! What a launch took: in its call on the host, in the queue, on the GPU.
+
+use super::Run;
+use super::screen::{Screen, number, time};
+use super::stats::Stats;
+use crate::analyze::durations::Durations;
+use crate::analyze::kernels::Kernel;
+use crate::report::names::shorten;
+use crate::report::table::{Table, names, right};
+use crate::report::text::Text;
+
+/// The section.
+pub fn launches(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let mut kernels: Vec<(Stats, &Kernel)> = run
+        .all
+        .kernels
+        .iter()
+        .filter(|kernel| kernel.durations.count() > 0)
+        .map(|kernel| (Stats::of(&kernel.durations, kernel.total(), kernel.count, &kernel.symbol), kernel))
+        .collect();
+    if kernels.is_empty() {
+        return screen.none("Launches", "no launch has a GPU time, so nothing can be told of queues");
+    }
+    screen.section(
+        "Launches",
+        "where launches spend their time: in the call on the host, in the queue from there to their begin, on the GPU",
+    );
+    screen.view.sort.apply(&mut kernels, |(stats, _)| stats.keys());
+    let mut table = Table::new(&[
+        right("timed"),
+        right("call avg"),
+        right("med"),
+        right("queue avg"),
+        right("med"),
+        right("GPU avg"),
+        right("med"),
+        names("name", shorten),
+    ]);
+    let shown = screen.view.rows(usize::MAX).min(kernels.len());
+    for (stats, kernel) in &kernels[..shown] {
+        let (queue_avg, queue_med) = typical(&kernel.queue);
+        let call_avg = kernel.api.mean().map(|mean| mean.round() as u64);
+        table.row([
+            number(kernel.durations.count()),
+            time(call_avg),
+            time(kernel.api.median().map(|median| median.value)),
+            time(queue_avg),
+            time(queue_med),
+            time(stats.avg),
+            time(stats.med),
+            Text::from(&stats.name),
+        ]);
+    }
+    screen.table(&table, kernels.len() - shown, "launches");
+}
+
+/// Mean and median, ns.
+fn typical(durations: &Durations) -> (Option<u64>, Option<u64>) {
+    let mean = durations.mean().map(|mean| mean.value.round() as u64);
+    (mean, durations.median().map(|median| median.value))
+}

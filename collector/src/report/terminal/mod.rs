@@ -1,0 +1,110 @@
+//! The screen: what is doubtful first, then what was seen and what not, then where the time went, then the tables.
+//!
+//! One module per section. A section is a title beside its first sentence, and tables under it.
+
+mod calls;
+mod gaps;
+mod gpu;
+mod graphs;
+mod header;
+mod kernels;
+mod launches;
+mod memory;
+mod screen;
+mod seen;
+mod stats;
+mod transfers;
+
+use super::text::{Text, Tone};
+use super::view::{Section, Style, View};
+use crate::analyze::windows::Timing;
+use crate::analyze::{ProcessInfo, ProcessReport, Tables};
+use screen::Screen;
+use std::borrow::Cow;
+
+/// What is drawn.
+struct Run<'a> {
+    reports: &'a [ProcessReport],
+    /// Their sums.
+    all: Cow<'a, Tables>,
+}
+
+/// Draws a section.
+type Draw = fn(&mut Screen<'_>, &Run<'_>);
+
+/// The report of one process, or of a run of several.
+pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String {
+    let run = Run { reports, all: Tables::of_run(reports) };
+    let mut screen = Screen::new(view, style);
+    header::warnings(&mut screen, &run);
+    header::header(&mut screen, &run);
+    let nothing = run.nothing();
+    if let Some(sentence) = nothing {
+        screen.section("Nothing", Text::toned(Tone::Waste, sentence));
+    }
+    let sections: [(Section, Draw); 10] = [
+        (Section::Seen, seen::seen),
+        (Section::Gpu, gpu::gpus),
+        (Section::Gaps, gaps::gaps),
+        (Section::Kernels, kernels::kernels),
+        (Section::Launches, launches::launches),
+        (Section::Graphs, graphs::graphs),
+        (Section::Transfers, transfers::transfers),
+        (Section::Memory, memory::memory),
+        (Section::Syncs, calls::syncs),
+        (Section::Calls, calls::calls),
+    ];
+    for (section, draw) in sections {
+        // What was seen is told of an empty trace too: it may say why it is empty.
+        if view.shows(section) && (nothing.is_none() || section == Section::Seen) {
+            draw(&mut screen, &run);
+        }
+    }
+    screen.text()
+}
+
+impl Run<'_> {
+    /// A sentence, where there is nothing that could be reported.
+    fn nothing(&self) -> Option<&'static str> {
+        let all = &self.all;
+        let is_empty = all.apis.is_empty()
+            && all.kernels.is_empty()
+            && all.transfers.is_empty()
+            && all.memory.by_kind.values().all(|part| part.allocations == 0 && part.frees == 0)
+            && all.graphs.launches == 0;
+        is_empty.then(|| match self.filter() {
+            Some(_) => "of what the trace holds, nothing is within these limits",
+            None => "the trace holds no call: the program made none, or ended before its first was over",
+        })
+    }
+
+    /// What the report is limited to, in words.
+    fn filter(&self) -> Option<&str> {
+        self.reports.first().map(|report| report.process.filter.as_str()).filter(|filter| !filter.is_empty())
+    }
+
+    /// Whether it is known that nothing was to get a GPU time.
+    fn timing_is_off(&self) -> bool {
+        self.all.duty.timing == Some(Timing::Off)
+    }
+
+    /// Host ns that all processes took, in the time that is asked for.
+    fn host_wall(&self) -> u64 {
+        self.reports.iter().map(|report| wall(&report.process)).fold(0, u64::saturating_add)
+    }
+
+    /// The same for every GPU that a process used: what all GPUs could have worked.
+    fn gpu_wall(&self) -> u64 {
+        let of = |report: &ProcessReport| {
+            let used = report.tables.devices.iter().filter(|device| device.timelines > 0).count();
+            wall(&report.process).saturating_mul(used as u64)
+        };
+        self.reports.iter().map(of).fold(0, u64::saturating_add)
+    }
+}
+
+/// Host ns that a process took, in the time that is asked for.
+fn wall(process: &ProcessInfo) -> u64 {
+    let (from, to) = process.period_ns;
+    to.saturating_sub(from)
+}

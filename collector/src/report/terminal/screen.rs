@@ -1,0 +1,132 @@
+//! Lines that grow into a screen, and how figures stand in cells.
+
+use crate::analyze::estimate::{Estimate, Kind};
+use crate::report::table::Table;
+use crate::report::text::{Text, Tone, dim};
+use crate::report::units::{count, duration};
+use crate::report::view::{NARROWEST, Style, View};
+
+/// Column at which a section's sentences begin, behind its title.
+const INDENT: usize = 11;
+/// Column at which its tables begin.
+const INNER: usize = 2;
+
+/// A screen that is being drawn.
+pub struct Screen<'a> {
+    /// What is shown.
+    pub view: &'a View,
+    /// How.
+    pub style: &'a Style,
+    lines: Vec<Text>,
+}
+
+impl<'a> Screen<'a> {
+    /// An empty one.
+    pub fn new(view: &'a View, style: &'a Style) -> Self {
+        Screen { view, style, lines: Vec::new() }
+    }
+
+    /// Columns.
+    pub fn width(&self) -> usize {
+        self.style.width.max(NARROWEST)
+    }
+
+    /// Columns for pictures and tables.
+    pub fn inner(&self) -> usize {
+        self.width() - INNER
+    }
+
+    /// A sentence as broad as the screen.
+    pub fn line(&mut self, text: impl Into<Text>) {
+        self.lines.extend(text.into().wrapped(self.width()));
+    }
+
+    /// A section: its title beside its first sentence, an empty line before it.
+    pub fn section(&mut self, title: &str, sentence: impl Into<Text>) {
+        self.lines.push(Text::default());
+        self.titled(title, INDENT, sentence);
+    }
+
+    /// A title and what it says, `indent` columns to the right; no empty line before it.
+    pub fn titled(&mut self, title: &str, indent: usize, text: impl Into<Text>) {
+        let mut before = Text::toned(Tone::Title, title);
+        for line in text.into().wrapped(self.width() - indent) {
+            self.lines.push(std::mem::take(&mut before).padded(indent).then(line));
+        }
+    }
+
+    /// Another sentence of the section.
+    pub fn more(&mut self, sentence: impl Into<Text>) {
+        self.titled("", INDENT, sentence);
+    }
+
+    /// Two sentences: on one line where there is room.
+    pub fn joined(&mut self, [one, two]: [Text; 2]) {
+        let both = one.clone().then("; ").then(two.clone());
+        if both.width() <= self.width() - INDENT {
+            return self.more(both);
+        }
+        self.more(one);
+        self.more(two);
+    }
+
+    /// A section that has nothing to show says so where it was asked for.
+    pub fn none(&mut self, title: &str, sentence: &str) {
+        if !self.view.sections.is_empty() {
+            self.section(title, sentence);
+        }
+    }
+
+    /// A picture.
+    pub fn picture(&mut self, picture: Text) {
+        self.lines.push(Text::from(" ".repeat(INNER)).then(picture));
+    }
+
+    /// A table, and how many of its rows there was no room for: told with the option that shows them.
+    pub fn table(&mut self, table: &Table, hidden: usize, section: &str) {
+        let limit = (!self.style.full_names).then(|| self.inner());
+        table.lines(limit).into_iter().for_each(|line| self.picture(line));
+        if hidden > 0 {
+            let rest = count(hidden as u64);
+            self.remark(&match (self.view.sections.is_empty(), self.view.top) {
+                (true, None) => format!("and {rest} more: --section {section}"),
+                _ => format!("and {rest} more"),
+            });
+        }
+    }
+
+    /// A remark on the table above.
+    pub fn remark(&mut self, remark: &str) {
+        self.titled("", INNER, dim(remark));
+    }
+
+    /// All lines, as they are printed.
+    pub fn text(&self) -> String {
+        let lines = self.lines.iter().map(|line| line.render(self.style.color, self.style.ascii) + "\n");
+        lines.collect()
+    }
+}
+
+/// What stands where nothing is known.
+pub const NONE: &str = "-";
+
+/// A time in a cell.
+pub fn time(ns: Option<u64>) -> Text {
+    ns.map_or_else(|| NONE.to_owned(), duration).into()
+}
+
+/// A total in a cell; `~` before one that is extrapolated.
+pub fn total(total: Option<Estimate<u64>>) -> Text {
+    let mark = |total: &Estimate<u64>| if total.kind == Kind::Extrapolated { "~" } else { "" };
+    total.map_or_else(|| NONE.to_owned(), |total| format!("{}{}", mark(&total), duration(total.value))).into()
+}
+
+/// A count in a cell.
+pub fn number(n: u64) -> Text {
+    count(n).into()
+}
+
+/// One or many: `1 gap`, `7 gaps`.
+pub fn plural(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { many })
+}

@@ -1,0 +1,192 @@
+//! What was seen, what was not and why, and what looking cost.
+
+use super::Run;
+use super::screen::{Screen, plural};
+use crate::analyze::Tables;
+use crate::analyze::kernels::never_timed;
+use crate::analyze::windows::{Duty, Timing};
+use crate::model::Reason;
+use crate::model::clock::{DRIFT_PPM, TURN_PPM};
+use crate::report::text::{Text, Tone, dim};
+use crate::report::units::{count, duration, percent};
+use gpuspy_wire::record::{LossCause, Untimed};
+
+/// Four lines on a wide screen, and more where there is more to say; asked for by itself, everything.
+pub fn seen(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let all = &run.all;
+    let whole = !screen.view.sections.is_empty();
+    screen.section("Seen", launches(all));
+    screen.more(losses(all));
+    for sentence in [bursts(all), never(all)].into_iter().flatten() {
+        screen.more(sentence);
+    }
+    windows(&all.duty, whole).into_iter().for_each(|sentence| screen.more(sentence));
+    screen.joined([own_cost(all, whole), clock(run, whole)]);
+    screen.more(dim("not seen by design: launches from device code, OptiX, video engines, graphics"));
+}
+
+/// How many launches there were, and of how many of them the time is known.
+fn launches(all: &Tables) -> String {
+    let (coverage, duty) = (&all.coverage, &all.duty);
+    let mut line = plural(coverage.launches, "launch", "launches");
+    let counted = if records_lost(all).is_empty() { "100 % counted, " } else { "" };
+    line.push_str(&format!(": {counted}{} timed", percent(coverage.timed, coverage.launches)));
+    if let Some(Timing::Auto(budget)) = duty.timing {
+        let measured = duty.measured().percent();
+        let measured =
+            measured.map_or("not used up".to_owned(), |percent| format!("measured {percent:.1} %"));
+        line.push_str(&format!(
+            " in {} (budget {budget} %, {measured})",
+            plural(duty.windows, "window", "windows")
+        ));
+    }
+    if coverage.in_graphs > 0 {
+        line.push_str(&format!("; {} more kernels ran in graphs", count(coverage.in_graphs)));
+    }
+    if coverage.captured > 0 {
+        line.push_str(&format!("; {} captured, not run", count(coverage.captured)));
+    }
+    line
+}
+
+/// What records were lost, by cause.
+fn records_lost(all: &Tables) -> Vec<String> {
+    let lost =
+        all.coverage.dropped_by.iter().filter(|(cause, _)| **cause != LossCause::GpuTimePending.name());
+    lost.map(|(cause, n)| format!("{} {cause}", count(*n))).collect()
+}
+
+fn losses(all: &Tables) -> Text {
+    let coverage = &all.coverage;
+    let records = records_lost(all);
+    let mut line = match records.as_slice() {
+        [] => Text::from("no record lost"),
+        records => Text::toned(Tone::Problem, "LOST").then(format!(" records: {}", records.join(", "))),
+    };
+    let unattributed = format!("{} unattributed", count(coverage.unattributed));
+    let tone = if coverage.unattributed > 0 { Tone::Waste } else { Tone::Plain };
+    line = line.then(", ").then(Text::toned(tone, unattributed));
+    if let Some(untimed) = untimed(all) {
+        line = line.then("; ").then(untimed);
+    }
+    if let Some(n) = coverage.dropped_by.get(LossCause::GpuTimePending.name()) {
+        line = line.then(format!("; {} GPU times lost with their context or process", count(*n)));
+    }
+    let launches = coverage.untimed.get(Reason::Lost.name()).copied().unwrap_or(0);
+    if coverage.pending > launches {
+        let others = plural(coverage.pending - launches, "copy, set or graph", "copies, sets and graphs");
+        line = line.then(format!("; {others} still on the GPU at the end: no time known"));
+    }
+    line
+}
+
+/// Why launches have no GPU time.
+fn untimed(all: &Tables) -> Option<Text> {
+    let coverage = &all.coverage;
+    let why: Vec<String> = coverage
+        .untimed
+        .iter()
+        .filter(|(_, n)| **n > 0)
+        .map(|(why, n)| format!("{} {}", count(*n), reason(why)))
+        .collect();
+    (!why.is_empty()).then(|| format!("without a GPU time: {}", why.join(", ")).into())
+}
+
+/// A reason in words that need no manual.
+fn reason(name: &str) -> &str {
+    let words = [
+        (Untimed::Budget, "in pauses of the budget"),
+        (Untimed::DeepQueue, "on deep streams"),
+        (Untimed::Contended, "on streams that two threads used at once"),
+        (Untimed::NoEvent, "for want of events"),
+        (Untimed::Off, "with timing off"),
+        (Untimed::NotHooked, "unseen by the driver's hooks"),
+        (Untimed::EventFailed, "with events refused"),
+        (Untimed::Chain, "programmatic"),
+        (Untimed::Teardown, "in a context's end"),
+        (Untimed::NoStream, "on no stream"),
+    ];
+    let words = words.into_iter().find(|(untimed, _)| untimed.name() == name);
+    words.map_or(
+        if name == LossCause::GpuTimePending.name() { "never seen to end" } else { name },
+        |(_, words)| words,
+    )
+}
+
+fn bursts(all: &Tables) -> Option<Text> {
+    let bursts = all.coverage.bursts;
+    (bursts.count > 0).then(|| {
+        format!(
+            "{} of those are timed as {}, {} in all: programmatic launches, which no event may stand between",
+            count(bursts.launches),
+            plural(bursts.count, "burst", "bursts"),
+            duration(bursts.total.value)
+        )
+        .into()
+    })
+}
+
+fn never(all: &Tables) -> Option<Text> {
+    let Some(Timing::Auto(_)) = all.duty.timing else { return None };
+    let untimed = never_timed(&all.kernels);
+    (untimed > 0).then(|| {
+        format!("{} launches are of kernels that were never timed: no total has them", count(untimed)).into()
+    })
+}
+
+/// What `--timing auto` did after the first phase, if that ever ended: in the overview where pauses were a part of the time
+/// that matters.
+fn windows(duty: &Duty, whole: bool) -> Vec<Text> {
+    let (timed, all) = duty.time();
+    let Some(Timing::Auto(_)) = duty.timing else { return Vec::new() };
+    let Some(first) = duty.first.percent().filter(|_| all > timed) else { return Vec::new() };
+    if !whole && all - timed < all / 100 {
+        return Vec::new();
+    }
+    let slowdown = match duty.slowdown() {
+        Some(s) => format!(
+            "in windows, events slow the GPU's work by {:.1} % ({:.1} .. {:.1} %, by launch rates)",
+            100.0 * s.value,
+            100.0 * s.lo,
+            100.0 * s.hi
+        ),
+        None => "how much events slow the GPU's work is unknown: too few windows to compare".to_owned(),
+    };
+    let share = percent(timed, all);
+    let first = format!("the first, of {}, cost {first:.1} %", duration(duty.first.ns));
+    let mut sentences =
+        vec![Text::from(format!("windows are {share} of the time; {first}")), slowdown.into()];
+    if duty.is_exhausted() {
+        let exhausted = "counting alone costs more than the budget: but for short looks, windows had to wait";
+        sentences.push(Text::toned(Tone::Waste, exhausted));
+    }
+    sentences
+}
+
+fn own_cost(all: &Tables, whole: bool) -> Text {
+    let Some(overhead) = &all.overhead else {
+        return "own cost unknown: the trace ends before its first status".into();
+    };
+    let line = Text::from(format!("own cost {} of host time", percent(overhead.agent_ns, overhead.wall_ns)));
+    if !whole {
+        return line;
+    }
+    let (hooks, poller) = (duration(overhead.agent_ns), duration(overhead.poller_ns));
+    line.then(dim(format!(" ({hooks} in hooks, poller {poller}, of {})", duration(overhead.wall_ns))))
+}
+
+fn clock(run: &Run<'_>, whole: bool) -> Text {
+    let Some(half_width) = run.all.clock.median() else {
+        return "host and GPU clock not related: nothing was timed".into();
+    };
+    let line = Text::from(format!("host and GPU clock known to +/- {}", duration(half_width)));
+    let turn = format!(", which changes by at most {TURN_PPM} ppm a second");
+    let turn = if whole { turn.as_str() } else { "" };
+    let line = line.then(dim(format!(" (median; assumed: they part by at most {DRIFT_PPM} ppm{turn})")));
+    let contradictions: u64 = run.reports.iter().map(|report| report.process.clock_contradictions).sum();
+    if contradictions == 0 {
+        return line;
+    }
+    let more = format!("; they drifted more than assumed {} times", count(contradictions));
+    line.then(Text::toned(Tone::Waste, more))
+}

@@ -1,0 +1,121 @@
+//! What was copied and set, how fast, and for how long the host was in those calls.
+
+use super::Run;
+use super::screen::{NONE, Screen, number, plural, time, total};
+use crate::analyze::estimate::Estimate;
+use crate::analyze::transfers::{SizePart, Transfer};
+use crate::model::transfer::{HostMemory, TransferKind};
+use crate::report::table::{Table, left, right};
+use crate::report::text::{Text, dim};
+use crate::report::units::{bytes, duration, percent};
+use crate::report::view::{Keys, Section};
+
+/// Rows that the overview has room for.
+const ROWS: usize = 8;
+
+type Row<'a> = (String, TransferKind, HostMemory, &'a Transfer);
+
+/// The section.
+pub fn transfers(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let transfers = &run.all.transfers;
+    if transfers.is_empty() {
+        return screen.none("Transfers", "nothing was copied or set");
+    }
+    let sum = |of: fn(&Transfer) -> u64| transfers.values().fold(0u64, |sum, t| sum.saturating_add(of(t)));
+    let (count, size, host) = (sum(|t| t.count), sum(|t| t.bytes), sum(|t| t.host.total));
+    screen.section(
+        "Transfers",
+        format!(
+            "{}, {}; the host was in those calls for {}, {} of wall",
+            plural(count, "copy or set", "copies and sets"),
+            bytes(size),
+            duration(host),
+            percent(host, run.host_wall())
+        ),
+    );
+    let mut rows: Vec<Row<'_>> = transfers
+        .iter()
+        .map(|((kind, host), transfer)| (format!("{} {}", kind.name(), host.name()), *kind, *host, transfer))
+        .collect();
+    screen.view.sort.apply(&mut rows, keys);
+    let shown = screen.view.rows(ROWS).min(rows.len());
+    let table = table(&rows[..shown], run.gpu_wall(), screen.view.sections.contains(&Section::Transfers));
+    screen.table(&table, rows.len() - shown, "transfers");
+    if rows[..shown].iter().any(|(.., t)| t.timed > 0 && !t.gbps_is_known()) {
+        screen.remark(
+            "GB/s: > is certain, how much more is not; - where the time is not known well enough to tell",
+        );
+    }
+}
+
+fn keys<'a>((name, _, _, transfer): &'a Row<'_>) -> Keys<'a> {
+    let total = transfer.total().map(|total| total.value);
+    Keys {
+        total,
+        count: transfer.count,
+        avg: total.map(|total| total / transfer.count.max(1)),
+        name,
+        ..Keys::default()
+    }
+}
+
+/// A row for each kind and memory, and under it, where asked for, one for each size.
+fn table(rows: &[Row<'_>], wall: u64, with_sizes: bool) -> Table {
+    let mut table = Table::new(&[
+        left("kind"),
+        left("host memory"),
+        right("count"),
+        right("bytes"),
+        right("GPU time"),
+        right("of wall").or_drop(1),
+        right("GB/s"),
+        right("in calls"),
+        right("avg call").or_drop(2),
+    ]);
+    for (_, kind, host_memory, transfer) in rows {
+        let of_wall = transfer.total().map_or(NONE.to_owned(), |total| percent(total.value, wall));
+        table.row([
+            kind.name().into(),
+            host_memory.name().replace("none", NONE).into(),
+            number(transfer.count),
+            bytes(transfer.bytes).into(),
+            total(transfer.total()),
+            dim(of_wall),
+            speed(transfer.gbps(), transfer.gbps_is_known()),
+            duration(transfer.host.total).into(),
+            time(transfer.host.mean().map(|mean| mean.round() as u64)),
+        ]);
+        let sizes = transfer.sizes.iter().filter(|_| with_sizes);
+        sizes.for_each(|(class, part)| table.row(size(class.label(), part, wall)));
+    }
+    table
+}
+
+/// The row of a size.
+fn size(label: &str, part: &SizePart, wall: u64) -> [Text; 9] {
+    let timed = part.timed > 0;
+    let of_wall = if timed { percent(part.time.value, wall) } else { NONE.to_owned() };
+    [
+        Text::default(),
+        dim(format!("  {label}")),
+        number(part.count),
+        bytes(part.bytes).into(),
+        time(timed.then_some(part.time.value)),
+        dim(of_wall),
+        speed(part.gbps(), part.gbps_is_known()),
+        Text::default(),
+        Text::default(),
+    ]
+}
+
+/// A throughput; where only a bound means something, that; where nothing does, nothing.
+fn speed(gbps: Option<Estimate<Option<f64>>>, is_known: bool) -> Text {
+    let decimals = |gbps: f64| if gbps < 0.1 { "<0.1".to_owned() } else { format!("{gbps:.1}") };
+    let bound = gbps.and_then(|gbps| gbps.lo.zip(gbps.value)).filter(|(lo, value)| 2.0 * lo >= *value);
+    let text = match (is_known, gbps.and_then(|gbps| gbps.value), bound) {
+        (true, Some(value), _) => decimals(value),
+        (false, _, Some((lo, _))) if lo >= 0.1 => format!(">{}", decimals(lo)),
+        _ => NONE.to_owned(),
+    };
+    text.into()
+}

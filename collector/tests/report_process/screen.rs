@@ -1,0 +1,399 @@
+//! Screens as people see them, and what holds for all of them.
+
+use super::*;
+use gpuspy_collector::report::units::{bytes, count, duration, percent};
+use gpuspy_collector::report::{Section, Sort};
+use gpuspy_wire::record::NodeKind;
+use unicode_width::UnicodeWidthChar;
+
+const TEMPLATE: u32 = 4;
+const SOFTMAX: u32 = 5;
+/// Somewhere in the second library.
+const NCCL_CALLER: u64 = 0xA234;
+
+/// Sections with all that they have.
+const ALL: [Section; 10] = [
+    Section::Seen,
+    Section::Gpu,
+    Section::Gaps,
+    Section::Kernels,
+    Section::Launches,
+    Section::Graphs,
+    Section::Transfers,
+    Section::Memory,
+    Section::Syncs,
+    Section::Calls,
+];
+
+fn screen(reports: &[ProcessReport], width: usize) -> String {
+    terminal(reports, &View { trace_bytes: Some(59_597), ..View::default() }, &wide(width))
+}
+
+fn section(reports: &[ProcessReport], sections: &[Section]) -> String {
+    terminal(reports, &View { sections: sections.to_vec(), ..View::default() }, &wide(100))
+}
+
+fn texts() -> Names {
+    let mut names = names();
+    let mut add = |space, id: u32, text: &str| names.0.insert((space, id), text.to_owned());
+    add(
+        Namespace::Kernel,
+        TEMPLATE,
+        "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEESt5arrayIPcLm3EEEEviT0_T1_",
+    );
+    add(Namespace::Kernel, SOFTMAX, "softmax_warp_forward");
+    add(Namespace::Path, 2, "/usr/lib/x86_64-linux-gnu/libnccl.so.2");
+    names
+}
+
+/// A training run of twelve steps with pauses of the host between them, that ends with a pause.
+fn epoch() -> App {
+    let mut app = App::new();
+    app.push(Body::Module(Module { start: 0xA000, end: 0xB000, bias: 0xA000, path: 2 }));
+    app.alloc(MALLOC, Memory::Device, 0x10_0000, 64 << 20);
+    app.alloc(HOST_ALLOC, Memory::Pinned, 0x7000_0000, 8 << 20);
+    let graph = Graph { graph: 1, handle: 5, kernels: 2, copies: 0, memsets: 0, others: 0 };
+    app.push(Body::Graph(graph));
+    app.push(Body::GraphNode(GraphNode {
+        graph: 1,
+        kind: NodeKind::Kernel,
+        kernel: SOFTMAX,
+        count: 2,
+        bytes: 0,
+    }));
+    for step in 0..12u64 {
+        step_of(&mut app, step);
+    }
+    app.free(0x10_0000, false);
+    app.idle(400_000);
+    app
+}
+
+fn step_of(app: &mut App, step: u64) {
+    let slow = if step == 7 { 12_000_000 } else { 0 };
+    app.alloc(MALLOC, Memory::Pool, 0x5000_0000 + (step << 20), (step + 1) << 16);
+    app.timed(COPY, copy(Direction::Default, 0x10_0000, 0x7000_0000, 2 << 20), 0, 80_000);
+    app.timed(COPY, copy(Direction::HtoD, 0x10_0000, 0x9000, 16 << 10), 76_000, 12_000);
+    app.timed(LAUNCH, kernel(GEMM), 83_000, 100_000 + 1_000 * step as i64);
+    app.timed(LAUNCH, kernel(TEMPLATE), 180_000 + 1_000 * step as i64, 20_000);
+    let graph = What::Graph { graph: 1, handle: 5, kernels: 2, copies: 0, memsets: 0 };
+    app.timed(GRAPH_LAUNCH, graph, 200_000 + 1_000 * step as i64, 30_000);
+    app.timed(LAUNCH, kernel(NCCL), 230_000 + 1_000 * step as i64, 40_000);
+    if let Some(Record { body: Body::Work(work), .. }) = app.records.last_mut() {
+        work.call.caller = NCCL_CALLER;
+    }
+    app.timed(COPY, copy(Direction::DtoH, 0x9000, 0x10_0000, 4), 270_000 + 1_000 * step as i64, 2_000);
+    app.sync(300_000);
+    app.idle(20_000 + 30_000 * step + slow);
+    if step.is_multiple_of(3) {
+        app.timed(LAUNCH, kernel(NCCL), 0, 5_000);
+        if let Some(Record { body: Body::Work(work), .. }) = app.records.last_mut() {
+            work.call.caller = NCCL_CALLER;
+        }
+        app.sync(30_000);
+    }
+}
+
+fn reported(app: App, names: &Names, pid: u32, ending: Ending, filter: &Filter) -> ProcessReport {
+    let threads = BTreeMap::from([(1, 4243)]);
+    // A process that vanished was killed.
+    let exit = (ending == Ending::Vanished).then_some(Exit::Signal(9));
+    let status = Status { pid, ending, exit, ended: app.now, agent_ns: 130_000, threads, ..status() };
+    process(Input {
+        path: format!("gpuspy-python-{pid}.gspy"),
+        names,
+        status: Some(&status),
+        damage: Damage::default(),
+        clocks: &Survey::of(app.records.iter().cloned()),
+        filter,
+        records: app.records.into_iter(),
+    })
+}
+
+fn whole_epoch() -> [ProcessReport; 1] {
+    [reported(epoch(), &texts(), 4242, Ending::Exited, &Filter::default())]
+}
+
+/// The same program with `--timing off`.
+fn untimed_epoch() -> [ProcessReport; 1] {
+    let (mut app, mut names) = (epoch(), texts());
+    names.0.insert((Namespace::Fact, Fact::Timing as u32), "off".to_owned());
+    for record in &mut app.records {
+        if let Body::Work(work) = &mut record.body {
+            (work.gpu, work.untimed) = (None, Untimed::Off);
+        }
+    }
+    [reported(app, &names, 4242, Ending::Exited, &Filter::default())]
+}
+
+/// Two processes, the second of which was killed in its fourth step.
+fn killed() -> [ProcessReport; 2] {
+    let mut short = App::new();
+    (0..4).for_each(|step| step_of(&mut short, step));
+    let lost = short.work(LAUNCH, kernel(GEMM), Untimed::Timed);
+    short.push(Body::Work(lost));
+    let everything = Filter::default();
+    [
+        reported(epoch(), &texts(), 4242, Ending::Exited, &everything),
+        reported(short, &texts(), 4250, Ending::Vanished, &everything),
+    ]
+}
+
+fn filtered(filter: &Filter) -> [ProcessReport; 1] {
+    [reported(epoch(), &texts(), 4242, Ending::Exited, filter)]
+}
+
+fn columns(line: &str) -> usize {
+    line.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+#[test]
+fn the_screen() {
+    insta::assert_snapshot!(screen(&whole_epoch(), 100));
+}
+
+#[test]
+fn on_a_narrow_screen_the_name_stays_readable() {
+    insta::assert_snapshot!(screen(&whole_epoch(), 80));
+}
+
+#[test]
+fn on_a_wide_screen_every_column_is_there() {
+    insta::assert_snapshot!(screen(&whole_epoch(), 160));
+}
+
+#[test]
+fn colours_have_a_meaning() {
+    let style = Style { color: true, ..wide(80) };
+    let first =
+        terminal(&killed(), &View { sections: vec![Section::Seen, Section::Gpu], ..View::default() }, &style);
+    insta::assert_snapshot!(first.replace('\u{1b}', "ESC"));
+    let plain = terminal(&whole_epoch(), &View::default(), &wide(80));
+    let mut colored = terminal(&whole_epoch(), &View::default(), &style);
+    assert_ne!(colored, plain);
+    while let Some(at) = colored.find('\u{1b}') {
+        let end = at + colored[at..].find('m').unwrap();
+        colored.replace_range(at..=end, "");
+    }
+    assert_eq!(colored, plain, "colours change nothing else");
+}
+
+#[test]
+fn without_unicode_there_is_ascii() {
+    let ascii = terminal(&whole_epoch(), &View::default(), &Style { ascii: true, ..wide(100) });
+    assert!(ascii.is_ascii());
+    insta::assert_snapshot!(ascii);
+}
+
+#[test]
+fn without_gpu_times_there_is_what_is_known() {
+    insta::assert_snapshot!(screen(&untimed_epoch(), 100));
+}
+
+#[test]
+fn of_several_processes_each_is_listed() {
+    insta::assert_snapshot!(screen(&killed(), 100));
+}
+
+#[test]
+fn a_filter_stands_above_what_it_limits() {
+    let filter = Filter { kernel: regex("gemm|nccl"), since: Some(2_000_000), ..Filter::default() };
+    insta::assert_snapshot!(screen(&filtered(&filter), 100));
+}
+
+#[test]
+fn a_filter_that_nothing_meets_says_so() {
+    for filter in [
+        Filter { kernel: regex("^no such kernel$"), ..Filter::default() },
+        Filter { since: Some(3_600_000_000_000), ..Filter::default() },
+        Filter { threads: vec![1], ..Filter::default() },
+    ] {
+        let screen = screen(&filtered(&filter), 80);
+        assert!(screen.contains("nothing is within these limits"), "{filter:?}:\n{screen}");
+        assert!(!screen.contains("Kernels"), "{screen}");
+    }
+}
+
+fn regex(text: &str) -> Option<regex::Regex> {
+    Some(regex::Regex::new(text).unwrap())
+}
+
+#[test]
+fn sections_are_shown_whole_and_alone() {
+    insta::assert_snapshot!(section(&whole_epoch(), &ALL));
+    let one = section(&whole_epoch(), &[Section::Memory]);
+    assert!(one.contains("\nMemory") && !one.contains("\nSeen") && !one.contains("\nKernels"), "{one}");
+}
+
+#[test]
+fn a_section_that_has_nothing_says_so() {
+    let mut app = App::new();
+    app.sync(1_000);
+    let reports = [reported(app, &texts(), 1, Ending::Exited, &Filter::default())];
+    let screen = section(&reports, &ALL);
+    for (title, said) in [
+        ("GPU", "no operation has a GPU time"),
+        ("Gaps", "no gap can be told"),
+        ("Kernels", "no kernel was launched"),
+        ("Launches", "no launch has a GPU time"),
+        ("Graphs", "no graph was launched"),
+        ("Transfers", "nothing was copied or set"),
+        ("Memory", "nothing was allocated"),
+        ("Syncs", "1 call"),
+    ] {
+        let line = screen
+            .lines()
+            .find(|line| line.starts_with(title))
+            .unwrap_or_else(|| panic!("{title}:\n{screen}"));
+        assert!(line.contains(said), "{line}");
+    }
+}
+
+#[test]
+fn rows_are_limited_and_sorted_as_asked() {
+    let names = |sort, top| {
+        let view = View { sections: vec![Section::Kernels], sort, top, trace_bytes: None };
+        let screen = terminal(&whole_epoch(), &view, &Style { full_names: true, ..wide(80) });
+        let rows = screen.lines().skip_while(|line| !line.contains("time %")).skip(1);
+        let names = rows.filter_map(|line| line.rsplit_once("  ").map(|(_, name)| name.replace("void ", "")));
+        names.collect::<Vec<_>>()
+    };
+    let by_name = names(Sort::Name, None);
+    assert_eq!(by_name.len(), 3);
+    assert!(by_name.is_sorted(), "{by_name:?}");
+    let longest = &names(Sort::Max, Some(1))[0];
+    assert_eq!(longest, &names(Sort::Total, None)[0]);
+    assert!(names(Sort::Count, Some(1))[0].starts_with("ncclDevKernel"), "launched most often");
+    let cut = terminal(&whole_epoch(), &View { top: Some(1), ..View::default() }, &wide(100));
+    assert!(cut.contains("and 2 more\n"), "{cut}");
+}
+
+#[test]
+fn full_names_are_whole_however_long_the_line() {
+    let whole = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, \
+                 std::array<char*, (unsigned long)3> >(int, at::native::CUDAFunctor_add<float>, \
+                 std::array<char*, (unsigned long)3>)";
+    let style = Style { full_names: true, ..wide(80) };
+    let full = terminal(&whole_epoch(), &View::default(), &style);
+    assert!(full.lines().any(|line| line.ends_with(whole)), "{full}");
+    assert!(!screen(&whole_epoch(), 80).contains(whole));
+}
+
+#[test]
+fn no_line_is_longer_than_the_screen() {
+    let mut strange = texts();
+    for text in strange.0.values_mut() {
+        *text = format!("{text} 世界核心 {}", "é\u{301}長い名前".repeat(30));
+    }
+    let strange = [reported(epoch(), &strange, 4242, Ending::Exited, &Filter::default())];
+    let (app, windows) = in_windows();
+    let windows = [reported(app, &windows, 4242, Ending::Running, &Filter::default())];
+    let all: [&[ProcessReport]; 6] = [
+        &whole_epoch(),
+        &untimed_epoch(),
+        &killed(),
+        &strange,
+        &windows,
+        &[training().report(None, Damage::default())],
+    ];
+    for width in [80, 100, 160] {
+        for reports in all {
+            for sections in [Vec::new(), ALL.to_vec()] {
+                for (color, ascii) in [(false, false), (false, true)] {
+                    let view = View { sections: sections.clone(), ..View::default() };
+                    let screen = terminal(reports, &view, &Style { color, ascii, ..wide(width) });
+                    for line in screen.lines() {
+                        assert!(
+                            columns(line) <= width && !line.ends_with(' '),
+                            "{width}: {line:?}\n{screen}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+    let narrow = screen(&whole_epoch(), 0);
+    assert_eq!(narrow, screen(&whole_epoch(), 80), "there is no narrower screen");
+}
+
+/// The line of a table that ends with a name, without blanks.
+fn row<'s>(screen: &'s str, name: &str) -> Vec<&'s str> {
+    let line = screen.lines().find(|line| line.ends_with(&format!("  {name}")));
+    line.unwrap_or_else(|| panic!("{name} has no line:\n{screen}"))
+        .split("  ")
+        .map(str::trim)
+        .filter(|cell| !cell.is_empty())
+        .collect()
+}
+
+fn ns(value: &Value) -> String {
+    let ns = value.as_u64().or_else(|| value["value"].as_u64());
+    duration(ns.or_else(|| value["value"].as_f64().or(value.as_f64()).map(|ns| ns.round() as u64)).unwrap())
+}
+
+#[test]
+fn the_screens_numbers_are_those_of_the_json() {
+    let reports = whole_epoch();
+    let (screen, json) = (screen(&reports, 160), json(&reports));
+    for kernel in json["kernels"].as_array().unwrap().iter().filter(|kernel| kernel["count"] != 0) {
+        let name = kernel["name"].as_str().unwrap();
+        let Some(name) =
+            ["ncclDevKernel_AllReduce_Sum_bf16_RING_LL"].into_iter().find(|known| *known == name)
+        else {
+            continue;
+        };
+        let cells = row(&screen, name);
+        let keys = ["total_ns", "avg_ns", "median_ns", "min_ns", "max_ns", "stddev_ns"];
+        let mut expected: Vec<String> = keys.iter().map(|key| ns(&kernel[key])).collect();
+        expected.insert(1, count(kernel["count"].as_u64().unwrap()));
+        assert_eq!(cells[2..9], expected, "{kernel}");
+    }
+    let device = &json["devices"][0];
+    let span = device["span_ns"].as_u64().unwrap();
+    for (name, key) in
+        [("compute", "compute_ns"), ("idle", "idle_ns"), ("exposed copies and sets", "exposed_copy_ns")]
+    {
+        let line = screen
+            .lines()
+            .find(|line| line.starts_with("  ") && line[2..].contains(&format!(" {name}  ")))
+            .unwrap();
+        assert!(line.contains(&ns(&device[key])), "{key}: {line}");
+        assert!(line.contains(&percent(device[key]["value"].as_u64().unwrap(), span)), "{key}: {line}");
+    }
+    for sync in json["syncs"].as_array().unwrap() {
+        let cells = row(&screen, sync["api"].as_str().unwrap());
+        assert_eq!(cells[2..4], [ns(&sync["host_ns"]), count(sync["count"].as_u64().unwrap())]);
+    }
+    let gaps = &json["gaps"];
+    assert!(screen.contains(&format!("{} gaps, {} in all", gaps["count"], ns(&gaps["total_ns"]))), "{gaps}");
+    let memory = &json["memory"];
+    assert!(
+        screen.contains(&format!("device: peak {}", bytes(memory["peak_bytes"].as_u64().unwrap()))),
+        "{memory}"
+    );
+    for transfer in json["transfers"].as_array().unwrap() {
+        let (kind, host) = (transfer["kind"].as_str().unwrap(), transfer["host_memory"].as_str().unwrap());
+        let line = screen
+            .lines()
+            .find(|line| line.starts_with(&format!("  {kind}")) && line.contains(host))
+            .unwrap();
+        assert!(line.contains(&ns(&transfer["total_ns"])), "{transfer}: {line}");
+        assert!(line.contains(&bytes(transfer["bytes"].as_u64().unwrap())), "{transfer}: {line}");
+    }
+}
+
+#[test]
+fn the_parts_of_the_wall_sum_to_it() {
+    let reports = whole_epoch();
+    let screen = screen(&reports, 100);
+    let device = &reports[0].tables.devices[0];
+    let wall = reports[0].process.wall_ns;
+    assert!(
+        device.began_ns.is_some_and(|began| began > 0 && began + device.identity.span < wall),
+        "{device:?}"
+    );
+    let line = screen.lines().find(|line| line.contains("= wall")).unwrap_or_else(|| panic!("{screen}"));
+    assert!(line.contains(&format!("{} ns", count(wall))), "{line}, not {wall}");
+    let bar = screen.lines().find(|line| line.contains('█')).unwrap();
+    assert_eq!(columns(bar), 100, "{bar}");
+}
