@@ -79,6 +79,12 @@ pub const ALL: &[Assumption] = &[
     ),
     word("free", &["synchronizes", "returns"], "synchronizes", "cuMemFree waits for the context's work"),
     word(
+        "unmap_many",
+        &["allowed", "refused"],
+        "allowed",
+        "cuMemUnmap of several mappings that lie side by side (cuda.h: \"the entire range that was mapped to\")",
+    ),
+    word(
         "callback_api",
         &["refused", "allowed"],
         "refused",
