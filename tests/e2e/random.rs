@@ -220,7 +220,7 @@ fn setting_of(seed: u64) -> Setting {
 
 /// Of seeds that nobody chose.
 fn breadth_of(seed: u64) -> Breadth {
-    if seed % 2 == 0 { Breadth::Wide } else { Breadth::Memory }
+    if seed.is_multiple_of(2) { Breadth::Wide } else { Breadth::Memory }
 }
 
 fn must(result: Result<(), TestCaseError>) {
