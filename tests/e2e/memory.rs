@@ -117,6 +117,16 @@ fn every_way_of_the_runtime_is_counted_once_and_under_its_name() {
     assert_eq!(told_uses(&report).0["array"].live, 64 * 7);
 }
 
+/// A dlsym hook before us hides the driver's calls: then the runtime's own make the records, of the same memory.
+#[test]
+fn the_runtime_layer_alone_counts_the_same() {
+    let done = Run::of("memory_runtime").preloaded_among(&["libhookdlsym.so"], &[]).succeeded();
+    let report = done.report();
+    assert_eq!(report["coverage"]["driver_hooked"], false);
+    assert_eq!(told_uses(&report), true_uses(&done.truth()));
+    assert_eq!(report["memory"]["out_of_memory"], 1);
+}
+
 #[test]
 fn memory_that_another_process_allocated_is_counted_there() {
     let done = Run::of("memory_ipc").observed().succeeded();

@@ -58,7 +58,7 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_ASSUME", "event_create_in_capture=unsafe,module_load_in_capture=safe,callback_api=allowed")],
     &[("SIMCUDA_ASSUME", "launch_queue=700,copy_ns=200,set_ns=0,poll_ns=200000,device_mbps=20000")],
     &[("SIMCUDA_ASSUME", "staging_bytes=0,pinned_mbps=60000,pageable_mbps=1000,peer_mbps=3000")],
-    &[("SIMCUDA_ASSUME", "programmatic_trigger=30,while_loops=1")],
+    &[("SIMCUDA_ASSUME", "programmatic_trigger=30,while_loops=1,unmap_many=refused")],
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "1")],
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "one_connection=streams")],
     &[("SIMCUDA_ASSUME", "programmatic_trigger=0,launch_events=late,negative_elapsed=refused")],
@@ -126,18 +126,19 @@ fn check_counts(done: &Done) -> Result<(), TestCaseError> {
 }
 
 /// What is held, by kind, is what was held. With several threads an allocation is seen a moment later than it happens and a
-/// free a moment earlier, so that the most at once may be less than it was.
+/// free a moment earlier, so that the most at once may be less than it was; only what goes with a context is seen later to
+/// go, so that it may be more by as much.
 fn check_memory(done: &Done) -> Result<(), TestCaseError> {
-    let ((told, told_all), (truth, true_all)) = (told_uses(&done.report()), true_uses(&done.truth()));
+    let truth = done.truth();
+    let gone: u64 = truth.of("gone").map(|line| line["bytes"].as_u64().unwrap()).sum();
+    let ((told, told_all), (truth, true_all)) = (told_uses(&done.report()), true_uses(&truth));
     let pairs = truth
         .iter()
         .map(|(kind, truth)| (kind.as_str(), told.get(kind).copied().unwrap_or_default(), *truth));
     let alone = done.said()["threads"] == 1;
     for (kind, told, truth) in pairs.chain([("all", told_all, true_all)]) {
-        prop_assert!(
-            told.peak <= truth.peak && (!alone || told.peak == truth.peak),
-            "{kind}: {told:?}, {truth:?}"
-        );
+        let peak = if alone { truth.peak..=truth.peak } else { 0..=truth.peak + gone };
+        prop_assert!(peak.contains(&told.peak), "{kind}: {told:?}, {truth:?}, {gone}");
         prop_assert_eq!(Use { peak: 0, ..told }, Use { peak: 0, ..truth }, "{}", kind);
     }
     Ok(())
@@ -213,7 +214,7 @@ fn check(seed: u64, breadth: Breadth, setting: Setting) -> Result<(), TestCaseEr
 
 /// What is wrong with a program, also where that panics.
 fn failure(seed: u64, setting: Setting) -> Option<String> {
-    match std::panic::catch_unwind(|| check(seed, Breadth::Wide, setting)) {
+    match std::panic::catch_unwind(|| check(seed, breadth_of(seed), setting)) {
         Ok(result) => result.err().map(|error| error.to_string()),
         Err(_) => Some(format!("seed {seed}, {setting:?}: see its panic above")),
     }
@@ -221,6 +222,11 @@ fn failure(seed: u64, setting: Setting) -> Option<String> {
 
 fn setting_of(seed: u64) -> Setting {
     SETTINGS[seed as usize % SETTINGS.len()]
+}
+
+/// Of seeds that nobody chose.
+fn breadth_of(seed: u64) -> Breadth {
+    if seed.is_multiple_of(2) { Breadth::Wide } else { Breadth::Memory }
 }
 
 fn must(result: Result<(), TestCaseError>) {
@@ -362,5 +368,5 @@ fn random_seeds_under_random_settings() {
         ..Config::default()
     };
     let seeds = (0..SETTINGS.len() as u64 * 1_000_000).prop_map(|seed| (seed, setting_of(seed)));
-    TestRunner::new(config).run(&seeds, |(seed, setting)| check(seed, Breadth::Wide, setting)).unwrap();
+    TestRunner::new(config).run(&seeds, |(seed, setting)| check(seed, breadth_of(seed), setting)).unwrap();
 }

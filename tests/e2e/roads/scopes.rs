@@ -130,6 +130,8 @@ fn runtime_calls_are_counted_once_under_their_own_names() {
         ("cudaMallocAsync", 1, 0),
         ("cudaMallocHost", 1, 0),
         ("cudaMallocManaged", 1, 0),
+        ("cudaMemPoolGetAttribute", 1, 0),
+        ("cudaMemPoolTrimTo", 1, 0),
         ("cudaMemcpy", 4, 0),
         ("cudaMemcpyAsync", 7, 0),
         ("cudaMemset", 1, 0),

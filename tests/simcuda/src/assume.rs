@@ -85,6 +85,12 @@ pub const ALL: &[Assumption] = &[
         "a batch of copies ends a capture, or becomes a node for each of them",
     ),
     word(
+        "unmap_many",
+        &["allowed", "refused"],
+        "allowed",
+        "cuMemUnmap of several mappings that lie side by side (cuda.h: \"the entire range that was mapped to\")",
+    ),
+    word(
         "callback_api",
         &["refused", "allowed"],
         "refused",

@@ -98,6 +98,19 @@ fn physical_memory_is_mapped_into_ranges_and_used_after_access_was_given() {
 }
 
 #[test]
+fn mappings_side_by_side_may_have_to_be_unmapped_one_by_one() {
+    let settings = [("SIMCUDA_ASSUME", "unmap_many=refused")];
+    alone("mappings_side_by_side_may_have_to_be_unmapped_one_by_one", &settings, || {
+        begin();
+        let (range, handle) = (reserve(2 * UNIT), create(UNIT));
+        assert_eq!((map(range, UNIT, handle), map(range + UNIT as u64, UNIT, handle)), (0, 0));
+        assert_eq!(cu!(cuMemUnmap(range => u64, 2 * UNIT => usize)), INVALID_VALUE);
+        ok!(cuMemUnmap(range => u64, UNIT => usize));
+        ok!(cuMemUnmap(range + UNIT as u64 => u64, UNIT => usize));
+    });
+}
+
+#[test]
 fn physical_memory_lives_until_it_is_released_and_unmapped() {
     let test = "physical_memory_lives_until_it_is_released_and_unmapped";
     let body = || {

@@ -13,6 +13,8 @@ exports! {
     cuMulticastCreate => create(handle: *mut Handle, properties: *const Properties);
     cuMulticastAddDevice => add_device(handle: Handle, device: i32);
     cuMulticastBindMem => bind_memory(handle: Handle, offset: usize, memory: Handle, from: usize, bytes: usize, flags: u64);
+    cuMulticastBindMem_v2 => bind_memory_v2(handle: Handle, device: i32, offset: usize, memory: Handle, from: usize, bytes: usize, flags: u64);
+    cuMulticastBindAddr_v2 => bind_address_v2(handle: Handle, device: i32, offset: usize, address: u64, bytes: usize, flags: u64);
     cuMulticastBindAddr => bind_address(handle: Handle, offset: usize, address: u64, bytes: usize, flags: u64);
     cuMulticastUnbind => unbind(handle: Handle, device: i32, offset: usize, bytes: usize);
     cuMulticastGetGranularity => granularity(granularity: *mut usize, properties: *const Properties, option: u32);
@@ -96,6 +98,36 @@ unsafe fn bind_address(
     let state = call.lock();
     check_part(&state, handle, offset, bytes)?;
     if flags == 0 && state.memory.covers(address, bytes as u64) { Ok(()) } else { Err(INVALID_VALUE) }
+}
+
+#[allow(clippy::too_many_arguments, reason = "as many as cuda.h has")]
+unsafe fn bind_memory_v2(
+    call: &mut Call,
+    handle: Handle,
+    device: i32,
+    offset: usize,
+    memory: Handle,
+    from: usize,
+    bytes: usize,
+    flags: u64,
+) -> Outcome {
+    ordinal(device)?;
+    // SAFETY: nothing is asked for.
+    unsafe { bind_memory(call, handle, offset, memory, from, bytes, flags) }
+}
+
+unsafe fn bind_address_v2(
+    call: &mut Call,
+    handle: Handle,
+    device: i32,
+    offset: usize,
+    address: u64,
+    bytes: usize,
+    flags: u64,
+) -> Outcome {
+    ordinal(device)?;
+    // SAFETY: nothing is asked for.
+    unsafe { bind_address(call, handle, offset, address, bytes, flags) }
 }
 
 unsafe fn unbind(call: &mut Call, handle: Handle, device: i32, offset: usize, bytes: usize) -> Outcome {

@@ -4,6 +4,7 @@ use super::device::ordinal;
 use super::memory::{tell_alloc, tell_free};
 use super::put;
 use crate::call::Call;
+use crate::config::config;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
@@ -185,6 +186,9 @@ unsafe fn map(
 unsafe fn unmap(call: &mut Call, address: u64, bytes: usize) -> Outcome {
     let state = call.lock();
     let mappings = state.virtual_memory.mappings_in(address, bytes as u64)?;
+    if mappings.len() > 1 && config().assume.is("unmap_many", "refused") {
+        return Err(INVALID_VALUE);
+    }
     // cuda.h: synchronous for most uses. What uses the memory is over then.
     let contexts: Vec<_> = state.contexts.iter().map(|(handle, _)| handle).collect();
     let work: Vec<_> = contexts.iter().flat_map(|context| state.context_work(*context)).collect();
