@@ -53,7 +53,7 @@ FAMILY = {driver: min(drivers) for drivers in BECOMES.values() for driver in dri
 FAMILY |= {runtime: FAMILY[drivers[0]] for runtime, drivers in BECOMES.items()}
 
 WORK = ("kernel", "copy", "memset", "graph")
-DEVICE = ("device", "managed", "pool")
+DEVICE = ("device", "managed", "pool", "mapped", "array")
 
 
 class Truth:
