@@ -35,7 +35,9 @@ program() {
 program training train
 program streams streams
 program graphs graph
+GPUSPY_GRAPH=nodes program "graphs with events inside" graph
 program memory memory
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True program "memory mapped piece by piece" memory
 PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync program "memory of the driver's pool" memory
 program "out of memory" out_of_memory
 program processes processes

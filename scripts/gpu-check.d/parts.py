@@ -32,6 +32,7 @@ PYTHON_PROGRAMS = (
     ("cupy_axpy", ("cupy",), False),
     ("jax_steps", ("jax",), False),
     ("numba_add", ("numba",), False),
+    ("warp_axpy", ("warp",), False),
 )
 
 

@@ -10,6 +10,7 @@ pub mod device;
 pub mod event;
 pub mod graph;
 pub mod graph_exec;
+pub mod graph_objects;
 pub mod graph_shape;
 pub mod init;
 pub mod ipc;
@@ -21,7 +22,6 @@ pub mod module;
 pub mod multicast;
 pub mod pool;
 pub mod stream;
-pub mod user_object;
 pub mod virtual_memory;
 
 use crate::error::{INVALID_VALUE, Outcome};
