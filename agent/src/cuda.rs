@@ -35,6 +35,7 @@ pub type cudaExternalMemory_t = *mut c_void;
 pub type cudaArray_t = *mut c_void;
 pub type cudaMipmappedArray_t = *mut c_void;
 pub type cudaArray_const_t = *const c_void;
+pub type CUgraphicsResource = *mut c_void;
 pub type CUgreenCtx = *mut c_void;
 pub type CUlinkState = *mut c_void;
 pub type CUjitInputType = c_int;

@@ -38,6 +38,9 @@ int main(void)
         CU(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain(&contexts[device], device));
         CHECK(cuCtxSetCurrent(contexts[device]));
     }
+    CU(cuLinkCreate, cuLinkCreate(0, NULL, NULL, &link));
+    CU(cuLinkAddData, cuLinkAddData(link, CU_JIT_INPUT_PTX, ptx, strlen(ptx) + 1, "old", 0, NULL, NULL));
+    CU(cuLinkDestroy, cuLinkDestroy(link));
     CU(cuLinkCreate, cuLinkCreate_v2(0, NULL, NULL, &link));
     CU(cuLinkAddData, cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, ptx, strlen(ptx) + 1, "one", 0, NULL, NULL));
     CU(cuLinkAddData, cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, (void *)variable, sizeof variable, "two", 0, NULL, NULL));

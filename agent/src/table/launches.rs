@@ -92,4 +92,9 @@ macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
         { cuWaitExternalSemaphoresAsync @ 10000, cuWaitExternalSemaphoresAsync_ptsz @ 10000 per_thread }
         (extSemArray: *const CUexternalSemaphore, paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
          numExtSems: unsigned_int, stream: CUstream) => plain(Enqueue::on(stream));
+    driver "cuGraphicsMapResources" { cuGraphicsMapResources @ 3000, cuGraphicsMapResources_ptsz @ 7000 per_thread }
+        (count: unsigned_int, resources: *mut CUgraphicsResource, hStream: CUstream) => plain(Enqueue::on(hStream));
+    driver "cuGraphicsUnmapResources"
+        { cuGraphicsUnmapResources @ 3000, cuGraphicsUnmapResources_ptsz @ 7000 per_thread }
+        (count: unsigned_int, resources: *mut CUgraphicsResource, hStream: CUstream) => plain(Enqueue::on(hStream));
 } } }

@@ -98,14 +98,14 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
         => plain(FunctionOfKernel { out: pFunc, kernel });
 
     // Linking, and what is asked for of modules.
-    driver "cuLinkCreate" { cuLinkCreate_v2 @ 6050 }
+    driver "cuLinkCreate" { cuLinkCreate @ 5050, cuLinkCreate_v2 @ 6050 }
         (numOptions: unsigned_int, options: *mut CUjit_option, optionValues: *mut *mut void,
          stateOut: *mut CUlinkState) => plain(Host { subject: 0 });
-    driver "cuLinkAddData" { cuLinkAddData_v2 @ 6050 }
+    driver "cuLinkAddData" { cuLinkAddData @ 5050, cuLinkAddData_v2 @ 6050 }
         (state: CUlinkState, kind: CUjitInputType, data: *mut void, size: size_t, name: *const char_t,
          numOptions: unsigned_int, options: *mut CUjit_option, optionValues: *mut *mut void)
         => plain(Host { subject: state as u64 });
-    driver "cuLinkAddFile" { cuLinkAddFile_v2 @ 6050 }
+    driver "cuLinkAddFile" { cuLinkAddFile @ 5050, cuLinkAddFile_v2 @ 6050 }
         (state: CUlinkState, kind: CUjitInputType, path: *const char_t, numOptions: unsigned_int,
          options: *mut CUjit_option, optionValues: *mut *mut void) => plain(Host { subject: state as u64 });
     driver "cuLinkComplete" { cuLinkComplete @ 5050 }

@@ -13,6 +13,7 @@ const DRIVER_LACKS: &[(&str, &str)] = &[
     ("cuGreenCtx", "green contexts"),
     ("cuCtxRecordEvent", "events of whole contexts"),
     ("cuCtxWaitEvent", "events of whole contexts"),
+    ("cuGraphics", "graphics"),
     ("cuSignalExternalSemaphores", "other devices' semaphores"),
     ("cuWaitExternalSemaphores", "other devices' semaphores"),
     ("cuStreamBeginRecaptureToGraph", "captures once more"),

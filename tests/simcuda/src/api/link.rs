@@ -9,9 +9,9 @@ use crate::state::Guard;
 use std::ffi::c_char;
 
 exports! {
-    cuLinkCreate_v2 => create(count: u32, options: *const u32, values: *const u64, link: *mut Handle);
-    cuLinkAddData_v2 => add_data(link: Handle, kind: u32, data: *const u8, bytes: usize, name: *const c_char, count: u32, options: *const u32, values: *const u64);
-    cuLinkAddFile_v2 => add_file(link: Handle, kind: u32, path: *const c_char, count: u32, options: *const u32, values: *const u64);
+    cuLinkCreate | cuLinkCreate_v2 => create(count: u32, options: *const u32, values: *const u64, link: *mut Handle);
+    cuLinkAddData | cuLinkAddData_v2 => add_data(link: Handle, kind: u32, data: *const u8, bytes: usize, name: *const c_char, count: u32, options: *const u32, values: *const u64);
+    cuLinkAddFile | cuLinkAddFile_v2 => add_file(link: Handle, kind: u32, path: *const c_char, count: u32, options: *const u32, values: *const u64);
     cuLinkComplete => complete(link: Handle, image: *mut *const u8, bytes: *mut usize);
     cuLinkDestroy => destroy(link: Handle);
 }
