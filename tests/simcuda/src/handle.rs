@@ -16,10 +16,10 @@ pub enum Kind {
     Library,
     Kernel,
     Pool,
-    UserObject,
     Graph,
     Node,
     GraphExec,
+    UserObject,
 }
 
 impl Kind {

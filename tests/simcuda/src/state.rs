@@ -1,12 +1,13 @@
 //! The simulated driver's state, under one lock that is never held while a thread sleeps or runs the application's code.
 
+use crate::api::user_object::UserObject;
 use crate::capture::Capture;
 use crate::clock::{self, Ns};
 use crate::config::config;
 use crate::effects;
 use crate::engine::{Done, Engine, Known, Node};
 use crate::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, Outcome};
-use crate::graph::{Exec, Graph, GraphNode, UserObject};
+use crate::graph::{Exec, Graph, GraphNode};
 use crate::handle::{Handle, Kind, Table};
 use crate::image::{Function, KernelHandle, Library, Module};
 use crate::memory::{Memory, Pool};
@@ -167,10 +168,10 @@ pub struct State {
     pub kernels: Table<KernelHandle>,
     pub pools: Table<Pool>,
     pub device_pools: HashMap<u32, Handle>,
-    pub user_objects: Table<UserObject>,
     pub graphs: Table<Graph>,
     pub nodes: Table<GraphNode>,
     pub execs: Table<Exec>,
+    pub user_objects: Table<UserObject>,
     pub memory: Memory,
     pub captures: HashMap<u64, Capture>,
     pub engine: Engine<Job>,
@@ -230,10 +231,10 @@ impl State {
             kernels: Table::new(Kind::Kernel),
             pools: Table::new(Kind::Pool),
             device_pools: HashMap::new(),
-            user_objects: Table::new(Kind::UserObject),
             graphs: Table::new(Kind::Graph),
             nodes: Table::new(Kind::Node),
             execs: Table::new(Kind::GraphExec),
+            user_objects: Table::new(Kind::UserObject),
             memory: Memory::new(devices),
             captures: HashMap::new(),
             engine: Engine::default(),

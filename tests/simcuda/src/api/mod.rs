@@ -8,7 +8,6 @@ pub mod device;
 pub mod event;
 pub mod graph;
 pub mod graph_exec;
-pub mod graph_objects;
 pub mod graph_shape;
 pub mod init;
 pub mod launch;
@@ -16,6 +15,7 @@ pub mod memory;
 pub mod module;
 pub mod pool;
 pub mod stream;
+pub mod user_object;
 
 use crate::error::{INVALID_VALUE, Outcome};
 use std::ffi::{CStr, c_char};
