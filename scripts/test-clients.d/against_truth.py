@@ -125,69 +125,83 @@ def families(calls):
     return succeeded, failed
 
 
-def differences(report, truth):
-    """Everything in which the report is not what happened, one sentence each."""
-    wrong = []
+class Comparison:
+    """Collects everything in which the report is not what happened, one sentence each."""
 
-    def same(what, ours, theirs):
+    def __init__(self, report, truth):
+        self.report, self.truth, self.wrong = report, truth, []
+
+    def same(self, what, ours, theirs):
         if ours != theirs:
-            wrong.append(f"{what}: gpuspy says {ours}, the stand-in {theirs}")
+            self.wrong.append(f"{what}: gpuspy says {ours}, the stand-in {theirs}")
 
-    coverage = report["coverage"]
-    for what in ("dropped", "unattributed", "pending"):
-        same(what, coverage[what], 0)
-    same("launches and their parts", coverage["launches"], coverage["timed"] + sum(coverage["untimed"].values()))
+    def same_each(self, what, ours, theirs, absent=None):
+        """The same for every key of either; `what` says it with the key in place of {}."""
+        for key in sorted(ours.keys() | theirs.keys()):
+            self.same(what.format(key), ours.get(key, absent), theirs.get(key, absent))
 
-    ours = {kernel["symbol"]: kernel for kernel in report["kernels"]}
-    launched, ran = truth.kernels(truth.own), truth.kernels(truth.in_graphs)
-    same("launches", coverage["launches"], launched.total())
-    same("captured launches", coverage["captured"], truth.kernels(truth.captured).total())
-    same("kernels in graphs", coverage["in_graphs"], ran.total())
-    for name in sorted(ours.keys() | launched.keys() | ran.keys()):
-        kernel = ours.get(name, {"count": 0, "in_graphs": 0})
-        same(f"launches of {name}", kernel["count"], launched[name])
-        same(f"executions of {name} in graphs", kernel["in_graphs"], ran[name])
-    for name, total in truth.occupied().items():
-        kernel = ours.get(name)
-        if kernel and kernel["total_ns"]:
-            # The GPU's clock and the host's, in which the truth is told, part by 20 ppm on the stand-in; ns are rounded.
-            slack = total / 10_000 + 2 * kernel["count"]
-            low, high = kernel["total_ns"]["lo"] - slack, kernel["total_ns"]["hi"] + slack
-            if not low <= total <= high:
-                wrong.append(f"the time of {name}: gpuspy says {low} .. {high} ns, the stand-in {total}")
+    def launches(self):
+        coverage, kernels = self.report["coverage"], self.report["kernels"]
+        launched, ran = self.truth.kernels(self.truth.own), self.truth.kernels(self.truth.in_graphs)
+        for what in ("dropped", "unattributed", "pending"):
+            self.same(what, coverage[what], 0)
+        self.same("launches and their parts", coverage["launches"], coverage["timed"] + sum(coverage["untimed"].values()))
+        self.same("launches", coverage["launches"], launched.total())
+        self.same("captured launches", coverage["captured"], self.truth.kernels(self.truth.captured).total())
+        self.same("kernels in graphs", coverage["in_graphs"], ran.total())
+        self.same_each("launches of {}", {k["symbol"]: k["count"] for k in kernels}, launched, 0)
+        self.same_each("executions of {} in graphs", {k["symbol"]: k["in_graphs"] for k in kernels}, ran, 0)
 
-    graphs = report["graphs"]
-    same("graph launches", graphs["launches"], sum(line["kind"] == "graph" for line in truth.own))
-    for what, kind in (("copies", "copy"), ("memsets", "memset")):
-        moved = [line["bytes"] for line in truth.in_graphs if line["kind"] == kind]
-        same(f"{what} in graphs", graphs[what], {"count": len(moved), "bytes": sum(moved)})
+    def times(self):
+        occupied = self.truth.occupied()
+        for kernel in self.report["kernels"]:
+            name, total = kernel["symbol"], occupied[kernel["symbol"]]
+            if name in occupied and kernel["total_ns"]:
+                # The GPU's clock and the host's, in which the truth is told, part by 20 ppm there; ns are rounded.
+                slack = total / 10_000 + 2 * kernel["count"]
+                low, high = kernel["total_ns"]["lo"] - slack, kernel["total_ns"]["hi"] + slack
+                if not low <= total <= high:
+                    self.wrong.append(f"the time of {name}: gpuspy says {low} .. {high} ns, the stand-in {total}")
 
-    moved = {f"{t['kind']} {t['host_memory']}": (t["count"], t["bytes"]) for t in report["transfers"]}
-    theirs = truth.transfers()
-    for key in sorted(moved.keys() | theirs.keys()):
-        same(f"{key} transfers and bytes", moved.get(key), theirs.get(key))
+    def graphs(self):
+        graphs = self.report["graphs"]
+        self.same("graph launches", graphs["launches"], sum(line["kind"] == "graph" for line in self.truth.own))
+        for what, kind in (("copies", "copy"), ("memsets", "memset")):
+            moved = [line["bytes"] for line in self.truth.in_graphs if line["kind"] == kind]
+            self.same(f"{what} in graphs", graphs[what], {"count": len(moved), "bytes": sum(moved)})
 
-    held = {k: (u["allocations"], u["frees"], u["live_bytes"]) for k, u in report["memory"]["by_kind"].items()}
-    theirs = truth.blocks()
-    for kind in sorted(held.keys() | theirs.keys()):
-        same(f"{kind} memory: allocations, frees, bytes at the end", held.get(kind), theirs.get(kind))
-    if len(report["processes"]) == 1:
-        same("the peak of device memory", report["memory"]["peak_bytes"], truth.peak())
+    def transfers(self):
+        moved = {f"{t['kind']} {t['host_memory']}": (t["count"], t["bytes"]) for t in self.report["transfers"]}
+        self.same_each("{} transfers and bytes", moved, self.truth.transfers())
 
-    waits = Counter()
-    for sync in report["syncs"]:
-        waits[FAMILY.get(sync["api"], sync["api"])] += sync["count"]
-    theirs = Counter(line["api"] for line in truth.syncs)
-    for name in sorted(waits.keys() | theirs.keys()):
-        same(f"waits by {name}", waits[name], theirs[name])
+    def memory(self):
+        memory = self.report["memory"]
+        blocks = {kind: (use["allocations"], use["frees"], use["live_bytes"]) for kind, use in memory["by_kind"].items()}
+        self.same_each("{} memory: allocations, frees, bytes at the end", blocks, self.truth.blocks())
+        # Of several processes the report tells the largest one's, and the truth does not know them apart.
+        if len(self.report["processes"]) == 1:
+            self.same("the peak of device memory", memory["peak_bytes"], self.truth.peak())
 
-    succeeded, failed = families(report["apis"])
-    calls = truth.calls()
-    for name in sorted(calls):
-        same(f"calls that became {name}", succeeded[name], calls[name])
-    for name in sorted(set(FAMILY.values())):
-        same(f"calls that became {name} and failed", failed[name], truth.failed[name])
-    return wrong
+    def waits(self):
+        waits = Counter()
+        for sync in self.report["syncs"]:
+            waits[FAMILY.get(sync["api"], sync["api"])] += sync["count"]
+        self.same_each("waits by {}", waits, Counter(line["api"] for line in self.truth.syncs), 0)
+
+    def calls(self):
+        succeeded, failed = families(self.report["apis"])
+        for name, count in sorted(self.truth.calls().items()):
+            self.same(f"calls that became {name}", succeeded[name], count)
+        for name in sorted(set(FAMILY.values())):
+            self.same(f"calls that became {name} and failed", failed[name], self.truth.failed[name])
+
+
+def differences(report, truth):
+    """Everything in which the report is not what happened."""
+    of = Comparison(report, truth)
+    for part in (of.launches, of.times, of.graphs, of.transfers, of.memory, of.waits, of.calls):
+        part()
+    return of.wrong
 
 
 def found(report, truth):

@@ -1,5 +1,6 @@
 //! Graphs: nodes and their dependencies, and what instantiation makes of them.
 
+use crate::api::user_object::Kept;
 use crate::call::Call;
 use crate::config::config;
 use crate::engine::{Done, Length};
@@ -8,9 +9,8 @@ use crate::handle::Handle;
 use crate::state::State;
 use crate::truth;
 use crate::work::{Action, Job, Place, Work};
-use crate::{thread, worker};
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// A kernel node's parameters, as the application gave them.
 #[derive(Clone, Debug)]
@@ -142,81 +142,6 @@ pub struct Graph {
     pub conditions: Vec<u32>,
     /// What it keeps alive, and by how many references each.
     pub objects: Vec<(Arc<Kept>, u32)>,
-}
-
-/// What is kept alive.
-#[derive(Debug)]
-pub struct Kept {
-    /// What the destructor is given.
-    pub pointer: u64,
-    /// The destructor.
-    pub destroy: extern "C-unwind" fn(u64),
-}
-
-impl Drop for Kept {
-    /// cuda.h, cuUserObjectCreate: destructors run on a thread of the driver's and call nothing of CUDA.
-    fn drop(&mut self) {
-        let (destroy, pointer) = (self.destroy, self.pointer);
-        worker::spawn("simcuda-object", move || thread::as_callback(|| destroy(pointer)));
-    }
-}
-
-/// A user object as the application holds it.
-#[derive(Debug)]
-pub struct UserObject {
-    /// The application's own references.
-    count: u32,
-    /// There while `count` is not 0.
-    held: Option<Arc<Kept>>,
-    /// There while anyone holds it.
-    kept: Weak<Kept>,
-}
-
-impl UserObject {
-    /// An object with so many references of the application's.
-    pub fn new(kept: Kept, count: u32) -> Self {
-        let held = Arc::new(kept);
-        Self { count, kept: Arc::downgrade(&held), held: Some(held) }
-    }
-
-    /// What it is, while anyone holds it.
-    pub fn kept(&self) -> Outcome<Arc<Kept>> {
-        self.kept.upgrade().ok_or(INVALID_VALUE)
-    }
-
-    /// Gives the application references more.
-    pub fn retain(&mut self, count: u32) -> Outcome {
-        let kept = self.kept()?;
-        self.count = self.count.checked_add(count).ok_or(INVALID_VALUE)?;
-        self.held = Some(kept);
-        Ok(())
-    }
-
-    /// Takes references of the application's.
-    pub fn release(&mut self, count: u32) -> Outcome {
-        self.count = self.count.checked_sub(count).ok_or(INVALID_VALUE)?;
-        if self.count == 0 {
-            self.held = None;
-        }
-        Ok(())
-    }
-}
-
-impl Graph {
-    /// Gives back references to a user object.
-    pub fn let_go(&mut self, object: &Arc<Kept>, mut count: u32) -> Outcome {
-        let own = |(kept, _): &&mut (Arc<Kept>, u32)| Arc::ptr_eq(kept, object);
-        let held: u64 = self.objects.iter_mut().filter(own).map(|(_, held)| u64::from(*held)).sum();
-        if held < u64::from(count) {
-            return Err(INVALID_VALUE);
-        }
-        for (_, held) in self.objects.iter_mut().filter(own) {
-            let going = count.min(*held);
-            (*held, count) = (*held - going, count - going);
-        }
-        self.objects.retain(|(_, held)| *held > 0);
-        Ok(())
-    }
 }
 
 /// A node of an executable graph.

@@ -16,7 +16,6 @@ pub enum Kind {
     Library,
     Kernel,
     Pool,
-    UserObject,
     Graph,
     Node,
     GraphExec,
@@ -25,6 +24,7 @@ pub enum Kind {
     Mipmap,
     External,
     Link,
+    UserObject,
 }
 
 impl Kind {

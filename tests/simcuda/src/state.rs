@@ -2,13 +2,14 @@
 
 use crate::api::link::Link;
 use crate::array::Arrays;
+use crate::api::user_object::UserObject;
 use crate::capture::Capture;
 use crate::clock::{self, Ns};
 use crate::config::config;
 use crate::effects;
 use crate::engine::{Done, Engine, Known, Node};
 use crate::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, Outcome};
-use crate::graph::{Exec, Graph, GraphNode, UserObject};
+use crate::graph::{Exec, Graph, GraphNode};
 use crate::handle::{Handle, Kind, Table};
 use crate::image::{Function, KernelHandle, Library, Module};
 use crate::imported::Imports;
@@ -172,10 +173,10 @@ pub struct State {
     pub pools: Table<Pool>,
     pub links: Table<Link>,
     pub device_pools: HashMap<u32, Handle>,
-    pub user_objects: Table<UserObject>,
     pub graphs: Table<Graph>,
     pub nodes: Table<GraphNode>,
     pub execs: Table<Exec>,
+    pub user_objects: Table<UserObject>,
     pub memory: Memory,
     pub virtual_memory: VirtualMemory,
     pub arrays: Arrays,
@@ -239,10 +240,10 @@ impl State {
             pools: Table::new(Kind::Pool),
             links: Table::new(Kind::Link),
             device_pools: HashMap::new(),
-            user_objects: Table::new(Kind::UserObject),
             graphs: Table::new(Kind::Graph),
             nodes: Table::new(Kind::Node),
             execs: Table::new(Kind::GraphExec),
+            user_objects: Table::new(Kind::UserObject),
             memory: Memory::new(devices),
             virtual_memory: VirtualMemory::default(),
             arrays: Arrays::default(),

@@ -10,7 +10,6 @@ pub mod device;
 pub mod event;
 pub mod graph;
 pub mod graph_exec;
-pub mod graph_objects;
 pub mod graph_shape;
 pub mod init;
 pub mod ipc;
@@ -23,6 +22,7 @@ pub mod multicast;
 pub mod pool;
 pub mod stream;
 pub mod virtual_memory;
+pub mod user_object;
 
 use crate::error::{INVALID_VALUE, Outcome};
 use std::ffi::{CStr, c_char};

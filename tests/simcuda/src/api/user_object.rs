@@ -4,8 +4,10 @@ use super::put;
 use crate::call::Call;
 use crate::error::{INVALID_VALUE, Outcome};
 use crate::export::exports;
-use crate::graph::{Kept, UserObject};
+use crate::graph::Graph;
 use crate::handle::Handle;
+use crate::{thread, worker};
+use std::sync::{Arc, Weak};
 
 exports! {
     cuUserObjectCreate => create(object: *mut Handle, pointer: u64, destroy: Option<extern "C-unwind" fn(u64)>, count: u32, flags: u32);
@@ -19,6 +21,42 @@ exports! {
 const NO_DESTRUCTOR_SYNC: u32 = 1;
 /// `CU_GRAPH_USER_OBJECT_MOVE`.
 const MOVE: u32 = 1;
+
+/// What is kept alive.
+#[derive(Debug)]
+pub struct Kept {
+    pointer: u64,
+    destroy: extern "C-unwind" fn(u64),
+}
+
+impl Drop for Kept {
+    /// cuda.h, cuUserObjectCreate: destructors run on a thread of the driver's and call nothing of CUDA.
+    fn drop(&mut self) {
+        let (destroy, pointer) = (self.destroy, self.pointer);
+        worker::spawn("simcuda-object", move || thread::as_callback(|| destroy(pointer)));
+    }
+}
+
+/// A user object as the application holds it.
+#[derive(Debug)]
+pub struct UserObject {
+    /// The application's own references.
+    count: u32,
+    /// There while `count` is not 0.
+    held: Option<Arc<Kept>>,
+    /// There while anyone holds it.
+    kept: Weak<Kept>,
+}
+
+impl UserObject {
+    fn take(&mut self, count: u32) -> Outcome {
+        self.count = self.count.checked_sub(count).ok_or(INVALID_VALUE)?;
+        if self.count == 0 {
+            self.held = None;
+        }
+        Ok(())
+    }
+}
 
 /// cuda.h: counts "must be nonzero and not larger than INT_MAX".
 fn counted(count: u32) -> Outcome<u32> {
@@ -37,19 +75,25 @@ unsafe fn create(
         return Err(INVALID_VALUE);
     };
     let count = counted(count)?;
-    let handle = call.lock().user_objects.insert(UserObject::new(Kept { pointer, destroy }, count));
+    let held = Arc::new(Kept { pointer, destroy });
+    let kept = Arc::downgrade(&held);
+    let handle = call.lock().user_objects.insert(UserObject { count, held: Some(held), kept });
     // SAFETY: cuda.h's promise; not NULL.
     unsafe { put(object, handle) }
 }
 
 unsafe fn retain(call: &mut Call, object: Handle, count: u32) -> Outcome {
     let mut state = call.lock();
-    state.user_objects.get_mut(object).ok_or(INVALID_VALUE)?.retain(counted(count)?)
+    let object = state.user_objects.get_mut(object).ok_or(INVALID_VALUE)?;
+    let kept = object.kept.upgrade().ok_or(INVALID_VALUE)?;
+    object.count = object.count.checked_add(counted(count)?).ok_or(INVALID_VALUE)?;
+    object.held = Some(kept);
+    Ok(())
 }
 
 unsafe fn release(call: &mut Call, object: Handle, count: u32) -> Outcome {
     let mut state = call.lock();
-    state.user_objects.get_mut(object).ok_or(INVALID_VALUE)?.release(counted(count)?)
+    state.user_objects.get_mut(object).ok_or(INVALID_VALUE)?.take(counted(count)?)
 }
 
 unsafe fn graph_retain(call: &mut Call, graph: Handle, object: Handle, count: u32, flags: u32) -> Outcome {
@@ -58,9 +102,9 @@ unsafe fn graph_retain(call: &mut Call, graph: Handle, object: Handle, count: u3
         return Err(INVALID_VALUE);
     }
     let object = state.user_objects.get_mut(object).ok_or(INVALID_VALUE)?;
-    let kept = object.kept()?;
+    let kept = object.kept.upgrade().ok_or(INVALID_VALUE)?;
     if flags & MOVE != 0 {
-        object.release(count)?;
+        object.take(count)?;
     }
     let graph = state.graphs.get_mut(graph).ok_or(INVALID_VALUE)?;
     graph.objects.push((kept, count));
@@ -69,6 +113,24 @@ unsafe fn graph_retain(call: &mut Call, graph: Handle, object: Handle, count: u3
 
 unsafe fn graph_release(call: &mut Call, graph: Handle, object: Handle, count: u32) -> Outcome {
     let (mut state, count) = (call.lock(), counted(count)?);
-    let kept = state.user_objects.get(object).ok_or(INVALID_VALUE)?.kept()?;
+    let kept =
+        state.user_objects.get(object).and_then(|object| object.kept.upgrade()).ok_or(INVALID_VALUE)?;
     state.graphs.get_mut(graph).ok_or(INVALID_VALUE)?.let_go(&kept, count)
+}
+
+impl Graph {
+    /// Gives back references to a user object.
+    fn let_go(&mut self, object: &Arc<Kept>, mut count: u32) -> Outcome {
+        let own = |(kept, _): &&mut (Arc<Kept>, u32)| Arc::ptr_eq(kept, object);
+        let held: u64 = self.objects.iter_mut().filter(own).map(|(_, held)| u64::from(*held)).sum();
+        if held < u64::from(count) {
+            return Err(INVALID_VALUE);
+        }
+        for (_, held) in self.objects.iter_mut().filter(own) {
+            let going = count.min(*held);
+            (*held, count) = (*held - going, count - going);
+        }
+        self.objects.retain(|(_, held)| *held > 0);
+        Ok(())
+    }
 }
