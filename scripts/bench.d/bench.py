@@ -27,8 +27,8 @@ GROWTH = 0.05
 
 
 class Bench:
-    def __init__(self, root, scratch, quick):
-        self.root, self.scratch, self.quick = root, scratch, quick
+    def __init__(self, root, scratch):
+        self.scratch = scratch
         self.gpuspy = root / "target/release/gpuspy"
         self.agent = root / "target/release/libgpuspy.so"
         self.scale = root / "target/release/scale"
@@ -73,7 +73,8 @@ class Bench:
             line = f"  {name:<20}{spread(ns, '.0f'):>24}"
             if WAYS[name] is not None:
                 timed = statistics.median(share for _, share in rows)
-                line += f"   {statistics.median(ns) - base:+6.0f} ns   {timed:4.0%} timed"
+                median = statistics.median(ns)
+                line += f"   {median - base:+6.0f} ns   x {median / base:.3f}   {timed:4.0%} timed"
             print(line)
 
     # ---- draining ----
@@ -161,7 +162,7 @@ def main():
         sys.exit("usage: scripts/bench.sh [--quick]")
     quick = options == ["--quick"]
     with tempfile.TemporaryDirectory() as scratch:
-        bench = Bench(Path(root), Path(scratch), quick)
+        bench = Bench(Path(root), Path(scratch))
         if missing := bench.missing():
             sys.exit(f"bench.sh: {missing[0]} is not built: run scripts/build-sim.sh")
         print(f"On the stand-in GPU, not a real one; {machine()}")

@@ -84,8 +84,9 @@ fn a_job_of_three_is_told_process_by_process() {
     let screen = text(&ask(&["report"], &traces).stdout);
     for (rank, ending) in [(0, "exited"), (1, "killed by SIGKILL"), (2, "crashed with SIGSEGV")] {
         let pid = said[&rank]["pid"].to_string();
-        let line = screen.lines().find(|line| line.trim_start().starts_with(&pid));
-        assert!(line.is_some_and(|line| line.contains(ending)), "{pid} {ending}:\n{screen}");
+        let start = [rank.to_string(), pid];
+        let line = screen.lines().find(|line| line.split_whitespace().take(2).eq(&start));
+        assert!(line.is_some_and(|line| line.contains(ending)), "{start:?} {ending}:\n{screen}");
     }
 }
 

@@ -187,8 +187,8 @@ impl Check<'_> {
         let gaps = &self.report["gaps"];
         self.holds("total of gaps", &gaps["total_ns"], truth.idle as f64, 0.0);
         self.holds("longest gap", &gaps["largest"][0]["duration_ns"], truth.longest_gap as f64, 0.0);
-        // Best estimates, which have no interval of their own.
-        self.near("gaps", &gaps["count"], truth.gaps, truth.gaps / 100);
+        // Best estimates, which have no interval of their own: whether two streams' operations touch is a matter of a few ns.
+        self.near("gaps", &gaps["count"], truth.gaps, truth.gaps / 50);
         self.near("span", &device["span_ns"], truth.span, 1_000 + truth.span / 1_000_000);
     }
 }

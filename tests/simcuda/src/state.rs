@@ -1,8 +1,8 @@
 //! The simulated driver's state, under one lock that is never held while a thread sleeps or runs the application's code.
 
 use crate::api::link::Link;
-use crate::array::Arrays;
 use crate::api::user_object::UserObject;
+use crate::array::Arrays;
 use crate::capture::Capture;
 use crate::clock::{self, Ns};
 use crate::config::config;

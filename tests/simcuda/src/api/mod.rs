@@ -21,8 +21,8 @@ pub mod module;
 pub mod multicast;
 pub mod pool;
 pub mod stream;
-pub mod virtual_memory;
 pub mod user_object;
+pub mod virtual_memory;
 
 use crate::error::{INVALID_VALUE, Outcome};
 use std::ffi::{CStr, c_char};
