@@ -1,13 +1,16 @@
 //! NVTX: what the program says about its own work, through the injection entry.
 
-use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, Names, Range, Record, What};
+use gpuspy_collector::trace::{TraceReader, wait_until_complete};
 use gpuspy_tests::{Done, Run};
 use gpuspy_wire::record::{Namespace, RangeChange};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The records that lie inside a range of a text: kernels' names. Ranges of one thread and domain nest.
 fn kernels_by_range(done: &Done) -> (BTreeMap<String, Vec<String>>, Vec<Range>) {
+    // A collector that was left to itself needs a moment after its program's end.
+    assert!(wait_until_complete(&done.trace(), Duration::from_secs(20)).unwrap());
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let records: Vec<Record> = reader.records().collect();
     let names = reader.names().clone();
