@@ -72,9 +72,9 @@ ranks=$scratch/ranks
 # shellcheck disable=SC2016
 "$root/scripts/simgpu" "$gpuspy" run --quiet --timing exact -o "$ranks/" -- bash -c '
     for rank in 0 1; do
-        RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 "$0" "$((3 + rank))" 50 wide &
+        RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 "$0" "$((1000 + 1000 * rank))" &
     done
-    wait' "$root/target/sim/bin/random_program" >/dev/null
+    wait' "$root/target/sim/bin/launch_rate" >/dev/null
 "$gpuspy" export "$ranks" -o "$ranks/exports/"
 "$gpuspy" report "$ranks" --json >"$ranks/report.json"
 HTA_DISABLE_NS_ROUNDING=1 "$hta/bin/python" -B "$judges/ask_hta_ranks.py" "$ranks/exports" "$ranks/report.json"
