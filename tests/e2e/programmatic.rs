@@ -27,6 +27,7 @@ fn chains_overlap_and_are_counted(program: &str) {
     let done = Run::of(program).observed().succeeded();
     let (said, report) = (done.said(), done.report());
     assert_eq!(report["coverage"]["launches"], said["launches"]);
+    assert_eq!(report["coverage"]["driver_hooked"], true, "cuLaunchKernelEx launches, too");
     assert_eq!(kernels(&report), said["kernels"]);
 }
 

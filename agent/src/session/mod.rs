@@ -330,7 +330,7 @@ pub fn looked_up(hook: &Hook, hooked: bool) {
 
 /// Calls of this function will come through us. Without a launch function among them the report opens with a warning.
 pub fn road_found(hook: &Hook) {
-    if hook.layer == Layer::Driver && hook.base == c"cuLaunchKernel" {
+    if hook.layer == Layer::Driver && hook.base.to_bytes().starts_with(b"cuLaunch") {
         // Relaxed: a flag for the report.
         DRIVER_HOOKED.store(true, Ordering::Relaxed);
         if let Some(session) = existing() {

@@ -169,10 +169,7 @@ fn cuda_checks(nursery: &Nursery, agent: Option<&Path>, checks: &mut Vec<Check>)
     let cuda = cuda::check(nursery, &preload, checks);
     if agent.is_some() && cuda.driver.is_some() {
         checks.extend(roads::check(nursery, &preload, &cuda.runtimes, cuda.has_gpu()));
-        checks.push(Check::ok(
-            "interception",
-            "not seen by design: programs that load CUDA with RTLD_DEEPBIND, launches from device code",
-        ));
+        checks.push(Check::ok("interception", "not seen by design: launches from device code"));
     } else {
         let missing = if agent.is_none() { "there is no agent" } else { "no driver answers" };
         let found = format!("not tested: {missing}");

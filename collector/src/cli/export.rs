@@ -26,7 +26,7 @@ pub(super) struct Options {
     /// rank, rank<N>.json.gz, and for each process without one, pid<N>.json.gz
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Nothing that ended before, counted from the begin of the collection: 1.5s, 200ms, 10us
+    /// Nothing that ended before, counted from the begin of the collection: 1.5s, 200ms, 10us, 3m
     #[arg(long, value_name = "TIME", value_parser = time::duration)]
     since: Option<u64>,
     /// Nothing that began then or later

@@ -23,13 +23,13 @@ pub(super) fn duration(text: &str) -> Result<u64, String> {
     let Some((number, nanoseconds)) =
         UNITS.iter().find_map(|(unit, ns)| text.strip_suffix(unit).map(|number| (number.trim_end(), ns)))
     else {
-        return Err("a duration needs its unit, as in 1.5s, 200ms or 10us".to_owned());
+        return Err("a duration needs its unit, as in 1.5s, 200ms, 10us or 3m".to_owned());
     };
     // Digits and a point: what else a double can be written as (`inf`, `1e3`, `-0`) is no way to tell a time.
     let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let value = number.parse::<f64>().ok().filter(|_| is_plain).map(|number| (number * nanoseconds).round());
     match value {
-        None => Err("a duration is a number and a unit, as in 1.5s, 200ms or 10us".to_owned()),
+        None => Err("a duration is a number and a unit, as in 1.5s, 200ms, 10us or 3m".to_owned()),
         Some(value) if value >= MOST => Err("a duration of at most 100 days is needed".to_owned()),
         Some(value) => Ok(value as u64),
     }

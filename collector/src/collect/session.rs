@@ -200,7 +200,10 @@ impl<'s> Recorder<'s> {
             match batches.recv_deadline(due) {
                 Ok(batch) => self.take(&batch),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => {
+                    progress.add(told, self.figures(&self.status(End::NONE)));
+                    return;
+                }
             }
             let now = Instant::now();
             if now >= due {

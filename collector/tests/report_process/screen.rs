@@ -383,6 +383,15 @@ fn the_screens_numbers_are_those_of_the_json() {
 }
 
 #[test]
+fn idle_that_is_no_gap_is_told() {
+    let mut reports = whole_epoch();
+    assert!(!screen(&reports, 80).contains("more of idle"));
+    let total = &mut reports[0].tables.gaps.total.value;
+    *total -= *total / 4;
+    assert!(screen(&reports, 80).contains("more of idle is no gap"));
+}
+
+#[test]
 fn the_parts_of_the_wall_sum_to_it() {
     let reports = whole_epoch();
     let screen = screen(&reports, 100);

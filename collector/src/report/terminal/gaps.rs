@@ -40,6 +40,14 @@ pub fn gaps(screen: &mut Screen<'_>, run: &Run<'_>) {
     screen.table(&by_length, 0, "gaps");
     by_library(screen, gaps);
     longest(screen, run);
+    let idle =
+        run.all.devices.iter().fold(0u64, |sum, device| sum.saturating_add(device.identity.idle.value));
+    let besides = idle.saturating_sub(total);
+    if besides.saturating_mul(100) > idle {
+        let besides = duration(besides);
+        screen
+            .remark(&format!("{besides} more of idle is no gap: at the ends of the span, or beside pauses"));
+    }
 }
 
 /// A bar for a share of all gaps.

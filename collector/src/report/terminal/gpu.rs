@@ -14,7 +14,7 @@ use crate::report::units::{count, duration, percent};
 /// A section for each GPU that worked.
 pub fn gpus(screen: &mut Screen<'_>, run: &Run<'_>) {
     let mut is_silent = true;
-    for device in run.all.devices.iter().filter(|device| device.timelines > 0) {
+    for device in run.all.devices.iter().filter(|device| device.timelines > 0 && device.identity.span > 0) {
         is_silent = false;
         gpu(screen, run, device);
     }
@@ -133,7 +133,7 @@ fn rows(identity: &Identity, frame: Option<Frame>) -> Vec<Row> {
 
 fn table(screen: &Screen<'_>, rows: &[Row], span: u64, frame: Option<Frame>) -> Table {
     let mut table =
-        Table::new(&[left(""), right("time"), right("of wall"), right("of span"), left("truth in")]);
+        Table::new(&[left(""), right("time"), right("of wall"), right("of span"), left("truth in, of span")]);
     let total = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.time.value));
     let of_wall = |ns| frame.map_or_else(String::new, |_| percent(ns, total));
     for row in rows {
@@ -165,8 +165,8 @@ fn range(row: &Row, span: u64) -> Text {
     let (lo, hi) = (percent(row.time.lo, span), percent(row.time.hi, span));
     match row.name {
         _ if row.time.lo == row.time.hi => Text::default(),
-        UNDECIDED => dim(format!("{hi} of span is not certain")),
-        _ => dim(format!("{lo} .. {hi} of span")),
+        UNDECIDED => dim(format!("{hi} not certain")),
+        _ => dim(format!("{lo} .. {hi}")),
     }
 }
 

@@ -2,11 +2,12 @@
 
 use super::Run;
 use super::screen::{Screen, number, plural};
+use crate::analyze::summary::{ProcessInfo, Tables};
 use crate::model::outcome::Outcome;
 use crate::report::names::{cut, plain};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone, dim};
-use crate::report::units::{bytes, count, duration, percent};
+use crate::report::units::{bytes, duration, percent};
 use std::collections::BTreeMap;
 
 /// Column at which what is beside `gpuspy` begins.
@@ -15,7 +16,12 @@ const INDENT: usize = 8;
 /// Whatever makes everything below doubtful stands above everything.
 pub fn warnings(screen: &mut Screen<'_>, run: &Run<'_>) {
     let problem = |text: &str| Text::toned(Tone::Problem, text);
-    if run.all.coverage.driver_hooked == Some(false) {
+    // A program of the driver's API alone that launches nothing calls no launch function, and hides nothing.
+    let is_hidden = |tables: &Tables| {
+        tables.coverage.driver_hooked == Some(false)
+            && (tables.coverage.launches > 0 || tables.apis.keys().any(|api| api.starts_with("cuda")))
+    };
+    if run.reports.iter().any(|report| is_hidden(&report.tables)) {
         screen.line(problem("driver not hooked: launches did not pass through the agent.").then(
             " What follows is what the runtime told; GPU work of this program may be missing, and no GPU time is \
              known. `gpuspy doctor` looks for why.",
@@ -25,10 +31,12 @@ pub fn warnings(screen: &mut Screen<'_>, run: &Run<'_>) {
         let damage = process.damage;
         let which = if run.reports.len() > 1 { format!(" {}:", plain(&process.path)) } else { String::new() };
         if damage.chunks_lost > 0 || damage.records_lost > 0 {
-            let (chunks, records) = (count(damage.chunks_lost), count(damage.records_lost));
-            screen.line(problem("damaged trace:").then(format!(
-                "{which} {chunks} chunks could not be read, {records} records in them are missing."
-            )));
+            let chunks = plural(damage.chunks_lost, "chunk", "chunks");
+            let records = plural(damage.records_lost, "record", "records");
+            screen.line(
+                problem("damaged trace:")
+                    .then(format!("{which} {chunks} could not be read, {records} missing.")),
+            );
         }
         if damage.cut {
             let rest =
@@ -57,7 +65,7 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         let room = screen.width() - INDENT;
         screen.titled("gpuspy", INDENT, cut(&plain(command), room));
         let pid = process.pid.map_or("pid unknown".to_owned(), |pid| format!("pid {pid}"));
-        let facts = Text::from(format!("{pid}, ")).then(ending(process.outcome));
+        let facts = Text::from(format!("{pid}, ")).then(ending(process));
         let facts = facts.then(format!(", {}, {}, ", gpus(run), duration(process.wall_ns)));
         screen.titled("", INDENT, facts.then(trace(screen, &process.path)));
         return;
@@ -86,7 +94,7 @@ fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
         let row = [
             rank.into(),
             process.pid.map_or("?".to_owned(), |pid| pid.to_string()).into(),
-            ending(process.outcome),
+            ending(process),
             duration(process.wall_ns).into(),
             number(coverage.launches),
             percent(coverage.timed, coverage.launches).into(),
@@ -120,7 +128,9 @@ fn gpus(run: &Run<'_>) -> String {
     format!("{} ({})", plural(devices.len() as u64, "GPU", "GPUs"), models.join(", "))
 }
 
-fn ending(outcome: Option<Outcome>) -> Text {
+fn ending(process: &ProcessInfo) -> Text {
+    // The last that a cut file tells is from before the cut.
+    let outcome = process.outcome.filter(|outcome| !(process.damage.cut && *outcome == Outcome::Running));
     let tone = match outcome {
         Some(outcome) if outcome.is_violent() => Tone::Problem,
         Some(Outcome::Running | Outcome::Vanished) | None => Tone::Waste,
