@@ -253,7 +253,8 @@ impl<'a> RangeFold<'a> {
             RangeChange::Push | RangeChange::Start => {
                 let inside = Contents { counts, ..Contents::default() };
                 let (thread, at, range) = (record.thread, record.at, range.clone());
-                return self.open.begin(Begun { thread, at, range, inside });
+                self.open.begin(Begun { thread, at, range, inside });
+                return;
             }
             RangeChange::Mark if counts => {
                 return *row(&mut self.marks, Some((range.domain, range.text)), || None) += 1;

@@ -68,21 +68,25 @@ impl<T: Inside> Ranges<T> {
         Ranges { pushed: BTreeMap::new(), started: HashMap::new(), ended: VecDeque::new(), recent }
     }
 
-    /// Begins a range.
-    pub fn begin(&mut self, begun: Begun<T>) {
+    /// Begins a range; false if it is one too many to be followed.
+    pub fn begin(&mut self, begun: Begun<T>) -> bool {
         let Range { change, id, domain, .. } = begun.range;
         if change == RangeChange::Start {
-            if self.started.len() < MOST_OPEN {
+            let is_followed = self.started.len() < MOST_OPEN;
+            if is_followed {
                 self.started.insert(id, begun);
             }
-            return;
+            return is_followed;
         }
         let stack = self.pushed.entry((begun.thread, domain));
         let stack = stack.or_insert_with(|| Stack { open: Vec::new(), beyond: 0 });
-        match stack.open.len() {
-            MOST_OPEN.. => stack.beyond += 1,
-            _ => stack.open.push(begun),
+        let is_followed = stack.open.len() < MOST_OPEN;
+        if is_followed {
+            stack.open.push(begun);
+        } else {
+            stack.beyond += 1;
         }
+        is_followed
     }
 
     /// Ends the one that a thread pushed last in a domain; `Err` if there is none. What lies in it lies in the one around it.
@@ -215,7 +219,8 @@ mod tests {
     #[test]
     fn ranges_that_are_never_closed_are_followed_to_a_depth() {
         let mut ranges = Ranges::new(RECENT);
-        (0..MOST_OPEN as u64 + 3).for_each(|at| ranges.begin(begun(1, at, 0, 0)));
+        let followed = (0..MOST_OPEN as u64 + 3).filter(|at| ranges.begin(begun(1, *at, 0, 0))).count();
+        assert_eq!(followed, MOST_OPEN);
         (0..3).for_each(|_| assert!(ranges.pop(1, 0, 9).unwrap().is_none()));
         assert_eq!(ranges.pop(1, 0, 9).unwrap().unwrap().begun.at, MOST_OPEN as u64 - 1);
     }
