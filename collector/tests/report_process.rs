@@ -7,7 +7,7 @@ use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::report::{Style, View, json, terminal};
 use gpuspy_collector::trace::record::*;
 use gpuspy_wire::record::{
-    Direction, Fact, LossCause, Memory, Namespace, SyncScope, Untimed, Via, WindowChange, flag,
+    Direction, Fact, LossCause, Memory, Namespace, RangeChange, SyncScope, Untimed, Via, WindowChange, flag,
 };
 use serde_json::{Value, json as value};
 use std::collections::BTreeMap;
@@ -24,6 +24,11 @@ const FREE: u16 = 5;
 const DRIVER_LAUNCH: u16 = 6;
 const HOST_ALLOC: u16 = 7;
 const GRAPH_LAUNCH: u16 = 8;
+
+const STEP: u32 = 1;
+const FORWARD: u32 = 2;
+const EPOCH: u32 = 3;
+const LOADER: u32 = 1;
 
 /// Host ns at which the collection began.
 const BEGAN: u64 = 5_000_000_000_000;
@@ -49,6 +54,10 @@ fn names() -> Names {
         add(Namespace::Api, id.into(), name);
     }
     add(Namespace::Path, 1, "/opt/torch/lib/libtorch_cuda.so");
+    for (text, name) in [(STEP, "step"), (FORWARD, "forward"), (EPOCH, "epoch")] {
+        add(Namespace::Range, text, name);
+    }
+    add(Namespace::Domain, LOADER, "loader");
     add(Namespace::Device, 1, "NVIDIA H200");
     add(Namespace::Fact, Fact::CommandLine as u32, "python\0train.py\0");
     Names(names)
@@ -167,6 +176,21 @@ impl App {
     fn sync(&mut self, ns: u64) {
         let call = self.call(SYNC, ns);
         self.push(Body::Synchronize(Synchronize { call, scope: SyncScope::Stream, stream: 7, event: 0 }));
+    }
+
+    /// A range is pushed, popped, started or ended, or a mark is made, by some thread.
+    fn range(&mut self, thread: u32, change: RangeChange, id: u64, domain: u32, text: u32) {
+        let range = Range { change, id, domain, text, category: 0, color: 0, payload: text == FORWARD };
+        self.records.push(Record { thread, at: self.now, body: Body::Range(range) });
+        self.now += 100;
+    }
+
+    fn push_range(&mut self, text: u32) {
+        self.range(1, RangeChange::Push, 0, 0, text);
+    }
+
+    fn pop_range(&mut self) {
+        self.range(1, RangeChange::Pop, 0, 0, 0);
     }
 
     fn report(self, status: Option<&Status>, damage: Damage) -> ProcessReport {
@@ -588,7 +612,11 @@ fn several_processes_add_up() {
 #[test]
 fn the_schema_names_the_contract_and_refuses_others() {
     let status = status();
-    let report = json(&[training().report(Some(&status), Damage::default())]);
+    let mut app = training();
+    app.push_range(STEP);
+    app.pop_range();
+    app.range(1, RangeChange::Mark, 0, 0, STEP);
+    let report = json(&[app.report(Some(&status), Damage::default())]);
     let validator = validator();
     assert_valid(&report);
     let mut unknown = report.clone();
@@ -611,6 +639,8 @@ fn the_schema_names_the_contract_and_refuses_others() {
         ),
         ("apis", "name count host_ns avg_ns median_ns min_ns max_ns stddev_ns"),
         ("syncs", "api count host_ns avg_ns median_ns min_ns max_ns stddev_ns"),
+        ("ranges", "domain name count host_ns gpu_ns operations launches"),
+        ("marks", "domain name count"),
         ("processes", "pid command path ending filter"),
     ];
     for (table, keys) in contract {
@@ -629,6 +659,8 @@ fn the_schema_names_the_contract_and_refuses_others() {
     }
 }
 
+#[path = "report_process/ranges.rs"]
+mod ranges;
 #[path = "report_process/screen.rs"]
 mod screen;
 
@@ -643,7 +675,7 @@ mod hostile {
 
     fn body() -> impl Strategy<Value = Body> {
         let numbers = proptest::array::uniform12(number());
-        (0..10u8, numbers, any::<u16>(), 0..12usize).prop_map(|(kind, n, flags, untimed)| {
+        (0..11u8, numbers, any::<u16>(), 0..12usize).prop_map(|(kind, n, flags, untimed)| {
             let call = Call {
                 correlation: n[0] % 4,
                 api: n[1] as u16 % 10,
@@ -687,6 +719,15 @@ mod hostile {
                     agent_ns: n[6],
                     poller_ns: n[7],
                     launches: n[8],
+                }),
+                9 => Body::Range(Range {
+                    change: RangeChange::ALL[untimed % RangeChange::ALL.len()],
+                    id: n[0] % 3,
+                    domain: n[5] as u32 % 2,
+                    text: n[6] as u32 % 4,
+                    category: 0,
+                    color: 0,
+                    payload: flags & 1 != 0,
                 }),
                 _ => Body::Context(Context {
                     context: call.context,

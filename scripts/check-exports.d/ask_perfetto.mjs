@@ -1,5 +1,5 @@
 // ask_perfetto.mjs ENGINE TRACE: loads a trace into Perfetto's trace processor and says what that met: errors and lost data fail,
-// and so does an export whose calls, operations and arrows are not all there. ENGINE is the folder of the trace processor, made
+// and so does an export whose calls, operations, ranges, marks and arrows are not all there. ENGINE is the folder of the trace processor, made
 // for a browser's worker: it is given what it uses of one, and no `process`, so that it does not take this for Node.
 import fs from 'node:fs';
 import path from 'node:path';
@@ -83,11 +83,13 @@ const losses = await ask("select name, value from stats where value > 0 and seve
 const seen = {
   calls: await count("slice where category in ('cuda_driver', 'cuda_runtime')"),
   operations: await count("slice where category in ('kernel', 'gpu_memcpy', 'gpu_memset')"),
+  annotations: await count("slice where category in ('user_annotation', 'gpu_user_annotation')"),
   arrows: await count('flow'),
 };
 const { gpuspy, traceEvents } = JSON.parse(new TextDecoder().decode(bytes));
 const arrows = traceEvents.filter((event) => event.ph === 's').length;
-const expected = { calls: gpuspy.calls, operations: gpuspy.operations, arrows };
+const annotations = traceEvents.filter((event) => event.cat?.endsWith('user_annotation')).length;
+const expected = { calls: gpuspy.calls, operations: gpuspy.operations, annotations, arrows };
 const differ = JSON.stringify(seen) !== JSON.stringify(expected);
 
 for (const [name, value] of losses) console.error(`Perfetto met ${name}: ${value}`);

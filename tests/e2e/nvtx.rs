@@ -2,8 +2,10 @@
 
 use gpuspy_collector::trace::record::{Body, Names, Range, Record, What};
 use gpuspy_collector::trace::{TraceReader, wait_until_complete};
+use gpuspy_tests::truth::Operation;
 use gpuspy_tests::{Done, Run};
 use gpuspy_wire::record::{Namespace, RangeChange};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -82,6 +84,61 @@ fn all_forms_are_there(done: &Done) {
 #[test]
 fn ranges_of_every_form_are_recorded_with_what_lies_in_them() {
     all_forms_are_there(&Run::of("nvtx").observed().succeeded());
+}
+
+/// From the first of some operations' start to the last one's end, by the truth.
+fn projected(operations: &[Operation]) -> u64 {
+    let start = operations.iter().map(|op| op.occupancy.0).min().unwrap();
+    operations.iter().map(|op| op.occupancy.1).max().unwrap() - start
+}
+
+#[test]
+fn the_report_has_the_ranges_with_what_ran_in_them() {
+    let done = Run::of("nvtx").observed().succeeded();
+    let (report, (inside, _)) = (done.report(), kernels_by_range(&done));
+    let operations: Vec<Operation> =
+        done.truth().operations().into_iter().filter(|op| op.kind == "kernel").collect();
+    assert_eq!(operations.len(), 3 * 6 + 2);
+    let (steps, others) = operations.split_at(3 * 6);
+    // Of each step's launches: those in each range.
+    let of_steps = |launches: std::ops::Range<usize>| -> Vec<u64> {
+        steps.chunks(6).map(|step| projected(&step[launches.clone()])).collect()
+    };
+    let truths: BTreeMap<&str, Vec<u64>> = [
+        ("step", of_steps(0..5)),
+        ("forward", of_steps(1..3)),
+        ("rückwärts \u{1F600}", of_steps(3..4)),
+        ("loader:decode", of_steps(4..6)),
+        ("across threads", vec![projected(&others[..1])]),
+        ("in a library", vec![projected(&others[1..])]),
+    ]
+    .into();
+    let rows = report["ranges"].as_array().unwrap();
+    assert_eq!(rows.len(), truths.len(), "{rows:?}");
+    for row in rows {
+        let name = match row["domain"].as_str() {
+            Some(domain) => format!("{domain}:{}", row["name"].as_str().unwrap()),
+            None => row["name"].as_str().unwrap().to_owned(),
+        };
+        let truth = &truths[name.as_str()];
+        assert_eq!((&row["count"], &row["projected"]), (&json!(truth.len()), &json!(truth.len())), "{name}");
+        let launches = json!(inside[&name].len());
+        assert_eq!((&row["launches"], &row["operations"]), (&launches, &launches), "{name}");
+        let holds = |key: &str, truth: u64| {
+            let [lo, hi] = ["lo", "hi"].map(|bound| row[key][bound].as_u64().unwrap());
+            assert!(lo <= truth && truth <= hi, "{name}: {key}: {truth} in [{lo}, {hi}]");
+        };
+        holds("gpu_ns", truth.iter().sum());
+        holds("gpu_min_ns", *truth.iter().min().unwrap());
+        holds("gpu_max_ns", *truth.iter().max().unwrap());
+    }
+    assert_eq!(
+        report["coverage"]["stray_range_ends"], 2,
+        "of the range before CUDA, and the one of no range"
+    );
+    let marks = report["marks"].as_array().unwrap();
+    let end_of_step = marks.iter().find(|mark| mark["name"] == "end of step").unwrap();
+    assert_eq!((marks.len(), &end_of_step["count"]), (3, &json!(3)));
 }
 
 #[test]

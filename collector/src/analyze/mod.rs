@@ -7,6 +7,7 @@
 //! - [`identity`], [`gaps`]: where did the GPU's time go, when had it nothing to do? (both read from one [`timeline`])
 //! - [`graphs`]: what ran inside graph launches?
 //! - [`kernels`], [`transfers`], [`memory`], [`calls`]: which work, which memory, which calls?
+//! - [`ranges`]: what did the program say it was doing, and what did that cost?
 //! - [`overhead`]: what did looking cost? [`windows`]: how much was timed, and what did that cost?
 //! - [`extrapolate`], [`whole`]: what did all take, and where did all the time go, when only some was timed?
 
@@ -22,6 +23,7 @@ pub mod kernels;
 pub mod memory;
 pub mod overhead;
 pub mod quantile;
+pub mod ranges;
 pub mod summary;
 pub mod sweep;
 pub mod timeline;

@@ -10,6 +10,7 @@ use super::kernels::{Kernel, KernelTimes};
 use super::memory::{MemoryTimeline, MemoryUse};
 use super::overhead::Overhead;
 use super::quantile::Quantiles;
+use super::ranges::{RangeFold, RangeUse};
 use super::timeline::{DeviceTime, Timelines};
 use super::transfers::{TransferTimes, Transfers};
 use super::windows::{Duty, Windows};
@@ -97,6 +98,8 @@ pub struct Tables {
     pub apis: ByApi,
     /// Of those, the ones that wait.
     pub syncs: ByApi,
+    /// What the program said it was doing.
+    pub ranges: RangeUse,
 }
 
 /// A GPU and where its time went.
@@ -203,6 +206,7 @@ where
     let mut transfers = TransferTimes::default();
     let mut memory = MemoryTimeline::new(began, sieve.period());
     let mut apis = ApiTimes::new(names);
+    let mut ranges = RangeFold::new(names);
     for record in first.into_iter().chain(records) {
         last = record.at.max(last);
         let mut event = model.observe(&record);
@@ -219,6 +223,8 @@ where
         memory.observe(&event);
         // What began before the time that is asked for may fill some of it, and what comes after ends its last gap.
         timelines.observe(&event);
+        // A range is whole, and so are its operations, wherever they ran.
+        ranges.observe(&event, passed.call);
         if !passed.operation {
             event.forget_operation();
         }
@@ -275,6 +281,7 @@ where
             memory: memory.finish(ended),
             apis,
             syncs,
+            ranges: ranges.finish(ended),
         },
     }
 }
@@ -437,6 +444,7 @@ impl Tables {
                 mine.entry(name.clone()).or_default().merge(calls);
             }
         }
+        self.ranges.merge(&other.ranges);
     }
 }
 

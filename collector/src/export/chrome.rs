@@ -7,6 +7,8 @@
 //! - An operation without a GPU time has its call on the host's side and nothing on the GPU's. A graph launch, and a burst
 //!   of launches, is one `kernel`: Kineto has no category for either, and HTA counts as idle what is none of `kernel`,
 //!   `gpu_memcpy` and `gpu_memset`.
+//! - A range of the program's (NVTX) is a `user_annotation`, and a `gpu_user_annotation` for each stream on which something of it
+//!   ran: on a row of its own beside the stream's, without `args.stream`. `process/ranges.rs` says which row. A mark is an instant.
 //! - A synchronise stands inside its call, on the host's thread, without `args.stream`: HTA takes whatever has one for
 //!   work of the GPU.
 //! - The stream numbers are unique in the file, because HTA tells GPU rows apart by nothing else. The default stream of

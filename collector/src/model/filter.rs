@@ -7,16 +7,17 @@
 //!   kernel that it ran, a burst every thread and kernel that launched into it.
 //! - A call that is no operation concerns the device of its context, a stream only if it names one, its thread, and no
 //!   kernel. A block of memory is its allocator's, whoever frees it.
+//! - A range of the program's, and a mark, concerns the thread that says it.
 //! - What is told of the process itself (its devices, its modules, what was lost) concerns everybody.
 //!
 //! An operation is in time if it starts in time, by the best estimate, or was called in time if nobody knows when it
-//! started. A call is in time if it begins in time. So what is cut in two at some moment is counted once, on one side.
+//! started. A call is in time if it begins in time, as a range is. So what is cut in two at some moment is counted once, on one side.
 
 use super::memory::Allocator;
 use super::names::demangle;
 use super::occupancy::host;
 use super::{Action, Event, Operation, When};
-use crate::trace::record::{Body, Call, Names, Status};
+use crate::trace::record::{Body, Call, Names, Record, Status};
 use gpuspy_wire::record::{Memory, Namespace, SyncScope};
 use regex::Regex;
 use std::collections::{HashMap, HashSet};
@@ -184,8 +185,7 @@ impl<'a> Sieve<'a> {
         let concerns = self.concerns(event);
         Passed {
             concerns,
-            call: concerns
-                && call(&event.record.body).is_none_or(|call| self.period.contains(host(call.begin))),
+            call: concerns && begin(event.record).is_none_or(|begin| self.period.contains(host(begin))),
             operation: concerns && self.starts_in_time(event),
         }
     }
@@ -216,6 +216,7 @@ impl<'a> Sieve<'a> {
                     && self.is_of_thread(event.record.thread)
                     && self.matches(node.kernel)
             }
+            (None, Body::Range(_)) => self.is_of_thread(event.record.thread),
             (None, _) => call(body).is_none_or(|call| {
                 self.is_of(call.context, stream(body))
                     && self.is_of_thread(event.record.thread)
@@ -278,6 +279,14 @@ impl<'a> Sieve<'a> {
     }
 }
 
+/// Host ns at which what a record tells of began, where it has a moment.
+fn begin(record: &Record) -> Option<u64> {
+    match record.body {
+        Body::Range(_) => Some(record.at),
+        _ => call(&record.body).map(|call| call.begin),
+    }
+}
+
 /// The call that a record belongs to, if it is one's.
 pub fn call(body: &Body) -> Option<&Call> {
     match body {
@@ -319,7 +328,7 @@ mod tests {
     use crate::model::graphs::Contents;
     use crate::model::transfer::{HostMemory, TransferKind};
     use crate::model::{CountedCall, Reason, simulation};
-    use crate::trace::record::{Api, Context, Record, Synchronize, What};
+    use crate::trace::record::{Api, Context, Synchronize, What};
     use gpuspy_wire::record::{LossCause, Untimed};
     use std::sync::Arc;
 

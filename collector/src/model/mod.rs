@@ -12,6 +12,7 @@
 //! - [`job`], [`outcome`]: where a process stands among others, and how it ended
 //! - [`memory`], [`transfer`]: blocks by address; what a copy was
 //! - [`modules`]: which library called; [`names`]: what a kernel is called
+//! - [`ranges`]: which ranges of the program are open around a call
 //! - [`order`]: from host order to GPU order
 
 pub mod clock;
@@ -24,6 +25,7 @@ pub mod names;
 pub mod occupancy;
 pub mod order;
 pub mod outcome;
+pub mod ranges;
 #[cfg(test)]
 pub(crate) mod simulation;
 pub mod stamps;

@@ -10,6 +10,7 @@ use crate::analyze::identity::Class;
 use crate::analyze::kernels::{Kernel, never_timed};
 use crate::analyze::memory::{MemoryUse, Use};
 use crate::analyze::overhead::Overhead;
+use crate::analyze::ranges::{RangeName, RangeTimes, RangeUse};
 use crate::analyze::summary::{DeviceReport, GapReport, GapRow, LibraryGaps, Side};
 use crate::analyze::transfers::{SizeClass, SizePart, Transfer, Transfers};
 use crate::analyze::whole::extrapolated;
@@ -36,6 +37,8 @@ pub fn json(reports: &[ProcessReport]) -> Value {
         "memory": memory(&all.memory),
         "apis": apis(&all.apis),
         "syncs": syncs(&all.syncs),
+        "ranges": ranges(&all.ranges),
+        "marks": marks(&all.ranges),
         "processes": reports.iter().map(process).collect::<Vec<_>>(),
     })
 }
@@ -59,6 +62,7 @@ fn coverage(all: &Tables) -> Value {
         "dropped": coverage.dropped(),
         "dropped_by": coverage.dropped_by,
         "pending": coverage.pending,
+        "stray_range_ends": all.ranges.stray,
         "driver_hooked": coverage.driver_hooked,
         "bursts": {
             "count": coverage.bursts.count,
@@ -315,6 +319,38 @@ fn apis(apis: &ByApi) -> Value {
 
 fn syncs(syncs: &ByApi) -> Value {
     syncs.iter().map(|(name, calls)| calls_row("api", name, calls)).collect()
+}
+
+fn ranges(ranges: &RangeUse) -> Value {
+    let row = |(name, times): (&RangeName, &RangeTimes)| {
+        json!({
+            "domain": name.domain,
+            "name": name.text,
+            "count": times.host.count,
+            "open": times.open,
+            "payloads": times.payloads,
+            "host_ns": times.host.total,
+            "host_avg_ns": times.host.mean(),
+            "host_median_ns": times.host.median(),
+            "host_min_ns": times.host.min(),
+            "host_max_ns": times.host.max(),
+            "projected": times.gpu.count(),
+            "gpu_ns": times.gpu.total(),
+            "gpu_avg_ns": times.gpu.mean(),
+            "gpu_median_ns": times.gpu.median(),
+            "gpu_min_ns": times.gpu.min(),
+            "gpu_max_ns": times.gpu.max(),
+            "operations": times.operations,
+            "timed": times.timed,
+            "launches": times.launches,
+        })
+    };
+    ranges.by_name.iter().map(row).collect()
+}
+
+fn marks(ranges: &RangeUse) -> Value {
+    let row = |(name, count): (&RangeName, &u64)| json!({ "domain": name.domain, "name": name.text, "count": count });
+    ranges.marks.iter().map(row).collect()
 }
 
 fn calls_row(key: &str, name: &str, calls: &HostTimes) -> Value {

@@ -36,6 +36,8 @@ pub enum Section {
     Gpu,
     /// When GPUs had nothing to do
     Gaps,
+    /// What the program says it was doing (NVTX)
+    Ranges,
     /// Kernels by time
     Kernels,
     /// What a launch took: in the call, in the queue, on the GPU

@@ -12,10 +12,11 @@ const SOFTMAX: u32 = 5;
 const NCCL_CALLER: u64 = 0xA234;
 
 /// Sections with all that they have.
-const ALL: [Section; 10] = [
+const ALL: [Section; 11] = [
     Section::Seen,
     Section::Gpu,
     Section::Gaps,
+    Section::Ranges,
     Section::Kernels,
     Section::Launches,
     Section::Graphs,
@@ -162,6 +163,38 @@ fn on_a_wide_screen_every_column_is_there() {
     insta::assert_snapshot!(screen(&whole_epoch(), 160));
 }
 
+/// The same program, telling what it does.
+fn annotated_epoch() -> [ProcessReport; 1] {
+    let mut names = texts();
+    names.0.insert(
+        (Namespace::Range, FORWARD),
+        "forward of a layer\u{1b}[2J with a name that is long enough to be cut, surely".to_owned(),
+    );
+    let mut app = epoch();
+    app.range(2, RangeChange::Start, 9, 0, EPOCH);
+    for step in 0..3 {
+        app.push_range(STEP);
+        app.range(1, RangeChange::Push, 0, LOADER, FORWARD);
+        app.idle(40_000);
+        app.range(1, RangeChange::Pop, 0, LOADER, 0);
+        step_of(&mut app, step);
+        app.pop_range();
+        app.range(1, RangeChange::Mark, 0, 0, STEP);
+    }
+    app.pop_range();
+    [reported(app, &names, 4242, Ending::Exited, &Filter::default())]
+}
+
+#[test]
+fn ranges_have_a_section_where_there_are_any() {
+    insta::assert_snapshot!(section(&annotated_epoch(), &[Section::Ranges]));
+    assert!(screen(&annotated_epoch(), 100).contains("\nRanges"));
+    assert!(!screen(&whole_epoch(), 100).contains("Ranges"));
+    let view = View { sections: vec![Section::Ranges], sort: Sort::Count, top: Some(1), trace_bytes: None };
+    let most = terminal(&annotated_epoch(), &view, &wide(80));
+    assert!(most.contains("  step\n") && !most.contains("epoch"), "{most}");
+}
+
 #[test]
 fn colours_have_a_meaning() {
     let style = Style { color: true, ..wide(80) };
@@ -234,6 +267,7 @@ fn a_section_that_has_nothing_says_so() {
     for (title, said) in [
         ("GPU", "no operation has a GPU time"),
         ("Gaps", "no gap can be told"),
+        ("Ranges", "the program told of no NVTX range"),
         ("Kernels", "no kernel was launched"),
         ("Launches", "no launch has a GPU time"),
         ("Graphs", "no graph was launched"),
@@ -288,12 +322,13 @@ fn no_line_is_longer_than_the_screen() {
     let strange = [reported(epoch(), &strange, 4242, Ending::Exited, &Filter::default())];
     let (app, windows) = in_windows();
     let windows = [reported(app, &windows, 4242, Ending::Running, &Filter::default())];
-    let all: [&[ProcessReport]; 6] = [
+    let all: [&[ProcessReport]; 7] = [
         &whole_epoch(),
         &untimed_epoch(),
         &killed(),
         &strange,
         &windows,
+        &annotated_epoch(),
         &[training().report(None, Damage::default())],
     ];
     for width in [80, 100, 160] {

@@ -17,6 +17,8 @@ pub(super) struct Layout {
     /// The real-time clock at that moment, ns.
     pub base: i128,
     pub processes: Vec<ProcessRows>,
+    /// Numbers of streams, for rows that stand beside them.
+    pub rows: Numbers,
 }
 
 /// The numbers of a process.
@@ -32,7 +34,7 @@ pub(super) struct ProcessRows {
 }
 
 /// A stream's row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Place {
     /// Its pid.
     pub gpu: u32,
@@ -79,7 +81,7 @@ impl Layout {
             let tids = source.status.as_ref().map(|status| status.threads.clone()).unwrap_or_default();
             processes.push(ProcessRows { pid, tids, gpus, streams });
         }
-        Layout { zero, base, processes }
+        Layout { zero, base, processes, rows }
     }
 }
 

@@ -1,8 +1,10 @@
 //! The second pass: from the records of a process to its events.
 
+mod ranges;
+
 use super::json::{Micros, Text, WARP};
 use super::layout::{Place, ProcessRows};
-use super::rows::{Nest, Sequence};
+use super::rows::{Sequence, ThreadRow};
 use super::scene::call_of;
 use super::{Export, Source};
 use crate::analyze::calls::base_name;
@@ -16,6 +18,7 @@ use crate::model::{Action, Event, Model, Operation, When};
 use crate::report::names::demangle;
 use crate::trace::record::{Body, Call, Record, Synchronize, What};
 use gpuspy_wire::record::{Namespace, SyncScope, flag};
+use ranges::RangeRows;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -29,13 +32,16 @@ pub(super) struct Pass<'e, 's, W> {
     /// Threads call in one order and streams run in another: rows that may still come out of order.
     waiting: Reorder<GpuRow>,
     streams: HashMap<u32, Sequence>,
-    threads: HashMap<u32, Nest>,
+    threads: HashMap<u32, ThreadRow>,
+    ranges: RangeRows,
     /// By thread: the begin of its last call, and that call's number. All records of a call have its begin.
     numbers: HashMap<u32, (u64, u64)>,
     kernels: HashMap<u32, Text>,
     apis: HashMap<u16, Api>,
     /// Bytes of device memory that the process holds.
     held: i64,
+    /// The time of the last record.
+    last: u64,
 }
 
 /// How an API is shown.
@@ -80,10 +86,12 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
             waiting: Reorder::new(WINDOW),
             streams: HashMap::new(),
             threads: HashMap::new(),
+            ranges: RangeRows::default(),
             numbers: HashMap::new(),
             kernels: HashMap::new(),
             apis: HashMap::new(),
             held: 0,
+            last: 0,
         }
     }
 
@@ -91,12 +99,24 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
     pub fn observe(&mut self, record: &Record) -> io::Result<()> {
         let event = self.model.observe(record);
         let passed = self.sieve.sift(&event);
+        self.last = self.last.max(record.at);
+        if let Body::Range(range) = &record.body {
+            return self.range(record, range, passed);
+        }
         let Some(call) = call_of(&record.body) else { return self.memory(&event) };
         let number = self.number(record.thread, call);
         let has_call =
             event.call.is_some() && passed.concerns && self.is_in_time(host(call.begin), host(call.end));
         let operation = event.operation.as_ref();
         let mut row = operation.and_then(|operation| self.gpu_row(record, operation, number, passed));
+        // What is told of a burst comes behind its launches, which may lie in several ranges.
+        if let Some(Operation { when: When::Timed(ran), context, stream, what, .. }) = operation
+            && passed.concerns
+            && !matches!(what, Action::Burst { .. })
+            && let Some(place) = self.rows().streams.get(&(*context, *stream)).copied()
+        {
+            self.project(record, call.begin, place, ran);
+        }
         if let Some((_, row)) = &mut row {
             row.has_call &= has_call;
         }
@@ -116,7 +136,8 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         while let Some(due) = self.waiting.pop() {
             self.gpu(due)?;
         }
-        Ok(())
+        let ended = self.source.status.as_ref().map_or(self.last, |status| status.ended);
+        self.end_ranges(ended.max(self.last))
     }
 
     fn rows(&self) -> &ProcessRows {

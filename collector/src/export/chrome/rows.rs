@@ -2,7 +2,8 @@
 //!
 //! The operations of a stream run one after the other, but the model's estimates of two neighbours can overlap by what it
 //! does not know. Where they do, the later one begins with the end of the earlier one. The calls of a thread follow each
-//! other too; one made by a signal handler lies inside another.
+//! other too; one made by a signal handler lies inside another. Ranges lie around calls; those of different domains may
+//! cross, and then the one that ends later is drawn from where the other ends.
 
 use std::collections::VecDeque;
 
@@ -30,7 +31,7 @@ impl Sequence {
 /// Calls of a thread that a later one may still have inside it: signal handlers of that many calls at most interrupt one.
 const KEPT: usize = 64;
 
-/// The row of a thread: its calls in the order in which they end.
+/// Calls in the order in which they end.
 #[derive(Clone, Debug)]
 pub(super) struct Nest {
     /// Calls that are inside no other so far: apart from each other, and ascending.
@@ -46,6 +47,16 @@ impl Default for Nest {
 }
 
 impl Nest {
+    /// For calls that come after a moment.
+    fn after(floor: i64) -> Nest {
+        Nest { outermost: VecDeque::new(), floor }
+    }
+
+    /// The end of all that is on it.
+    fn end(&self) -> i64 {
+        self.outermost.back().map_or(self.floor, |last| last.1)
+    }
+
     /// Where the next one goes: around earlier ones, or behind them.
     pub fn place(&mut self, begin: i64, end: i64) -> (i64, i64) {
         let mut begin = begin.max(self.floor);
@@ -64,6 +75,51 @@ impl Nest {
             self.floor = oldest.1;
         }
         (begin, end)
+    }
+}
+
+/// The row of a thread: its calls, and the ranges around them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ThreadRow {
+    outside: Nest,
+    /// Open ranges, the innermost last.
+    open: Vec<OpenRange>,
+}
+
+/// A range that is open on a row.
+#[derive(Clone, Debug)]
+struct OpenRange {
+    domain: u32,
+    begin: i64,
+    inside: Nest,
+}
+
+impl ThreadRow {
+    /// Where the next call goes.
+    pub fn place(&mut self, begin: i64, end: i64) -> (i64, i64) {
+        self.innermost().place(begin, end)
+    }
+
+    /// Opens a range around what comes next.
+    pub fn push(&mut self, domain: u32, at: i64) {
+        let begin = at.max(self.innermost().end());
+        self.open.push(OpenRange { domain, begin, inside: Nest::after(begin) });
+    }
+
+    /// Closes the innermost range of a domain: where it lies. Those that are open inside it begin anew behind it.
+    pub fn pop(&mut self, domain: u32, at: i64) -> Option<(i64, i64)> {
+        let index = self.open.iter().rposition(|range| range.domain == domain)?;
+        let end = self.open[index..].iter().map(|range| range.inside.end()).fold(at, i64::max);
+        let range = self.open.remove(index);
+        for crossing in &mut self.open[index..] {
+            (crossing.begin, crossing.inside) = (end, Nest::after(end));
+        }
+        let around = self.open[..index].last_mut().map_or(&mut self.outside, |around| &mut around.inside);
+        Some(around.place(range.begin, end))
+    }
+
+    fn innermost(&mut self) -> &mut Nest {
+        self.open.last_mut().map_or(&mut self.outside, |range| &mut range.inside)
     }
 }
 
@@ -90,6 +146,24 @@ mod tests {
         assert_eq!(row.place(49, 60), (50, 60), "no two cross");
         assert_eq!(row.place(5, 70), (5, 70), "around all of them");
         assert_eq!(row.place(71, 71), (71, 71));
+    }
+
+    #[test]
+    fn ranges_lie_around_their_calls_and_never_cross() {
+        let mut row = ThreadRow::default();
+        assert_eq!(row.pop(0, 1), None);
+        row.push(0, 10);
+        for call in 1..1_000 {
+            assert_eq!(row.place(call * 20, call * 20 + 5), (call * 20, call * 20 + 5));
+        }
+        row.push(0, 20_000);
+        row.push(7, 20_010);
+        assert_eq!(row.place(20_020, 20_030), (20_020, 20_030));
+        assert_eq!(row.pop(0, 20_040), Some((20_000, 20_040)), "the inner one of this domain");
+        assert_eq!(row.place(20_035, 20_050), (20_040, 20_050));
+        assert_eq!(row.pop(7, 20_060), Some((20_040, 20_060)), "it would cross the other");
+        assert_eq!(row.pop(0, 20_070), Some((10, 20_070)), "around all of them, however many");
+        assert_eq!(row.place(20_000, 20_080), (20_070, 20_080));
     }
 
     #[test]

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 /// What the second pass has to know of the whole trace.
 #[derive(Debug, Default)]
 pub struct Scene {
-    /// The earliest host time of any call, ns.
+    /// The earliest host time of any call or range, ns.
     pub earliest: Option<i64>,
     /// GPUs that were told of, by ordinal.
     pub devices: BTreeMap<u32, Device>,
-    /// Threads that called, by claim number.
+    /// Threads that called or told of a range, by claim number.
     pub threads: BTreeSet<u32>,
     /// Streams with an operation that has a time, as they were met.
     pub streams: Vec<Stream>,
@@ -46,6 +46,11 @@ impl Scene {
             self.threads.insert(record.thread);
         }
         match &record.body {
+            Body::Range(_) => {
+                let at = host(record.at);
+                self.earliest = Some(self.earliest.map_or(at, |earliest| earliest.min(at)));
+                self.threads.insert(record.thread);
+            }
             Body::Device(device) => {
                 self.devices.insert(device.ordinal, device.clone());
             }

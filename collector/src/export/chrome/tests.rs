@@ -2,9 +2,9 @@ use super::*;
 use crate::model::{Model, When, simulation};
 use crate::trace::generator::{Generator, Options};
 use crate::trace::record::{
-    Alloc, Api, Body, Call, Context, Device, Ending, GpuTime, Synchronize, What, Work,
+    Alloc, Api, Body, Call, Context, Device, Ending, GpuTime, Range, Synchronize, What, Work,
 };
-use gpuspy_wire::record::{Memory, SyncScope, Untimed, flag};
+use gpuspy_wire::record::{Memory, RangeChange, SyncScope, Untimed, flag};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -537,4 +537,143 @@ fn a_stream_or_a_device_is_shown_alone() {
     let none = trace(&Filter { devices: vec![5], ..Filter::default() });
     assert_eq!(streams(&none), BTreeSet::new());
     assert_eq!(none["gpuspy"]["operations"], 0);
+}
+
+/// A range of domain 0 or 1, called after its text's number.
+fn range(thread: u32, at: u64, change: RangeChange, id: u64, domain: u32, text: u32) -> Record {
+    let range = Range { change, id, domain, text, category: 0, color: 0, payload: false };
+    Record { thread, at, body: Body::Range(range) }
+}
+
+/// Names with texts of ranges: 1 is "step", 2 "forward".
+fn with_ranges() -> Names {
+    let mut names = names();
+    for (space, id, text) in
+        [(Namespace::Range, 1, "step"), (Namespace::Range, 2, "forward"), (Namespace::Domain, 1, "loader")]
+    {
+        names.0.insert((space, id), text.to_owned());
+    }
+    names
+}
+
+/// A name, a row and a span.
+type Annotation = (String, (u64, u64), (i64, i64));
+
+/// What an export has of a category.
+fn annotations(trace: &Value, category: &str) -> Vec<Annotation> {
+    let number = |event: &Value, key: &str| event[key].as_u64().unwrap();
+    let events = of_category(trace, category).into_iter().filter(|event| event["ph"] == "X");
+    let shown =
+        |e: &Value| (e["name"].as_str().unwrap().to_owned(), (number(e, "pid"), number(e, "tid")), span(e));
+    events.map(shown).collect()
+}
+
+/// The ranges of a thread around two launches, and one that was started around all.
+fn annotated() -> Given {
+    use RangeChange::{End, Mark, Pop, Push, Start};
+    let records = vec![
+        context(1, 0),
+        range(2, 5_000, Start, 9, 0, 2),
+        range(1, 8_000, Push, 0, 0, 1),
+        range(1, 9_000, Push, 0, 1, 2),
+        record(1, Body::Work(launch(10_000, 5_000, 9_000))),
+        range(1, 20_000, Pop, 0, 0, 0),
+        record(1, Body::Work(launch(30_000, 5_000, 9_000))),
+        range(1, 40_000, Pop, 0, 1, 0),
+        range(1, 41_000, Pop, 0, 0, 0),
+        range(1, 42_000, Mark, 0, 0, 2),
+        range(1, 50_000, End, 9, 0, 0),
+        range(1, 60_000, Push, 0, 0, 1),
+        range(1, 61_000, Push, 0, 0, 2),
+        range(1, 70_000, Mark, 0, 1, 1),
+    ];
+    (Some(status(77)), with_ranges(), records)
+}
+
+#[test]
+fn ranges_lie_on_their_threads_row_and_started_ones_on_one_of_their_own() {
+    let trace = exported(&[annotated()]);
+    let name = |name: &str| name.to_owned();
+    let (thread, own) = ((77, 77), (77, 1 << 23));
+    assert_eq!(
+        annotations(&trace, "user_annotation"),
+        [
+            (name("step"), thread, (3_000, 15_000)),
+            (name("loader:forward"), thread, (15_000, 35_000)),
+            (name("forward"), own, (0, 45_000)),
+            (name("forward"), thread, (56_000, 65_000)),
+            (name("step"), thread, (55_000, 65_000)),
+        ],
+        "the one that crosses begins behind the other; what is open lasts until the end"
+    );
+    let marks = of_category(&trace, "user_annotation").into_iter().filter(|event| event["ph"] == "i");
+    let marks: Vec<_> = marks.map(|mark| (mark["name"].as_str().unwrap(), ns(&mark["ts"]))).collect();
+    assert_eq!(marks, [("forward", 37_000), ("loader:step", 65_000)]);
+}
+
+#[test]
+fn a_projection_spans_the_operations_of_its_range_on_a_row_beside_their_stream() {
+    let trace = exported(&[annotated()]);
+    let kernels: Vec<(i64, i64)> = of_category(&trace, "kernel").into_iter().map(span).collect();
+    let both = (kernels[0].0, kernels[1].1);
+    let shown = annotations(&trace, "gpu_user_annotation");
+    let spans: Vec<_> = shown.iter().map(|(name, _, span)| (name.as_str(), *span)).collect();
+    assert_eq!(spans, [("step", kernels[0]), ("loader:forward", both), ("forward", both)]);
+    let rows: BTreeSet<(u64, u64)> = shown.iter().map(|(_, row, _)| *row).collect();
+    assert!(rows.len() == 3 && rows.iter().all(|(gpu, row)| *gpu == 0 && *row != 9), "{rows:?}");
+    let named = events(&trace).iter().filter(|event| event["name"] == "thread_name" && event["pid"] == 0);
+    assert_eq!(named.count(), 1 + 3);
+}
+
+#[test]
+fn a_filter_leaves_ranges_that_it_asks_for() {
+    let trace =
+        |filter: Filter| -> Value { serde_json::from_slice(&filtered(&[annotated()], &filter)).unwrap() };
+    let names = |trace: &Value| -> Vec<String> {
+        annotations(trace, "user_annotation").into_iter().map(|(name, ..)| name).collect()
+    };
+    // The collection began at 1 000 of the host's clock.
+    let early = trace(Filter { until: Some(6_000), ..Filter::default() });
+    assert_eq!(names(&early), ["forward"]);
+    let of_second = trace(Filter { threads: vec![78], ..Filter::default() });
+    assert_eq!(names(&of_second), ["forward"]);
+    assert_eq!(annotations(&of_second, "gpu_user_annotation"), []);
+}
+
+#[test]
+fn whatever_ranges_come_no_two_cross_on_a_row() {
+    let (status, mut names, records) = generated(11, 3, 6_000);
+    names.0.extend(with_ranges().0.into_iter().filter(|((space, _), _)| *space != Namespace::Kernel));
+    let mut random = crate::trace::generator::Random(5);
+    let mut all = Vec::new();
+    for record in records {
+        let (thread, at) = (record.thread, record.at);
+        all.push(record);
+        let (domain, text, id) = (random.below(2) as u32, 1 + random.below(2) as u32, 1 + random.below(5));
+        match random.below(8) {
+            0 => all.push(range(thread, at, RangeChange::Push, 0, domain, text)),
+            1 => all.push(range(thread, at, RangeChange::Pop, 0, domain, 0)),
+            2 => all.push(range(thread, at, RangeChange::Start, id, domain, text)),
+            3 => all.push(range(thread, at, RangeChange::End, id, domain, 0)),
+            _ => {}
+        }
+    }
+    let trace = exported(&[(status, names, all)]);
+    let mut rows: BTreeMap<(u64, u64), Vec<(i64, i64)>> = BTreeMap::new();
+    for event in events(&trace).iter().filter(|event| event["ph"] == "X" && event["cat"] != "cuda_sync") {
+        let row = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
+        rows.entry(row).or_default().push(span(event));
+    }
+    assert!(of_category(&trace, "gpu_user_annotation").len() > 500);
+    for (row, mut spans) in rows {
+        spans.sort_by_key(|(begin, end)| (*begin, std::cmp::Reverse(*end)));
+        let mut around: Vec<i64> = Vec::new();
+        for (begin, end) in spans {
+            while around.last().is_some_and(|outer| *outer <= begin) {
+                around.pop();
+            }
+            assert!(around.last().is_none_or(|outer| end <= *outer), "{row:?} at {begin}");
+            around.push(end);
+        }
+    }
 }

@@ -10,6 +10,7 @@ mod header;
 mod kernels;
 mod launches;
 mod memory;
+mod ranges;
 mod screen;
 mod seen;
 mod stats;
@@ -42,10 +43,11 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
     if let Some(sentence) = nothing {
         screen.section("Nothing", Text::toned(Tone::Waste, sentence));
     }
-    let sections: [(Section, Draw); 10] = [
+    let sections: [(Section, Draw); 11] = [
         (Section::Seen, seen::seen),
         (Section::Gpu, gpu::gpus),
         (Section::Gaps, gaps::gaps),
+        (Section::Ranges, ranges::ranges),
         (Section::Kernels, kernels::kernels),
         (Section::Launches, launches::launches),
         (Section::Graphs, graphs::graphs),

@@ -29,12 +29,15 @@ pub fn seen(screen: &mut Screen<'_>, run: &Run<'_>) {
 fn launches(all: &Tables) -> String {
     let (coverage, duty) = (&all.coverage, &all.duty);
     let mut line = plural(coverage.launches, "launch", "launches");
-    let counted = if records_lost(all).is_empty() { "100 % counted, " } else { "" };
-    line.push_str(&format!(": {counted}{} timed", percent(coverage.timed, coverage.launches)));
+    if coverage.launches > 0 {
+        let counted = if records_lost(all).is_empty() { "100 % counted, " } else { "" };
+        line.push_str(&format!(": {counted}{} timed", percent(coverage.timed, coverage.launches)));
+    }
     if let Some(Timing::Auto(budget)) = duty.timing {
         let measured = duty.measured().percent();
-        let measured =
-            measured.map_or("not used up".to_owned(), |percent| format!("measured {percent:.1} %"));
+        let measured = measured.map_or("which begins after a first second in full".to_owned(), |percent| {
+            format!("measured {percent:.1} %")
+        });
         line.push_str(&format!(
             " in {} (budget {budget} %, {measured})",
             plural(duty.windows, "window", "windows")

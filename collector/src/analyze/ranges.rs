@@ -1,0 +1,312 @@
+//! What the program says it was doing (NVTX), and what that cost: on the host, and on the GPU.
+//!
+//! An operation lies in every range that is open when its call begins ([`ranges`](crate::model::ranges)). A range's
+//! **projection** onto the GPU is from the start of the first timed operation launched in it to the end of the last, whatever ran
+//! between; a range without a timed operation has none. What is captured did not run and is in no range. Launches timed as one
+//! (bursts) are operations without a time of their own: they move no projection.
+//!
+//! Where only a part of a trace is asked for, a range belongs to where it begins and to the thread that began it, and is whole;
+//! of its operations those count that concern what is asked for, whenever they ran.
+
+use super::calls::HostTimes;
+use super::durations::Durations;
+use crate::model::clock::parted;
+use crate::model::filter::call;
+use crate::model::occupancy::{Length, Occupancy};
+use crate::model::ranges::{Begun, Inside, Over, RECENT, Ranges, Stray};
+use crate::model::{Action, CountedCall, Event, Operation, When};
+use crate::trace::record::{Body, Names, Range};
+use gpuspy_wire::record::{Namespace, RangeChange};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Ranges told apart by their names, and marks; what is beyond is one more row.
+const MOST_ROWS: usize = 4096;
+/// That row's name.
+pub const OTHERS: &str = "(others)";
+/// A range that was given no text, or one too many for the trace.
+pub const NO_TEXT: &str = "(no text)";
+
+/// What a range is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RangeName {
+    /// Its domain; `None` = the default one.
+    pub domain: Option<String>,
+    /// Its text.
+    pub text: String,
+}
+
+impl RangeName {
+    /// What a record calls it.
+    pub fn of(range: &Range, names: &Names) -> RangeName {
+        let domain = (range.domain != 0).then(|| {
+            names.get(Namespace::Domain, range.domain).map_or_else(|| range.domain.to_string(), str::to_owned)
+        });
+        let text = names.get(Namespace::Range, range.text).filter(|_| range.text != 0);
+        RangeName { domain, text: text.unwrap_or(NO_TEXT).to_owned() }
+    }
+
+    fn others() -> RangeName {
+        RangeName { domain: None, text: OTHERS.to_owned() }
+    }
+}
+
+/// As other tools have it: `domain:text`.
+impl fmt::Display for RangeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.domain {
+            Some(domain) => write!(f, "{domain}:{}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
+/// The ranges of one name.
+#[derive(Clone, Debug, Default)]
+pub struct RangeTimes {
+    /// How many, and from their begin to their end on the host.
+    pub host: HostTimes,
+    /// Their projections onto the GPU: in host ns, of those that have one.
+    pub gpu: Durations,
+    /// Operations in them.
+    pub operations: u64,
+    /// Of those, the ones with a GPU time.
+    pub timed: u64,
+    /// Kernel launches in them.
+    pub launches: u64,
+    /// Ranges that were given a payload.
+    pub payloads: u64,
+    /// Ranges that were never ended: they last until the trace's end.
+    pub open: u64,
+}
+
+impl RangeTimes {
+    fn merge(&mut self, other: &RangeTimes) {
+        self.host.merge(&other.host);
+        self.gpu.merge(&other.gpu);
+        self.operations += other.operations;
+        self.timed += other.timed;
+        self.launches += other.launches;
+        self.payloads += other.payloads;
+        self.open += other.open;
+    }
+}
+
+/// All ranges and marks.
+#[derive(Clone, Debug, Default)]
+pub struct RangeUse {
+    /// Ranges by name.
+    pub by_name: BTreeMap<RangeName, RangeTimes>,
+    /// How often each mark was made.
+    pub marks: BTreeMap<RangeName, u64>,
+    /// Ends of ranges that were not open.
+    pub stray: u64,
+}
+
+impl RangeUse {
+    /// Whether there are neither ranges nor marks.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty() && self.marks.is_empty()
+    }
+
+    /// Adds another's.
+    pub fn merge(&mut self, other: &RangeUse) {
+        for (name, times) in &other.by_name {
+            row(&mut self.by_name, name.clone(), RangeName::others).merge(times);
+        }
+        for (name, count) in &other.marks {
+            *row(&mut self.marks, name.clone(), RangeName::others) += count;
+        }
+        self.stray += other.stray;
+    }
+}
+
+/// The row of a key, or that of all others if there are too many.
+fn row<K: Ord, V: Default>(rows: &mut BTreeMap<K, V>, key: K, others: impl FnOnce() -> K) -> &mut V {
+    let is_full = rows.len() >= MOST_ROWS && !rows.contains_key(&key);
+    rows.entry(if is_full { others() } else { key }).or_default()
+}
+
+/// What lies in a range.
+#[derive(Clone, Debug, Default)]
+struct Contents {
+    /// The range is asked for.
+    counts: bool,
+    operations: u64,
+    launches: u64,
+    timed: u64,
+    projection: Option<Projection>,
+}
+
+impl Contents {
+    fn add(&mut self, operation: &Operation) {
+        let occupancy = match &operation.when {
+            When::Captured => return,
+            _ if matches!(operation.what, Action::Burst { .. }) => return,
+            When::Timed(occupancy) => Some(occupancy),
+            When::Untimed { .. } => None,
+        };
+        self.operations += 1;
+        self.launches += u64::from(matches!(operation.what, Action::Kernel { .. }));
+        if let Some(occupancy) = occupancy {
+            self.timed += 1;
+            self.cover(Projection::of(operation.context, occupancy));
+        }
+    }
+
+    fn cover(&mut self, projection: Projection) {
+        self.projection = Some(match self.projection {
+            Some(before) => before.with(projection),
+            None => projection,
+        });
+    }
+}
+
+impl Inside for Contents {
+    fn absorb(&mut self, inner: &Contents) {
+        self.operations += inner.operations;
+        self.launches += inner.launches;
+        self.timed += inner.timed;
+        inner.projection.into_iter().for_each(|projection| self.cover(projection));
+    }
+}
+
+/// From the start of the first operation to the end of the last: host ns on the line.
+#[derive(Clone, Copy, Debug)]
+struct Projection {
+    earliest_start: i64,
+    start: i64,
+    latest_start: i64,
+    earliest_end: i64,
+    end: i64,
+    latest_end: i64,
+    /// The clock that placed all of them: a context and its chain. `None`: several did.
+    lane: Option<(u32, u32)>,
+    /// How far from the truth a place on the line can be, ns.
+    off_by: u64,
+}
+
+impl Projection {
+    fn of(context: u32, occupancy: &Occupancy) -> Projection {
+        let &Occupancy { earliest_start, start, latest_start, earliest_end, end, latest_end, .. } = occupancy;
+        let lane = Some((context, occupancy.chain));
+        let off_by = occupancy.off_by.unwrap_or(u64::MAX);
+        Projection { earliest_start, start, latest_start, earliest_end, end, latest_end, lane, off_by }
+    }
+
+    /// One that holds both.
+    fn with(self, other: Projection) -> Projection {
+        Projection {
+            earliest_start: self.earliest_start.min(other.earliest_start),
+            start: self.start.min(other.start),
+            latest_start: self.latest_start.min(other.latest_start),
+            earliest_end: self.earliest_end.max(other.earliest_end),
+            end: self.end.max(other.end),
+            latest_end: self.latest_end.max(other.latest_end),
+            lane: self.lane.filter(|_| self.lane == other.lane),
+            off_by: self.off_by.max(other.off_by),
+        }
+    }
+
+    /// How long it is. Both its ends can be off; on one clock by no more than that parts from the host's meanwhile.
+    fn length(&self) -> Length {
+        let ns = |from: i64, to: i64| to.saturating_sub(from).max(0) as u64;
+        let longest = ns(self.earliest_start, self.latest_end);
+        let on_one_clock =
+            self.lane.map_or(u64::MAX, |_| parted(longest.min(i64::MAX as u64) as i64) as u64 + 1);
+        let doubt = self.off_by.saturating_mul(2).min(on_one_clock);
+        let lo = ns(self.latest_start, self.earliest_end).saturating_sub(doubt);
+        let hi = longest.saturating_add(doubt);
+        Length { lo, value: ns(self.start, self.end).clamp(lo, hi), hi }
+    }
+}
+
+/// A domain and a text, by their numbers; `None` = all others.
+type Key = Option<(u32, u32)>;
+
+/// The fold.
+#[derive(Debug)]
+pub struct RangeFold<'a> {
+    names: &'a Names,
+    open: Ranges<Contents>,
+    by_name: BTreeMap<Key, RangeTimes>,
+    marks: BTreeMap<Key, u64>,
+    stray: u64,
+}
+
+impl<'a> RangeFold<'a> {
+    /// A fold that has seen nothing.
+    pub fn new(names: &'a Names) -> Self {
+        let open = Ranges::new(RECENT);
+        RangeFold { names, open, by_name: BTreeMap::new(), marks: BTreeMap::new(), stray: 0 }
+    }
+
+    /// Takes the next event, in the trace's order, without its operation if that does not concern what is asked for. A range
+    /// that begins here, or a mark, `counts` if it is asked for.
+    pub fn observe(&mut self, event: &Event<'_>, counts: bool) {
+        let record = event.record;
+        if let Some((operation, call)) = event.operation.as_ref().zip(call(&record.body)) {
+            self.open.around(record.thread, call.begin).for_each(|begun| begun.inside.add(operation));
+        }
+        let Body::Range(range) = &record.body else { return };
+        let over = match range.change {
+            RangeChange::Push | RangeChange::Start => {
+                let inside = Contents { counts, ..Contents::default() };
+                let (thread, at, range) = (record.thread, record.at, range.clone());
+                self.open.begin(Begun { thread, at, range, inside });
+                return;
+            }
+            RangeChange::Mark if counts => {
+                return *row(&mut self.marks, Some((range.domain, range.text)), || None) += 1;
+            }
+            RangeChange::Mark => return,
+            RangeChange::Pop => self.open.pop(record.thread, range.domain, record.at),
+            RangeChange::End => self.open.end(range.id, record.at),
+        };
+        match over {
+            Ok(None) => {}
+            Ok(Some(over)) => self.over(&over, false),
+            Err(Stray) => self.stray += u64::from(counts),
+        }
+    }
+
+    /// Answers, of a process that ended at host ns `ended`.
+    pub fn finish(mut self, ended: u64) -> RangeUse {
+        let (over, open) = std::mem::replace(&mut self.open, Ranges::new(0)).finish(ended);
+        over.iter().for_each(|over| self.over(over, false));
+        open.iter().for_each(|over| self.over(over, true));
+        let name = |key: Key| key.map_or_else(RangeName::others, |key| named(key, self.names));
+        let mut all = RangeUse { stray: self.stray, ..RangeUse::default() };
+        for (key, times) in self.by_name {
+            all.by_name.entry(name(key)).or_default().merge(&times);
+        }
+        for (key, count) in self.marks {
+            *all.marks.entry(name(key)).or_default() += count;
+        }
+        all
+    }
+
+    /// Counts a range, if it is asked for.
+    fn over(&mut self, over: &Over<Contents>, is_open: bool) {
+        let Begun { at, range, inside, .. } = &over.begun;
+        if !inside.counts {
+            return;
+        }
+        let times = row(&mut self.by_name, Some((range.domain, range.text)), || None);
+        let host_ns = over.end.saturating_sub(*at);
+        times.host.add(CountedCall { api: 0, calls: 1, host_ns, failed: false });
+        if let Some(projection) = &inside.projection {
+            times.gpu.add(projection.length());
+        }
+        times.operations += inside.operations;
+        times.timed += inside.timed;
+        times.launches += inside.launches;
+        times.payloads += u64::from(range.payload);
+        times.open += u64::from(is_open);
+    }
+}
+
+fn named((domain, text): (u32, u32), names: &Names) -> RangeName {
+    let change = RangeChange::Mark;
+    RangeName::of(&Range { change, id: 0, domain, text, category: 0, color: 0, payload: false }, names)
+}

@@ -1,0 +1,227 @@
+//! Which ranges of the program are open, and around what.
+//!
+//! Ranges that are pushed and popped nest on their thread, in each domain by itself. Ranges that are started and ended belong
+//! to the process: any thread ends them, and they may cross. A call lies in a range that is open when it begins: in one that
+//! was pushed if its own thread did that, in one that was started whoever calls.
+//!
+//! A record of a call comes when it ends, a change when it happens. Within a thread that is one order. Across threads a range
+//! can end while a call is under way, so the last ones that were ended are kept for a while.
+
+use crate::trace::record::Range;
+use gpuspy_wire::record::RangeChange;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Started ranges that are kept after their end, for calls that began before it.
+pub const RECENT: usize = 64;
+/// Ranges that are open at a time, in one thread's domain, and started ones. More are not followed.
+const MOST_OPEN: usize = 4096;
+
+/// What is known of the inside of a range.
+pub trait Inside {
+    /// Takes over what a range inside has.
+    fn absorb(&mut self, inner: &Self);
+}
+
+/// A range that was begun.
+#[derive(Clone, Debug)]
+pub struct Begun<T> {
+    /// The thread that did.
+    pub thread: u32,
+    /// Host ns.
+    pub at: u64,
+    /// What it is called.
+    pub range: Range,
+    /// What lies in it.
+    pub inside: T,
+}
+
+/// A range that is over.
+#[derive(Clone, Debug)]
+pub struct Over<T> {
+    /// Its begin.
+    pub begun: Begun<T>,
+    /// Host ns.
+    pub end: u64,
+}
+
+/// A thread's ranges in a domain: the innermost last.
+#[derive(Debug)]
+struct Stack<T> {
+    open: Vec<Begun<T>>,
+    /// Further ones that are not followed.
+    beyond: u64,
+}
+
+/// The fold.
+#[derive(Debug)]
+pub struct Ranges<T> {
+    /// By thread and domain.
+    pushed: BTreeMap<(u32, u32), Stack<T>>,
+    started: HashMap<u64, Begun<T>>,
+    ended: VecDeque<Over<T>>,
+    recent: usize,
+}
+
+impl<T: Inside> Ranges<T> {
+    /// None open. So many ended ones are kept for late calls, [`RECENT`] of them or none.
+    pub fn new(recent: usize) -> Self {
+        Ranges { pushed: BTreeMap::new(), started: HashMap::new(), ended: VecDeque::new(), recent }
+    }
+
+    /// Begins a range; false if it is one too many to be followed.
+    pub fn begin(&mut self, begun: Begun<T>) -> bool {
+        let Range { change, id, domain, .. } = begun.range;
+        if change == RangeChange::Start {
+            let is_followed = self.started.len() < MOST_OPEN;
+            if is_followed {
+                self.started.insert(id, begun);
+            }
+            return is_followed;
+        }
+        let stack = self.pushed.entry((begun.thread, domain));
+        let stack = stack.or_insert_with(|| Stack { open: Vec::new(), beyond: 0 });
+        let is_followed = stack.open.len() < MOST_OPEN;
+        if is_followed {
+            stack.open.push(begun);
+        } else {
+            stack.beyond += 1;
+        }
+        is_followed
+    }
+
+    /// Ends the one that a thread pushed last in a domain; `Err` if there is none. What lies in it lies in the one around it.
+    pub fn pop(&mut self, thread: u32, domain: u32, end: u64) -> Result<Option<Over<T>>, Stray> {
+        let stack = self.pushed.get_mut(&(thread, domain)).ok_or(Stray)?;
+        if stack.beyond > 0 {
+            stack.beyond -= 1;
+            return Ok(None);
+        }
+        let begun = stack.open.pop().ok_or(Stray)?;
+        match stack.open.last_mut() {
+            Some(around) => around.inside.absorb(&begun.inside),
+            None => drop(self.pushed.remove(&(thread, domain))),
+        }
+        Ok(Some(Over { begun, end }))
+    }
+
+    /// Ends a started one; `Err` if there is none of this id. Hands out the one that has been over for long enough.
+    pub fn end(&mut self, id: u64, end: u64) -> Result<Option<Over<T>>, Stray> {
+        let begun = self.started.remove(&id).ok_or(Stray)?;
+        self.ended.push_back(Over { begun, end });
+        Ok(if self.ended.len() > self.recent { self.ended.pop_front() } else { None })
+    }
+
+    /// The ranges around a call that a thread began at some time: of each domain the innermost, which passes on what it has
+    /// when it is popped, and all started ones.
+    pub fn around(&mut self, thread: u32, began: u64) -> impl Iterator<Item = &mut Begun<T>> {
+        let of_thread = self.pushed.range_mut((thread, 0)..=(thread, u32::MAX));
+        let innermost = of_thread.filter_map(|(_, stack)| stack.open.last_mut());
+        let ended = self.ended.iter_mut().filter(move |over| began < over.end).map(|over| &mut over.begun);
+        innermost.chain(self.started.values_mut().chain(ended).filter(move |begun| begun.at <= began))
+    }
+
+    /// Those that were ended, and those that still are open: they last until `now`. The inner ones come first.
+    pub fn finish(mut self, now: u64) -> (Vec<Over<T>>, Vec<Over<T>>) {
+        let mut open = Vec::new();
+        for stack in self.pushed.values_mut() {
+            while let Some(begun) = stack.open.pop() {
+                if let Some(around) = stack.open.last_mut() {
+                    around.inside.absorb(&begun.inside);
+                }
+                open.push(Over { begun, end: now });
+            }
+        }
+        let mut started: Vec<Begun<T>> = self.started.into_values().collect();
+        started.sort_unstable_by_key(|begun| begun.range.id);
+        open.extend(started.into_iter().map(|begun| Over { begun, end: now }));
+        (self.ended.into(), open)
+    }
+}
+
+/// An end of a range that was never begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stray;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The calls in a range.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    struct Calls(Vec<u64>);
+
+    impl Inside for Calls {
+        fn absorb(&mut self, inner: &Self) {
+            self.0.extend(&inner.0);
+        }
+    }
+
+    fn begun(thread: u32, at: u64, domain: u32, id: u64) -> Begun<Calls> {
+        let change = if id == 0 { RangeChange::Push } else { RangeChange::Start };
+        let range = Range { change, id, domain, text: 1, category: 0, color: 0, payload: false };
+        Begun { thread, at, range, inside: Calls::default() }
+    }
+
+    fn call(ranges: &mut Ranges<Calls>, thread: u32, began: u64) {
+        ranges.around(thread, began).for_each(|begun| begun.inside.0.push(began));
+    }
+
+    fn calls(over: Result<Option<Over<Calls>>, Stray>) -> Vec<u64> {
+        over.unwrap().unwrap().begun.inside.0
+    }
+
+    #[test]
+    fn pushed_ranges_nest_on_their_thread_in_each_domain() {
+        let mut ranges = Ranges::new(RECENT);
+        ranges.begin(begun(1, 0, 0, 0));
+        call(&mut ranges, 1, 1);
+        ranges.begin(begun(1, 2, 0, 0));
+        ranges.begin(begun(1, 3, 5, 0));
+        call(&mut ranges, 1, 4);
+        call(&mut ranges, 2, 5);
+        assert_eq!(calls(ranges.pop(1, 0, 6)), [4]);
+        call(&mut ranges, 1, 7);
+        assert_eq!(calls(ranges.pop(1, 0, 8)), [1, 4, 7], "and all inside");
+        call(&mut ranges, 1, 9);
+        assert_eq!(calls(ranges.pop(1, 5, 10)), [4, 7, 9], "domains may cross");
+        assert_eq!(ranges.pop(1, 0, 11).unwrap_err(), Stray);
+        assert_eq!(ranges.pop(2, 0, 11).unwrap_err(), Stray);
+    }
+
+    #[test]
+    fn started_ranges_are_every_threads_and_end_while_a_call_is_under_way() {
+        let mut ranges = Ranges::new(1);
+        ranges.begin(begun(1, 10, 0, 77));
+        call(&mut ranges, 2, 9);
+        call(&mut ranges, 2, 10);
+        assert_eq!(ranges.end(78, 20).unwrap_err(), Stray);
+        assert!(ranges.end(77, 20).unwrap().is_none(), "not yet");
+        call(&mut ranges, 1, 19);
+        call(&mut ranges, 1, 20);
+        ranges.begin(begun(1, 30, 0, 79));
+        assert_eq!(calls(ranges.end(79, 40)), [10, 19]);
+    }
+
+    #[test]
+    fn what_is_open_in_the_end_has_what_is_inside() {
+        let mut ranges = Ranges::new(RECENT);
+        ranges.begin(begun(1, 0, 0, 0));
+        ranges.begin(begun(1, 1, 0, 0));
+        ranges.begin(begun(3, 1, 0, 9));
+        call(&mut ranges, 1, 2);
+        let (ended, open) = ranges.finish(50);
+        assert!(ended.is_empty());
+        let open: Vec<_> =
+            open.into_iter().map(|over| (over.begun.at, over.begun.inside.0, over.end)).collect();
+        assert_eq!(open, [(1, vec![2], 50), (0, vec![2], 50), (1, vec![2], 50)]);
+    }
+
+    #[test]
+    fn ranges_that_are_never_closed_are_followed_to_a_depth() {
+        let mut ranges = Ranges::new(RECENT);
+        let followed = (0..MOST_OPEN as u64 + 3).filter(|at| ranges.begin(begun(1, *at, 0, 0))).count();
+        assert_eq!(followed, MOST_OPEN);
+        (0..3).for_each(|_| assert!(ranges.pop(1, 0, 9).unwrap().is_none()));
+        assert_eq!(ranges.pop(1, 0, 9).unwrap().unwrap().begun.at, MOST_OPEN as u64 - 1);
+    }
+}

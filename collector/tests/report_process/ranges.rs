@@ -1,0 +1,149 @@
+//! Ranges of the program, with what lies in them.
+
+use super::*;
+
+/// A step with a forward pass in it and a range of another domain across its end, inside a range of the whole process.
+fn steps() -> App {
+    let mut app = App::new();
+    app.range(2, RangeChange::Start, 9, 0, EPOCH);
+    app.push_range(STEP);
+    app.timed(LAUNCH, kernel(GEMM), 0, 100_000);
+    app.push_range(FORWARD);
+    app.timed(LAUNCH, kernel(ADD), 95_000, 10_000);
+    app.untimed(LAUNCH, kernel(ADD), Untimed::DeepQueue, 0);
+    app.untimed(LAUNCH, kernel(ADD), Untimed::Captured, flag::CAPTURED);
+    app.pop_range();
+    app.range(1, RangeChange::Push, 0, LOADER, FORWARD);
+    app.timed(COPY, copy(Direction::DtoH, 0x5000, 0x10_0000, 4), 141_000, 2_000);
+    app.pop_range();
+    app.range(1, RangeChange::Pop, 0, LOADER, 0);
+    app.sync(200_000);
+    app.pop_range();
+    app.range(1, RangeChange::End, 9, 0, 0);
+    app.range(2, RangeChange::End, 10, 0, 0);
+    for _ in 0..2 {
+        app.range(1, RangeChange::Mark, 0, LOADER, STEP);
+    }
+    app.push_range(STEP);
+    app.idle(5_000);
+    app
+}
+
+/// Its ranges, by name: domain, name, how many, how many of them open, operations, timed ones, launches.
+fn rows(report: &Value) -> Vec<Value> {
+    let keys = ["domain", "name", "count", "open", "projected", "operations", "timed", "launches"];
+    let row = |row: &Value| keys.map(|key| row[key].clone()).into_iter().collect();
+    report["ranges"].as_array().unwrap().iter().map(row).collect()
+}
+
+fn status_until(ended: u64) -> Status {
+    Status { ended, threads: BTreeMap::from([(1, 11), (2, 12)]), ..status() }
+}
+
+fn reported(app: App, filter: &Filter) -> Value {
+    let status = status_until(app.now);
+    let report = json(&[app.report_of(filter, Some(&status), Damage::default())]);
+    assert_valid(&report);
+    report
+}
+
+#[test]
+fn ranges_have_the_operations_whose_calls_begin_in_them() {
+    let report = reported(steps(), &Filter::default());
+    let expected = [
+        value!([null, "epoch", 1, 0, 1, 4, 3, 3]),
+        value!([null, "forward", 1, 0, 1, 2, 1, 2]),
+        value!([null, "step", 2, 1, 1, 4, 3, 3]),
+        value!(["loader", "forward", 1, 0, 1, 1, 1, 0]),
+    ];
+    assert_eq!(rows(&report), expected);
+    assert_eq!(report["coverage"]["stray_range_ends"], 2, "a pop and an end");
+    assert_eq!(report["marks"], value!([{ "domain": "loader", "name": "step", "count": 2 }]));
+    let payloads = |name: &str| {
+        let ranges = report["ranges"].as_array().unwrap().iter();
+        ranges.filter(|row| row["name"] == name).map(|row| row["payloads"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!((payloads("forward"), payloads("step")), (2, 0));
+}
+
+#[test]
+fn a_range_lasts_until_its_end_or_the_traces() {
+    let report = reported(steps(), &Filter::default());
+    let step = &report["ranges"][2];
+    // Three launches, a copy of 5 µs and 4 ranges' changes; and what is open has 5 µs of idling behind its push.
+    let first = 4 * 5_000 + 5_000 + 4 * 100;
+    assert_eq!((&step["host_max_ns"], &step["host_min_ns"]), (&value!(first), &value!(5_100)));
+    assert_eq!(step["host_ns"], first + 5_100);
+}
+
+#[test]
+fn a_projection_reaches_from_the_first_timed_operation_to_the_last_and_holds_the_truth() {
+    let report = reported(steps(), &Filter::default());
+    let gpu = |row: usize| report["ranges"][row]["gpu_ns"].clone();
+    // The first kernel begins when its call submits it; the copy is submitted 20.3 µs later, waits 141 µs and lasts 2.
+    let copy_over = 20_300 + 141_000 + 2_000;
+    for (row, truth) in [(0, copy_over), (1, 10_000), (2, copy_over), (3, 2_000)] {
+        let [lo, value, hi] = ["lo", "value", "hi"].map(|key| gpu(row)[key].as_i64().unwrap());
+        assert!(lo <= truth && truth <= hi, "{truth} in [{lo}, {hi}]");
+        assert!(value.abs_diff(truth) <= 1_000 && hi - lo <= 10_000, "{lo} {value} {hi} for {truth}");
+    }
+}
+
+#[test]
+fn a_part_of_the_trace_has_the_ranges_that_begin_in_it_whole() {
+    let all = reported(steps(), &Filter::default());
+    // Just behind the first step's push.
+    let at = steps().records.iter().filter(|record| matches!(record.body, Body::Range(_))).nth(1).unwrap().at;
+    let middle = Some(at - BEGAN + 1);
+    let early = reported(steps(), &Filter { until: middle, ..Filter::default() });
+    let late = reported(steps(), &Filter { since: middle, ..Filter::default() });
+    assert_eq!(rows(&early), [all_but_the_open_step(&all, 0), all_but_the_open_step(&all, 2)]);
+    let left = [rows(&all)[1].clone(), value!([null, "step", 1, 1, 0, 0, 0, 0]), rows(&all)[3].clone()];
+    assert_eq!(rows(&late), left);
+    assert_eq!(early["ranges"][1]["gpu_ns"], all["ranges"][2]["gpu_ns"]);
+}
+
+/// A row of the whole, less the second step, which is empty.
+fn all_but_the_open_step(all: &Value, row: usize) -> Value {
+    let mut row = rows(all)[row].clone();
+    (row[2], row[3]) = (value!(1), value!(0));
+    row
+}
+
+#[test]
+fn a_filter_on_threads_takes_ranges_and_one_on_work_takes_operations() {
+    let of_second = reported(steps(), &Filter { threads: vec![12], ..Filter::default() });
+    assert_eq!(rows(&of_second), [value!([null, "epoch", 1, 0, 0, 0, 0, 0])], "it launched nothing itself");
+    assert_eq!(of_second["coverage"]["stray_range_ends"], 1);
+    let gemm = Filter { kernel: Some(regex::Regex::new("gemm").unwrap()), ..Filter::default() };
+    let of_gemm = reported(steps(), &gemm);
+    assert_eq!(rows(&of_gemm)[2], value!([null, "step", 2, 1, 1, 1, 1, 1]));
+    assert_eq!(rows(&of_gemm)[1], value!([null, "forward", 1, 0, 0, 0, 0, 0]));
+    assert_eq!(of_gemm["ranges"][1]["gpu_ns"], Value::Null);
+}
+
+#[test]
+fn ranges_of_several_processes_add_up() {
+    let status = status_until(steps().now);
+    let reports = [(); 2].map(|()| steps().report(Some(&status), Damage::default()));
+    let report = json(&reports);
+    assert_valid(&report);
+    assert_eq!(rows(&report)[2], value!([null, "step", 4, 2, 2, 8, 6, 6]));
+    assert_eq!(
+        (&report["marks"][0]["count"], &report["coverage"]["stray_range_ends"]),
+        (&value!(4), &value!(4))
+    );
+}
+
+#[test]
+fn names_beyond_some_thousands_are_one_row() {
+    let mut app = App::new();
+    for text in 0..5_000 {
+        app.push_range(1_000 + text);
+        app.pop_range();
+    }
+    // Nothing names them: each number is a name of its own to the fold, and all are called alike.
+    let report = reported(app, &Filter::default());
+    let counts: Vec<_> = rows(&report).iter().map(|row| (row[1].clone(), row[2].clone())).collect();
+    assert_eq!(counts, [(value!("(no text)"), value!(4_096)), (value!("(others)"), value!(904))]);
+}
