@@ -1,16 +1,20 @@
 //! NVTX: what the program says about its own work, through the injection entry.
 
-use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, Names, Range, Record, What};
+use gpuspy_collector::trace::{TraceReader, wait_until_complete};
 use gpuspy_tests::truth::Operation;
 use gpuspy_tests::{Done, Run};
 use gpuspy_wire::record::{Namespace, RangeChange};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The records that lie inside a range of a text: kernels' names. Ranges of one thread and domain nest.
 fn kernels_by_range(done: &Done) -> (BTreeMap<String, Vec<String>>, Vec<Range>) {
-    let mut reader = TraceReader::open(&done.trace()).unwrap();
+    let path = done.trace();
+    // Nobody waits for the collector of a program that is only preloaded.
+    assert!(wait_until_complete(&path, Duration::from_secs(30)).unwrap());
+    let mut reader = TraceReader::open(&path).unwrap();
     let records: Vec<Record> = reader.records().collect();
     let names = reader.names().clone();
     let mut open: BTreeMap<(u32, u32, u64), Vec<String>> = BTreeMap::new();
