@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
 #[command(override_usage = "gpuspy collect <--dir <DIR>|--pid <PID> [--output <PATH>]>")]
@@ -56,6 +56,7 @@ fn listen_in(directory: &Path, quiet: bool) -> Result<ExitCode, Failure> {
         say(format_args!("listening; start programs with GPUSPY_SOCKET={socket} LD_PRELOAD=libgpuspy.so"));
     }
     let (over, is_over) = a_stop()?;
+    let began = Instant::now();
     std::thread::scope(|threads| {
         threads.spawn(|| {
             collector.listen(listener, |session, traces| tell(session, traces, quiet));
@@ -67,6 +68,9 @@ fn listen_in(directory: &Path, quiet: bool) -> Result<ExitCode, Failure> {
         drop(stopper);
     });
     let _ = fs::remove_file(&socket);
+    if !quiet {
+        progress::total(collector.progress(), began);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -75,6 +79,7 @@ fn attach(pid: u32, output: Option<&Path>, quiet: bool) -> Result<ExitCode, Fail
     let signals = stopping_signals()?;
     let (collector, stopper) = Collector::new(target)?;
     let (done, is_done) = a_stop()?;
+    let began = Instant::now();
     let session = std::thread::scope(|threads| {
         let collecting = threads.spawn(|| {
             let session = collector.attach(pid);
@@ -89,6 +94,9 @@ fn attach(pid: u32, output: Option<&Path>, quiet: bool) -> Result<ExitCode, Fail
     });
     let session = session.map_err(|_| Failure::usage("collecting failed"))??;
     tell(&Ok(session), &collector.traces(), quiet);
+    if !quiet {
+        progress::total(collector.progress(), began);
+    }
     Ok(ExitCode::SUCCESS)
 }
 

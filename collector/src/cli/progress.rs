@@ -1,8 +1,9 @@
 //! The line on a terminal's stderr that tells how far collecting has come.
 //!
-//! Only `collect` draws it. Under `run` the program writes to the same terminal, and a line that moves would stand in the
-//! middle of what it says: there the report is what there is to see.
+//! `collect` draws it, and `run` if it is asked to: the program writes to the same terminal, and a line that moves can stand
+//! in the middle of what it says.
 
+use super::say;
 use crate::collect::sys::{self, Stopped};
 use crate::collect::{Figures, Progress};
 use std::io::{IsTerminal, Write};
@@ -51,6 +52,11 @@ pub(super) fn draw(progress: &Progress, stopped: &Stopped) {
         *stands = write!(stderr.lock(), "{ERASE}{line}").is_ok();
     }
     above_the_line(|| ());
+}
+
+/// What it came to, in a last line that stays.
+pub(super) fn total(progress: &Progress, began: Instant) {
+    say(line(progress.figures(), began.elapsed()));
 }
 
 /// ASCII, so that it can be cut anywhere.

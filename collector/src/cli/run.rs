@@ -1,7 +1,7 @@
 //! `gpuspy run`.
 
 use super::launch::{self, PrivateDir};
-use super::{Failure, panic, quoted, report, say, say_what_is_missing};
+use super::{Failure, panic, progress, quoted, report, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals};
 use crate::collect::{self, Collector, Session, Stopper, Target};
 use crate::trace::record::Ending;
@@ -36,6 +36,9 @@ pub(super) struct Options {
     /// Write the report as JSON beside the trace
     #[arg(long, env = "GPUSPY_JSON", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     json: bool,
+    /// Show on a terminal's stderr how far collecting has come, where the program writes, too
+    #[arg(long, env = "GPUSPY_PROGRESS", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
+    progress: bool,
     /// Print nothing unless something fails
     #[arg(short, long, env = "GPUSPY_QUIET", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     quiet: bool,
@@ -82,7 +85,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         None => Target::default_place()?,
     };
     options.output.iter().for_each(|trace| panic::about(trace));
-    let Observed { status, collector, sessions } = observe(target, command(options))?;
+    let Observed { status, collector, sessions } = observe(target, command(options), options.progress)?;
     match status {
         Ok(status) => {
             // Whatever comes of it, the exit code is the command's.
@@ -127,8 +130,12 @@ pub(super) struct Observed {
 const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 
 /// Runs a command under the agent to its end, and collects from all its processes. Signals that are sent to us are passed
-/// on to it.
-pub(super) fn observe(target: Target, mut command: Command) -> Result<Observed, Failure> {
+/// on to it. With `shows_progress` a line on the terminal tells how far it has come.
+pub(super) fn observe(
+    target: Target,
+    mut command: Command,
+    shows_progress: bool,
+) -> Result<Observed, Failure> {
     let private = PrivateDir::new()?;
     let socket = private.path().join("socket");
     let agent = launch::loadable(&launch::find_agent()?, &private)?;
@@ -147,7 +154,12 @@ pub(super) fn observe(target: Target, mut command: Command) -> Result<Observed, 
     let listener = collect::bind(&socket)?;
     let (collector, stopper) = Collector::new(target)?;
     let sessions = Mutex::new(Vec::new());
+    let (over, is_over) = sys::stop().map_err(|e| Failure::usage(format_args!("cannot make a pipe: {e}")))?;
+    let began = Instant::now();
     let status = std::thread::scope(|threads| {
+        if shows_progress {
+            threads.spawn(|| progress::draw(collector.progress(), &is_over));
+        }
         let listening = threads.spawn(|| {
             collector.listen(listener, |session, _| {
                 sessions.lock().unwrap_or_else(|e| e.into_inner()).push(session.clone());
@@ -162,8 +174,12 @@ pub(super) fn observe(target: Target, mut command: Command) -> Result<Observed, 
         drop(stopper);
         // A fault of ours has been told, and is none of the command's.
         let _ = listening.join();
+        drop(over);
         status
     });
+    if shows_progress {
+        progress::total(collector.progress(), began);
+    }
     // The command is over: from here a ctrl-C means us.
     drop(signals);
     let sessions = sessions.into_inner().unwrap_or_else(|e| e.into_inner());

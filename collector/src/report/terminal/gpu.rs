@@ -180,7 +180,7 @@ fn remarks(screen: &mut Screen<'_>, device: &DeviceReport, identity: &Identity, 
     if device.timelines > 1 {
         let timelines = count(device.timelines);
         screen.remark(&format!(
-            "{timelines} processes, or contexts of unknown device, do not compare: added side by side"
+            "of {timelines} processes, or contexts of unknown device: all times here are sums over them"
         ));
     }
     if device.late > 0 {
