@@ -626,6 +626,27 @@ fn a_projection_spans_the_operations_of_its_range_on_a_row_beside_their_stream()
 }
 
 #[test]
+fn projections_of_operations_whose_estimates_overlap_are_laid_end_to_end() {
+    use RangeChange::{Pop, Push};
+    let records = vec![
+        range(1, 9_000, Push, 0, 0, 1),
+        record(1, Body::Work(launch(10_000, 5_000, 30_000))),
+        range(1, 17_000, Pop, 0, 0, 0),
+        range(1, 18_000, Push, 0, 0, 2),
+        record(1, Body::Work(launch(20_000, 24_900, 20_000))),
+        range(1, 30_000, Pop, 0, 0, 0),
+    ];
+    let given = (Some(status(5)), with_ranges(), records);
+    let placed = placed(&given);
+    assert!(placed[1].1 < placed[0].2, "they do overlap: {placed:?}");
+    let trace = exported(&[given]);
+    let spans: Vec<(i64, i64)> =
+        annotations(&trace, "gpu_user_annotation").into_iter().map(|(.., span)| span).collect();
+    let zero = 9_000;
+    assert_eq!(spans, [(placed[0].1 - zero, placed[0].2 - zero), (placed[0].2 - zero, placed[1].2 - zero)]);
+}
+
+#[test]
 fn a_filter_leaves_ranges_that_it_asks_for() {
     let trace =
         |filter: Filter| -> Value { serde_json::from_slice(&filtered(&[annotated()], &filter)).unwrap() };
