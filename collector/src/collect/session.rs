@@ -10,7 +10,7 @@ use super::receive::Peer;
 use super::sys::{self, Stopped};
 use super::texts::Texts;
 use super::{Error, Result};
-use crate::trace::record::{Body, Ending, Exit, Status};
+use crate::trace::record::{Body, Ending, Exit, Record, Status};
 use crate::trace::{FLUSH_INTERVAL, TraceWriter};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use gpuspy_wire::record::{CELL_WORDS, Head, LossCause, Namespace};
@@ -141,6 +141,17 @@ fn end(peer: &Peer, segment: Segment<'_>, told_to_stop: bool) -> End {
     End { ending, exit: peer.process.exit() }
 }
 
+/// How far behind the others a record may stand in the trace, ns. Readers hold all chunks that overlap.
+const MOST_LATE: u64 = 1_000_000_000;
+
+/// Questions in a row are told when the thread calls something else, which may be hours later: then they stand near that, and
+/// say themselves when they were asked.
+fn place(record: &mut Record, latest: u64) {
+    if matches!(record.body, Body::Api(_)) {
+        record.at = record.at.max(latest.saturating_sub(MOST_LATE));
+    }
+}
+
 /// The writing half: converts batches and keeps the trace.
 struct Recorder<'s> {
     segment: Segment<'s>,
@@ -157,6 +168,8 @@ struct Recorder<'s> {
     unknown: u64,
     /// Of ranges.
     texts: Texts,
+    /// Place of the last record of all threads.
+    latest: u64,
     /// Place of the first record of a thread that carries no time.
     began: u64,
     /// Why the trace is not whole. The writer tries again, so this is told at the end.
@@ -187,6 +200,7 @@ impl<'s> Recorder<'s> {
             corrupt: 0,
             unknown: 0,
             texts: Texts::default(),
+            latest: 0,
             began: began.began,
             failure: None,
         })
@@ -236,8 +250,10 @@ impl<'s> Recorder<'s> {
     fn take_one(&mut self, words: &[u64], thread: u32, before: u64) -> u64 {
         let mut at = before;
         let written = match convert(words, thread, before, self.clock.clock()) {
-            Item::Record(record) => {
+            Item::Record(mut record) => {
+                place(&mut record, self.latest);
                 at = record.at;
+                self.latest = self.latest.max(at);
                 self.writer.push(record)
             }
             Item::Range(mut record, text) => {
@@ -416,6 +432,33 @@ impl HostTime {
         if let Some(slope) = slope {
             // No record carries a tick later than the present: what is converted stays as it is.
             self.clock.refine(slope, sys::counter());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::record::{Api, Call};
+
+    #[test]
+    fn questions_that_are_told_late_stand_near_those_of_now() {
+        let asked = |at| {
+            let call = Call { begin: 5, end: at, ..Call::default() };
+            Record {
+                thread: 1,
+                at,
+                body: Body::Api(Api { call, result: 600, subject: 0, calls: 7, inside: 9 }),
+            }
+        };
+        for (at, latest, placed) in [
+            (10, 3_600_000_000_000, 3_599_000_000_000),
+            (3_599_500_000_000, 3_600_000_000_000, 3_599_500_000_000),
+            (70, 0, 70),
+        ] {
+            let mut record = asked(at);
+            place(&mut record, latest);
+            assert_eq!((record.at, &record.body), (placed, &asked(at).body), "when they were asked stays");
         }
     }
 }

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 pub struct Record {
     /// The thread: its claim number, unique in the process. [`Names`] and the `Status` say which tid that was.
     pub thread: u32,
-    /// Where it stands in the trace's order: when it was published. The end of a call; the begin of a free.
+    /// Where it stands in the trace's order: when it was published. The end of a call; the begin of a free. Questions in a row
+    /// that were told late stand at most a second behind what was told then.
     pub at: u64,
     /// What happened.
     pub body: Body,
