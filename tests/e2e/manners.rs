@@ -112,9 +112,9 @@ fn bad_usage_is_2_and_says_what_would_be_good() {
 #[test]
 fn what_cannot_be_shown_is_refused_with_what_can() {
     for (arguments, said) in [
-        (["--section", "nonsense"], "possible values: seen, gpu, gaps, kernels, launches, graphs"),
+        (["--section", "nonsense"], "possible values: seen, gpu, gaps, ranges, kernels, launches, graphs"),
         (["--sort", "nonsense"], "possible values: total, count, avg"),
-        (["--until", "soon"], "as in 1.5s, 200ms or 10us"),
+        (["--until", "soon"], "as in 1.5s, 200ms, 10us or 3m"),
         (["--kernel", "gemm("], "unclosed group"),
         (["--width", "79"], "a number of 80 or more is needed"),
     ] {
@@ -295,7 +295,13 @@ fn drawn_by_a_job(in_background: bool) -> bool {
         BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         line.trim().parse().unwrap()
     });
-    shown(master).1.contains(" records, ")
+    !drawn(&shown(master).1).is_empty()
+}
+
+/// The lines that were drawn to be erased again.
+fn drawn(all: &str) -> Vec<&str> {
+    let is_line = |part: &&str| part.starts_with(|c: char| c.is_ascii_digit()) && part.contains(" records, ");
+    all.split("\r\x1b[K").filter(is_line).collect()
 }
 
 #[test]
@@ -310,15 +316,16 @@ fn collect_shows_its_progress_on_a_terminal_and_takes_it_away_again() {
     let (master, slave) = terminal();
     let took = collect(folder.path(), &[], slave);
     let (lines, all) = shown(master);
-    let drawn: Vec<&str> = all.split("\r\x1b[K").filter(|part| part.contains(" records, ")).collect();
+    let drawn = drawn(&all);
     assert!(!drawn.is_empty(), "{all:?}");
     assert!(drawn.len() as u128 <= took.as_millis() / 200 + 1, "{} in {took:?}", drawn.len());
     let records = drawn.last().unwrap().split(' ').next().unwrap();
     assert!(records.parse::<u64>().unwrap() > 100, "{all:?}");
-    assert!(lines.iter().all(|line| !line.contains(" records, ")), "erased: {lines:?}");
-    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert_eq!(lines.len(), 4, "all of them are erased: {lines:?}");
     assert!(lines[0].starts_with("gpuspy: listening;") && lines[1].contains(" has exited; its trace is "));
-    assert_eq!(lines[2], "");
+    // What it came to stays.
+    assert!(lines[2].starts_with("gpuspy: ") && lines[2].contains(" records, "), "{lines:?}");
+    assert_eq!(lines[3], "");
 }
 
 #[test]
@@ -336,6 +343,6 @@ fn collect_draws_nothing_where_there_is_no_terminal() {
     collect(folder.path(), &[], writer.into());
     let mut said = String::new();
     reader.read_to_string(&mut said).unwrap();
-    assert_eq!(said.lines().count(), 2, "{said:?}");
+    assert_eq!(said.lines().count(), 3, "{said:?}");
     assert!(!said.contains('\r') && !said.contains('\x1b'), "{said:?}");
 }
