@@ -48,19 +48,9 @@ fn status() -> Status {
         began_realtime: 1,
         ended: records[records.len() - 1].at,
         ending: Ending::Exited,
-        exit: None,
-        parent: None,
-        agent_ns: 0,
-        poller_ns: 0,
-        calls: 0,
-        published: 0,
-        collected: 0,
-        pending: 0,
-        lost: BTreeMap::new(),
-        lookups: 0,
-        lookups_hooked: 0,
         driver_hooked: true,
         threads: BTreeMap::from([(0, 900), (1, 901)]),
+        ..Status::default()
     }
 }
 

@@ -71,19 +71,13 @@ fn status() -> Status {
         began_realtime: 1,
         ended: BEGAN + 2_000_000,
         ending: Ending::Exited,
-        exit: None,
-        parent: None,
         agent_ns: 30_000,
         poller_ns: 12_000,
         calls: 20,
         published: 40,
         collected: 40,
-        pending: 0,
-        lost: BTreeMap::new(),
-        lookups: 0,
-        lookups_hooked: 0,
         driver_hooked: true,
-        threads: BTreeMap::new(),
+        ..Status::default()
     }
 }
 

@@ -11,7 +11,6 @@
 use super::calls::HostTimes;
 use super::durations::Durations;
 use crate::model::clock::parted;
-use crate::model::filter::call;
 use crate::model::occupancy::{Length, Occupancy};
 use crate::model::ranges::{Begun, Inside, Over, RECENT, Ranges, Stray};
 use crate::model::{Action, CountedCall, Event, Operation, When};
@@ -245,7 +244,7 @@ impl<'a> RangeFold<'a> {
     /// that begins here, or a mark, `counts` if it is asked for.
     pub fn observe(&mut self, event: &Event<'_>, counts: bool) {
         let record = event.record;
-        if let Some((operation, call)) = event.operation.as_ref().zip(call(&record.body)) {
+        if let Some((operation, call)) = event.operation.as_ref().zip(record.body.call()) {
             self.open.around(record.thread, call.begin).for_each(|begun| begun.inside.add(operation));
         }
         let Body::Range(range) = &record.body else { return };

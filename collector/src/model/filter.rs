@@ -17,7 +17,7 @@ use super::memory::Allocator;
 use super::names::demangle;
 use super::occupancy::host;
 use super::{Action, Event, Operation, When};
-use crate::trace::record::{Body, Call, Names, Record, Status};
+use crate::trace::record::{Body, Names, Record, Status};
 use gpuspy_wire::record::{Memory, Namespace, SyncScope};
 use regex::Regex;
 use std::collections::{HashMap, HashSet};
@@ -217,7 +217,7 @@ impl<'a> Sieve<'a> {
                     && self.matches(node.kernel)
             }
             (None, Body::Range(_)) => self.is_of_thread(event.record.thread),
-            (None, _) => call(body).is_none_or(|call| {
+            (None, _) => body.call().is_none_or(|call| {
                 self.is_of(call.context, stream(body))
                     && self.is_of_thread(event.record.thread)
                     && self.filter.kernel.is_none()
@@ -273,7 +273,7 @@ impl<'a> Sieve<'a> {
             (Some(Operation { when: When::Timed(occupancy), .. }), _) | (None, Some(occupancy)) => {
                 Some(occupancy.start)
             }
-            _ => call(&event.record.body).map(|call| host(call.begin)),
+            _ => event.record.body.call().map(|call| host(call.begin)),
         };
         start.is_none_or(|start| self.period.contains(start))
     }
@@ -283,30 +283,7 @@ impl<'a> Sieve<'a> {
 fn begin(record: &Record) -> Option<u64> {
     match record.body {
         Body::Range(_) => Some(record.at),
-        _ => call(&record.body).map(|call| call.begin),
-    }
-}
-
-/// The call that a record belongs to, if it is one's.
-pub fn call(body: &Body) -> Option<&Call> {
-    match body {
-        Body::Work(work) => Some(&work.call),
-        Body::Alloc(alloc) => Some(&alloc.call),
-        Body::Free(free) => Some(&free.call),
-        Body::Synchronize(sync) => Some(&sync.call),
-        Body::EventRecord(op) | Body::EventWait(op) => Some(&op.call),
-        Body::Api(api) => Some(&api.call),
-        Body::Context(_)
-        | Body::Stream(_)
-        | Body::Graph(_)
-        | Body::GraphNode(_)
-        | Body::NodeTime(_)
-        | Body::ClockSample(_)
-        | Body::Window(_)
-        | Body::Range(_)
-        | Body::Module(_)
-        | Body::Device(_)
-        | Body::Loss { .. } => None,
+        _ => record.body.call().map(|call| call.begin),
     }
 }
 
@@ -328,7 +305,7 @@ mod tests {
     use crate::model::graphs::Contents;
     use crate::model::transfer::{HostMemory, TransferKind};
     use crate::model::{CountedCall, Reason, simulation};
-    use crate::trace::record::{Api, Context, Synchronize, What};
+    use crate::trace::record::{Api, Call, Context, Synchronize, What};
     use gpuspy_wire::record::{LossCause, Untimed};
     use std::sync::Arc;
 

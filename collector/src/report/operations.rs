@@ -166,24 +166,10 @@ mod tests {
         let clocks = Survey::of(records.iter().map(record));
         let status = Status {
             pid: PID,
-            start_time: 0,
-            began: 0,
-            began_realtime: 0,
-            ended: 0,
             ending: Ending::Exited,
-            exit: None,
-            parent: None,
-            agent_ns: 0,
-            poller_ns: 0,
-            calls: 0,
-            published: 0,
-            collected: 0,
-            pending: 0,
-            lost: BTreeMap::new(),
-            lookups: 0,
-            lookups_hooked: 0,
             driver_hooked: true,
             threads: BTreeMap::from([(1, 77)]),
+            ..Status::default()
         };
         let mut operations = Operations::new(&names, &clocks, Some(&status), filter);
         let lines = records.iter().filter_map(|body| operations.observe(&record(body)));

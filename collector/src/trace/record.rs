@@ -66,6 +66,31 @@ pub enum Body {
     },
 }
 
+impl Body {
+    /// The call that it belongs to, if it is one's.
+    pub fn call(&self) -> Option<&Call> {
+        match self {
+            Body::Work(work) => Some(&work.call),
+            Body::Alloc(alloc) => Some(&alloc.call),
+            Body::Free(free) => Some(&free.call),
+            Body::Synchronize(sync) => Some(&sync.call),
+            Body::EventRecord(op) | Body::EventWait(op) => Some(&op.call),
+            Body::Api(api) => Some(&api.call),
+            Body::Context(_)
+            | Body::Stream(_)
+            | Body::Graph(_)
+            | Body::GraphNode(_)
+            | Body::NodeTime(_)
+            | Body::ClockSample(_)
+            | Body::Window(_)
+            | Body::Range(_)
+            | Body::Module(_)
+            | Body::Device(_)
+            | Body::Loss { .. } => None,
+        }
+    }
+}
+
 /// The part that every recorded call has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Call {

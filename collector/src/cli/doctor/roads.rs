@@ -7,7 +7,7 @@ use super::{Check, Level, ORDER};
 use crate::cli::run::wait_for_the_last;
 use crate::collect::{self, Collector, Target};
 use crate::trace::TraceReader;
-use crate::trace::record::{Body, Call, What};
+use crate::trace::record::{Body, What};
 use gpuspy_wire::record::Namespace;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -115,22 +115,11 @@ fn look(trace: &std::path::Path) -> Result<Seen, crate::trace::TraceError> {
             seen.sets += 1;
             seen.timed += usize::from(work.gpu.is_some());
         }
-        if let Some(call) = call_of(&record.body) {
+        if let Some(call) = record.body.call() {
             seen.apis.extend(names.get(Namespace::Api, call.api.into()).map(str::to_owned));
         }
     }
     Ok(seen)
-}
-
-fn call_of(body: &Body) -> Option<&Call> {
-    match body {
-        Body::Work(work) => Some(&work.call),
-        Body::Alloc(alloc) => Some(&alloc.call),
-        Body::Free(free) => Some(&free.call),
-        Body::Synchronize(wait) => Some(&wait.call),
-        Body::Api(api) => Some(&api.call),
-        _ => None,
-    }
 }
 
 const UNKNOWN: &str = "cuLaunchKernel is another function than libcuda.so.1 itself answers with: look which tool stands between \

@@ -5,7 +5,6 @@ mod ranges;
 use super::json::{Micros, Text, WARP};
 use super::layout::{Place, ProcessRows};
 use super::rows::{Sequence, ThreadRow};
-use super::scene::call_of;
 use super::{Export, Source};
 use crate::analyze::calls::base_name;
 use crate::analyze::kernels::UNKNOWN;
@@ -103,7 +102,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         if let Body::Range(range) = &record.body {
             return self.range(record, range, passed);
         }
-        let Some(call) = call_of(&record.body) else { return self.memory(&event) };
+        let Some(call) = record.body.call() else { return self.memory(&event) };
         let number = self.number(record.thread, call);
         let has_call =
             event.call.is_some() && passed.concerns && self.is_in_time(host(call.begin), host(call.end));
@@ -333,7 +332,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         };
         let context = match &record.body {
             Body::Context(context) => Some(context.context),
-            body => call_of(body).map(|call| call.context),
+            body => body.call().map(|call| call.context),
         };
         let ordinal = context.and_then(|context| self.source.clocks.devices.get(&context)).copied();
         let rows = self.rows();

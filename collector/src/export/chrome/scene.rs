@@ -1,7 +1,7 @@
 //! The first pass: which rows will there be, and when does it all begin?
 
 use crate::model::occupancy::host;
-use crate::trace::record::{Body, Call, Device, Record};
+use crate::trace::record::{Body, Device, Record};
 use gpuspy_wire::record::flag;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -40,7 +40,7 @@ impl Stream {
 impl Scene {
     /// Takes what a record says of rows.
     pub fn observe(&mut self, record: &Record) {
-        if let Some(call) = call_of(&record.body) {
+        if let Some(call) = record.body.call() {
             let begin = host(call.begin);
             self.earliest = Some(self.earliest.map_or(begin, |earliest| earliest.min(begin)));
             self.threads.insert(record.thread);
@@ -63,18 +63,5 @@ impl Scene {
             }
             _ => {}
         }
-    }
-}
-
-/// The call that a record belongs to.
-pub fn call_of(body: &Body) -> Option<&Call> {
-    match body {
-        Body::Work(work) => Some(&work.call),
-        Body::Alloc(alloc) => Some(&alloc.call),
-        Body::Free(free) => Some(&free.call),
-        Body::Synchronize(sync) => Some(&sync.call),
-        Body::EventRecord(op) | Body::EventWait(op) => Some(&op.call),
-        Body::Api(api) => Some(&api.call),
-        _ => None,
     }
 }

@@ -52,24 +52,12 @@ fn span(event: &Value) -> (i64, i64) {
 fn status(pid: u32) -> Status {
     Status {
         pid,
-        start_time: 0,
         began: 1_000,
         began_realtime: 5_000_000,
-        ended: 0,
         ending: Ending::Exited,
-        exit: None,
-        parent: None,
-        agent_ns: 0,
-        poller_ns: 0,
-        calls: 0,
-        published: 0,
-        collected: 0,
-        pending: 0,
-        lost: BTreeMap::new(),
-        lookups: 0,
-        lookups_hooked: 0,
         driver_hooked: true,
         threads: BTreeMap::from([(1, pid), (2, pid + 1)]),
+        ..Status::default()
     }
 }
 
@@ -111,7 +99,7 @@ fn launch(begin: u64, start: i64, duration: u64) -> Work {
 }
 
 fn record(thread: u32, body: Body) -> Record {
-    let at = scene::call_of(&body).map_or(0, |call| call.end);
+    let at = body.call().map_or(0, |call| call.end);
     Record { thread, at, body }
 }
 
@@ -143,7 +131,7 @@ fn placed((_, names, records): &Given) -> Vec<(u64, i64, i64)> {
 fn every_operation_and_every_call_is_a_row_where_the_model_puts_it() {
     let given = generated(3, 3, 20_000);
     let trace = exported(std::slice::from_ref(&given));
-    let calls: Vec<&Call> = given.2.iter().filter_map(|record| scene::call_of(&record.body)).collect();
+    let calls: Vec<&Call> = given.2.iter().filter_map(|record| record.body.call()).collect();
     let zero = calls.iter().map(|call| call.begin).min().unwrap() as i64;
 
     let mut theirs: BTreeMap<u64, Vec<(i64, i64)>> = BTreeMap::new();
@@ -166,10 +154,9 @@ fn every_operation_and_every_call_is_a_row_where_the_model_puts_it() {
 
     let rows = of_category(&trace, "cuda_runtime");
     // A free is two records; the generator makes the first.
-    let counted =
-        given.2.iter().filter(|r| scene::call_of(&r.body).is_some() && !matches!(r.body, Body::Free(_)));
+    let counted = given.2.iter().filter(|r| r.body.call().is_some() && !matches!(r.body, Body::Free(_)));
     let mut expected: Vec<(i64, i64)> = counted
-        .filter_map(|record| scene::call_of(&record.body))
+        .filter_map(|record| record.body.call())
         .map(|call| (call.begin as i64 - zero, call.end as i64 - zero))
         .collect();
     let mut spans: Vec<(i64, i64)> = rows.iter().map(|row| span(row)).collect();
@@ -498,7 +485,7 @@ fn left(given: &Given, filter: &Filter) -> Left {
 fn a_window_keeps_whole_what_lies_partly_in_it_and_moves_nothing() {
     let given = generated(3, 3, 20_000);
     let (calls, work) = left(&given, &Filter::default());
-    let zero = given.2.iter().filter_map(|r| scene::call_of(&r.body)).map(|call| call.begin).min().unwrap();
+    let zero = given.2.iter().filter_map(|r| r.body.call()).map(|call| call.begin).min().unwrap();
     // The collection began at 1000 ns of the host's clock, and 0 of the file is the first call.
     let since_begin = |moment: i64| (moment + zero as i64 - 1_000) as u64;
     let (from, to) = (work[work.len() / 3].0 + 1, work[work.len() / 2].0);

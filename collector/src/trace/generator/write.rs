@@ -3,7 +3,7 @@
 use super::super::TraceWriter;
 use super::super::record::{Body, Ending, GpuTime, Record, Status};
 use super::{BEGAN, Generator};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -61,25 +61,5 @@ fn take_time(record: &mut Record) -> Option<(u64, GpuTime)> {
 }
 
 fn status() -> Status {
-    Status {
-        pid: 4242,
-        start_time: 0,
-        began: SESSION,
-        began_realtime: 0,
-        ended: SESSION,
-        ending: Ending::Running,
-        exit: None,
-        parent: None,
-        agent_ns: 0,
-        poller_ns: 0,
-        calls: 0,
-        published: 0,
-        collected: 0,
-        pending: 0,
-        lost: BTreeMap::new(),
-        lookups: 0,
-        lookups_hooked: 0,
-        driver_hooked: true,
-        threads: BTreeMap::new(),
-    }
+    Status { pid: 4242, began: SESSION, ended: SESSION, driver_hooked: true, ..Status::default() }
 }
