@@ -139,6 +139,12 @@ wire_enum! {
         NodeTime = 24 "node_time",
         /// [`Range`]
         Range = 25 "range",
+        /// [`KernelFacts`]
+        KernelFacts = 26 "kernel_facts",
+        /// [`Lookup`]
+        Lookup = 27 "lookup",
+        /// [`Capture`]
+        Capture = 28 "capture",
     }
 }
 
@@ -181,6 +187,8 @@ wire_enum! {
         Teardown = 10 "teardown",
         /// Work that the host itself did, or that never enters a stream of its own.
         NoStream = 11 "no_stream",
+        /// Outside the part of the run that was asked for (`--capture-range`).
+        OutsideRange = 12 "outside_range",
     }
 }
 
@@ -223,6 +231,8 @@ wire_enum! {
         Array = 8 "array",
         /// Imported from elsewhere (IPC, external memory).
         Imported = 9 "imported",
+        /// What a graph takes while it runs (its memory nodes, `cudaMallocAsync` inside a capture).
+        Graph = 10 "graph",
     }
 }
 
@@ -259,6 +269,8 @@ wire_enum! {
         Domain = 7 "domain",
         /// The text of an NVTX range or mark (numbered by the collector: records carry their text).
         Range = 8 "range",
+        /// A CUDA function that the agent does not know, for [`Lookup`].
+        Function = 9 "function",
     }
 }
 
@@ -286,6 +298,8 @@ wire_enum! {
         Environment = 9 "environment",
         /// The parent's pid and the process's own, decimal, both in the process's namespace; 0 = of another namespace.
         Parent = 10 "parent",
+        /// Which part of the run is looked at: what `--capture-range` says.
+        CaptureRange = 11 "capture_range",
     }
 }
 
@@ -324,6 +338,10 @@ wire_enum! {
         Set = 3 "memset",
         /// Anything else.
         Other = 4 "other",
+        /// Takes memory.
+        Alloc = 5 "alloc",
+        /// Gives memory back.
+        Free = 6 "free",
     }
 }
 

@@ -167,13 +167,13 @@ fn inventory(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u
     Some(match kind {
         Kind::Context => {
             let w = wire::Context::from_words(words)?;
-            let destroyed = is_destroyed(w.change)?;
+            let destroyed = is_gone(w.change)?;
             let (context, device, handle) = (w.context, w.device, w.handle);
             (clock.ns(w.at), Body::Context(trace::Context { context, device, handle, destroyed }))
         }
         Kind::Stream => {
             let w = wire::Stream::from_words(words)?;
-            let destroyed = is_destroyed(w.change)?;
+            let destroyed = is_gone(w.change)?;
             let (stream, handle, context, flags, priority) =
                 (w.stream, w.handle, w.context, w.flags, w.priority);
             let stream = trace::Stream { stream, handle, context, flags, priority, destroyed };
@@ -188,8 +188,8 @@ fn inventory(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u
         Kind::GraphNode => {
             let w = wire::GraphNode::from_words(words)?;
             let kind = NodeKind::from_wire(w.kind)?;
-            let (graph, kernel, count, bytes) = (w.graph, w.kernel, w.count, w.bytes);
-            (before, Body::GraphNode(trace::GraphNode { graph, kind, kernel, count, bytes }))
+            let (graph, kernel, count, bytes, address) = (w.graph, w.kernel, w.count, w.bytes, w.address);
+            (before, Body::GraphNode(trace::GraphNode { graph, kind, kernel, count, bytes, address }))
         }
         Kind::Module => {
             let w = wire::Module::from_words(words)?;
@@ -208,13 +208,39 @@ fn inventory(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u
             };
             (before, Body::Device(device))
         }
+        Kind::KernelFacts => {
+            let w = wire::KernelFacts::from_words(words)?;
+            let facts = trace::KernelFacts {
+                function: w.function,
+                module: w.module,
+                origin: w.origin,
+                kernel: w.kernel,
+                context: w.context,
+                threads: w.threads,
+                shared_bytes: w.shared_bytes,
+                static_shared_bytes: w.static_shared_bytes,
+                local_bytes: w.local_bytes,
+                registers: w.registers,
+                blocks_per_multiprocessor: w.blocks_per_multiprocessor,
+                max_threads: w.max_threads,
+            };
+            (before, Body::KernelFacts(facts))
+        }
+        Kind::Lookup => {
+            let w = wire::Lookup::from_words(words)?;
+            (before, Body::Lookup(trace::Lookup { function: w.function, count: w.count }))
+        }
+        Kind::Capture => {
+            let w = wire::Capture::from_words(words)?;
+            (clock.ns(w.at), Body::Capture { begins: !is_gone(w.change)? })
+        }
         // The others are not asked here.
         _ => return None,
     })
 }
 
-/// `change` of contexts and streams: 1 = there, 2 = gone.
-fn is_destroyed(change: u8) -> Option<bool> {
+/// `change` of contexts, streams and what is looked at: 1 = there, 2 = gone.
+fn is_gone(change: u8) -> Option<bool> {
     match change {
         1 => Some(false),
         2 => Some(true),
@@ -434,7 +460,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_words_are_converted_without_panic(
-            kind in 0u8..29,
+            kind in 0u8..32,
             mut words in prop::collection::vec(any::<u64>(), 1..40),
         ) {
             words[0] = (words[0] & !0xff) | u64::from(kind);

@@ -87,7 +87,7 @@ impl Graphs {
             NodeKind::Kernel => contents.kernels.push((node.kernel, u64::from(node.count))),
             NodeKind::Copy => contents.copies.bytes = node.bytes,
             NodeKind::Set => contents.sets.bytes = node.bytes,
-            NodeKind::Other => {}
+            NodeKind::Alloc | NodeKind::Free | NodeKind::Other => {}
         }
     }
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     fn node(graph: u32, kind: NodeKind, kernel: u32, count: u32, bytes: u64) -> GraphNode {
-        GraphNode { graph, kind, kernel, count, bytes }
+        GraphNode { graph, kind, kernel, count, bytes, address: 0 }
     }
 
     #[test]

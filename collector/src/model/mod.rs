@@ -306,6 +306,9 @@ impl<'c> Model<'c> {
             | Body::ClockSample(_)
             | Body::Window(_)
             | Body::Range(_)
+            | Body::KernelFacts(_)
+            | Body::Lookup(_)
+            | Body::Capture { .. }
             | Body::Loss { .. } => {}
         }
         event

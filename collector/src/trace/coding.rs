@@ -200,6 +200,12 @@ impl<C: Columns> Coder<C> {
             Body::Range(range) => self.range(range)?,
             Body::Module(module) => self.module(module)?,
             Body::Device(device) => self.device(device)?,
+            Body::KernelFacts(facts) => self.kernel_facts(facts)?,
+            Body::Lookup(lookup) => self.lookup(lookup)?,
+            Body::Capture { begins } => {
+                self.same(24, begins)?;
+                self.at
+            }
             Body::Loss { cause, count } => {
                 self.same(24, cause)?;
                 self.field(25, count, 0u64)?;
@@ -407,6 +413,7 @@ impl<C: Columns> Coder<C> {
         self.same(26, &mut node.kernel)?;
         self.same(27, &mut node.count)?;
         self.same(28, &mut node.bytes)?;
+        self.same(29, &mut node.address)?;
         Some(self.at)
     }
 
@@ -470,6 +477,28 @@ impl<C: Columns> Coder<C> {
         self.same(30, &mut device.warps_per_multiprocessor)?;
         Some(self.at)
     }
+
+    fn kernel_facts(&mut self, facts: &mut KernelFacts) -> Option<u64> {
+        self.same(24, &mut facts.function)?;
+        self.same(25, &mut facts.module)?;
+        self.same(26, &mut facts.origin)?;
+        self.same(27, &mut facts.kernel)?;
+        self.same(28, &mut facts.context)?;
+        self.same(29, &mut facts.threads)?;
+        self.same(30, &mut facts.shared_bytes)?;
+        self.same(31, &mut facts.static_shared_bytes)?;
+        self.same(32, &mut facts.local_bytes)?;
+        self.same(33, &mut facts.registers)?;
+        self.same(34, &mut facts.blocks_per_multiprocessor)?;
+        self.same(35, &mut facts.max_threads)?;
+        Some(self.at)
+    }
+
+    fn lookup(&mut self, lookup: &mut Lookup) -> Option<u64> {
+        self.same(24, &mut lookup.function)?;
+        self.same(25, &mut lookup.count)?;
+        Some(self.at)
+    }
 }
 
 /// The kind under which a body is coded.
@@ -498,6 +527,9 @@ fn kind_of(body: &Body) -> Kind {
         Body::Range(_) => Kind::Range,
         Body::Module(_) => Kind::Module,
         Body::Device(_) => Kind::Device,
+        Body::KernelFacts(_) => Kind::KernelFacts,
+        Body::Lookup(_) => Kind::Lookup,
+        Body::Capture { .. } => Kind::Capture,
         Body::Loss { .. } => Kind::Loss,
     }
 }
@@ -559,7 +591,8 @@ fn blank(kind: Kind) -> Option<Body> {
             Body::Graph(Graph { graph: 0, handle: 0, kernels: 0, copies: 0, memsets: 0, others: 0 })
         }
         Kind::GraphNode => {
-            Body::GraphNode(GraphNode { graph: 0, kind: NodeKind::Kernel, kernel: 0, count: 0, bytes: 0 })
+            let kind = NodeKind::Kernel;
+            Body::GraphNode(GraphNode { graph: 0, kind, kernel: 0, count: 0, bytes: 0, address: 0 })
         }
         Kind::NodeTime => {
             let gpu = GpuTime::default();
@@ -590,6 +623,9 @@ fn blank(kind: Kind) -> Option<Body> {
             capability: 0,
             warps_per_multiprocessor: 0,
         }),
+        Kind::KernelFacts => Body::KernelFacts(KernelFacts::default()),
+        Kind::Lookup => Body::Lookup(Lookup { function: 0, count: 0 }),
+        Kind::Capture => Body::Capture { begins: false },
         Kind::Loss => Body::Loss { cause: LossCause::RingFull, count: 0 },
         Kind::GpuTime | Kind::Intern | Kind::Anchor => return None,
     })

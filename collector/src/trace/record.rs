@@ -57,6 +57,15 @@ pub enum Body {
     Module(Module),
     /// A GPU.
     Device(Device),
+    /// What the driver says of a kernel.
+    KernelFacts(KernelFacts),
+    /// A CUDA function that the agent does not know was looked up.
+    Lookup(Lookup),
+    /// The part of the run that is looked at begins, else ends.
+    Capture {
+        /// Which of the two.
+        begins: bool,
+    },
     /// Something was lost here.
     Loss {
         /// Why.
@@ -86,6 +95,9 @@ impl Body {
             | Body::Range(_)
             | Body::Module(_)
             | Body::Device(_)
+            | Body::KernelFacts(_)
+            | Body::Lookup(_)
+            | Body::Capture { .. }
             | Body::Loss { .. } => None,
         }
     }
@@ -356,8 +368,10 @@ pub struct GraphNode {
     pub kernel: u32,
     /// Nodes.
     pub count: u32,
-    /// Bytes that copies or sets move in one launch, all together.
+    /// Bytes that copies or sets move in one launch, all together, or that the node takes.
     pub bytes: u64,
+    /// First address of what the node takes or gives back; else 0.
+    pub address: u64,
 }
 
 /// When a node of a graph ran, in one launch of it.
@@ -452,6 +466,44 @@ pub struct Device {
     pub capability: u32,
     /// Warps a multiprocessor holds at most.
     pub warps_per_multiprocessor: u32,
+}
+
+/// What the driver says of a kernel, launched with blocks of one size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelFacts {
+    /// The handle launched.
+    pub function: u64,
+    /// The module or library that it lies in; 0 = unknown.
+    pub module: u64,
+    /// An address inside the file that brought the kernel; 0 = unknown.
+    pub origin: u64,
+    /// In [`Namespace::Kernel`].
+    pub kernel: u32,
+    /// The context.
+    pub context: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block, bytes.
+    pub shared_bytes: u32,
+    /// Static shared memory of a block, bytes.
+    pub static_shared_bytes: u32,
+    /// Local memory of a thread, bytes.
+    pub local_bytes: u32,
+    /// Registers of a thread.
+    pub registers: u16,
+    /// Blocks that a multiprocessor holds at a time; 0 = unknown.
+    pub blocks_per_multiprocessor: u16,
+    /// Threads of the largest block it can be launched with.
+    pub max_threads: u16,
+}
+
+/// A CUDA function that the agent does not know was looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    /// In [`Namespace::Function`].
+    pub function: u32,
+    /// Lookups until then.
+    pub count: u64,
 }
 
 /// The texts that ids stand for. Known whole before the first record is read.

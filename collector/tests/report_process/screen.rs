@@ -61,6 +61,7 @@ fn epoch() -> App {
         kernel: SOFTMAX,
         count: 2,
         bytes: 0,
+        address: 0,
     }));
     for step in 0..12u64 {
         step_of(&mut app, step);

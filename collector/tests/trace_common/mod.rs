@@ -11,7 +11,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 /// Kinds of records.
-pub const KINDS: u64 = 22;
+pub const KINDS: u64 = 25;
 
 /// A status with something in every field.
 pub fn status(ending: Ending) -> Status {
@@ -268,6 +268,7 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
                 kernel: n.u32(),
                 count: n.u32(),
                 bytes: n.u64(),
+                address: n.u64(),
             }),
             17 => Body::NodeTime(NodeTime {
                 correlation: n.u64(),
@@ -299,6 +300,22 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
                 color: n.u32(),
                 payload: n.u64() & 1 != 0,
             }),
+            21 => Body::KernelFacts(KernelFacts {
+                function: n.u64(),
+                module: n.u64(),
+                origin: n.u64(),
+                kernel: n.u32(),
+                context: n.u32(),
+                threads: n.u32(),
+                shared_bytes: n.u32(),
+                static_shared_bytes: n.u32(),
+                local_bytes: n.u32(),
+                registers: n.u32() as u16,
+                blocks_per_multiprocessor: n.u32() as u16,
+                max_threads: n.u32() as u16,
+            }),
+            22 => Body::Lookup(Lookup { function: n.u32(), count: n.u64() }),
+            23 => Body::Capture { begins: n.bool() },
             _ => Body::Loss { cause: n.one_of(LossCause::ALL), count: n.u64() },
         }
     }

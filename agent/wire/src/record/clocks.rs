@@ -94,6 +94,22 @@ pub struct Window {
     pub reserved2: [u64; 2],
 }
 
+/// The part of the run that is looked at (`--capture-range`) begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Capture {
+    /// The head.
+    pub head: Head,
+    /// When (ticks).
+    pub at: u64,
+    /// 1 = begins, 2 = ends.
+    pub change: u8,
+    /// Zero.
+    pub reserved: [u8; 7],
+    /// Zero.
+    pub reserved2: [u64; 5],
+}
+
 /// When a node of a graph ran, in one launch of it (`--graph nodes`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
@@ -127,6 +143,7 @@ records! {
     Anchor = Anchor, 64;
     ClockSample = ClockSample, 64;
     Window = Window, 64;
+    Capture = Capture, 64;
     NodeTime = NodeTime, 64;
 }
 

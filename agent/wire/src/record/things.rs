@@ -1,7 +1,7 @@
 //! Things that records speak of: texts, contexts, streams, graphs, modules, devices; and what was lost.
 
 use super::{CELL_BYTES, Head, Kind, Record};
-use core::mem::{align_of, size_of};
+use core::mem::{align_of, offset_of, size_of};
 
 /// A text and its number; the text's bytes follow in the record's remaining space. Sent again until it fitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -168,7 +168,8 @@ pub struct Device {
     pub reserved: [u64; 2],
 }
 
-/// What a graph holds of one kind: told once for each kernel, and for copies, sets and others, right after its [`Graph`].
+/// What a graph holds of one kind: told once for each kernel, and for copies, sets and others, right after its [`Graph`]; and
+/// once for each node that takes or gives memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct GraphNode {
@@ -184,10 +185,63 @@ pub struct GraphNode {
     pub kernel: u32,
     /// Nodes, child graphs' included.
     pub count: u32,
-    /// Bytes that copies or sets move in one launch, all together.
+    /// Bytes that copies or sets move in one launch, all together, or that the node takes.
     pub bytes: u64,
+    /// First address of what the node takes or gives back; else 0.
+    pub address: u64,
     /// Zero.
-    pub reserved2: [u64; 4],
+    pub reserved2: [u64; 3],
+}
+
+/// What the driver says of a kernel, launched with blocks of one size: told when the first launch of that size was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct KernelFacts {
+    /// The head.
+    pub head: Head,
+    /// The handle that was launched.
+    pub function: u64,
+    /// The module or library that it lies in; 0 = unknown.
+    pub module: u64,
+    /// An address inside the file that brought the kernel: the host's stub of it, or the call that loaded its module;
+    /// 0 = unknown. Resolved by [`Module`].
+    pub origin: u64,
+    /// Its name, in [`Namespace::Kernel`](super::Namespace::Kernel).
+    pub kernel: u32,
+    /// The context that it was launched in.
+    pub context: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block, bytes.
+    pub shared_bytes: u32,
+    /// Static shared memory of a block, bytes.
+    pub static_shared_bytes: u32,
+    /// Local memory of a thread, bytes: what did not fit into registers.
+    pub local_bytes: u32,
+    /// Registers of a thread.
+    pub registers: u16,
+    /// Blocks that a multiprocessor holds at a time; 0 = unknown.
+    pub blocks_per_multiprocessor: u16,
+    /// Threads of the largest block it can be launched with.
+    pub max_threads: u16,
+    /// Zero.
+    pub reserved: u16,
+}
+
+/// A CUDA function that the agent does not know was looked up: it passes through, unseen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Lookup {
+    /// The head.
+    pub head: Head,
+    /// Lookups until now, of the whole session.
+    pub count: u64,
+    /// Its name, in [`Namespace::Function`](super::Namespace::Function).
+    pub function: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Zero.
+    pub reserved2: [u64; 5],
 }
 
 records! {
@@ -198,8 +252,12 @@ records! {
     GraphNode = GraphNode, 64;
     Module = Module, 64;
     Device = Device, 64;
+    KernelFacts = KernelFacts, 64;
+    Lookup = Lookup, 64;
 }
 
 const _: () = {
     assert!(size_of::<Intern>() == 16 && align_of::<Intern>() == 4);
+    assert!(offset_of!(GraphNode, bytes) == 24 && offset_of!(GraphNode, address) == 32);
+    assert!(offset_of!(KernelFacts, kernel) == 32 && offset_of!(KernelFacts, registers) == 56);
 };
