@@ -60,9 +60,20 @@ pub fn true_uses(truth: &Truth) -> Uses {
     uses
 }
 
-/// What the report says.
+/// What the report says. Device memory by library is the same memory once more.
 pub fn told_uses(report: &Value) -> Uses {
     let memory = &report["memory"];
+    let rows = memory["by_library"].as_array().unwrap();
+    for (of_library, whole) in [
+        ("at_peak_bytes", "peak_bytes"),
+        ("live_bytes", "live_bytes"),
+        ("allocations", "allocations"),
+        ("allocated_bytes", "allocated_bytes"),
+        ("frees", "frees"),
+    ] {
+        let sum: u64 = rows.iter().map(|row| row[of_library].as_u64().unwrap()).sum();
+        assert_eq!(sum, memory[whole].as_u64().unwrap(), "{of_library}: {memory}");
+    }
     let by_kind = memory["by_kind"].as_object().unwrap();
     (by_kind.iter().map(|(kind, part)| (kind.clone(), Use::of(part))).collect(), Use::of(memory))
 }

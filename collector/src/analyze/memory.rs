@@ -3,6 +3,7 @@
 //! Where only a part of the time is asked for, allocations and frees in it are counted, and what was held before is held
 //! from its begin on. Memory comes when its call has returned and goes when the free's call begins.
 
+use super::owners::{ByLibrary, Holding, Owners};
 use crate::model::Event;
 use crate::model::filter::Period;
 use crate::model::memory::{MemoryChange, is_device_memory};
@@ -35,21 +36,25 @@ pub struct MemoryUse {
     pub device: Use,
     /// By [`Memory::name`].
     pub by_kind: BTreeMap<&'static str, Use>,
+    /// Device memory by the library that took it, or gave it back.
+    pub by_library: ByLibrary,
     /// Device memory over time. Of one process only: several began at different times, and a sum of lines that do not
     /// begin together would show what was never held.
     pub timeline: MemoryLine,
+    /// The same of each kind, by [`Memory::name`]; all in the same stretches.
+    pub timelines: BTreeMap<&'static str, MemoryLine>,
     /// Calls that failed because there was not enough memory.
     pub out_of_memory: u64,
 }
 
-/// The most device memory held in each of equal stretches of time, one behind the other.
+/// The most memory held in each of equal stretches of time, one behind the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryLine {
     /// When the first begins, ns since the collection began: 0, or where the time that is asked for begins.
     pub from_ns: u64,
     /// How long each is, ns.
     pub bucket_ns: u64,
-    /// The most that was held in each; none where no device memory was ever held.
+    /// The most that was held in each; none where nothing was ever held.
     pub peaks: Vec<u64>,
 }
 
@@ -59,6 +64,14 @@ const OUT_OF_MEMORY: i32 = 2;
 impl MemoryUse {
     /// Adds another process's. Their peaks were not at one time: the larger one stands.
     pub fn merge(&mut self, other: &MemoryUse) {
+        let is_higher = other.device.peak_bytes > self.device.peak_bytes;
+        if is_higher {
+            self.by_library.values_mut().for_each(|mine| mine.at_peak_bytes = 0);
+        }
+        for (library, theirs) in &other.by_library {
+            let at_peak_bytes = if is_higher { theirs.at_peak_bytes } else { 0 };
+            self.by_library.entry(library.clone()).or_default().add(&Holding { at_peak_bytes, ..*theirs });
+        }
         self.device.merge(&other.device);
         for (kind, theirs) in &other.by_kind {
             self.by_kind.entry(kind).or_default().merge(theirs);
@@ -89,11 +102,13 @@ impl Use {
         }
     }
 
-    /// What is held now is held at this moment.
-    fn peak(&mut self, at: u64) {
-        if self.live_bytes > self.peak_bytes {
+    /// What is held now is held at this moment. Whether it is more than ever before.
+    fn peak(&mut self, at: u64) -> bool {
+        let is_most = self.live_bytes > self.peak_bytes;
+        if is_most {
             (self.peak_bytes, self.peak_at) = (self.live_bytes, at);
         }
+        is_most
     }
 
     fn merge(&mut self, other: &Use) {
@@ -120,6 +135,12 @@ const SHORTEST: u64 = 1_000;
 impl MemoryLine {
     fn new(from_ns: u64) -> Self {
         MemoryLine { from_ns, bucket_ns: SHORTEST, peaks: Vec::new() }
+    }
+
+    /// `level` was held until `at` ns since the collection began, where it became `now`.
+    fn change(&mut self, level: u64, now: u64, at: u64) {
+        self.hold(level, at);
+        self.raise(now);
     }
 
     /// Holds `level` until `at` ns since the collection began. Where that is too far for the stretches, each two become one.
@@ -152,12 +173,14 @@ pub struct MemoryTimeline {
     /// The time that is asked for has begun.
     is_counting: bool,
     sum: MemoryUse,
+    owners: Owners,
 }
 
 impl MemoryTimeline {
     /// A fold that has seen nothing, of a collection that began at host ns `began`; what is in `period` counts.
     pub fn new(began: u64, period: Period) -> Self {
-        let mut fold = MemoryTimeline { began, period, is_counting: false, sum: MemoryUse::default() };
+        let (sum, owners) = (MemoryUse::default(), Owners::default());
+        let mut fold = MemoryTimeline { began, period, is_counting: false, sum, owners };
         fold.sum.timeline = MemoryLine::new(fold.since_began(period.from));
         fold
     }
@@ -173,7 +196,8 @@ impl MemoryTimeline {
             if is_counted && !self.is_counting {
                 self.begin();
             }
-            self.change(*change, is_counted, self.since_began(moment));
+            let caller = event.record.body.call().map_or(0, |call| call.caller);
+            self.change(*change, caller, is_counted, self.since_began(moment));
         }
         if let (Body::Api(api), Some(call)) = (&event.record.body, event.call)
             && call.failed
@@ -184,18 +208,26 @@ impl MemoryTimeline {
         }
     }
 
-    /// Answers; the collection ended at host ns `ended`.
-    pub fn finish(mut self, ended: u64) -> MemoryUse {
+    /// Answers; the collection ended at host ns `ended`, and `library` names the file that an address lies in.
+    pub fn finish(mut self, ended: u64, library: impl Fn(u64) -> Option<String>) -> MemoryUse {
         if !self.is_counting {
             self.begin();
         }
         let end = self.since_began(host(ended).min(self.period.to));
-        let MemoryUse { device, by_kind, timeline, .. } = &mut self.sum;
+        let MemoryUse { device, by_kind, by_library, timeline, timelines, .. } = &mut self.sum;
+        *by_library = self.owners.finish(library);
+        by_kind.retain(|_, part| !part.is_nothing());
         timeline.hold(device.live_bytes, end.saturating_sub(1));
         if device.peak_bytes == 0 {
+            timeline.peaks.clear();
+        }
+        timelines.retain(|kind, _| by_kind.get(kind).is_some_and(|part| part.peak_bytes > 0));
+        for (kind, line) in timelines.iter_mut() {
+            line.hold(by_kind.get(kind).map_or(0, |part| part.live_bytes), end.saturating_sub(1));
+        }
+        if timelines.is_empty() {
             *timeline = MemoryLine::default();
         }
-        by_kind.retain(|_, part| !part.is_nothing());
         self.sum
     }
 
@@ -203,27 +235,38 @@ impl MemoryTimeline {
     fn begin(&mut self) {
         self.is_counting = true;
         let from = self.since_began(self.period.from);
-        let MemoryUse { device, by_kind, .. } = &mut self.sum;
-        by_kind.values_mut().chain([device]).for_each(|part| part.peak(from));
+        let MemoryUse { device, by_kind, timelines, timeline, .. } = &mut self.sum;
+        for (kind, part) in by_kind {
+            part.peak(from);
+            let line = timelines.entry(kind).or_insert_with(|| MemoryLine::new(timeline.from_ns));
+            line.hold(part.live_bytes, from);
+        }
+        if device.peak(from) {
+            self.owners.peaked();
+        }
     }
 
-    fn change(&mut self, change: MemoryChange, is_counted: bool, at: u64) {
-        let MemoryUse { device, by_kind, timeline, .. } = &mut self.sum;
+    fn change(&mut self, change: MemoryChange, caller: u64, is_counted: bool, at: u64) {
+        let MemoryUse { device, by_kind, timelines, timeline, .. } = &mut self.sum;
         let memory = kind(change);
         let part = by_kind.entry(memory.name()).or_default();
-        let held = device.live_bytes;
+        let before = (part.live_bytes, device.live_bytes);
         part.change(change, is_counted);
         if is_device_memory(memory) {
             device.change(change, is_counted);
+            self.owners.change(&change, caller, is_counted);
         }
         if !self.is_counting {
             return;
         }
         part.peak(at);
+        let line = timelines.entry(memory.name()).or_insert_with(|| MemoryLine::new(timeline.from_ns));
+        line.change(before.0, part.live_bytes, at);
         if is_device_memory(memory) {
-            device.peak(at);
-            timeline.hold(held, at);
-            timeline.raise(device.live_bytes);
+            if device.peak(at) {
+                self.owners.peaked();
+            }
+            timeline.change(before.1, device.live_bytes, at);
         }
     }
 
@@ -261,7 +304,7 @@ mod tests {
     #[test]
     fn the_peak_is_the_first_moment_of_the_most() {
         let (memory, mut use_) = (Memory::Device, Use::default());
-        let of = Allocator { context: 1, thread: 1, stream: None };
+        let of = OF;
         for (at, change) in [
             (10, MemoryChange::Allocated { memory, bytes: 100, of }),
             (20, MemoryChange::Allocated { memory, bytes: 50, of }),
@@ -299,7 +342,7 @@ mod tests {
         );
     }
 
-    const OF: Allocator = Allocator { context: 1, thread: 1, stream: None };
+    const OF: Allocator = Allocator { context: 1, thread: 1, stream: None, caller: 0 };
 
     /// Takes changes of device memory, each at its moment: bytes that come, or go where negative.
     fn observe(fold: &mut MemoryTimeline, changes: &[(u64, i64)]) {
@@ -318,7 +361,7 @@ mod tests {
     fn line(changes: &[(u64, i64)], ended: u64) -> MemoryLine {
         let mut fold = MemoryTimeline::new(1_000_000, Period::default());
         observe(&mut fold, changes);
-        fold.finish(ended).timeline
+        fold.finish(ended, |_| None).timeline
     }
 
     #[test]
@@ -326,7 +369,7 @@ mod tests {
         let changes = [(1_001_500, 10), (1_001_700, 5), (1_001_800, -10), (1_004_000, -5)];
         let expected = MemoryLine { from_ns: 0, bucket_ns: 1_000, peaks: vec![0, 15, 5, 5, 5, 0, 0] };
         assert_eq!(line(&changes, 1_007_000), expected);
-        assert_eq!(line(&[], 1_007_000), MemoryLine::default(), "nothing was ever held");
+        assert!(line(&[], 1_007_000).peaks.is_empty(), "nothing was ever held");
     }
 
     #[test]
@@ -348,7 +391,7 @@ mod tests {
             [(1_000_100, 100), (1_000_200, -60), (1_003_000, 10), (1_004_000, -50), (1_009_000, 500)];
         let mut fold = MemoryTimeline::new(1_000_000, Period { from: 1_002_000, to: 1_008_000 });
         observe(&mut fold, &changes);
-        let memory = fold.finish(2_000_000);
+        let memory = fold.finish(2_000_000, |_| None);
         let expected = Use {
             allocations: 1,
             allocated_bytes: 10,
@@ -362,7 +405,7 @@ mod tests {
         assert_eq!(memory.timeline, expected);
         let mut quiet = MemoryTimeline::new(1_000_000, Period { from: 1_001_000, to: 1_002_000 });
         observe(&mut quiet, &changes);
-        let memory = quiet.finish(2_000_000);
+        let memory = quiet.finish(2_000_000, |_| None);
         assert_eq!(
             (memory.device.peak_bytes, memory.device.peak_at, memory.device.allocations),
             (40, 1_000, 0)
@@ -387,7 +430,7 @@ mod tests {
             fold.observe(&Event { memory: vec![freed], ..Event::new(&free) });
             let failed = MemoryChange::FreeFailed { memory, bytes, of: OF };
             fold.observe(&Event { memory: vec![failed], ..Event::new(&end) });
-            fold.finish(50).device
+            fold.finish(50, |_| None).device
         };
         let (before, after) = (period(i64::MIN, 30), period(30, i64::MAX));
         assert_eq!((before.frees, before.live_bytes), (0, 8));

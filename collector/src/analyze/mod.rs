@@ -22,6 +22,7 @@ pub mod identity;
 pub mod kernels;
 pub mod memory;
 pub mod overhead;
+pub mod owners;
 pub mod quantile;
 pub mod ranges;
 pub mod summary;

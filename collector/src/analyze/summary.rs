@@ -243,6 +243,7 @@ where
     let pid = status.map(|status| status.pid);
     let (mut devices, gaps) = devices(timelines.finish(), &known, names, pid, began);
     devices.retain(|device| filter.is_of_device(device.id));
+    let library = |address| known.modules.resolve(address, names).map(|site| site.path);
     let wall_ns = ended.saturating_sub(began);
     let in_wall = |moment: u64| moment.min(wall_ns);
     ProcessReport {
@@ -278,7 +279,7 @@ where
             kernels,
             graphs: graphs.finish(),
             transfers: transfers.finish(),
-            memory: memory.finish(ended),
+            memory: memory.finish(ended, library),
             apis,
             syncs,
             ranges: ranges.finish(ended),

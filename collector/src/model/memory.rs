@@ -17,7 +17,7 @@ mod tests;
 
 use crate::trace::record::{Alloc, Api, Call, Free};
 use gpuspy_wire::record::{Memory, flag};
-use physical::{Gone, PhysicalMemory};
+use physical::{Gone, PhysicalMemory, Unmapped};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,7 +28,7 @@ pub fn is_device_memory(memory: Memory) -> bool {
 }
 
 /// Who allocated a block. Of one whose allocation was never seen: who frees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocator {
     /// The call's context; 0 = unknown.
     pub context: u32,
@@ -36,11 +36,14 @@ pub struct Allocator {
     pub thread: u32,
     /// The stream, where the memory is stream-ordered.
     pub stream: Option<u64>,
+    /// Return address of the call.
+    pub caller: u64,
 }
 
 impl Allocator {
     fn of(thread: u32, call: &Call, memory: Memory, stream: u64) -> Self {
-        Allocator { context: call.context, thread, stream: (memory == Memory::Pool).then_some(stream) }
+        let stream = (memory == Memory::Pool).then_some(stream);
+        Allocator { context: call.context, thread, stream, caller: call.caller }
     }
 }
 
@@ -130,7 +133,7 @@ struct PendingFree {
 impl PendingFree {
     /// Physical memory went, with the last that was `of` somebody.
     fn went(&mut self, gone: Option<Gone>, of: Allocator) {
-        self.freed.extend(gone.map(|gone| (Memory::Reserved, gone.bytes, of)));
+        self.freed.extend(gone.map(|gone| (Memory::Reserved, gone.bytes(), of)));
         self.gone.extend(gone);
     }
 }
@@ -181,7 +184,7 @@ impl Blocks {
             Memory::Imported if self.open_again(address) => counted = 0,
             Memory::Mapped => {
                 changes.extend(self.displace(address, bytes));
-                (block.memory, counted) = match self.physical.map(alloc.pool, bytes) {
+                (block.memory, counted) = match self.physical.map(alloc.pool, bytes, of) {
                     Some(counted) => {
                         block.handle = alloc.pool;
                         (Memory::Mapped, counted)
@@ -251,7 +254,7 @@ impl Blocks {
         for (start, block) in pending.addressed {
             match self.addressed.entry(start) {
                 Entry::Vacant(place) => {
-                    self.physical.map(block.handle, block.bytes);
+                    self.physical.map_again(block.handle);
                     place.insert(block);
                 }
                 Entry::Occupied(mut open) => {
@@ -300,8 +303,12 @@ impl Blocks {
             return;
         }
         place.remove();
-        let mapped = self.physical.unmap(block.handle);
-        taken.freed.push((block.memory, mapped.unwrap_or(block.bytes), block.of));
+        let (bytes, of) = match self.physical.unmap(block.handle) {
+            Unmapped::Unknown => (block.bytes, block.of),
+            Unmapped::OthersAreLeft => (0, block.of),
+            Unmapped::Last(mapped) => (mapped.bytes, mapped.of),
+        };
+        taken.freed.push((block.memory, bytes, of));
         taken.went(self.physical.settle(block.handle), block.of);
     }
 

@@ -548,7 +548,7 @@ mod tests {
         assert_eq!(model.observe(&free).call, None);
         let ended = model.observe(&end);
         assert!(ended.call.unwrap().failed);
-        let of = memory::Allocator { context: 1, thread: 1, stream: None };
+        let of = memory::Allocator { context: 1, thread: 1, stream: None, caller: 0 };
         assert_eq!(ended.memory, [MemoryChange::FreeFailed { memory: Memory::Device, bytes: 0, of }]);
     }
 

@@ -10,6 +10,7 @@ use crate::analyze::identity::Class;
 use crate::analyze::kernels::{Kernel, never_timed};
 use crate::analyze::memory::{MemoryUse, Use};
 use crate::analyze::overhead::Overhead;
+use crate::analyze::owners::Holding;
 use crate::analyze::ranges::{RangeName, RangeTimes, RangeUse};
 use crate::analyze::summary::{DeviceReport, GapReport, GapRow, LibraryGaps, Side};
 use crate::analyze::transfers::{SizeClass, SizePart, Transfer, Transfers};
@@ -290,11 +291,30 @@ fn memory(memory: &MemoryUse) -> Value {
     let by_kind: Map<String, Value> =
         memory.by_kind.iter().map(|(kind, part)| ((*kind).to_owned(), uses(part))).collect();
     out["by_kind"] = Value::Object(by_kind);
+    out["by_library"] = memory.by_library.iter().map(holding).collect();
     out["out_of_memory"] = json!(memory.out_of_memory);
     let line = &memory.timeline;
-    out["timeline"] =
-        json!({ "from_ns": line.from_ns, "bucket_ns": line.bucket_ns, "peaks_bytes": line.peaks });
+    let by_kind: Map<String, Value> =
+        memory.timelines.iter().map(|(kind, line)| ((*kind).to_owned(), json!(line.peaks))).collect();
+    out["timeline"] = json!({
+        "from_ns": line.from_ns,
+        "bucket_ns": line.bucket_ns,
+        "peaks_bytes": line.peaks,
+        "by_kind": by_kind,
+    });
     out
+}
+
+fn holding((library, row): (&Option<String>, &Holding)) -> Value {
+    json!({
+        "library": library,
+        "allocations": row.allocations,
+        "allocated_bytes": row.allocated_bytes,
+        "at_peak_bytes": row.at_peak_bytes,
+        "live_bytes": row.live_bytes,
+        "frees": row.frees,
+        "freed_bytes": row.freed_bytes,
+    })
 }
 
 fn uses(part: &Use) -> Value {

@@ -25,6 +25,15 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|c| if is_harmful(c) { '?' } else { c }).collect()
 }
 
+/// The most columns that [`library`] takes.
+pub const LIBRARY: usize = 22;
+
+/// A library's name without its folders; `?` where nobody knows it.
+pub fn library(path: Option<&str>) -> String {
+    let name = path.and_then(|path| path.rsplit('/').next());
+    cut(&name.map_or_else(|| "?".to_owned(), plain), LIBRARY)
+}
+
 /// Columns that a character takes on a terminal.
 pub(super) fn char_width(c: char) -> usize {
     c.width().unwrap_or(0)

@@ -1,5 +1,6 @@
 //! The second pass: from the records of a process to its events.
 
+mod memory;
 mod ranges;
 
 use super::json::{Micros, Text, WARP};
@@ -9,14 +10,14 @@ use super::{Export, Source};
 use crate::analyze::calls::base_name;
 use crate::analyze::kernels::UNKNOWN;
 use crate::model::filter::{Passed, Sieve};
-use crate::model::memory::{MemoryChange, is_device_memory};
 use crate::model::occupancy::{Length, host};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::transfer::{HostMemory, TransferKind};
-use crate::model::{Action, Event, Model, Operation, When};
+use crate::model::{Action, Model, Operation, When};
 use crate::report::names::demangle;
 use crate::trace::record::{Body, Call, Record, Synchronize, What};
 use gpuspy_wire::record::{Namespace, SyncScope, flag};
+use memory::Held;
 use ranges::RangeRows;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -37,8 +38,8 @@ pub(super) struct Pass<'e, 's, W> {
     numbers: HashMap<u32, (u64, u64)>,
     kernels: HashMap<u32, Text>,
     apis: HashMap<u16, Api>,
-    /// Bytes of device memory that the process holds.
-    held: i64,
+    /// What memory the process holds.
+    held: Held,
     /// The time of the last record.
     last: u64,
 }
@@ -89,7 +90,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
             numbers: HashMap::new(),
             kernels: HashMap::new(),
             apis: HashMap::new(),
-            held: 0,
+            held: Held::default(),
             last: 0,
         }
     }
@@ -302,52 +303,6 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         format!(
             r#","queued":0,"shared memory":{shared_bytes}{per_multiprocessor},"grid":[{gx},{gy},{gz}],"block":[{bx},{by},{bz}]"#
         )
-    }
-
-    /// Writes what became of device memory.
-    fn memory(&mut self, event: &Event<'_>) -> io::Result<()> {
-        for change in &event.memory {
-            let (memory, bytes, of) = match *change {
-                MemoryChange::Allocated { memory, bytes, of }
-                | MemoryChange::FreeFailed { memory, bytes, of } => (memory, host(bytes), of),
-                MemoryChange::Freed { memory, bytes, of } | MemoryChange::Vanished { memory, bytes, of } => {
-                    (memory, -host(bytes), of)
-                }
-            };
-            if is_device_memory(memory) && self.sieve.holds(&of) {
-                self.held = self.held.saturating_add(bytes);
-                if self.sieve.period().contains(host(event.record.at)) {
-                    self.memory_event(event.record, bytes)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn memory_event(&mut self, record: &Record, bytes: i64) -> io::Result<()> {
-        let address = match &record.body {
-            Body::Alloc(alloc) => alloc.address,
-            Body::Free(free) => free.address,
-            _ => 0,
-        };
-        let context = match &record.body {
-            Body::Context(context) => Some(context.context),
-            body => body.call().map(|call| call.context),
-        };
-        let ordinal = context.and_then(|context| self.source.clocks.devices.get(&context)).copied();
-        let rows = self.rows();
-        let device = rows.gpus.get(&ordinal).copied().unwrap_or(0);
-        let (pid, tid, held) = (rows.pid, rows.tid(record.thread), self.held);
-        let (ts, count) = (Micros(self.moment(host(record.at))), self.export.memory_events);
-        self.export.memory_events += 1;
-        let events = &mut self.export.out;
-        events.push(format_args!(
-            r#"{{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":{pid},"tid":{tid},"ts":{ts},"args":{{"Total Allocated":{held},"Total Reserved":{held},"Bytes":{bytes},"Addr":{address},"Device Id":{device},"Device Type":1,"Ev Idx":{count}}}}}"#
-        ))?;
-        // Perfetto draws counters, and nothing of an instant but its place.
-        events.push(format_args!(
-            r#"{{"ph":"C","name":"device memory","pid":{pid},"ts":{ts},"args":{{"bytes":{held}}}}}"#
-        ))
     }
 }
 

@@ -361,9 +361,12 @@ fn memory_is_told_with_what_is_held_after_it() {
         .map(|e| (e["args"]["Bytes"].as_i64().unwrap(), e["args"]["Total Allocated"].as_i64().unwrap()))
         .collect();
     assert_eq!(told, [(4_096, 4_096), (1_000, 5_096), (-4_096, 1_000), (-1_000, 0)]);
-    let drawn = events(&trace).iter().filter(|event| event["ph"] == "C");
-    let drawn: Vec<&Value> = drawn.map(|event| &event["args"]["bytes"]).collect();
-    assert_eq!(drawn, [4_096, 5_096, 1_000, 0]);
+    let drawn = |name: &str| {
+        let counters = events(&trace).iter().filter(|event| event["ph"] == "C" && event["name"] == name);
+        counters.map(|event| event["args"]["bytes"].as_i64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(drawn("device memory"), [4_096, 5_096, 1_000, 0]);
+    assert_eq!((drawn("pinned memory"), drawn("managed memory")), (vec![512, 0], vec![1_000, 0]));
 }
 
 fn failed(begin: u64, end: u64) -> Record {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const ONE: Allocator = Allocator { context: 1, thread: 1, stream: None };
+const ONE: Allocator = Allocator { context: 1, thread: 1, stream: None, caller: 0 };
 
 fn alloc(memory: Memory, address: u64, bytes: u64) -> Alloc {
     Alloc { call: Call { context: 1, ..Call::default() }, memory, address, bytes, stream: 0, pool: 0 }
@@ -160,6 +160,30 @@ fn memory_mapped_twice_is_taken_once() {
     assert_eq!(blocks.freed(1, &unmap(100, 10, 1)), [freed(Memory::Mapped, 0)]);
     assert_eq!((blocks.kind_of(105), blocks.kind_of(205)), (None, Some(Memory::Mapped)));
     assert_eq!(blocks.freed(1, &unmap(200, 10, 2)), [freed(Memory::Mapped, 10)]);
+}
+
+#[test]
+fn mapped_bytes_are_whose_mapping_brought_them() {
+    let mut blocks = Blocks::default();
+    let by = |caller| Allocator { caller, ..ONE };
+    let map = |handle, address, caller| {
+        let mut alloc = map(handle, address, 10);
+        alloc.call.caller = caller;
+        alloc
+    };
+    blocks.allocated(1, &alloc(Memory::Reserved, 7, 10));
+    blocks.allocated(1, &map(7, 100, 1));
+    blocks.allocated(1, &map(7, 200, 2));
+    blocks.freed(1, &release(7, 1));
+    blocks.freed(1, &unmap(100, 10, 2));
+    let last = [
+        MemoryChange::Freed { memory: Memory::Mapped, bytes: 10, of: by(1) },
+        MemoryChange::Freed { memory: Memory::Reserved, bytes: 10, of: by(2) },
+    ];
+    assert_eq!(blocks.freed(1, &unmap(200, 10, 3)), last);
+    let back = MemoryChange::FreeFailed { memory: Memory::Mapped, bytes: 10, of: by(1) };
+    assert_eq!(blocks.call_ended(1, &end(3, flag::FAILED))[0], back);
+    assert_eq!(blocks.freed(1, &unmap(200, 10, 4)), last);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::analyze::gaps::{BANDS, Part};
 use crate::analyze::kernels::UNKNOWN;
 use crate::analyze::summary::{GapReport, GapRow, Side};
 use crate::report::chart::length;
-use crate::report::names::{cut, demangle, plain, shorten};
+use crate::report::names::{LIBRARY, cut, demangle, library, shorten};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, count, duration, percent};
@@ -133,20 +133,11 @@ fn began(run: &Run<'_>, gap: &GapRow) -> u64 {
     device.and_then(|device| device.began_ns).unwrap_or(0)
 }
 
-/// Columns for the name of a library that called.
-const CALLER: usize = 22;
-
-/// A library's name without its folders.
-fn library(path: Option<&str>) -> String {
-    let name = path.and_then(|path| path.rsplit('/').next());
-    cut(&name.map_or_else(|| "?".to_owned(), plain), CALLER)
-}
-
 /// Which library (and, of several, which process) asked for what ended a gap.
 fn caller(gap: &GapRow, several: bool) -> String {
     let library = library(gap.after.caller.as_ref().map(|site| site.path.as_str()));
     match gap.pid {
-        Some(pid) if several => cut(&format!("{pid} {library}"), CALLER),
+        Some(pid) if several => cut(&format!("{pid} {library}"), LIBRARY),
         _ => library,
     }
 }

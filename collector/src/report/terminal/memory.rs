@@ -2,10 +2,16 @@
 
 use super::Run;
 use super::screen::{NONE, Screen, number, plural};
+use crate::analyze::memory::MemoryLine;
 use crate::report::chart::sparkline;
-use crate::report::table::{Table, left, right};
+use crate::report::names::{cut, library};
+use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, count, duration, percent, rate};
+use std::cmp::Reverse;
+
+/// Libraries that the overview has room for.
+const LIBRARIES: usize = 5;
 
 /// The section.
 pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
@@ -46,6 +52,42 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
         ]);
     }
     screen.table(&table, 0, "memory");
+    by_library(screen, run);
+}
+
+/// Who took device memory, who holds it, who gave it back. Where it was always the same, the overview leaves it out.
+fn by_library(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let memory = &run.all.memory;
+    let whole = !screen.view.sections.is_empty();
+    if memory.by_library.len() < 2 && !whole {
+        return;
+    }
+    let mut rows: Vec<_> = memory.by_library.iter().collect();
+    rows.sort_by_key(|(_, row)| Reverse((row.at_peak_bytes, row.allocated_bytes)));
+    let mut table = Table::new(&[
+        left("taken by"),
+        right("at peak"),
+        right("of peak"),
+        right("live at end"),
+        right("allocations"),
+        right("its frees"),
+        right("it freed").or_drop(1),
+        names("", cut),
+    ]);
+    let shown = screen.view.rows(LIBRARIES).min(rows.len());
+    for (path, row) in &rows[..shown] {
+        table.row([
+            library(path.as_deref()).into(),
+            bytes(row.at_peak_bytes).into(),
+            percent(row.at_peak_bytes, memory.device.peak_bytes).into(),
+            bytes(row.live_bytes).into(),
+            number(row.allocations),
+            number(row.frees),
+            bytes(row.freed_bytes).into(),
+            dim(path.as_deref().filter(|_| whole).unwrap_or_default()),
+        ]);
+    }
+    screen.table(&table, rows.len() - shown, "memory");
 }
 
 fn sentence(run: &Run<'_>) -> String {
@@ -63,18 +105,31 @@ fn sentence(run: &Run<'_>) -> String {
     format!("device: peak {peak}, {live} at the end, {allocations} allocations/s")
 }
 
-/// Device memory over time, of one process.
+/// Memory over time, of one process: that of the device, and where the section is asked for of each kind, each as high as its
+/// own peak.
 fn timeline(screen: &mut Screen<'_>, run: &Run<'_>) {
     let [only] = run.reports else { return };
-    let line = &only.tables.memory.timeline;
-    let most = line.peaks.iter().copied().max().unwrap_or(0);
-    if most == 0 {
+    let memory = &only.tables.memory;
+    if memory.device.peak_bytes > 0 {
+        draw(screen, &memory.timeline, "", only.process.period_ns.1);
+    }
+    if screen.view.sections.is_empty() || memory.timelines.len() < 2 {
         return;
     }
+    for (kind, line) in &memory.timelines {
+        draw(screen, line, kind, only.process.period_ns.1);
+    }
+}
+
+fn draw(screen: &mut Screen<'_>, line: &MemoryLine, title: &str, end: u64) {
     let from = duration(line.from_ns);
     let to = line.from_ns.saturating_add(line.bucket_ns.saturating_mul(line.peaks.len() as u64));
-    let to = duration(to.min(only.process.period_ns.1));
+    let to = duration(to.min(end));
     let room = screen.inner().saturating_sub(from.chars().count() + to.chars().count() + 2);
+    let most = line.peaks.iter().copied().max().unwrap_or(0);
+    // Under one another, and under the one of the device, only the title tells them apart.
+    let (before, behind) = if title.is_empty() { (from, to) } else { (String::new(), title.to_owned()) };
+    let before = format!("{before:width$}", width = duration(line.from_ns).chars().count());
     let drawn = sparkline(&line.peaks, most, room, screen.style.ascii);
-    screen.picture(dim(from).then(" ").then(drawn).then(" ").then(dim(to)));
+    screen.picture(dim(before).then(" ").then(drawn).then(" ").then(dim(behind)));
 }

@@ -1,0 +1,82 @@
+//! Memory that comes and goes: as instants, the way Kineto has it, and as counters, which Perfetto draws.
+
+use super::{Micros, Pass};
+use crate::model::Event;
+use crate::model::memory::{MemoryChange, is_device_memory};
+use crate::model::occupancy::host;
+use crate::trace::record::{Body, Record};
+use gpuspy_wire::record::Memory;
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, Write};
+
+/// Bytes that the process holds. Signed: the trace may begin in the middle.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// Device memory, of all kinds.
+    device: i64,
+    by_kind: HashMap<Memory, i64>,
+}
+
+impl<W: Write> Pass<'_, '_, W> {
+    /// Writes what became of memory.
+    pub(super) fn memory(&mut self, event: &Event<'_>) -> io::Result<()> {
+        for change in &event.memory {
+            let (memory, bytes, of) = match *change {
+                MemoryChange::Allocated { memory, bytes, of }
+                | MemoryChange::FreeFailed { memory, bytes, of } => (memory, host(bytes), of),
+                MemoryChange::Freed { memory, bytes, of } | MemoryChange::Vanished { memory, bytes, of } => {
+                    (memory, -host(bytes), of)
+                }
+            };
+            if !self.sieve.holds(&of) {
+                continue;
+            }
+            let is_shown = self.sieve.period().contains(host(event.record.at));
+            if is_device_memory(memory) {
+                self.held.device = self.held.device.saturating_add(bytes);
+                if is_shown {
+                    self.memory_event(event.record, bytes)?;
+                }
+            }
+            let held = self.held.by_kind.entry(memory).or_default();
+            *held = held.saturating_add(bytes);
+            let held = *held;
+            // Of a plain program it would say the same once more.
+            if is_shown && memory != Memory::Device {
+                self.counter(event.record, format_args!("{} memory", memory.name()), held)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn counter(&mut self, record: &Record, name: fmt::Arguments<'_>, held: i64) -> io::Result<()> {
+        let (pid, ts) = (self.rows().pid, Micros(self.moment(host(record.at))));
+        self.export.out.push(format_args!(
+            r#"{{"ph":"C","name":"{name}","pid":{pid},"ts":{ts},"args":{{"bytes":{held}}}}}"#
+        ))
+    }
+
+    fn memory_event(&mut self, record: &Record, bytes: i64) -> io::Result<()> {
+        let address = match &record.body {
+            Body::Alloc(alloc) => alloc.address,
+            Body::Free(free) => free.address,
+            _ => 0,
+        };
+        let context = match &record.body {
+            Body::Context(context) => Some(context.context),
+            body => body.call().map(|call| call.context),
+        };
+        let ordinal = context.and_then(|context| self.source.clocks.devices.get(&context)).copied();
+        let rows = self.rows();
+        let device = rows.gpus.get(&ordinal).copied().unwrap_or(0);
+        let (pid, tid, held) = (rows.pid, rows.tid(record.thread), self.held.device);
+        let (ts, count) = (Micros(self.moment(host(record.at))), self.export.memory_events);
+        self.export.memory_events += 1;
+        self.export.out.push(format_args!(
+            r#"{{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":{pid},"tid":{tid},"ts":{ts},"args":{{"Total Allocated":{held},"Total Reserved":{held},"Bytes":{bytes},"Addr":{address},"Device Id":{device},"Device Type":1,"Ev Idx":{count}}}}}"#
+        ))?;
+        // Perfetto draws counters, and nothing of an instant but its place.
+        self.counter(record, format_args!("device memory"), held)
+    }
+}
