@@ -53,6 +53,11 @@ functions! {
     function_name = c"cuFuncGetName" (*mut *const c_char, CUfunction);
     /// CUDA 12.3.
     kernel_name = c"cuKernelGetName" (*mut *const c_char, CUkernel);
+    /// These three are called once for each shape that a kernel is launched in.
+    function_attribute = c"cuFuncGetAttribute" (*mut c_int, c_int, CUfunction);
+    /// CUDA 12.0.
+    kernel_attribute = c"cuKernelGetAttribute" (*mut c_int, c_int, CUkernel, CUdevice);
+    active_blocks = c"cuOccupancyMaxActiveBlocksPerMultiprocessor" (*mut c_int, CUfunction, c_int, usize);
     graph_nodes = c"cuGraphGetNodes" (CUgraph, *mut CUgraphNode, *mut usize);
     node_type = c"cuGraphNodeGetType" (CUgraphNode, *mut c_int);
     child_graph = c"cuGraphChildGraphNodeGetGraph" (CUgraphNode, *mut CUgraph);

@@ -28,6 +28,7 @@ mod calls;
 mod coverage;
 mod cuda;
 mod driver;
+mod facts;
 mod gpu;
 mod graphs;
 mod hook;

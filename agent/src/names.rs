@@ -11,6 +11,7 @@ use gpuspy_wire::record::{
 
 use crate::cuda::*;
 use crate::driver::{self, Driver};
+use crate::facts::Shape;
 use crate::gpu::poller::Ring;
 use crate::keyed::Keyed;
 use crate::thread::Call;
@@ -41,8 +42,12 @@ struct Name {
 struct Handle {
     /// The number of its name, with [`KERNEL`]; 0 = unknown. Relaxed: a number.
     name: AtomicU32,
-    /// The module or library that it lies in; 0 = unknown. Relaxed: read by [`Names::forget`] only.
+    /// How often it may have become another's. Relaxed: as the names.
+    lives: AtomicU32,
+    /// The module or library that it lies in; 0 = unknown. Relaxed: a number.
     owner: AtomicU64,
+    /// The last [`Shape`] that it was launched in. Relaxed: who finds another looks closer.
+    shape: AtomicU64,
 }
 
 /// A launch handle's name.
@@ -54,11 +59,43 @@ pub struct KernelName {
     pub is_kernel: bool,
 }
 
+/// What stands beside a launch handle's name.
+pub struct Sight {
+    /// The module or library that it lies in; 0 = unknown.
+    pub owner: u64,
+    /// From 1 on; another number is another function.
+    pub life: u32,
+}
+
 impl Names {
+    /// The name of a handle that was launched, and whether that was in another shape than the time before.
+    #[inline]
+    pub fn of_launch(&self, call: &Call, handle: CUfunction, shape: Shape) -> (KernelName, bool) {
+        let Some(place) = self.handles.get(handle as u64) else { return (KernelName::default(), false) };
+        let name = self.name_at(call, handle, place);
+        (name, place.shape.load(Ordering::Relaxed) != shape.word())
+    }
+
+    /// What else is known of a handle that has a name, which was launched in this shape.
+    pub fn sight(&self, handle: CUfunction, shape: Option<Shape>) -> Option<Sight> {
+        let place = self.handles.find(handle as u64)?;
+        if let Some(shape) = shape {
+            place.shape.store(shape.word(), Ordering::Relaxed);
+        }
+        let (owner, life) = (place.owner.load(Ordering::Relaxed), place.lives.load(Ordering::Relaxed) + 1);
+        (place.name.load(Ordering::Relaxed) != 0).then_some(Sight { owner, life })
+    }
+
     /// A launch handle's name. The first sight of a handle that no loading call has named asks the driver.
     #[inline]
     pub fn of_handle(&self, call: &Call, handle: CUfunction) -> KernelName {
-        let Some(place) = self.handles.get(handle as u64) else { return KernelName::default() };
+        self.handles
+            .get(handle as u64)
+            .map_or_else(KernelName::default, |place| self.name_at(call, handle, place))
+    }
+
+    #[inline]
+    fn name_at(&self, call: &Call, handle: CUfunction, place: &Handle) -> KernelName {
         match place.name.load(Ordering::Relaxed) {
             0 => self.ask(call, handle, place),
             known => KernelName { id: known & !KERNEL, is_kernel: known & KERNEL != 0 },
@@ -105,12 +142,14 @@ impl Names {
     }
 
     /// A module or library is unloaded: its functions' handles may come back as others'. Those whose owner is not known
-    /// may be its, too; the driver is asked for their names again.
+    /// may be its, too; the driver is asked for their names again, and for all else.
     pub fn forget(&self, owner: u64) {
         for handle in self.handles.values() {
             let of = handle.owner.load(Ordering::Relaxed);
             if of == owner || of == 0 {
                 handle.name.store(0, Ordering::Relaxed);
+                handle.shape.store(0, Ordering::Relaxed);
+                handle.lives.fetch_add(1, Ordering::Relaxed);
             }
         }
     }

@@ -40,9 +40,11 @@ struct Scope {
     caller: u64,
     /// Bits `1 << Kind` of what was recorded inside.
     recorded: u32,
+    /// An address in the file whose kernel it launches; 0 = unknown, or no launch.
+    origin: u64,
 }
 
-const NO_SCOPE: Scope = Scope { frame: 0, api: 0, begin: 0, caller: 0, recorded: 0 };
+const NO_SCOPE: Scope = Scope { frame: 0, api: 0, begin: 0, caller: 0, recorded: 0, origin: 0 };
 
 struct Thread {
     /// The session that the rest belongs to: another one means that this is a forked child.
@@ -154,6 +156,7 @@ pub fn enter(entry: &Entry) -> Option<Call> {
         begin: entered,
         caller: entry.caller.address,
         recorded: 0,
+        origin: 0,
     };
     let (outer, via) = match layer {
         Layer::Runtime => {
@@ -234,6 +237,17 @@ impl Call {
     /// Whether the runtime call's own work was recorded inside it by the driver layer.
     pub fn was_recorded(&self, kind: Kind) -> bool {
         self.thread().runtime.recorded & (1 << kind as u32) != 0
+    }
+
+    /// Hands down to the driver calls inside this runtime call where the kernel that they launch is from.
+    #[inline(always)]
+    pub fn hand_down(&self, origin: u64) {
+        self.thread().runtime.origin = origin;
+    }
+
+    /// What the runtime call around this one has handed down; 0 = nothing, or none.
+    pub fn origin(&self) -> u64 {
+        self.thread().runtime.origin
     }
 
     /// Publishes a record at once, before the call's end is known.

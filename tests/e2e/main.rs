@@ -13,6 +13,7 @@ mod devices;
 mod doctor;
 mod events;
 mod export;
+mod facts;
 mod graphs;
 mod life;
 mod manners;

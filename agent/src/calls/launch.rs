@@ -5,7 +5,9 @@ use gpuspy_wire::record::{self, flag};
 use crate::calls::work::{Made, enqueue};
 use crate::calls::{Work, record_call};
 use crate::cuda::*;
+use crate::facts::Shape;
 use crate::hook::Entry;
+use crate::names::KernelName;
 use crate::thread::{self, Call};
 
 /// A launch, by whichever API.
@@ -16,6 +18,18 @@ pub struct Launch {
     pub shared_bytes: u32,
     pub stream: CUstream,
     pub attributes: Attributes,
+    pub origin: Origin,
+}
+
+/// What tells which file a kernel is from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The runtime's launch of it: the function is the host's stub.
+    Stub,
+    /// The same, by compiled code's own stub: its caller lies there (crt/host_runtime.h, __cudaLaunch).
+    Caller,
+    /// Who loaded its module.
+    Module,
 }
 
 /// What matters of a launch's attributes.
@@ -81,6 +95,7 @@ impl Launch {
                 shared_bytes: c.shared_bytes,
                 stream: c.stream,
                 attributes: Attributes::of(c.attributes, c.attribute_count),
+                origin: Origin::Module,
             },
             None => {
                 Launch::from_runtime(function, dim3::default(), dim3::default(), 0, core::ptr::null_mut())
@@ -97,6 +112,7 @@ impl Launch {
             shared_bytes: 0,
             stream,
             attributes: Attributes::NONE,
+            origin: Origin::Module,
         }
     }
 
@@ -115,6 +131,7 @@ impl Launch {
             shared_bytes: shared as u32,
             stream,
             attributes: Attributes::NONE,
+            origin: Origin::Stub,
         }
     }
 
@@ -148,10 +165,13 @@ impl Work for Launch {
         self.function as u64
     }
 
+    fn hand_down(&self, call: &Call) {
+        call.hand_down(if self.origin == Origin::Caller { call.caller } else { self.function as u64 });
+    }
+
     fn record(self, call: &Call, mut work: record::Work) -> record::Launch {
         let driver = call.layer == crate::hook::Layer::Driver;
-        let name =
-            if driver { call.session.names.of_handle(call, self.function) } else { Default::default() };
+        let name = if driver { self.seen(call, work.context) } else { Default::default() };
         work.head.flags |= if name.is_kernel { flag::KERNEL_HANDLE } else { 0 };
         record::Launch {
             work,
@@ -165,6 +185,19 @@ impl Work for Launch {
             reserved: 0,
             reserved2: 0,
         }
+    }
+}
+
+impl Launch {
+    /// Its kernel's name. The first launch in a shape asks the driver what it says of the kernel.
+    #[inline]
+    fn seen(&self, call: &Call, context: u32) -> KernelName {
+        let shape = Shape::of(self.block, self.shared_bytes, context);
+        let (name, is_new) = call.session.names.of_launch(call, self.function, shape);
+        if is_new && name.id != 0 && shape.word() != 0 {
+            call.session.facts.launched(call, self.function, name, shape);
+        }
+        name
     }
 }
 
@@ -202,6 +235,7 @@ impl Launch {
             shared_bytes: one.shared_bytes,
             stream: one.stream,
             attributes: Attributes::COOPERATIVE,
+            origin: Origin::Module,
         }
     }
 }

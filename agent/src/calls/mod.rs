@@ -27,13 +27,13 @@ pub use capture::{
     CaptureBegin, CaptureEnd, Change, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, NodeChange,
 };
 pub use copy::{Copy, Set, runtime_direction};
-pub use launch::{Attributes, Launch, Launches, launches};
+pub use launch::{Attributes, Launch, Launches, Origin, launches};
 pub use lookup::{Lookup, lookup};
 pub use memory::{Alloc, Free};
 pub use order::{Enqueue, EventOp, Sync};
 pub use query::{Query, query};
 pub use setup::{
-    ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, Host, PrimaryEnd, PrimaryRetain,
+    ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, Host, Load, PrimaryEnd, PrimaryRetain,
     StreamCreate, StreamDestroy, Unload,
 };
 pub use work::{Work, work};

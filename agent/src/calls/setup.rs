@@ -1,5 +1,6 @@
 //! Calls that set things up or take them down: streams, contexts, modules, functions.
 
+use core::cell::Cell;
 use core::ffi::CStr;
 
 use crate::calls::{Plain, written};
@@ -195,6 +196,33 @@ impl Plain for FunctionNamed {
             call.session.names.learn(call, function, name, self.owner as u64, self.is_kernel);
         }
         false
+    }
+}
+
+/// A module or library comes.
+pub struct Load {
+    out: *mut *mut void,
+    /// Which; 0 = none came.
+    owner: Cell<u64>,
+}
+
+impl Load {
+    /// To be written there.
+    pub fn of(out: *mut *mut void) -> Load {
+        Load { out, owner: Cell::new(0) }
+    }
+}
+
+impl Plain for Load {
+    fn after(&self, call: &Call, _: u64) -> bool {
+        let owner = written(self.out).map_or(0, |owner| owner as u64);
+        self.owner.set(owner);
+        call.session.facts.loaded(call, owner);
+        false
+    }
+
+    fn subject(&self) -> u64 {
+        self.owner.get()
     }
 }
 

@@ -32,6 +32,8 @@ pub trait Work: Sized {
     }
     /// Before the real call, in the driver's layer.
     fn before(&self, _call: &Call) {}
+    /// Before the real call, in the runtime's.
+    fn hand_down(&self, _call: &Call) {}
     /// The record, from the part that all have.
     fn record(self, call: &Call, work: record::Work) -> Self::Record;
     /// The API waits for the work by definition.
@@ -48,6 +50,7 @@ pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce()
     match call.layer {
         Layer::Driver => driver_work(&call, what, real),
         Layer::Runtime => {
+            what.hand_down(&call);
             let (result, before, after) = call.real(real);
             if call.was_recorded(W::Record::KIND) {
                 // The driver layer has it.

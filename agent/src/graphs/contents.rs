@@ -7,7 +7,7 @@
 use gpuspy_wire::record::NodeKind;
 
 use crate::cuda::*;
-use crate::driver::Driver;
+use crate::driver::{self, Driver};
 use crate::thread::Call;
 
 /// Child graphs inside child graphs that are still read.
@@ -203,9 +203,12 @@ fn what(call: &Call, driver: &Driver, node: CUgraphNode) -> What {
 }
 
 impl CUDA_KERNEL_NODE_PARAMS_v2 {
-    /// The kernel's number in the names table; 0 = unknown. `kern` is what counts when there is no `func` (cuda.h); of a
+    /// The kernel's number in the names table; 0 = unknown; a new one's facts are told. `kern` is what counts when there is no `func` (cuda.h); of a
     /// node with both, either may be the one whose name was learned.
     pub fn name(&self, call: &Call) -> u32 {
+        if let Some(driver) = driver::driver() {
+            call.session.facts.of_node(call, driver, self);
+        }
         let of = |handle: CUfunction| call.session.names.of_handle(call, handle).id;
         match of(self.first.func) {
             0 => of(self.kern),

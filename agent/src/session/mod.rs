@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, 
 use gpuspy_wire::record::LossCause;
 use gpuspy_wire::segment::{POLLER_SLOT, SLOTS};
 
+use crate::facts::Facts;
 use crate::gpu::budget::Gate;
 use crate::gpu::burst;
 use crate::gpu::context::Contexts;
@@ -38,6 +39,7 @@ pub struct Session {
     pub contexts: Contexts,
     pub streams: Streams,
     pub names: Names,
+    pub facts: Facts,
     pub graphs: Graphs,
     pub nodes: Nodes,
     pub poller: poller::Shared,

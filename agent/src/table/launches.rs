@@ -7,7 +7,8 @@ macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
          blockDimX: unsigned_int, blockDimY: unsigned_int, blockDimZ: unsigned_int, sharedMemBytes: unsigned_int,
          hStream: CUstream, kernelParams: *mut *mut void, extra: *mut *mut void)
         => work(Launch { function: f, grid: [gridDimX, gridDimY, gridDimZ], block: [blockDimX, blockDimY, blockDimZ],
-                         shared_bytes: sharedMemBytes, stream: hStream, attributes: Attributes::NONE });
+                         shared_bytes: sharedMemBytes, stream: hStream, attributes: Attributes::NONE,
+                         origin: Origin::Module });
     driver "cuLaunchKernelEx" { cuLaunchKernelEx @ 11060, cuLaunchKernelEx_ptsz @ 11060 per_thread }
         (config: *const CUlaunchConfig, f: CUfunction, kernelParams: *mut *mut void, extra: *mut *mut void)
         => work(Launch::from_driver_config(config, f));
@@ -18,7 +19,7 @@ macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
     runtime "__cudaLaunchKernel" { __cudaLaunchKernel @ 0, __cudaLaunchKernel_ptsz @ 0 per_thread }
         (kernel: *mut void, gridDim: dim3, blockDim: dim3, args: *mut *mut void, sharedMem: size_t,
          stream: cudaStream_t)
-        => work(Launch::from_runtime(kernel, gridDim, blockDim, sharedMem, stream));
+        => work(Launch { origin: Origin::Caller, ..Launch::from_runtime(kernel, gridDim, blockDim, sharedMem, stream) });
     runtime "cudaLaunchKernelExC" { cudaLaunchKernelExC @ 0, cudaLaunchKernelExC_ptsz @ 0 per_thread }
         (config: *const cudaLaunchConfig_t, func: *const void, args: *mut *mut void)
         => work(Launch::from_runtime_config(config, func));
@@ -29,7 +30,7 @@ macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
          hStream: CUstream, kernelParams: *mut *mut void)
         => work(Launch { function: f, grid: [gridDimX, gridDimY, gridDimZ], block: [blockDimX, blockDimY, blockDimZ],
                          shared_bytes: sharedMemBytes, stream: hStream,
-                         attributes: Attributes::COOPERATIVE });
+                         attributes: Attributes::COOPERATIVE, origin: Origin::Module });
     driver "cuLaunchCooperativeKernelMultiDevice" { cuLaunchCooperativeKernelMultiDevice @ 9000 }
         (launchParamsList: *mut CUDA_LAUNCH_PARAMS, numDevices: unsigned_int, flags: unsigned_int)
         => launches(Launches::of(launchParamsList, numDevices));

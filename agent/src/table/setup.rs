@@ -66,15 +66,15 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
 
     // Modules, as far as kernels' names need them.
     driver "cuModuleLoad" { cuModuleLoad @ 2000 } (module: *mut CUmodule, fname: *const char_t)
-        => plain(Host { subject: 0 });
+        => plain(Load::of(module));
     driver "cuModuleLoadData" { cuModuleLoadData @ 2000 } (module: *mut CUmodule, image: *const void)
-        => plain(Host { subject: 0 });
+        => plain(Load::of(module));
     driver "cuModuleLoadDataEx" { cuModuleLoadDataEx @ 2010 }
         (module: *mut CUmodule, image: *const void, numOptions: unsigned_int, options: *mut CUjit_option,
          optionValues: *mut *mut void)
-        => plain(Host { subject: 0 });
+        => plain(Load::of(module));
     driver "cuModuleLoadFatBinary" { cuModuleLoadFatBinary @ 2000 } (module: *mut CUmodule, fatCubin: *const void)
-        => plain(Host { subject: 0 });
+        => plain(Load::of(module));
     driver "cuModuleUnload" { cuModuleUnload @ 2000 } (hmod: CUmodule) => plain(Unload { owner: hmod });
     driver "cuModuleGetFunction" { cuModuleGetFunction @ 2000 }
         (hfunc: *mut CUfunction, hmod: CUmodule, name: *const char_t)
@@ -83,12 +83,12 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (library: *mut CUlibrary, code: *const void, jitOptions: *mut CUjit_option, jitOptionsValues: *mut *mut void,
          numJitOptions: unsigned_int, libraryOptions: *mut CUlibraryOption, libraryOptionValues: *mut *mut void,
          numLibraryOptions: unsigned_int)
-        => plain(Host { subject: 0 });
+        => plain(Load::of(library));
     driver "cuLibraryLoadFromFile" { cuLibraryLoadFromFile @ 12000 }
         (library: *mut CUlibrary, fileName: *const char_t, jitOptions: *mut CUjit_option,
          jitOptionsValues: *mut *mut void, numJitOptions: unsigned_int, libraryOptions: *mut CUlibraryOption,
          libraryOptionValues: *mut *mut void, numLibraryOptions: unsigned_int)
-        => plain(Host { subject: 0 });
+        => plain(Load::of(library));
     driver "cuLibraryUnload" { cuLibraryUnload @ 12000 } (library: CUlibrary)
         => plain(Unload { owner: library });
     driver "cuLibraryGetKernel" { cuLibraryGetKernel @ 12000 }

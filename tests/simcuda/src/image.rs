@@ -1,9 +1,10 @@
 //! Modules and libraries: which kernels and variables an image holds. The code itself is never run; a kernel's duration
-//! is in its name.
+//! is in its name, and so is what it takes of a multiprocessor.
 
 use crate::clock::Ns;
 use crate::config::config;
 use crate::handle::Handle;
+use crate::resources::Resources;
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -63,6 +64,8 @@ pub struct Function {
     pub context: Handle,
     /// How long a launch takes.
     pub duration: Duration,
+    /// What it takes of a multiprocessor.
+    pub resources: Resources,
     /// `cuFuncSetAttribute`.
     pub attributes: HashMap<u32, i32>,
     /// `cuFuncSetBlockShape`.

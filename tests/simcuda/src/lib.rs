@@ -2,7 +2,9 @@
 //!
 //! Programs find it as they find the real driver and call it in the same ways. Kernels have no code here: a kernel's
 //! duration is in its name (`_<N>ns`, `_<N>us`, `_<N>ms`; a name that ends in `_argns` takes its first 64-bit argument;
-//! a part `_trigger<N>`, as in `k_trigger30_20us`, lets programmatic launches in after N % of it).
+//! a part `_trigger<N>`, as in `k_trigger30_20us`, lets programmatic launches in after N % of it). So is what it takes of a
+//! multiprocessor: parts `_regs<N>` registers of a thread, `_smem<N>` static shared memory, bytes, `_local<N>` local memory,
+//! bytes, `_maxt<N>` threads of the largest block ([`resources`]).
 //! Device memory is host memory, copies and sets really happen, and every operation's start and end are computed by
 //! CUDA's ordering rules ([`engine`], [`work`]) on the host's `CLOCK_MONOTONIC_RAW`. Events see them on a GPU clock that
 //! has its own offset and drift. It is strict: contexts, handles, captures and events fail where the real ones do. Each
@@ -52,12 +54,14 @@
 //!   `cuEventElapsedTime` sees it), `null` if not known when the call returned. `event_wait`: `stream`, `event`, `begin`.
 //! - `context`, `stream`, `module`: came or went (`destroyed`, `loaded`), with their properties.
 //! - `graph_instantiate`: `handle`, `graph`, and how many `kernels`, `copies`, `memsets` and `others` it has.
+//! - `asked`: an attribute of a kernel (`attribute`), or how many blocks of so many `threads` with so much dynamic `shared`
+//!   memory fit on a multiprocessor, was answered with `value`: `api`, `function` (the handle), `kernel` (its name).
 //! - `failed`: `api`, `result` (a CUresult other than NOT_READY), `tid`.
 //!
 //! # Its parts
 //!
 //! [`export`] names and addresses · [`call`] what every call goes through · [`api`] the functions · [`state`] the objects,
-//! under one lock · [`work`] from call to schedule · [`engine`] the schedule · [`programmatic`] launches that overlap · [`effects`] what copies do to memory ·
+//! under one lock · [`work`] from call to schedule · [`engine`] the schedule · [`programmatic`] launches that overlap · [`resources`] how many blocks fit · [`effects`] what copies do to memory ·
 //! [`worker`] host functions and values · [`capture`], [`graph`] · [`truth`].
 
 pub mod api;
@@ -77,6 +81,7 @@ pub mod image;
 pub mod imported;
 pub mod memory;
 pub mod programmatic;
+pub mod resources;
 pub mod state;
 pub mod thread;
 pub mod truth;

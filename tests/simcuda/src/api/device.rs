@@ -6,6 +6,9 @@ use crate::config::config;
 use crate::error::{INVALID_DEVICE, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::memory::DEVICE_BYTES;
+use crate::resources::{
+    REGISTERS, SHARED_BYTES, SHARED_BYTES_OPTIN, SHARED_BYTES_PER_BLOCK, SHARED_BYTES_RESERVED,
+};
 use std::ffi::c_char;
 
 exports! {
@@ -83,14 +86,14 @@ fn attribute_of_all(attribute: u32) -> Option<i32> {
         4 => 64,       // MAX_BLOCK_DIM_Z
         5 => i32::MAX, // MAX_GRID_DIM_X
         6 | 7 => 65535,
-        8 => 48 << 10, // MAX_SHARED_MEMORY_PER_BLOCK
-        9 => 64 << 10, // TOTAL_CONSTANT_MEMORY
-        10 => 32,      // WARP_SIZE
+        8 => SHARED_BYTES_PER_BLOCK as i32, // MAX_SHARED_MEMORY_PER_BLOCK
+        9 => 64 << 10,                      // TOTAL_CONSTANT_MEMORY
+        10 => 32,                           // WARP_SIZE
         11 => i32::MAX,
-        12 => 65536,     // MAX_REGISTERS_PER_BLOCK
-        13 => 1_980_000, // CLOCK_RATE, kHz
-        14 => 512,       // TEXTURE_ALIGNMENT
-        15 => 1,         // GPU_OVERLAP
+        12 => REGISTERS as i32, // MAX_REGISTERS_PER_BLOCK
+        13 => 1_980_000,        // CLOCK_RATE, kHz
+        14 => 512,              // TEXTURE_ALIGNMENT
+        15 => 1,                // GPU_OVERLAP
         16 => MULTIPROCESSORS,
         17 | 18 => 0, // KERNEL_EXEC_TIMEOUT, INTEGRATED
         19 => 1,      // CAN_MAP_HOST_MEMORY
@@ -108,9 +111,9 @@ fn attribute_of_all(attribute: u32) -> Option<i32> {
         75 => 9, // COMPUTE_CAPABILITY_MAJOR
         76 => 0,
         78..=80 => 1,
-        81 => 228 << 10, // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
-        82 => 65536,
-        83 => 1, // MANAGED_MEMORY
+        81 => SHARED_BYTES as i32, // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
+        82 => REGISTERS as i32,    // MAX_REGISTERS_PER_MULTIPROCESSOR
+        83 => 1,                   // MANAGED_MEMORY
         84..=86 => 0,
         87 => 2,
         88 => 0, // PAGEABLE_MEMORY_ACCESS
@@ -119,7 +122,7 @@ fn attribute_of_all(attribute: u32) -> Option<i32> {
         94 => 1,
         95 => 1, // COOPERATIVE_LAUNCH
         96 => 0,
-        97 => 227 << 10, // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+        97 => SHARED_BYTES_OPTIN as i32, // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
         98 => 0,
         99 => 1, // HOST_REGISTER_SUPPORTED
         100 | 101 => 0,
@@ -128,7 +131,7 @@ fn attribute_of_all(attribute: u32) -> Option<i32> {
         104 | 105 => 0,
         106 => BLOCKS_PER_MULTIPROCESSOR,
         107..=110 => 0,
-        111 => 1024, // RESERVED_SHARED_MEMORY_PER_BLOCK
+        111 => SHARED_BYTES_RESERVED as i32, // RESERVED_SHARED_MEMORY_PER_BLOCK
         112..=114 => 0,
         115 => 1, // MEMORY_POOLS_SUPPORTED
         116..=118 => 0,

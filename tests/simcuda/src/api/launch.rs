@@ -1,11 +1,13 @@
-//! Execution control: kernels and host functions; occupancy.
+//! Execution control: kernels and host functions.
 
-use super::device::{BLOCKS_PER_MULTIPROCESSOR, MULTIPROCESSORS, THREADS_PER_MULTIPROCESSOR};
+use super::device::MULTIPROCESSORS;
 use super::event::{DISABLE_TIMING, EXTERNAL, INTERPROCESS};
-use super::put;
 use crate::call::Call;
 use crate::config::config;
-use crate::error::{COOPERATIVE_LAUNCH_TOO_LARGE, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, Outcome};
+use crate::error::{
+    COOPERATIVE_LAUNCH_TOO_LARGE, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, LAUNCH_OUT_OF_RESOURCES,
+    Outcome,
+};
 use crate::export::exports;
 use crate::graph::{Arguments, KernelNode};
 use crate::handle::Handle;
@@ -28,12 +30,6 @@ exports! {
     cuLaunchHostFunc | cuLaunchHostFunc_ptsz => launch_host(stream: Handle, function: Option<extern "C-unwind" fn(u64)>, data: u64);
     cuLaunchHostFunc_v2 | cuLaunchHostFunc_v2_ptsz => launch_host_v2(stream: Handle, function: Option<extern "C-unwind" fn(u64)>, data: u64, mode: u32);
     cuStreamAddCallback | cuStreamAddCallback_ptsz => add_callback(stream: Handle, function: Option<extern "C-unwind" fn(u64, i32, u64)>, data: u64, flags: u32);
-    cuOccupancyMaxActiveBlocksPerMultiprocessor => active_blocks(blocks: *mut i32, function: Handle, threads: i32, shared: usize);
-    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags => active_blocks_flags(blocks: *mut i32, function: Handle, threads: i32, shared: usize, flags: u32);
-    cuOccupancyMaxPotentialBlockSize => potential_block(grid: *mut i32, block: *mut i32, function: Handle, shared_of: Option<extern "C-unwind" fn(i32) -> usize>, shared: usize, limit: i32);
-    cuOccupancyMaxPotentialBlockSizeWithFlags => potential_block_flags(grid: *mut i32, block: *mut i32, function: Handle, shared_of: Option<extern "C-unwind" fn(i32) -> usize>, shared: usize, limit: i32, flags: u32);
-    cuOccupancyAvailableDynamicSMemPerBlock => available_shared(bytes: *mut usize, function: Handle, blocks: i32, threads: i32);
-    cuOccupancyMaxPotentialClusterSize | cuOccupancyMaxActiveClusters => clusters(count: *mut i32, function: Handle, config: *const LaunchConfig);
 }
 
 /// `CUlaunchConfig` of cuda.h.
@@ -108,6 +104,15 @@ impl State {
         let of = self.functions.get(handle).ok_or(INVALID_HANDLE)?;
         if of.context != context {
             return Err(INVALID_CONTEXT);
+        }
+        let [.., bx, by, bz] = dimensions;
+        if bx * by * bz > of.resources.max_threads {
+            // cuda.h, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: "too many threads for the kernel's register count".
+            return Err(LAUNCH_OUT_OF_RESOURCES);
+        }
+        if shared_bytes > 0 && shared_bytes > self.most_dynamic_shared(handle)? {
+            // cuda.h, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: the launch fails beyond it.
+            return Err(INVALID_VALUE);
         }
         let length = match of.duration {
             Duration::Fixed(ns) => ns,
@@ -269,8 +274,10 @@ unsafe fn launch_cooperative(
 ) -> Outcome {
     let threads = bx.saturating_mul(by).saturating_mul(bz).max(1);
     let blocks = u64::from(gx) * u64::from(gy) * u64::from(gz);
+    let resources = call.lock().resources(function)?;
     // cuda.h: the grid must be resident at once.
-    if blocks > resident(threads as i32) as u64 * MULTIPROCESSORS as u64 {
+    let resident = u64::from(resources.blocks_per_multiprocessor(threads, shared_bytes));
+    if blocks > resident * MULTIPROCESSORS as u64 {
         return Err(COOPERATIVE_LAUNCH_TOO_LARGE);
     }
     let dimensions = [gx, gy, gz, bx, by, bz];
@@ -401,95 +408,4 @@ unsafe fn add_callback(
     // cuda.h, cuStreamAddCallback: not supported in a capture; cuLaunchHostFunc is.
     state.check_not_captured(target)?;
     issue(call, state, target, &Work::Host(HostCall::Callback { function, stream, data })).map(|_| ())
-}
-
-/// Blocks of so many threads that a multiprocessor holds.
-fn resident(threads: i32) -> i32 {
-    (THREADS_PER_MULTIPROCESSOR / ((threads + 31) / 32 * 32)).min(BLOCKS_PER_MULTIPROCESSOR)
-}
-
-unsafe fn active_blocks(
-    call: &mut Call,
-    blocks: *mut i32,
-    function: Handle,
-    threads: i32,
-    shared: usize,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { active_blocks_flags(call, blocks, function, threads, shared, 0) }
-}
-
-unsafe fn active_blocks_flags(
-    call: &mut Call,
-    blocks: *mut i32,
-    function: Handle,
-    threads: i32,
-    shared: usize,
-    _: u32,
-) -> Outcome {
-    call.lock().function(function)?;
-    if threads < 1 {
-        return Err(INVALID_VALUE);
-    }
-    let by_shared = (228usize << 10).checked_div(shared).map_or(i32::MAX, |blocks| blocks as i32);
-    let known = if threads > 1024 { 0 } else { resident(threads).min(by_shared) };
-    // SAFETY: cuda.h's promise.
-    unsafe { put(blocks, known) }
-}
-
-unsafe fn potential_block(
-    call: &mut Call,
-    grid: *mut i32,
-    block: *mut i32,
-    function: Handle,
-    shared_of: Option<extern "C-unwind" fn(i32) -> usize>,
-    shared: usize,
-    limit: i32,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { potential_block_flags(call, grid, block, function, shared_of, shared, limit, 0) }
-}
-
-#[allow(clippy::too_many_arguments)]
-unsafe fn potential_block_flags(
-    call: &mut Call,
-    grid: *mut i32,
-    block: *mut i32,
-    function: Handle,
-    shared_of: Option<extern "C-unwind" fn(i32) -> usize>,
-    _: usize,
-    limit: i32,
-    _: u32,
-) -> Outcome {
-    call.lock().function(function)?;
-    let threads = if limit > 0 { limit.min(1024) } else { 1024 };
-    if let Some(shared_of) = shared_of {
-        shared_of(threads);
-    }
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        put(block, threads)?;
-        put(grid, resident(threads) * MULTIPROCESSORS)
-    }
-}
-
-unsafe fn available_shared(
-    call: &mut Call,
-    bytes: *mut usize,
-    function: Handle,
-    blocks: i32,
-    _: i32,
-) -> Outcome {
-    call.lock().function(function)?;
-    if blocks < 1 {
-        return Err(INVALID_VALUE);
-    }
-    // SAFETY: cuda.h's promise.
-    unsafe { put(bytes, ((228 << 10) / blocks as usize - 1024).min(227 << 10)) }
-}
-
-unsafe fn clusters(call: &mut Call, count: *mut i32, function: Handle, _: *const LaunchConfig) -> Outcome {
-    call.lock().function(function)?;
-    // SAFETY: cuda.h's promise. 8 is the portable cluster size (CUDA programming guide, "Thread Block Clusters").
-    unsafe { put(count, 8) }
 }

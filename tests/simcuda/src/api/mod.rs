@@ -19,6 +19,7 @@ pub mod managed;
 pub mod memory;
 pub mod module;
 pub mod multicast;
+pub mod occupancy;
 pub mod pool;
 pub mod stream;
 pub mod user_object;

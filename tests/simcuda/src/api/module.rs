@@ -3,11 +3,14 @@
 use super::device::ordinal;
 use super::{offer, put, text};
 use crate::call::Call;
-use crate::error::{FILE_NOT_FOUND, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, Outcome};
+use crate::error::{
+    FILE_NOT_FOUND, INVALID_CONTEXT, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, Outcome,
+};
 use crate::export::exports;
 use crate::handle::Handle;
 use crate::image::{Duration, Function, Image, Kernel, KernelHandle, Library, Module};
 use crate::memory::{Allocation, MemoryKind};
+use crate::resources::{Resources, SHARED_BYTES_OPTIN, SHARED_BYTES_PER_BLOCK};
 use crate::state::State;
 use crate::truth::{self, Escaped};
 use crate::{effects, state};
@@ -66,12 +69,13 @@ impl State {
         }
         let kernel = of.image.kernel(name).ok_or(NOT_FOUND)?;
         let (context, name) = (of.context, kernel.name.clone());
-        let duration = Duration::of(&name);
+        let (duration, resources) = (Duration::of(&name), Resources::of(&name));
         let function = self.functions.insert(Function {
             kernel,
             module,
             context,
             duration,
+            resources,
             attributes: HashMap::new(),
             block: [1; 3],
         });
@@ -157,7 +161,33 @@ impl State {
         Ok(function)
     }
 
-    fn kernel(&self, handle: Handle) -> Outcome<&Kernel> {
+    /// A CUfunction that belongs to the current context, or the one that a CUkernel has there. Stricter than cuda.h, which
+    /// only says that CUDA_ERROR_INVALID_CONTEXT is possible.
+    pub fn function_here(&mut self, handle: Handle) -> Outcome<Handle> {
+        let context = self.current()?;
+        let function = self.function(handle)?;
+        let of = self.functions.get(function).ok_or(INVALID_HANDLE)?;
+        if of.context == context { Ok(function) } else { Err(INVALID_CONTEXT) }
+    }
+
+    /// What a CUfunction or CUkernel takes of a multiprocessor.
+    pub fn resources(&self, handle: Handle) -> Outcome<Resources> {
+        self.kernel(handle).map(|kernel| Resources::of(&kernel.name))
+    }
+
+    /// Dynamic shared memory that a launch of a CUfunction may have: what was asked for, of it or of its CUkernel.
+    pub fn most_dynamic_shared(&self, function: Handle) -> Outcome<u32> {
+        let of = self.functions.get(function).ok_or(INVALID_HANDLE)?;
+        let own = attribute(&of.attributes, &of.resources, MAX_DYNAMIC_SHARED)?;
+        let is_its = |kernel: &&KernelHandle| kernel.functions.values().any(|&known| known == function);
+        let kernel = self.kernels.iter().map(|(_, kernel)| kernel).find(is_its);
+        let of_kernel = kernel
+            .map_or(Ok(0), |kernel| attribute(&kernel.attributes, &of.resources, MAX_DYNAMIC_SHARED))?;
+        Ok(own.max(of_kernel).cast_unsigned())
+    }
+
+    /// The kernel that a CUfunction or CUkernel is.
+    pub fn kernel(&self, handle: Handle) -> Outcome<&Kernel> {
         let function = self.functions.get(handle).map(|function| &function.kernel);
         function.or_else(|| self.kernels.get(handle).map(|kernel| &kernel.kernel)).ok_or(INVALID_HANDLE)
     }
@@ -509,27 +539,45 @@ unsafe fn parameter_count(call: &mut Call, function: Handle, count: *mut usize) 
     unsafe { put(count, known) }
 }
 
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+const MAX_DYNAMIC_SHARED: u32 = 8;
+
 /// `CUfunction_attribute` of a kernel that nobody has compiled.
-fn attribute(set: &HashMap<u32, i32>, attribute: u32) -> Outcome<i32> {
+fn attribute(set: &HashMap<u32, i32>, takes: &Resources, attribute: u32) -> Outcome<i32> {
     let default = match attribute {
-        0 => 1024,      // MAX_THREADS_PER_BLOCK
-        1..=3 | 7 => 0, // SHARED, CONST, LOCAL_SIZE_BYTES, CACHE_MODE_CA
-        4 => 32,        // NUM_REGS
-        5 | 6 => 90,    // PTX_VERSION, BINARY_VERSION
-        8 => 48 << 10,  // MAX_DYNAMIC_SHARED_SIZE_BYTES
-        9 => -1,        // PREFERRED_SHARED_MEMORY_CARVEOUT
-        10..=15 => 0,   // clusters
+        0 => takes.max_threads.cast_signed(),
+        1 => takes.shared_bytes.cast_signed(),
+        2 | 7 => 0, // CONST_SIZE_BYTES, CACHE_MODE_CA
+        3 => takes.local_bytes.cast_signed(),
+        4 => takes.registers.cast_signed(),
+        5 | 6 => 90, // PTX_VERSION, BINARY_VERSION
+        MAX_DYNAMIC_SHARED => (SHARED_BYTES_PER_BLOCK - takes.shared_bytes).cast_signed(),
+        9 => -1,      // PREFERRED_SHARED_MEMORY_CARVEOUT
+        10..=15 => 0, // clusters
         _ => return Err(INVALID_VALUE),
     };
     Ok(set.get(&attribute).copied().unwrap_or(default))
 }
 
-/// The attributes that can be set are 8 to 15 (cuda.h); dynamic shared memory within what a block may opt in to.
-fn check_settable(attribute: u32, value: i32) -> Outcome {
+/// The attributes that can be set are 8 to 15; dynamic shared memory, with the static, within what a block may opt in to
+/// (cuda.h, cuFuncSetAttribute).
+fn check_settable(attribute: u32, value: i32, takes: &Resources) -> Outcome {
+    let optin = (SHARED_BYTES_OPTIN - takes.shared_bytes).cast_signed();
     match attribute {
-        8 if (0..=227 << 10).contains(&value) => Ok(()),
+        MAX_DYNAMIC_SHARED if (0..=optin).contains(&value) => Ok(()),
         9..=15 => Ok(()),
         _ => Err(INVALID_VALUE),
+    }
+}
+
+/// Tells the truth about an attribute that was asked for.
+fn tell_asked(call: &Call, handle: Handle, kernel: &Kernel, which: u32, value: i32) {
+    if truth::wanted() {
+        let (api, name) = (call.api.name, Escaped(&kernel.name));
+        truth::line(format_args!(
+            "\"kind\":\"asked\",\"api\":\"{api}\",\"function\":{handle},\"kernel\":\"{name}\",\"attribute\":{which},\
+             \"value\":{value}"
+        ));
     }
 }
 
@@ -541,7 +589,10 @@ unsafe fn kernel_attribute(
     device: i32,
 ) -> Outcome {
     ordinal(device)?;
-    let known = attribute(&call.lock().kernels.get(kernel).ok_or(INVALID_HANDLE)?.attributes, which)?;
+    let state = call.lock();
+    let of = state.kernels.get(kernel).ok_or(INVALID_HANDLE)?;
+    let known = attribute(&of.attributes, &Resources::of(&of.kernel.name), which)?;
+    tell_asked(call, kernel, &of.kernel, which, known);
     // SAFETY: cuda.h's promise.
     unsafe { put(value, known) }
 }
@@ -554,8 +605,10 @@ unsafe fn set_kernel_attribute(
     device: i32,
 ) -> Outcome {
     ordinal(device)?;
-    check_settable(which, value)?;
-    call.lock().kernels.get_mut(kernel).ok_or(INVALID_HANDLE)?.attributes.insert(which, value);
+    let mut state = call.lock();
+    let of = state.kernels.get_mut(kernel).ok_or(INVALID_HANDLE)?;
+    check_settable(which, value, &Resources::of(&of.kernel.name))?;
+    of.attributes.insert(which, value);
     Ok(())
 }
 
@@ -565,18 +618,22 @@ unsafe fn kernel_cache_config(call: &mut Call, kernel: Handle, _: u32, device: i
 }
 
 unsafe fn function_attribute(call: &mut Call, value: *mut i32, which: u32, function: Handle) -> Outcome {
-    let mut state = call.lock();
-    let function = state.function(function)?;
-    let known = attribute(&state.functions.get(function).ok_or(INVALID_HANDLE)?.attributes, which)?;
+    let state = call.lock();
+    state.current()?;
+    // cuda.h names no CUkernel here, as it does where one is taken in a CUfunction's place.
+    let of = state.functions.get(function).ok_or(INVALID_HANDLE)?;
+    let known = attribute(&of.attributes, &of.resources, which)?;
+    tell_asked(call, function, &of.kernel, which, known);
     // SAFETY: cuda.h's promise.
     unsafe { put(value, known) }
 }
 
 unsafe fn set_function_attribute(call: &mut Call, function: Handle, which: u32, value: i32) -> Outcome {
-    check_settable(which, value)?;
     let mut state = call.lock();
     let function = state.function(function)?;
-    state.functions.get_mut(function).ok_or(INVALID_HANDLE)?.attributes.insert(which, value);
+    let of = state.functions.get_mut(function).ok_or(INVALID_HANDLE)?;
+    check_settable(which, value, &of.resources)?;
+    of.attributes.insert(which, value);
     Ok(())
 }
 
