@@ -17,6 +17,7 @@ use gpuspy_wire::segment::Counters;
 use crate::gpu::context::Context;
 use crate::gpu::pool::Magazine;
 use crate::hook::{Entry, Layer};
+use crate::nvtx;
 use crate::session::segment::Claim;
 use crate::session::{self, Session};
 use crate::sys::{self, ticks};
@@ -633,6 +634,9 @@ pub unsafe extern "C" fn ended(state: *mut c_void) {
     t.flush_pending(flag::SCOPE_LOST);
     t.push_behind(None);
     t.tell_asked();
+    if nvtx::watch::thread_ended() {
+        session.range.follow(&session.timing, ticks(), |change| _ = t.push(change.as_words()));
+    }
     t.events.empty(|context| session.contexts.pool(context));
     session.streams.thread_ended(state as u64);
     if let Some(claim) = t.claim.take() {

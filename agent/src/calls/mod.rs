@@ -34,7 +34,7 @@ pub use order::{Enqueue, EventOp, Sync};
 pub use query::{Query, query};
 pub use setup::{
     ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, Host, Load, PrimaryEnd, PrimaryRetain,
-    StreamCreate, StreamDestroy, Unload,
+    Profiler, StreamCreate, StreamDestroy, Unload,
 };
 pub use work::{Work, work};
 

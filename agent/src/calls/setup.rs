@@ -2,6 +2,7 @@
 
 use core::cell::Cell;
 use core::ffi::CStr;
+use gpuspy_wire::capture::CaptureRange;
 
 use crate::calls::{Plain, written};
 use crate::cuda::*;
@@ -19,6 +20,25 @@ pub struct Host {
 impl Plain for Host {
     fn subject(&self) -> u64 {
         self.subject
+    }
+}
+
+/// What the app itself says is worth looking at begins, or ends.
+pub struct Profiler {
+    pub begins: bool,
+}
+
+impl Plain for Profiler {
+    // The range lies between the calls: neither is in it.
+    fn after(&self, call: &Call, end: u64) -> bool {
+        let session = call.session;
+        if session.timing.range() == Some(CaptureRange::ProfilerApi) {
+            let at = if self.begins { end } else { call.begin };
+            if let Some(change) = session.range.change(&session.timing, self.begins, at) {
+                call.publish(&change);
+            }
+        }
+        false
     }
 }
 

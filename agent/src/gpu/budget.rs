@@ -16,6 +16,7 @@
 //! launch costs more than expected, no more, and the pause that follows pays that back.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use gpuspy_wire::capture::CaptureRange;
 use gpuspy_wire::record::{Fact, Head, Namespace, Record, Untimed, Window, WindowChange};
 
 use crate::gpu::poller::Ring;
@@ -53,11 +54,16 @@ const OFF: u64 = u64::MAX;
 const ALWAYS: u64 = u64::MAX - 1;
 /// Timing is paused.
 const PAUSED: u64 = 0;
+/// Added to a number of launches, [`PAUSED`] included: it is not looked at now ([`super::range`]), and that is how many there
+/// will be. So an account goes on as it is, and a window waits for the range to begin.
+const OUTSIDE: u64 = 1 << 63;
+/// The same of [`ALWAYS`].
+const NOT_NOW: u64 = u64::MAX - 2;
 
 /// What hooks ask whether to time. Valid when zero.
 pub struct Gate {
-    /// [`OFF`], [`ALWAYS`], [`PAUSED`], or how many more launches this window may time. Relaxed: a number; a hook that
-    /// sees a change late times or counts one launch more.
+    /// [`OFF`], [`ALWAYS`], [`PAUSED`], or how many more launches this window may time; or one of those [`outside`]. Relaxed:
+    /// a number; a hook that sees a change late times or counts one launch more.
     left: AtomicU64,
     /// Ticks of the first launch, and ticks when a window's last launch was taken; 0 = not yet. Release by the hook that
     /// takes it, acquire by the poller.
@@ -74,6 +80,7 @@ impl Gate {
             Mode::Exact => ALWAYS,
             Mode::Auto => FIRST_LAUNCHES,
         };
+        let left = if options.range.is_some() { outside(left) } else { left };
         Gate {
             left: AtomicU64::new(left),
             first_taken: AtomicU64::new(0),
@@ -89,6 +96,7 @@ impl Gate {
             PAUSED => Err(Untimed::Budget),
             OFF => Err(Untimed::Off),
             ALWAYS => Ok(()),
+            left if is_outside(left) => Err(Untimed::OutsideRange),
             _ => self.take(),
         }
     }
@@ -107,17 +115,44 @@ impl Gate {
                 }
                 Ok(())
             }
-            None if self.is_on() => Err(Untimed::Budget),
-            None => Err(Untimed::Off),
+            None => Err(match self.left.load(Ordering::Relaxed) {
+                OFF => Untimed::Off,
+                left if is_outside(left) => Untimed::OutsideRange,
+                _ => Untimed::Budget,
+            }),
         }
     }
 
     /// Changes the number of launches, if it is one and not 0. Returns what it was.
     fn change(&self, to: impl Fn(u64) -> u64) -> Option<u64> {
-        let is_number = |left| !matches!(left, PAUSED | OFF | ALWAYS);
+        let is_number = |left| left != PAUSED && left < OUTSIDE;
         self.left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| is_number(left).then(|| to(left)))
             .ok()
+    }
+
+    /// The same, whether it is looked at now or not.
+    fn change_anywhere(&self, to: impl Fn(u64) -> u64) -> Option<u64> {
+        let changed = |left: u64| {
+            let (number, bit) = if is_outside(left) { (inside(left), OUTSIDE) } else { (left, 0) };
+            (number != PAUSED && number < OUTSIDE).then(|| to(number) | bit)
+        };
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed).ok().map(inside)
+    }
+
+    /// It is looked at from here on, or no more.
+    pub fn look(&self, now: bool) {
+        let changed = |left| {
+            (is_outside(left) == now && left != OFF).then(|| if now { inside(left) } else { outside(left) })
+        };
+        // SeqCst, with `super::range`: who changes it sees a change of the range that came meanwhile. That there was nothing
+        // to change is no failure.
+        let _ = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, changed);
+    }
+
+    /// The part of the run that is looked at; `None` = all of it.
+    pub fn range(&self) -> Option<CaptureRange<'static>> {
+        self.options.range()
     }
 
     /// Whether anything is ever timed.
@@ -132,13 +167,40 @@ impl Gate {
 
     /// Poller: opens a window of so many launches. False when timing has stopped.
     fn open(&self, launches: u64) -> bool {
-        self.left.compare_exchange(PAUSED, launches.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let opened = |left| match left {
+            PAUSED => Some(launches.max(1)),
+            OUTSIDE => Some(outside(launches.max(1))),
+            _ => None,
+        };
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, opened).is_ok()
     }
 
     /// Poller: closes it. Returns the launches that nobody took, or `None` when the hooks took the last just now.
     fn close(&self) -> Option<u64> {
-        self.change(|_| PAUSED)
+        self.change_anywhere(|_| PAUSED)
     }
+}
+
+/// A state of [`Gate::left`] while it is not looked at.
+fn outside(left: u64) -> u64 {
+    match left {
+        OFF => OFF,
+        ALWAYS | NOT_NOW => NOT_NOW,
+        number => number | OUTSIDE,
+    }
+}
+
+/// The same while it is.
+fn inside(left: u64) -> u64 {
+    match left {
+        NOT_NOW | ALWAYS => ALWAYS,
+        OFF => OFF,
+        number => number & !OUTSIDE,
+    }
+}
+
+fn is_outside(left: u64) -> bool {
+    left >= OUTSIDE && left != ALWAYS && left != OFF
 }
 
 /// A moment, and what we have cost until then.
@@ -254,7 +316,10 @@ impl Budget {
             Mode::Auto => tell(Fact::Timing, &format!("auto {}", options.percent)),
         }
         if let Some(note) = options.note() {
-            tell(Fact::TimingNote, note);
+            tell(Fact::TimingNote, &note);
+        }
+        if let Some(range) = options.range {
+            tell(Fact::CaptureRange, range);
         }
     }
 
@@ -368,7 +433,7 @@ impl Budget {
         }
         let affordable = self.affordable();
         if open.kind == Kind::Paid
-            && let Some(left) = gate.change(|left| left.max(affordable))
+            && let Some(left) = gate.change_anywhere(|left| left.max(affordable))
         {
             let given = open.given + affordable.saturating_sub(left);
             self.phase = Phase::Open(Open { given, ..open });
@@ -443,7 +508,7 @@ mod tests {
 
     impl Storm {
         fn new(percent: f64) -> Storm {
-            let options = Options { mode: Mode::Auto, percent, is_sparse: false, note: 0 };
+            let options = Options { percent, ..Options::of(Mode::Auto) };
             let gate = Gate::new(options);
             let begun = Moment { ticks: 1, ns: 1, ..Moment::default() };
             let budget = Budget {
@@ -562,7 +627,7 @@ mod tests {
 
     #[test]
     fn what_timing_is_not_is_said_with_its_reason() {
-        let gate = |mode| Gate::new(Options { mode, percent: 5.0, is_sparse: false, note: 0 });
+        let gate = |mode| Gate::new(Options::of(mode));
         assert_eq!(gate(Mode::Off).admit(), Err(Untimed::Off));
         assert_eq!(gate(Mode::Exact).admit(), Ok(()));
         let auto = gate(Mode::Auto);
@@ -574,5 +639,41 @@ mod tests {
         auto.stop();
         assert_eq!(auto.admit(), Err(Untimed::Off));
         assert!(!auto.open(5) && auto.close().is_none(), "what has stopped stays so");
+    }
+
+    #[test]
+    fn outside_the_range_nothing_is_timed_and_a_window_waits_for_it() {
+        let gate = |mode| Gate::new(Options { range: Some("profiler-api"), ..Options::of(mode) });
+        let (exact, auto, off) = (gate(Mode::Exact), gate(Mode::Auto), gate(Mode::Off));
+        for turn in 0..3 {
+            assert_eq!(exact.admit(), Err(Untimed::OutsideRange));
+            assert_eq!(auto.admit(), Err(Untimed::OutsideRange));
+            [&exact, &auto, &off].into_iter().for_each(|gate| gate.look(true));
+            assert_eq!(exact.admit(), Ok(()));
+            for _ in 0..if turn == 0 { FIRST_LAUNCHES } else { 7 } {
+                assert_eq!(auto.admit(), Ok(()), "turn {turn}");
+            }
+            assert_eq!(auto.admit(), Err(Untimed::Budget));
+            [&exact, &auto, &off].into_iter().for_each(|gate| gate.look(false));
+            assert!(auto.open(7) && !auto.open(7), "the account goes on");
+            assert_eq!(auto.change_anywhere(|left| left.max(5)), Some(7));
+        }
+        assert_eq!(auto.close(), Some(7));
+        assert_eq!(off.admit(), Err(Untimed::Off));
+        exact.stop();
+        exact.look(true);
+        assert_eq!(exact.admit(), Err(Untimed::Off), "what has stopped stays so");
+    }
+
+    #[test]
+    fn the_first_phase_begins_with_the_range() {
+        let mut storm = Storm::new(1.0);
+        storm.gate.look(false);
+        storm.runs(3_000_000_000, 3_000, 100, 4_000, 200_000);
+        assert_eq!((storm.timed, storm.edges.len()), (0, 0));
+        storm.gate.look(true);
+        storm.runs(100_000_000, 3_000, 100, 4_000, 200_000);
+        let (first, ended) = (storm.edges[0].0, storm.edges[1].0);
+        assert!(first.is_first && ended.taken == FIRST_LAUNCHES, "{first:?}, {ended:?}");
     }
 }

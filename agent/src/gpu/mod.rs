@@ -6,7 +6,7 @@
 //! - [`passage`]: whether a call was alone on its stream;
 //! - [`timing`]: the pair around one call;
 //! - [`burst`]: the pair around launches that no event may cut;
-//! - [`budget`]: whether to time at all, by what it may cost;
+//! - [`budget`]: whether to time at all, by what it may cost; [`range`]: and whether to look at all;
 //! - [`poller`]: the thread that reads events and turns them into [`gpuspy_wire::record::GpuTime`];
 //! - [`chain`]: where on a context's clock an event lies;
 //! - [`sample`]: what time it is on the GPU;
@@ -21,6 +21,7 @@ pub mod nodes;
 pub mod passage;
 pub mod poller;
 pub mod pool;
+pub mod range;
 pub mod sample;
 pub mod stream;
 pub mod timing;

@@ -23,6 +23,7 @@ use gpuspy_wire::record::{Anchor, Head, LossCause, Record};
 use gpuspy_wire::ring::LEVELS;
 
 use crate::gpu::budget::Budget;
+use crate::gpu::range::Schedule;
 use crate::modules::Modules;
 use crate::nvtx;
 use crate::session::segment::{Claim, anchor};
@@ -80,6 +81,7 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
         modules: Modules::default(),
         domains: nvtx::Told::default(),
         budget: Budget::new(start.session),
+        schedule: Schedule::new(start.session),
         anchored: 0,
         looked: 0,
     };
@@ -124,6 +126,7 @@ struct Poller {
     modules: Modules,
     domains: nvtx::Told,
     budget: Budget,
+    schedule: Schedule,
     /// CLOCK_MONOTONIC, ns, of the last anchor, and of the last look at the modules.
     anchored: u64,
     looked: u64,
@@ -155,8 +158,9 @@ impl Poller {
             live.pending.store(found.pending, Ordering::Relaxed);
             live.poller_ns.fetch_add(slept + self.meter.end(), Ordering::Relaxed);
             let sleep = rhythm.next(found, woken);
-            let most = self.budget.step(self.session, &mut self.ring);
-            woken = shared.sleep(sleep.long, sleep.ns.min(most));
+            let until_budget = self.budget.step(self.session, &mut self.ring);
+            let until_range = self.schedule.step(self.session, &mut self.ring);
+            woken = shared.sleep(sleep.long, sleep.ns.min(until_budget).min(until_range));
         }
     }
 

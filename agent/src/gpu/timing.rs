@@ -299,15 +299,16 @@ pub fn close(
 }
 
 /// Before an operation that gets no pair: when a deep stream has nothing left that would show how far it has come, records
-/// one event that will. In a pause of the budget, too: else every stream would look deep when the next window opens, since
-/// nothing of it was seen complete meanwhile. (Before an ordinary operation, never behind one: what comes next may be a
-/// programmatic launch.)
+/// one event that will. In a pause of the budget and outside the range, too: else every stream would look deep when the next
+/// window opens, since nothing of it was seen complete meanwhile. (Before an ordinary operation, never behind one: what
+/// comes next may be a programmatic launch.)
 pub fn mark(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed) {
-    let looks_deep = matches!(why, Untimed::DeepQueue | Untimed::Budget) && stream.is_deep();
+    let is_paused = matches!(why, Untimed::Budget | Untimed::OutsideRange);
+    let looks_deep = (is_paused || why == Untimed::DeepQueue) && stream.is_deep();
     let Some(context) = stream.context().filter(|_| looks_deep) else { return };
     if stream.is_watched() || stream.depth() > MAX_MARKED {
         // In a window `open` asks.
-        if why == Untimed::Budget {
+        if is_paused {
             is_shallow_after_asking(call.session, driver, stream, context);
         }
         return;
@@ -319,7 +320,7 @@ pub fn mark(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed)
         |position| Pending { start: event, end: event, position, marker: true, ..Pending::default() };
     match recorded.is_some_and(|position| hold.push(marker(position))) {
         // In a pause nobody waits for it: a hook asks it, and the poller gives it back when it wakes.
-        true if why == Untimed::Budget => {}
+        true if is_paused => {}
         true => call.session.poller.work_added(),
         false => context.pool.give(event),
     }

@@ -5,16 +5,20 @@
 //! nobody else has; with bare preloading the user does. The tool then puts its functions into the copy's tables
 //! (nvtxTypes.h); what it leaves out becomes a null pointer there, and is not called.
 //!
-//! Nothing here begins a session: what an app says before its first CUDA call is not kept.
+//! Nothing here begins a session: what an app says before its first CUDA call is not kept, but for whether the range that
+//! `--capture-range` asks for is open ([`watch`]).
 
 mod texts;
+pub mod watch;
 
 use crate::session;
-use crate::sys::ticks;
+use crate::sys::{self, ticks};
 use crate::thread;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
-use gpuspy_wire::record::{CELL_WORDS, Head, MAX_RANGE_CELLS, MAX_RANGE_TEXT, Range, RangeChange};
+use gpuspy_wire::record::{
+    CELL_WORDS, Capture, Head, MAX_RANGE_CELLS, MAX_RANGE_TEXT, Range, RangeChange, Record,
+};
 use texts::Texts;
 
 pub use texts::Told;
@@ -78,6 +82,7 @@ const CORE2: c_int = 5;
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn InitializeInjectionNvtx2(get: Option<ExportTable>) -> c_int {
     let Some(get) = get.filter(|_| session::is_enabled()) else { return 0 };
+    watch::begin(sys::env(c"GPUSPY_CAPTURE_RANGE"));
     // SAFETY: NVTX's function, and the table that nvtxTypes.h gives this number.
     let Some(callbacks) = (unsafe { get(CALLBACKS).as_ref() }) else { return 0 };
     let Some(module_table) =
@@ -207,8 +212,13 @@ impl Message {
 
     /// Publishes it, if there is a session.
     fn say(self, change: RangeChange, domain: Domain, id: u64) {
+        let may_begin = watch::said(change, domain as usize as u32, id, self.text());
         let Some(session) = session::existing() else { return };
         let entered = ticks();
+        if may_begin {
+            let tell = |change: &Capture| thread::aside(session, entered, change.as_words());
+            session.range.follow(&session.timing, entered, tell);
+        }
         let range = Range {
             head: Head::new::<Range>(),
             at: entered,

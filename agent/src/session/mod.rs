@@ -21,10 +21,12 @@ use crate::gpu::burst;
 use crate::gpu::context::Contexts;
 use crate::gpu::nodes::Nodes;
 use crate::gpu::poller;
+use crate::gpu::range::{self, Range};
 use crate::gpu::stream::Streams;
 use crate::graphs::Graphs;
 use crate::hook::{Hook, Layer};
 use crate::names::Names;
+use crate::nvtx::watch;
 use crate::{sys, thread};
 use collector::Environment;
 use options::Options;
@@ -51,6 +53,8 @@ pub struct Session {
     pub captures: AtomicU64,
     /// Which operations are timed.
     pub timing: Gate,
+    /// Which part of the run is looked at.
+    pub range: Range,
     /// `CUDA_DEVICE_MAX_CONNECTIONS=1`: all streams of a context share one hardware queue. Relaxed, like the next: written
     /// before the session is published.
     pub one_queue: AtomicBool,
@@ -180,7 +184,10 @@ fn start(pid: u32) -> Option<&'static Session> {
     }
     STATE.store(started(pid), Ordering::Release);
     match made {
-        Ok(_) => existing(),
+        Ok(session) => {
+            range::begun(session);
+            existing()
+        }
         Err(why) => {
             exit::say_unobserved(why, sys::env_is_on(c"GPUSPY_QUIET"));
             None
@@ -220,8 +227,10 @@ fn make() -> Result<&'static Session, &'static str> {
     session.pairs_only = AtomicBool::new(sys::env(c"GPUSPY_EVENTS").is_some_and(|e| e == c"pairs"));
     let connections = sys::env(c"CUDA_DEVICE_MAX_CONNECTIONS");
     session.one_queue = AtomicBool::new(connections.is_some_and(|n| n == c"1"));
-    session.timing =
-        Gate::new(Options::read(sys::env(c"GPUSPY_TIMING"), sys::env(c"GPUSPY_BUDGET"), connections));
+    let options = Options::read(sys::env(c"GPUSPY_TIMING"), sys::env(c"GPUSPY_BUDGET"), connections);
+    session.timing = Gate::new(options.in_range(sys::env(c"GPUSPY_CAPTURE_RANGE")));
+    session.range = Range::begin();
+    watch::owned_by(sys::pid());
     let nodes = session.timing.is_on() && sys::env(c"GPUSPY_GRAPH").is_some_and(|g| g == c"nodes");
     session.nodes.on = AtomicBool::new(nodes);
     session.exit.set_quiet(sys::env_is_on(c"GPUSPY_QUIET"));

@@ -1,6 +1,7 @@
 //! How operations are timed, as the environment asks for it.
 
 use core::ffi::CStr;
+use gpuspy_wire::capture::CaptureRange;
 
 /// Which operations are timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,7 +14,7 @@ pub enum Mode {
     Off,
 }
 
-/// `GPUSPY_TIMING` and `GPUSPY_BUDGET`.
+/// `GPUSPY_TIMING`, `GPUSPY_BUDGET` and `GPUSPY_CAPTURE_RANGE`.
 pub struct Options {
     pub mode: Mode,
     /// What we may cost, in percent of wall time: above 0, at most 100.
@@ -22,6 +23,10 @@ pub struct Options {
     pub is_sparse: bool,
     /// Why that is not what was asked for: one of [`NOTES`], counted from 1; 0 = it is.
     pub note: u8,
+    /// Which part of the run is looked at, a [`CaptureRange`]; `None` = all of it.
+    pub range: Option<&'static str>,
+    /// Something else was asked for.
+    pub is_bad_range: bool,
 }
 
 /// The budget that nobody asked for.
@@ -35,8 +40,16 @@ const NOTES: [&str; 3] = [
     "GPUSPY_BUDGET is no percentage above 0 and up to 100: the budget is 5 %",
     "CUDA_DEVICE_MAX_CONNECTIONS=1, where timing events make streams wait that would overlap: at most a tenth of a second is timed in each second",
 ];
+const BAD_RANGE: &str = "GPUSPY_CAPTURE_RANGE is none of profiler-api, nvtx:NAME and delay=SECONDS[,duration=SECONDS]: all of \
+                         the run is looked at";
 
 impl Options {
+    /// Nothing but a mode asked for.
+    #[cfg(test)]
+    pub fn of(mode: Mode) -> Options {
+        Options { mode, percent: PERCENT, is_sparse: false, note: 0, range: None, is_bad_range: false }
+    }
+
     /// From the variables' values.
     pub fn read(timing: Option<&CStr>, budget: Option<&CStr>, connections: Option<&CStr>) -> Options {
         let mut note = 0;
@@ -59,12 +72,29 @@ impl Options {
         if mode == Mode::Auto && percent == Some(None) {
             note = BAD_BUDGET;
         }
-        Options { mode, percent: percent.flatten().unwrap_or(PERCENT), is_sparse: one_connection, note }
+        let percent = percent.flatten().unwrap_or(PERCENT);
+        Options { mode, percent, is_sparse: one_connection, note, range: None, is_bad_range: false }
     }
 
-    /// Why operations are not timed as asked for.
-    pub fn note(&self) -> Option<&'static str> {
-        NOTES.get(usize::from(self.note).checked_sub(1)?).copied()
+    /// With the part of the run that the variable asks for. Its text is copied, once in a session: the app may change its
+    /// environment.
+    pub fn in_range(self, range: Option<&CStr>) -> Options {
+        let Some(asked) = range.filter(|range| !range.is_empty()) else { return self };
+        let text = asked.to_str().ok().filter(|text| CaptureRange::parse(text).is_some());
+        let range = text.map(|text| &*Box::leak(Box::<str>::from(text)));
+        Options { range, is_bad_range: range.is_none(), ..self }
+    }
+
+    /// The part of the run that is looked at; `None` = all of it.
+    pub fn range(&self) -> Option<CaptureRange<'static>> {
+        CaptureRange::parse(self.range?)
+    }
+
+    /// Why operations are not timed, or not looked at, as asked for.
+    pub fn note(&self) -> Option<String> {
+        let timing = usize::from(self.note).checked_sub(1).and_then(|note| NOTES.get(note)).copied();
+        let notes: Vec<&str> = timing.into_iter().chain(self.is_bad_range.then_some(BAD_RANGE)).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 }
 
@@ -97,10 +127,27 @@ mod tests {
 
     #[test]
     fn every_note_has_its_sentence() {
-        let note = |note| Options { mode: Mode::Auto, percent: 5.0, is_sparse: false, note }.note();
+        let note = |note| Options { note, ..Options::of(Mode::Auto) }.note();
         assert_eq!(note(0), None);
         assert!(note(BAD_TIMING).unwrap().starts_with("GPUSPY_TIMING"));
         assert!(note(BAD_BUDGET).unwrap().starts_with("GPUSPY_BUDGET"));
         assert!(note(ONE_CONNECTION).unwrap().starts_with("CUDA_DEVICE_MAX_CONNECTIONS"));
+        let both =
+            Options { note: BAD_BUDGET, is_bad_range: true, ..Options::of(Mode::Auto) }.note().unwrap();
+        assert!(both.starts_with("GPUSPY_BUDGET") && both.contains("; GPUSPY_CAPTURE_RANGE"), "{both}");
+    }
+
+    #[test]
+    fn a_range_that_cannot_be_read_is_all_of_the_run_and_says_so() {
+        let read = |text| Options::of(Mode::Exact).in_range(text);
+        for none in [None, Some(c"")] {
+            assert_eq!((read(none).range(), read(none).note()), (None, None));
+        }
+        let delay = Some(CaptureRange::Delay { delay: 1_500_000_000, duration: None });
+        assert_eq!((read(Some(c"delay=1.5")).range(), read(Some(c"delay=1.5")).note()), (delay, None));
+        for bad in [c"nvtx:", c"profiler", c"delay=soon", c"nvtx:\xff"] {
+            assert_eq!(read(Some(bad)).range(), None, "{bad:?}");
+            assert!(read(Some(bad)).note().unwrap().starts_with("GPUSPY_CAPTURE_RANGE"), "{bad:?}");
+        }
     }
 }

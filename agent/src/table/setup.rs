@@ -187,14 +187,14 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
 
     // Control. cudaSetDevice, cuCtxSetCurrent and their like pass: frameworks call them before nearly everything, each
     // record names its context, and what a first cudaSetDevice costs is in its cuDevicePrimaryCtxRetain.
-    driver "cuProfilerStart" { cuProfilerStart @ 4000 } () => plain(Host { subject: 0 });
-    driver "cuProfilerStop" { cuProfilerStop @ 4000 } () => plain(Host { subject: 0 });
+    driver "cuProfilerStart" { cuProfilerStart @ 4000 } () => plain(Profiler { begins: true });
+    driver "cuProfilerStop" { cuProfilerStop @ 4000 } () => plain(Profiler { begins: false });
     driver "cuCtxEnablePeerAccess" { cuCtxEnablePeerAccess @ 4000 } (peerContext: CUcontext, Flags: unsigned_int)
         => plain(Host { subject: peerContext as u64 });
     driver "cuCtxDisablePeerAccess" { cuCtxDisablePeerAccess @ 4000 } (peerContext: CUcontext)
         => plain(Host { subject: peerContext as u64 });
-    runtime "cudaProfilerStart" { cudaProfilerStart @ 0 } () => plain(Host { subject: 0 });
-    runtime "cudaProfilerStop" { cudaProfilerStop @ 0 } () => plain(Host { subject: 0 });
+    runtime "cudaProfilerStart" { cudaProfilerStart @ 0 } () => plain(Profiler { begins: true });
+    runtime "cudaProfilerStop" { cudaProfilerStop @ 0 } () => plain(Profiler { begins: false });
     runtime "cudaDeviceEnablePeerAccess" { cudaDeviceEnablePeerAccess @ 0 } (peerDevice: int, flags: unsigned_int)
         => plain(Host { subject: peerDevice as u64 });
     runtime "cudaDeviceDisablePeerAccess" { cudaDeviceDisablePeerAccess @ 0 } (peerDevice: int)

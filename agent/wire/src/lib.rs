@@ -12,6 +12,7 @@
 #![no_std]
 #![deny(missing_docs)]
 
+pub mod capture;
 pub mod handshake;
 pub mod record;
 pub mod ring;

@@ -1,0 +1,53 @@
+//! What `--capture-range` can say.
+
+use gpuspy_wire::capture::CaptureRange::{self, *};
+use gpuspy_wire::capture::Domain;
+
+const SECOND: u64 = 1_000_000_000;
+
+#[test]
+fn every_form_is_read() {
+    let nvtx = |name, domain| Nvtx { name, domain };
+    for (text, expected) in [
+        ("profiler-api", ProfilerApi),
+        ("nvtx:step", nvtx("step", Domain::Default)),
+        ("nvtx:step 7, warm", nvtx("step 7, warm", Domain::Default)),
+        ("nvtx:step@loader", nvtx("step", Domain::Named("loader"))),
+        ("nvtx:step@*", nvtx("step", Domain::Any)),
+        ("nvtx:a@b@", nvtx("a@b", Domain::Default)),
+        ("delay=0", Delay { delay: 0, duration: None }),
+        ("delay=1.5", Delay { delay: 3 * SECOND / 2, duration: None }),
+        ("delay=60,duration=.25", Delay { delay: 60 * SECOND, duration: Some(SECOND / 4) }),
+    ] {
+        assert_eq!(CaptureRange::parse(text), Some(expected), "{text}");
+    }
+}
+
+#[test]
+fn nothing_else_is() {
+    for text in [
+        "",
+        "profiler",
+        "Profiler-Api",
+        "nvtx",
+        "nvtx:",
+        "nvtx:@loader",
+        "delay",
+        "delay=",
+        "delay=-1",
+        "delay=1s",
+        "delay=1e3",
+        "delay=inf",
+        "delay=nan",
+        "delay=2000000000",
+        "delay=1,",
+        "delay=1,duration=",
+        "delay=1,duration=0",
+        "duration=1",
+        "delay=1,duration=2,",
+        "duration=1,delay=2",
+        "delay=1 ",
+    ] {
+        assert_eq!(CaptureRange::parse(text), None, "{text}");
+    }
+}
