@@ -99,7 +99,6 @@ pub type CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC = c_void;
 pub type cudaExternalMemoryMipmappedArrayDesc = c_void;
 pub type CUgraphMem_attribute = c_int;
 pub type cudaGraphMemAttributeType = c_int;
-pub type CUDA_MEM_ALLOC_NODE_PARAMS = c_void;
 pub type cudaMemAllocNodeParams = c_void;
 pub type CUarray_format = c_uint;
 
@@ -414,6 +413,22 @@ pub struct CUDA_MEMSET_NODE_PARAMS {
     pub height: size_t,
 }
 
+/// CUDA_MEM_ALLOC_NODE_PARAMS.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CUDA_MEM_ALLOC_NODE_PARAMS {
+    /// CUmemPoolProps: the type of memory and of handles, where it is, and more.
+    pub kind: c_uint,
+    pub handle_types: c_uint,
+    pub location: c_uint,
+    pub device: c_int,
+    pub reserved: [u64; 9],
+    pub access: *const CUmemAccessDesc,
+    pub access_count: size_t,
+    pub bytes: size_t,
+    pub address: CUdeviceptr,
+}
+
 /// CUDA_GRAPH_INSTANTIATE_PARAMS.
 #[repr(C)]
 pub struct CUDA_GRAPH_INSTANTIATE_PARAMS {
@@ -500,6 +515,7 @@ const _: () = {
     assert!(size_of::<CUipcMemHandle>() == 64);
     assert!(size_of::<CUDA_KERNEL_NODE_PARAMS_v1>() == 56 && size_of::<CUDA_KERNEL_NODE_PARAMS_v2>() == 72);
     assert!(size_of::<CUDA_MEMCPY3D>() == 200 && size_of::<CUDA_MEMSET_NODE_PARAMS>() == 40);
+    assert!(size_of::<CUDA_MEM_ALLOC_NODE_PARAMS>() == 120);
     assert!(size_of::<CUDA_MEMCPY2D>() == 128 && size_of::<CUDA_MEMCPY3D_BATCH_OP>() == 112);
     assert!(size_of::<cudaMemcpy3DParms>() == 160 && size_of::<cudaMemcpy3DPeerParms>() == 168);
     assert!(size_of::<CUgraphNodeParams>() == 256);

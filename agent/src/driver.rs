@@ -67,6 +67,10 @@ functions! {
     kernel_node_v1 = c"cuGraphKernelNodeGetParams" (CUgraphNode, *mut CUDA_KERNEL_NODE_PARAMS_v1);
     copy_node = c"cuGraphMemcpyNodeGetParams" (CUgraphNode, *mut CUDA_MEMCPY3D);
     set_node = c"cuGraphMemsetNodeGetParams" (CUgraphNode, *mut CUDA_MEMSET_NODE_PARAMS);
+    /// CUDA 11.4.
+    alloc_node = c"cuGraphMemAllocNodeGetParams" (CUgraphNode, *mut CUDA_MEM_ALLOC_NODE_PARAMS);
+    /// CUDA 11.4.
+    free_node = c"cuGraphMemFreeNodeGetParams" (CUgraphNode, *mut CUdeviceptr);
     /// These five are called with `--graph nodes` only.
     graph_edges = c"cuGraphGetEdges" (CUgraph, *mut CUgraphNode, *mut CUgraphNode, *mut usize);
     /// CUDA 12.3; the fourth argument takes a CUgraphEdgeData, eight bytes, of each edge.
@@ -182,6 +186,16 @@ impl Driver {
     /// A set node's parameters.
     pub fn set_of_node(&self, node: CUgraphNode) -> Option<CUDA_MEMSET_NODE_PARAMS> {
         answer(self.set_node, node)
+    }
+
+    /// What a node that takes memory takes.
+    pub fn alloc_of_node(&self, node: CUgraphNode) -> Option<CUDA_MEM_ALLOC_NODE_PARAMS> {
+        answer(self.alloc_node, node)
+    }
+
+    /// The address that a node frees.
+    pub fn free_of_node(&self, node: CUgraphNode) -> Option<CUdeviceptr> {
+        answer(self.free_node, node)
     }
 
     /// Runs `work` with the thread's capture mode RELAXED, so that a call of ours, which a GLOBAL capture elsewhere

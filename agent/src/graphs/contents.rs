@@ -22,6 +22,14 @@ pub enum What {
     Copy(u64),
     /// Sets so many bytes.
     Set(u64),
+    /// Takes a device's memory.
+    Alloc {
+        /// First address, the same in every launch.
+        address: u64,
+        bytes: u64,
+    },
+    /// Gives memory back, by its first address.
+    Free(u64),
     /// Runs the nodes that follow it in the list, so many.
     Child(u32),
     /// Runs graphs of its own, and only the GPU knows how often.
@@ -37,13 +45,14 @@ struct Node {
     enabled: bool,
 }
 
-/// All nodes of one kind and, of kernels, of one name.
+/// All nodes of one kind and, of kernels, of one name; or one that takes or gives memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
     pub kind: NodeKind,
     pub kernel: u32,
     pub count: u32,
     pub bytes: u64,
+    pub address: u64,
 }
 
 /// An executable graph's nodes.
@@ -113,16 +122,20 @@ impl Contents {
         replace(self.nodes.get_mut(place + 1..)?.get_mut(..inside as usize)?, &new.nodes)
     }
 
-    /// What a launch runs, kind by kind and name by name.
+    /// What a launch runs, kind by kind and name by name; then what it does to memory, node by node in their order.
     pub fn lines(&self) -> Vec<Line> {
         let mut kernels: Vec<u32> = Vec::new();
+        let mut memory: Vec<Line> = Vec::new();
         let [mut copies, mut sets, mut others] = [NodeKind::Copy, NodeKind::Set, NodeKind::Other]
-            .map(|kind| Line { kind, kernel: 0, count: 0, bytes: 0 });
+            .map(|kind| Line { kind, kernel: 0, count: 0, bytes: 0, address: 0 });
+        let one = |kind, address, bytes| Line { kind, kernel: 0, count: 1, bytes, address };
         for node in self.nodes.iter().filter(|node| node.enabled) {
             match node.what {
                 What::Kernel(name) => kernels.push(name),
                 What::Copy(bytes) => copies.add(bytes),
                 What::Set(bytes) => sets.add(bytes),
+                What::Alloc { address, bytes } => memory.push(one(NodeKind::Alloc, address, bytes)),
+                What::Free(address) => memory.push(one(NodeKind::Free, address, 0)),
                 What::Child(_) => {}
                 What::Conditional | What::Other => others.add(0),
             }
@@ -131,9 +144,10 @@ impl Contents {
         let alike = kernels.chunk_by(|one, other| one == other);
         let named = alike.filter_map(|alike| {
             let count = alike.len() as u32;
-            Some(Line { kind: NodeKind::Kernel, kernel: *alike.first()?, count, bytes: 0 })
+            Some(Line { kind: NodeKind::Kernel, kernel: *alike.first()?, count, bytes: 0, address: 0 })
         });
-        named.chain([copies, sets, others].into_iter().filter(|line| line.count > 0)).collect()
+        let sums = [copies, sets, others].into_iter().filter(|line| line.count > 0);
+        named.chain(sums).chain(memory).collect()
     }
 
     /// The graph's own kernels, child graphs' left out, in the driver's order: names, and whether they are enabled.
@@ -196,9 +210,23 @@ fn what(call: &Call, driver: &Driver, node: CUgraphNode) -> What {
         NODE_KERNEL => What::Kernel(driver.kernel_of_node(node).map_or(0, |kernel| kernel.name(call))),
         NODE_MEMCPY => What::Copy(driver.copy_of_node(node).map_or(0, |copy| copy.bytes())),
         NODE_MEMSET => What::Set(driver.set_of_node(node).map_or(0, |set| set.bytes())),
+        NODE_MEMORY_ALLOC => driver.alloc_of_node(node).map_or(What::Other, |alloc| alloc.what()),
+        NODE_MEMORY_FREE => driver.free_of_node(node).map_or(What::Other, What::Free),
         NODE_GRAPH => What::Child(0),
         NODE_CONDITIONAL => What::Conditional,
         _ => What::Other,
+    }
+}
+
+impl CUDA_MEM_ALLOC_NODE_PARAMS {
+    /// What a node with these parameters does. The host's memory is none of ours.
+    fn what(&self) -> What {
+        match self.location {
+            LOCATION_DEVICE | LOCATION_LOCALITY_DOMAIN => {
+                What::Alloc { address: self.address, bytes: self.bytes as u64 }
+            }
+            _ => What::Other,
+        }
     }
 }
 
@@ -275,7 +303,7 @@ mod tests {
         let (a, b) = (What::Kernel(7), What::Kernel(3));
         let mut g =
             graph(&[a, What::Copy(10), b, a, What::Child(1), a, What::Set(5), What::Copy(20), What::Other]);
-        let line = |kind, kernel, count, bytes| Line { kind, kernel, count, bytes };
+        let line = |kind, kernel, count, bytes| Line { kind, kernel, count, bytes, address: 0 };
         let expected = [
             line(NodeKind::Kernel, 3, 1, 0),
             line(NodeKind::Kernel, 7, 3, 0),
@@ -291,6 +319,22 @@ mod tests {
         assert_eq!(g.enable(105 as CUgraphNode, true), Some(true));
         assert_eq!(kernels(&g), [(3, 2), (7, 2)]);
         assert_eq!(g.set(99 as CUgraphNode, b), None, "no node of this graph");
+    }
+
+    #[test]
+    fn nodes_that_take_and_give_memory_are_told_one_by_one_in_their_order() {
+        let alloc = |address, bytes| What::Alloc { address, bytes };
+        let nodes = [alloc(0x200, 7), What::Child(2), alloc(0x100, 8), What::Free(0x200), What::Kernel(1)];
+        let mut g = graph(&nodes);
+        let told = |g: &Contents| -> Vec<_> {
+            g.lines().into_iter().skip(1).map(|l| (l.kind, l.count, l.address, l.bytes)).collect()
+        };
+        let (take, give) = (NodeKind::Alloc, NodeKind::Free);
+        assert_eq!(told(&g), [(take, 1, 0x200, 7), (take, 1, 0x100, 8), (give, 1, 0x200, 0)]);
+        let new = [alloc(0x200, 7), What::Child(2), alloc(0x300, 9), What::Free(0x200), What::Kernel(1)];
+        assert_eq!(g.replace(&graph(&new)), Some(true));
+        assert_eq!(told(&g), [(take, 1, 0x200, 7), (take, 1, 0x300, 9), (give, 1, 0x200, 0)]);
+        assert_eq!(g.replace(&graph(&[What::Free(1); 5])), None, "what takes does not give");
     }
 
     #[test]

@@ -247,7 +247,7 @@ impl Graphs {
         let head = Head::new::<record::Graph>();
         let (at, handle, reserved) = (ticks(), handle as u64, [0; 5]);
         call.publish(&record::Graph { head, at, handle, graph, kernels, copies, memsets, others, reserved });
-        for Line { kind, kernel, count, bytes } in lines {
+        for Line { kind, kernel, count, bytes, address } in lines {
             call.publish(&record::GraphNode {
                 head: Head::new::<record::GraphNode>(),
                 graph,
@@ -255,6 +255,7 @@ impl Graphs {
                 kernel,
                 count,
                 bytes,
+                address,
                 ..record::GraphNode::default()
             });
         }
@@ -285,8 +286,10 @@ impl Place {
 
     /// Counts what a launch runs: kernels, copies, sets, others.
     fn count(&self, lines: &[Line]) -> [u32; 4] {
-        let kinds = [NodeKind::Kernel, NodeKind::Copy, NodeKind::Set, NodeKind::Other];
-        let counts = kinds.map(|kind| lines.iter().filter(|l| l.kind == kind).map(|l| l.count).sum());
+        use NodeKind::{Alloc, Copy, Free, Kernel, Other, Set};
+        let kinds: [&[NodeKind]; 4] = [&[Kernel], &[Copy], &[Set], &[Other, Alloc, Free]];
+        let counts =
+            kinds.map(|kinds| lines.iter().filter(|l| kinds.contains(&l.kind)).map(|l| l.count).sum());
         let [kernels, copies, memsets, _] = counts;
         self.kernels.store(kernels, Ordering::Relaxed);
         self.copies.store(copies, Ordering::Relaxed);

@@ -1,7 +1,8 @@
 //! How much memory did the app hold, when was it the most, and what was left?
 //!
 //! Where only a part of the time is asked for, allocations and frees in it are counted, and what was held before is held
-//! from its begin on. Memory comes when its call has returned and goes when the free's call begins.
+//! from its begin on. Memory comes when its call has returned and goes when the free's call begins; what graphs take and
+//! free comes and goes when the launch has returned ([`graph`](crate::model::memory::graph) says how much of it at once).
 
 use super::owners::{ByLibrary, Holding, Owners};
 use crate::model::Event;
@@ -32,7 +33,7 @@ pub struct Use {
 /// Use of memory by one process, or by several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Device memory: allocated, managed, from pools, mapped, arrays; no reservations.
+    /// Device memory: allocated, managed, from pools, mapped, arrays, by graphs; no reservations.
     pub device: Use,
     /// By [`Memory::name`].
     pub by_kind: BTreeMap<&'static str, Use>,

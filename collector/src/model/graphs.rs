@@ -3,6 +3,7 @@
 //! An executable graph has a number for what it holds now; a change gives it another one. Records of two threads can come
 //! in the other order than they were made, so the numbers that a graph had before are kept for a while.
 
+use super::memory::graph::GraphMemory;
 use crate::trace::record::{Graph, GraphNode};
 use gpuspy_wire::record::NodeKind;
 use std::collections::{HashMap, VecDeque};
@@ -39,8 +40,10 @@ pub struct Contents {
     pub copies: Moves,
     /// Sets.
     pub sets: Moves,
-    /// Nodes of other kinds.
+    /// Nodes of other kinds, those that take or free memory included.
     pub others: u64,
+    /// What they do to memory.
+    pub memory: GraphMemory,
 }
 
 impl Contents {
@@ -68,7 +71,7 @@ impl Graphs {
             copies: Moves { count: u64::from(graph.copies), bytes: 0 },
             sets: Moves { count: u64::from(graph.memsets), bytes: 0 },
             others: u64::from(graph.others),
-            kernels: Vec::new(),
+            ..Contents::default()
         };
         self.by_number.insert(graph.graph, Arc::new(contents));
         self.replaced.extend(self.numbers.insert(graph.handle, graph.graph));
@@ -87,7 +90,9 @@ impl Graphs {
             NodeKind::Kernel => contents.kernels.push((node.kernel, u64::from(node.count))),
             NodeKind::Copy => contents.copies.bytes = node.bytes,
             NodeKind::Set => contents.sets.bytes = node.bytes,
-            NodeKind::Alloc | NodeKind::Free | NodeKind::Other => {}
+            NodeKind::Alloc => contents.memory.takes(node.address, node.bytes),
+            NodeKind::Free => contents.memory.frees(node.address),
+            NodeKind::Other => {}
         }
     }
 

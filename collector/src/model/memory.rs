@@ -7,10 +7,11 @@
 //!   it is mapped it is *mapped* too, once, however often. Mappings of what this process did not create on a GPU (imported,
 //!   multicast, the host's) are *imported*.
 //! - Memory that is opened again where it is open already is counted again, without bytes.
-//! - What is captured comes and goes when its graph runs, which nobody tells: it is not counted here.
+//! - What is captured is a node of a graph: it comes and goes with the graph's launches ([`graph`]).
 //! - A context's end takes what was allocated in it, but neither physical memory nor what came from pools (cuda.h,
-//!   cuCtxDestroy).
+//!   cuCtxDestroy), nor what graphs took, which is in no list of what goes.
 
+pub mod graph;
 mod physical;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,8 @@ use std::collections::{BTreeMap, HashMap};
 /// Whether bytes of this kind occupy a GPU's memory and count as the app's use of it. Reservations hold nothing an app
 /// can touch until they are mapped, and imported memory is counted by who allocated it.
 pub fn is_device_memory(memory: Memory) -> bool {
-    matches!(memory, Memory::Device | Memory::Managed | Memory::Pool | Memory::Mapped | Memory::Array)
+    use Memory::{Array, Device, Graph, Managed, Mapped, Pool};
+    matches!(memory, Device | Managed | Pool | Mapped | Array | Graph)
 }
 
 /// Who allocated a block. Of one whose allocation was never seen: who frees it.
@@ -42,7 +44,8 @@ pub struct Allocator {
 
 impl Allocator {
     fn of(thread: u32, call: &Call, memory: Memory, stream: u64) -> Self {
-        let stream = (memory == Memory::Pool).then_some(stream);
+        let is_ordered = matches!(memory, Memory::Pool | Memory::Graph);
+        let stream = is_ordered.then_some(stream);
         Allocator { context: call.context, thread, stream, caller: call.caller }
     }
 }

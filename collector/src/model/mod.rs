@@ -271,6 +271,9 @@ impl<'c> Model<'c> {
                 event.call = counted(&work.call);
                 event.operation = Some(self.operation(work));
                 event.graph = self.contents(&work.what);
+                if let Some(graph) = event.graph.as_ref().filter(|_| !is_captured(work)) {
+                    event.memory = self.blocks.graph_launched(record.thread, work, &graph.memory);
+                }
             }
             Body::Alloc(alloc) => {
                 event.call = counted(&alloc.call);
@@ -372,7 +375,7 @@ impl<'c> Model<'c> {
     }
 
     fn when(&mut self, work: &Work, what: Action) -> When {
-        if work.untimed == Untimed::Captured || work.call.flags & flag::CAPTURED != 0 {
+        if is_captured(work) {
             return When::Captured;
         }
         let known =
@@ -462,6 +465,11 @@ fn is_communication(name: &str) -> bool {
     ["ncclDevKernel", "ncclKernel", "mscclKernel", "nvshmem"].iter().any(|part| name.contains(part))
 }
 
+/// It did not run now: it became a node of a graph.
+fn is_captured(work: &Work) -> bool {
+    work.untimed == Untimed::Captured || work.call.flags & flag::CAPTURED != 0
+}
+
 /// Copies from and to pageable memory are staged by the driver inside the call, whatever the API's name says.
 fn blocks_by_nature(what: Action) -> bool {
     matches!(
@@ -478,7 +486,7 @@ fn blocks_by_nature(what: Action) -> bool {
 mod tests {
     use super::survey::Survey;
     use super::*;
-    use crate::trace::record::{Context, EventOp, Free, Graph};
+    use crate::trace::record::{Context, EventOp, Free, Graph, GraphNode};
 
     fn record(body: Body) -> Record {
         Record { thread: 1, at: 0, body }
@@ -605,6 +613,26 @@ mod tests {
         let event = model.observe(&launch);
         assert_eq!(event.operation.unwrap().what, Action::Graph { kernels: 12 });
         assert_eq!(event.graph.unwrap().others, 1);
+    }
+
+    #[test]
+    fn a_graph_takes_memory_when_it_runs_and_not_when_it_is_captured() {
+        use gpuspy_wire::record::{Memory, NodeKind};
+        let clocks = Clocks::default();
+        let mut model = Model::new(&Names::default(), &clocks);
+        let (graph, kernels, copies, memsets, handle) = (5, 0, 0, 0, 0);
+        model.observe(&record(Body::Graph(Graph { graph, handle, kernels, copies, memsets, others: 1 })));
+        let (kind, count, bytes, address) = (NodeKind::Alloc, 1, 64, 4096);
+        let node = GraphNode { graph, kind, kernel: 0, count, bytes, address };
+        model.observe(&record(Body::GraphNode(node)));
+        let mut memory_of = |flags| {
+            let mut launch = kernel(Untimed::Off, None, flags);
+            launch.what = What::Graph { graph, handle, kernels, copies, memsets };
+            model.observe(&record(Body::Work(launch))).memory
+        };
+        assert_eq!(memory_of(flag::CAPTURED), []);
+        let of = memory::Allocator { context: 1, thread: 1, stream: Some(7) };
+        assert_eq!(memory_of(0), [MemoryChange::Allocated { memory: Memory::Graph, bytes, of }]);
     }
 
     #[test]

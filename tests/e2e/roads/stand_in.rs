@@ -17,10 +17,6 @@ const DRIVER_LACKS: &[(&str, &str)] = &[
     ("cuSignalExternalSemaphores", "other devices' semaphores"),
     ("cuWaitExternalSemaphores", "other devices' semaphores"),
     ("cuStreamBeginRecaptureToGraph", "captures once more"),
-    ("cuDeviceGetGraphMemAttribute", "memory of graphs"),
-    ("cuDeviceSetGraphMemAttribute", "memory of graphs"),
-    ("cuDeviceGraphMemTrim", "memory of graphs"),
-    ("cuGraphAddMem", "memory of graphs"),
     ("cuMemMapArrayAsync", "sparse arrays"),
     ("cuMemSetMemPool", "pools of other places than devices"),
 ];
@@ -43,10 +39,6 @@ const RUNTIME_LACKS: &[(&str, &str)] = &[
     ("cudaGraphExecMemsetNodeSetParams", "changes of nodes by the runtime"),
     ("cudaGraphExecNodeSetParams", "changes of nodes by the runtime"),
     ("cudaStreamBeginCaptureToGraph", "captures into a graph by the runtime"),
-    ("cudaDeviceGetGraphMemAttribute", "memory of graphs"),
-    ("cudaDeviceSetGraphMemAttribute", "memory of graphs"),
-    ("cudaDeviceGraphMemTrim", "memory of graphs"),
-    ("cudaGraphAddMem", "memory of graphs"),
     ("cudaExternalMemoryGetMappedMipmappedArray", "arrays of other devices"),
     ("cudaMemSetMemPool", "pools of other places than devices"),
 ];

@@ -173,14 +173,32 @@ impl State {
 
     /// Adds a node at the end of a capturing stream.
     pub fn capture_node(&mut self, stream: Handle, work: NodeWork) -> Outcome<Handle> {
+        self.capture_with(stream, |state, graph, before| {
+            let node = state.add_node(graph, work, before)?;
+            Ok((node, node))
+        })
+    }
+
+    /// The same, where `add` makes the node, behind others of a graph, and something else with it.
+    pub fn capture_with<T>(
+        &mut self,
+        stream: Handle,
+        add: impl FnOnce(&mut State, Handle, Vec<Handle>) -> Outcome<(Handle, T)>,
+    ) -> Outcome<T> {
         let id = self.checked(stream).capture.ok_or(INVALID_HANDLE)?;
         let capture = self.captures.get(&id).ok_or(INVALID_HANDLE)?;
         let (graph, before) = (capture.graph, capture.tips.get(&stream).cloned().unwrap_or_default());
-        let node = self.add_node(graph, work, before)?;
+        let (node, made) = add(self, graph, before)?;
         if let Some(capture) = self.captures.get_mut(&id) {
             capture.tips.insert(stream, vec![node]);
         }
-        Ok(node)
+        Ok(made)
+    }
+
+    /// Fails if the capture that a stream takes part in is invalid.
+    pub fn check_capture(&mut self, stream: Handle) -> Outcome {
+        let capture = self.checked(stream).capture.and_then(|id| self.captures.get(&id));
+        if capture.is_some_and(|capture| capture.invalid) { Err(STREAM_CAPTURE_INVALIDATED) } else { Ok(()) }
     }
 
     /// A capturing stream waits for an event: only for one of its own capture.

@@ -5,6 +5,7 @@ use crate::call::Call;
 use crate::config::config;
 use crate::engine::{Done, Length};
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
+use crate::graph_memory::Moves;
 use crate::handle::Handle;
 use crate::state::State;
 use crate::truth;
@@ -109,6 +110,8 @@ impl NodeWork {
             Self::One(Work::Empty) => 5,
             Self::One(Work::Wait(_)) => 6,
             Self::One(Work::Record(_)) => 7,
+            Self::One(Work::Take(_)) => 10,
+            Self::One(Work::Give(_)) => 11,
             Self::One(Work::Value(_)) => 12,
         }
     }
@@ -170,7 +173,7 @@ pub struct Exec {
     pub flags: u64,
     /// The context that it was made in.
     pub context: Handle,
-    /// The graph that it was made from.
+    /// The graph that it was made from; 0 when that is gone.
     pub graph: Handle,
     /// What it keeps alive: all that the graph did, also when that is gone.
     pub objects: Vec<Arc<Kept>>,
@@ -228,8 +231,9 @@ impl State {
     pub fn clone_graph(&mut self, graph: Handle, owned: bool) -> Outcome<Handle> {
         let source = self.graphs.get(graph).ok_or(INVALID_HANDLE)?.clone();
         let conditional = |&node: &Handle| self.nodes.get(node).is_some_and(|node| node.work.kind() == 13);
-        if source.nodes.iter().any(conditional) {
-            // cuda.h, CU_GRAPH_NODE_TYPE_CONDITIONAL: such a graph cannot be cloned, nor be used in a child node.
+        if source.nodes.iter().any(conditional) || self.has_memory(graph) {
+            // cuda.h, CU_GRAPH_NODE_TYPE_CONDITIONAL, cuGraphClone: such a graph cannot be cloned, nor, as it is, be used
+            // in a child node.
             return Err(NOT_SUPPORTED);
         }
         let objects = source.objects.clone();
@@ -274,8 +278,11 @@ impl State {
 
     /// Removes a graph with its nodes and children.
     pub fn destroy_graph(&mut self, graph: Handle) -> Outcome {
-        let graph = self.graphs.remove(graph).ok_or(INVALID_HANDLE)?;
-        for node in graph.nodes {
+        let gone = self.graphs.remove(graph).ok_or(INVALID_HANDLE)?;
+        self.graph_memory.orphan(graph);
+        // The next graph may have its handle.
+        self.execs.values_mut().filter(|exec| exec.graph == graph).for_each(|exec| exec.graph = 0);
+        for node in gone.nodes {
             if let Some(node) = self.nodes.remove(node) {
                 self.destroy_inner(node.work)?;
             }
@@ -377,6 +384,9 @@ impl State {
     pub fn launch_graph(&mut self, call: &Call, stream: Handle, exec: Handle) -> Outcome<Done> {
         let mut place = self.place(stream);
         let before = self.predecessors(stream);
+        let Exec { steps, flags, .. } = self.execs.get(exec).ok_or(INVALID_HANDLE)?;
+        let (moves, flags) = (Moves::of(steps), *flags);
+        self.begin_moves(call, &moves, flags)?;
         let Exec { steps, last, .. } = self.execs.get_mut(exec).ok_or(INVALID_HANDLE)?;
         let last = last.clone();
         let steps = std::mem::take(steps);
@@ -395,6 +405,7 @@ impl State {
             let work = if step.enabled { &step.work } else { &Work::Empty };
             ends.push(self.run(call, work, behind, &Place { queue: 0, ..place }));
         }
+        self.end_moves(call, &moves, &ends, place.stream, place.graph);
         ends.push(begin.clone());
         let truth = truth::wanted().then_some(operation);
         let end =

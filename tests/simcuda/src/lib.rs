@@ -45,8 +45,9 @@
 //!   started before that one had ended; `cut`, it could not, because nothing but records of events stood between it and a
 //!   kernel that had not ended when it was submitted.
 //! - `alloc`, `free`: `begin` of the call, `address` (a handle of reserved memory and arrays), `bytes`, `memory` (device,
-//!   managed, pool, pinned, registered, mapped, reserved, array, imported), `stream` (0 for calls that are not
-//!   stream-ordered), `seq`, which counts them all. Physical memory is `reserved` from its creation until it is neither
+//!   managed, pool, pinned, registered, mapped, reserved, array, imported, graph), `stream` (0 for calls that are not
+//!   stream-ordered), `seq`, which counts them all. What a graph launch takes and frees stands at the launch, in an order
+//!   that dependencies allow: `launch` is its `seq`, `ran` the end of the node (`null` if it was not known then). Physical memory is `reserved` from its creation until it is neither
 //!   referred to nor mapped; of its mappings, each a line, the first brings its bytes and the last takes them away. Imported
 //!   memory that is opened again brings none. `gone`: the same, with its context.
 //! - `sync`: `scope` (context, stream, event), `stream`, `event`, `begin`, `end` of the call. Only those that succeeded.
@@ -61,8 +62,9 @@
 //! # Its parts
 //!
 //! [`export`] names and addresses · [`call`] what every call goes through · [`api`] the functions · [`state`] the objects,
-//! under one lock · [`work`] from call to schedule · [`engine`] the schedule · [`programmatic`] launches that overlap · [`resources`] how many blocks fit · [`effects`] what copies do to memory ·
-//! [`worker`] host functions and values · [`capture`], [`graph`] · [`truth`].
+//! under one lock · [`work`] from call to schedule · [`engine`] the schedule · [`programmatic`] launches that overlap ·
+//! [`resources`] how many blocks fit · [`effects`] what copies do to memory · [`worker`] host functions and values ·
+//! [`capture`], [`graph`], [`graph_memory`] · [`truth`].
 
 pub mod api;
 pub mod array;
@@ -76,6 +78,7 @@ pub mod engine;
 pub mod error;
 pub mod export;
 pub mod graph;
+pub mod graph_memory;
 pub mod handle;
 pub mod image;
 pub mod imported;

@@ -30,6 +30,8 @@ pub enum MemoryKind {
     Reserved,
     /// An array, by handle.
     Array,
+    /// What a graph takes while it runs: an address at all times, memory in between.
+    Graph,
 }
 
 impl MemoryKind {
@@ -45,10 +47,11 @@ impl MemoryKind {
             Self::Mapped => "mapped",
             Self::Reserved => "reserved",
             Self::Array => "array",
+            Self::Graph => "graph",
         }
     }
 
-    /// It takes a device's memory by itself: a mapping does not, nor what others allocated.
+    /// It takes a device's memory by itself: a mapping does not, nor what others allocated, nor an address of a graph.
     fn takes_memory(self) -> bool {
         matches!(self, Self::Device | Self::Managed | Self::Pool | Self::Reserved | Self::Array)
     }

@@ -10,6 +10,7 @@ use crate::effects;
 use crate::engine::{Done, Engine, Known, Node};
 use crate::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, Outcome};
 use crate::graph::{Exec, Graph, GraphNode};
+use crate::graph_memory::GraphMemory;
 use crate::handle::{Handle, Kind, Table};
 use crate::image::{Function, KernelHandle, Library, Module};
 use crate::imported::Imports;
@@ -177,6 +178,7 @@ pub struct State {
     pub nodes: Table<GraphNode>,
     pub execs: Table<Exec>,
     pub user_objects: Table<UserObject>,
+    pub graph_memory: GraphMemory,
     pub memory: Memory,
     pub virtual_memory: VirtualMemory,
     pub arrays: Arrays,
@@ -244,6 +246,7 @@ impl State {
             nodes: Table::new(Kind::Node),
             execs: Table::new(Kind::GraphExec),
             user_objects: Table::new(Kind::UserObject),
+            graph_memory: GraphMemory::default(),
             memory: Memory::new(devices),
             virtual_memory: VirtualMemory::default(),
             arrays: Arrays::default(),

@@ -48,6 +48,10 @@ pub enum Work {
     Record(Handle),
     /// A wait for an event's present record.
     Wait(Handle),
+    /// The taking of memory by a graph: the block.
+    Take(u64),
+    /// Its end.
+    Give(u64),
     /// Nothing, in order.
     Empty,
 }
@@ -263,7 +267,7 @@ impl State {
                 before.extend(self.recorded(*event));
                 (Length::Fixed(0), None, Action::None)
             }
-            Work::Empty => (Length::Fixed(0), None, Action::None),
+            Work::Take(_) | Work::Give(_) | Work::Empty => (Length::Fixed(0), None, Action::None),
         };
         let done = self.add(&before, length, lane, Job { action, truth });
         if let Work::Record(event) = work {
@@ -349,7 +353,7 @@ impl State {
             }
             Work::Host(_) => operation.kind = "host",
             Work::Value(_) => operation.kind = "value",
-            Work::Record(_) | Work::Wait(_) | Work::Empty => return None,
+            Work::Record(_) | Work::Wait(_) | Work::Take(_) | Work::Give(_) | Work::Empty => return None,
         }
         Some(operation)
     }

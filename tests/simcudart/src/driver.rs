@@ -201,6 +201,13 @@ driver_functions! {
             set: *const c_void, context: Handle);
         fn cuGraphAddChildGraphNode[10000](node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
             child: Handle);
+        fn cuGraphAddMemAllocNode[11040](node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+            parameters: *mut c_void);
+        fn cuGraphAddMemFreeNode[11040](node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+            block: DevicePtr);
+        fn cuDeviceGetGraphMemAttribute[11040](device: Device, attribute: c_int, value: *mut c_void);
+        fn cuDeviceSetGraphMemAttribute[11040](device: Device, attribute: c_int, value: *mut c_void);
+        fn cuDeviceGraphMemTrim[11040](device: Device);
         fn cuGraphExecKernelNodeSetParams[12000](exec: Handle, node: Handle, parameters: *const c_void);
         fn cuGraphExecUpdate[12000](exec: Handle, graph: Handle, info: *mut c_void);
         fn cuGraphNodeSetEnabled[11060](exec: Handle, node: Handle, enabled: c_uint);

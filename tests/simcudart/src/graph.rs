@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-use crate::driver::{Driver, Handle};
+use crate::driver::{DevicePtr, Driver, Handle};
 use crate::error::{self, Result};
 use crate::kernel::function;
 use crate::launch::Dim3;
@@ -119,6 +119,29 @@ export! {
     fn cudaGraphAddChildGraphNode(node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
         child: Handle) = with_driver |driver| {
         driver.cuGraphAddChildGraphNode(node, graph, before, count, child)
+    }
+
+    // cudaMemAllocNodeParams is laid out as the driver's structure.
+    fn cudaGraphAddMemAllocNode(node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+        parameters: *mut c_void) = with_context |driver| {
+        driver.cuGraphAddMemAllocNode(node, graph, before, count, parameters)
+    }
+
+    fn cudaGraphAddMemFreeNode(node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+        block: *mut c_void) = with_context |driver| {
+        driver.cuGraphAddMemFreeNode(node, graph, before, count, block as DevicePtr)
+    }
+
+    fn cudaDeviceGetGraphMemAttribute(device: c_int, attribute: c_int, value: *mut c_void) = with_driver |driver| {
+        driver.cuDeviceGetGraphMemAttribute(device, attribute, value)
+    }
+
+    fn cudaDeviceSetGraphMemAttribute(device: c_int, attribute: c_int, value: *mut c_void) = with_driver |driver| {
+        driver.cuDeviceSetGraphMemAttribute(device, attribute, value)
+    }
+
+    fn cudaDeviceGraphMemTrim(device: c_int) = with_driver |driver| {
+        driver.cuDeviceGraphMemTrim(device)
     }
 
     fn cudaGraphExecKernelNodeSetParams(exec: Handle, node: Handle, parameters: *const KernelNode)

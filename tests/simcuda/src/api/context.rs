@@ -116,6 +116,7 @@ impl State {
                 effects::push(effects::Effect::Release(range));
             }
         }
+        self.sweep_graph_memory();
         self.imports.forget(handle);
         self.end_arrays(handle);
         tell(id, device, handle, primary, true);

@@ -3,7 +3,7 @@
 use super::capture::list;
 use super::copy::Memcpy3D;
 use super::launch::Request;
-use super::put;
+use super::{graph_memory, put};
 use crate::call::Call;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
@@ -186,7 +186,7 @@ impl NodeParameters {
                 1 => copy_work(state, &*body.add(2).cast::<Memcpy3D>())?,
                 2 => (*body.cast::<SetParameters>()).work(state)?,
                 3 => (*body.cast::<HostParameters>()).work()?,
-                4 => return Ok(NodeWork::Child(state.clone_graph(self.body[0], true)?)),
+                4 => return self.child(state).map(NodeWork::Child),
                 5 => Work::Empty,
                 6 => event_work(state, self.body[0], false)?,
                 7 => event_work(state, self.body[0], true)?,
@@ -199,8 +199,30 @@ impl NodeParameters {
 
 /// `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
 const CONDITIONAL: u32 = 13;
+/// `CU_GRAPH_NODE_TYPE_MEM_ALLOC`.
+const MEM_ALLOC: u32 = 10;
+/// `CU_GRAPH_NODE_TYPE_MEM_FREE`.
+const MEM_FREE: u32 = 11;
+/// `CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE`.
+const MOVE: u32 = 1;
 
 impl NodeParameters {
+    /// The graph that a child node runs (CUDA_CHILD_GRAPH_NODE_PARAMS: graph, ownership): a copy, or itself, which is no
+    /// longer to be instantiated, destroyed or moved then.
+    fn child(&self, state: &mut State) -> Outcome<Handle> {
+        let [graph, ownership, ..] = self.body;
+        if ownership as u32 != MOVE {
+            return state.clone_graph(graph, true);
+        }
+        let is_used = state.execs.iter().any(|(_, exec)| exec.graph == graph);
+        let moved = state.graphs.get_mut(graph).ok_or(INVALID_HANDLE)?;
+        if moved.owned || is_used {
+            return Err(INVALID_VALUE);
+        }
+        moved.owned = true;
+        Ok(graph)
+    }
+
     /// What a conditional node is to do (CUDA_CONDITIONAL_NODE_PARAMS: handle, type and size, place for the bodies,
     /// context). Its bodies are made, empty.
     fn conditional(&self, state: &mut State) -> Outcome<Conditional> {
@@ -262,7 +284,9 @@ unsafe fn destroy(call: &mut Call, graph: Handle) -> Outcome {
     if state.graphs.get(graph).ok_or(INVALID_HANDLE)?.owned {
         return Err(INVALID_VALUE);
     }
-    state.destroy_graph(graph)
+    state.destroy_graph(graph)?;
+    state.sweep_graph_memory();
+    Ok(())
 }
 
 unsafe fn clone(call: &mut Call, clone: *mut Handle, graph: Handle) -> Outcome {
@@ -441,8 +465,15 @@ unsafe fn add_node(
     // SAFETY: cuda.h's promise.
     unsafe {
         let given = *parameters.as_ref().ok_or(INVALID_VALUE)?;
-        if given.kind != CONDITIONAL {
-            return add(call, node, graph, before, count, |state| given.work(state));
+        match given.kind {
+            CONDITIONAL => {}
+            // The address comes back in the parameters.
+            MEM_ALLOC => {
+                let body = (&raw mut (*parameters.cast_mut()).body).cast();
+                return graph_memory::add_alloc(call, node, graph, before, count, body);
+            }
+            MEM_FREE => return graph_memory::add_free(call, node, graph, before, count, given.body[0]),
+            _ => return add(call, node, graph, before, count, |state| given.work(state)),
         }
         let mut bodies = Vec::new();
         add(call, node, graph, before, count, |state| {

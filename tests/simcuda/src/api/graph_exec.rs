@@ -8,6 +8,7 @@ use crate::engine::Done;
 use crate::error::{GRAPH_EXEC_UPDATE_FAILURE, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
 use crate::graph::{Exec, Graph, NodeWork, Step};
+use crate::graph_memory::Moves;
 use crate::handle::Handle;
 use crate::state::{Guard, State};
 use crate::truth;
@@ -67,11 +68,16 @@ fn make(call: &Call, exec: *mut Handle, graph: Handle, flags: u64) -> Outcome {
     }
     let mut state = call.lock();
     let context = state.current()?;
+    if state.graphs.get(graph).ok_or(INVALID_HANDLE)?.owned && state.has_memory(graph) {
+        // cuda.h, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE: not by itself any more.
+        return Err(INVALID_VALUE);
+    }
     let mut steps = Vec::new();
     state.flatten(graph, &[], &mut steps)?;
-    // cuda.h, CU_GRAPH_NODE_TYPE_CONDITIONAL: "Only one instantiation of the graph may exist at any point in time."
-    let conditional = steps.iter().any(|step| step.kind == 13);
-    if conditional && state.execs.iter().any(|(_, exec)| exec.graph == graph) {
+    // cuda.h, CU_GRAPH_NODE_TYPE_CONDITIONAL: "Only one instantiation of the graph may exist at any point in time."; the
+    // same of nodes that take or free memory (cuGraphInstantiate).
+    let single = steps.iter().any(|step| [10, 11, 13].contains(&step.kind));
+    if single && state.execs.iter().any(|(_, exec)| exec.graph == graph) {
         return Err(INVALID_VALUE);
     }
     let count = |kind| steps.iter().filter(|step| step.kind == kind).count();
@@ -126,7 +132,10 @@ unsafe fn instantiate_with(
 
 unsafe fn destroy(call: &mut Call, exec: Handle) -> Outcome {
     // cuda.h: a launch in progress runs to its end.
-    call.lock().execs.remove(exec).map(|_| ()).ok_or(INVALID_HANDLE)
+    let mut state = call.lock();
+    state.execs.remove(exec).ok_or(INVALID_HANDLE)?;
+    state.sweep_graph_memory();
+    Ok(())
 }
 
 unsafe fn get_flags(call: &mut Call, exec: Handle, flags: *mut u64) -> Outcome {
@@ -160,6 +169,10 @@ impl State {
     /// A graph of an executable graph's steps.
     fn as_graph(&mut self, exec: Handle) -> Outcome<Handle> {
         let steps = self.execs.get(exec).ok_or(INVALID_HANDLE)?.steps.clone();
+        if !Moves::of(&steps).is_empty() {
+            // Such a graph cannot be cloned (cuda.h, cuGraphClone).
+            return Err(NOT_SUPPORTED);
+        }
         let graph = self.graphs.insert(Graph { owned: true, ..Graph::default() });
         let mut nodes: Vec<Handle> = Vec::with_capacity(steps.len());
         for step in steps {
@@ -187,16 +200,28 @@ impl State {
 fn difference(old: &[Step], new: &[Step]) -> Option<(u32, Handle)> {
     const TOPOLOGY_CHANGED: u32 = 2;
     const NODE_TYPE_CHANGED: u32 = 3;
+    const PARAMETERS_CHANGED: u32 = 5;
     if old.len() != new.len() {
         return Some((TOPOLOGY_CHANGED, 0));
     }
     old.iter().zip(new).find_map(|(old, new)| {
         if old.kind != new.kind {
             Some((NODE_TYPE_CHANGED, new.node))
+        } else if is_other_memory(&old.work, &new.work) {
+            Some((PARAMETERS_CHANGED, new.node))
         } else {
             (old.before != new.before).then_some((TOPOLOGY_CHANGED, new.node))
         }
     })
+}
+
+/// Whether nodes take, or free, different memory. That an executable graph keeps its own is a guess: no parameters of such
+/// nodes can be set (cuda.h, cuGraphExecNodeSetParams).
+fn is_other_memory(old: &Work, new: &Work) -> bool {
+    match (old, new) {
+        (Work::Take(old), Work::Take(new)) | (Work::Give(old), Work::Give(new)) => old != new,
+        _ => false,
+    }
 }
 
 fn replace_all(call: &Call, exec: Handle, graph: Handle) -> Outcome<Option<(u32, Handle)>> {
@@ -311,7 +336,8 @@ unsafe fn set_child(call: &mut Call, exec: Handle, node: Handle, child: Handle) 
     let end = steps.iter().rposition(|step| step.node == node).ok_or(INVALID_VALUE)?;
     let kinds = |steps: &[Step]| steps.iter().map(|step| step.kind).collect::<Vec<_>>();
     let inner = steps.get_mut(begin + 1..end).ok_or(INVALID_VALUE)?;
-    if kinds(inner) != kinds(&new) {
+    let mut pairs = inner.iter().zip(&new);
+    if kinds(inner) != kinds(&new) || pairs.any(|(old, new)| is_other_memory(&old.work, &new.work)) {
         return Err(GRAPH_EXEC_UPDATE_FAILURE);
     }
     inner.iter_mut().zip(new).for_each(|(old, new)| old.work = new.work);

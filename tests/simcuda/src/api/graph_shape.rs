@@ -229,6 +229,10 @@ unsafe fn remove_dependencies(
     count: usize,
 ) -> Outcome {
     let mut state = call.lock();
+    if state.has_memory(graph) {
+        // cuda.h: such a graph keeps its dependencies.
+        return Err(INVALID_VALUE);
+    }
     // SAFETY: cuda.h's promise.
     for (from, to) in unsafe { pairs(&state, graph, from, to, count) }? {
         let before = &mut state.nodes.get_mut(to).ok_or(INVALID_VALUE)?.before;
@@ -254,6 +258,10 @@ unsafe fn remove_dependencies_v2(
 
 unsafe fn destroy_node(call: &mut Call, node: Handle) -> Outcome {
     let mut state = call.lock();
+    if state.has_memory(state.nodes.get(node).ok_or(INVALID_HANDLE)?.graph) {
+        // cuda.h: such a graph keeps its nodes.
+        return Err(INVALID_VALUE);
+    }
     let gone = state.nodes.remove(node).ok_or(INVALID_HANDLE)?;
     let mut others = Vec::new();
     if let Some(graph) = state.graphs.get_mut(gone.graph) {

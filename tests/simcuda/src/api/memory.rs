@@ -31,26 +31,48 @@ exports! {
 
 /// Tells the truth about memory that came.
 pub fn tell_alloc(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream: u64) {
-    tell("alloc", call.api.name, call.begin, (address, bytes), kind, stream);
+    tell("alloc", call.api.name, call.begin, (address, bytes), kind, stream, "");
 }
 
 /// Tells the truth about memory that went.
 pub fn tell_free(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream: u64) {
-    tell("free", call.api.name, call.begin, (address, bytes), kind, stream);
+    tell("free", call.api.name, call.begin, (address, bytes), kind, stream, "");
+}
+
+/// Tells the truth about what the graph launch `launch` takes or frees; `what` is `alloc` or `free`.
+pub fn tell_of_graph(
+    call: &Call,
+    what: &str,
+    (address, bytes): (u64, u64),
+    stream: u64,
+    launch: u64,
+    ran: Option<Ns>,
+) {
+    let ran = ran.map_or_else(|| "null".to_owned(), |ran| ran.to_string());
+    let more = format!(",\"launch\":{launch},\"ran\":{ran}");
+    tell(what, call.api.name, call.begin, (address, bytes), MemoryKind::Graph, stream, &more);
 }
 
 /// Tells the truth about memory that went with its context.
 pub fn tell_gone(address: u64, bytes: u64, kind: MemoryKind) {
-    tell("gone", "", 0, (address, bytes), kind, 0);
+    tell("gone", "", 0, (address, bytes), kind, 0, "");
 }
 
-fn tell(what: &str, api: &str, begin: Ns, (address, bytes): (u64, u64), kind: MemoryKind, stream: u64) {
+fn tell(
+    what: &str,
+    api: &str,
+    begin: Ns,
+    (address, bytes): (u64, u64),
+    kind: MemoryKind,
+    stream: u64,
+    more: &str,
+) {
     // Counted under the state's lock, so in the order in which it happened; lines are in none.
     static SEQUENCE: AtomicU64 = AtomicU64::new(0);
     let (tid, memory, seq) = (thread::tid(), kind.name(), SEQUENCE.fetch_add(1, Ordering::Relaxed));
     truth::line(format_args!(
         "\"kind\":\"{what}\",\"api\":\"{api}\",\"tid\":{tid},\"begin\":{begin},\"address\":{address},\
-         \"bytes\":{bytes},\"memory\":\"{memory}\",\"stream\":{stream},\"seq\":{seq}"
+         \"bytes\":{bytes},\"memory\":\"{memory}\",\"stream\":{stream},\"seq\":{seq}{more}"
     ));
 }
 
@@ -109,12 +131,19 @@ fn release(call: &mut Call, address: u64, right: impl Fn(MemoryKind) -> bool, wa
     let is_mapping = state.virtual_memory.is_mapped(address);
     let found = state.memory.at(address).filter(|found| right(found.kind) && !is_mapping);
     let found = found.ok_or(INVALID_VALUE)?;
-    let owner = if found.context == 0 { context } else { found.context };
+    let (owner, is_graphs) =
+        (if found.context == 0 { context } else { found.context }, found.kind == MemoryKind::Graph);
+    if is_graphs {
+        state.check_graph_block(address)?;
+    }
     if wait {
         let work = state.context_work(owner);
         drop(state);
         state::wait_all(&work);
         state = call.lock();
+    }
+    if is_graphs {
+        return state.free_graph_block(call, address, 0, None);
     }
     let (gone, range) = state.memory.remove(address).ok_or(INVALID_VALUE)?;
     if let Some(range) = range {
@@ -137,7 +166,8 @@ unsafe fn free(call: &mut Call, address: u64) -> Outcome {
         return Err(INVALID_VALUE);
     }
     let right = |kind| {
-        matches!(kind, MemoryKind::Device | MemoryKind::Managed | MemoryKind::Pool | MemoryKind::Imported)
+        use MemoryKind::{Device, Graph, Imported, Managed, Pool};
+        matches!(kind, Device | Managed | Pool | Imported | Graph)
     };
     let wait = crate::config::config().assume.is("free", "synchronizes");
     release(call, address, right, wait)

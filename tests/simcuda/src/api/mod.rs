@@ -10,6 +10,7 @@ pub mod device;
 pub mod event;
 pub mod graph;
 pub mod graph_exec;
+pub mod graph_memory;
 pub mod graph_shape;
 pub mod init;
 pub mod ipc;

@@ -7,6 +7,7 @@ use crate::call::Call;
 use crate::effects;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Outcome};
 use crate::export::exports;
+use crate::graph_memory::Asked;
 use crate::handle::Handle;
 use crate::memory::{Allocation, FreeBlock, MemoryKind, Pool};
 use crate::state::{Guard, State};
@@ -121,8 +122,9 @@ unsafe fn alloc(
     stream: Handle,
 ) -> Outcome {
     if state.checked(stream).capture.is_some() {
-        // Memory nodes are not simulated.
-        return Err(NOT_SUPPORTED);
+        let known = capture_alloc(&mut state, bytes, pool, stream)?;
+        // SAFETY: cuda.h's promise.
+        return unsafe { put(address, known) };
     }
     let (now, id) = (state.now, state.checked(stream).id);
     let of = state.pools.get_mut(pool).ok_or(INVALID_HANDLE)?;
@@ -159,14 +161,39 @@ unsafe fn alloc(
     unsafe { put(address, known) }
 }
 
+/// In a capture an allocation becomes a node, "owned by the graph instead of the memory pool. The memory pool's properties
+/// are used" (cuda.h, cuMemAllocAsync).
+fn capture_alloc(state: &mut Guard, bytes: u64, pool: Handle, stream: Handle) -> Outcome<u64> {
+    state.check_capture(stream)?;
+    let of = state.pools.get(pool).ok_or(INVALID_HANDLE)?;
+    if of.imported {
+        return Err(INVALID_VALUE);
+    }
+    let mut properties = [0; 11];
+    // CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_HANDLE_TYPE_NONE; CU_MEM_LOCATION_TYPE_DEVICE, the device.
+    (properties[0], properties[1]) = (1, 1 | u64::from(of.device) << 32);
+    let asked = Asked { pool: properties, access: Box::default(), bytes };
+    state.capture_with(stream, |state, graph, before| state.add_take(graph, before, asked))
+}
+
 unsafe fn free_async(call: &mut Call, address: u64, stream: Handle) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     if state.checked(stream).capture.is_some() {
-        return Err(NOT_SUPPORTED);
+        // cuda.h: it becomes a node, and "must therefore be passed the address of a graph allocation".
+        state.check_capture(stream)?;
+        return state.capture_with(stream, |state, graph, before| {
+            let node = state.add_give(graph, before, address)?;
+            Ok((node, ()))
+        });
     }
     let id = state.checked(stream).id;
     let kind = state.memory.at(address).ok_or(INVALID_VALUE)?.kind;
+    if kind == MemoryKind::Graph {
+        state.check_graph_block(address)?;
+        let (mut state, done) = issue(call, state, stream, &Work::Empty)?;
+        return state.free_graph_block(call, address, id, done);
+    }
     if kind.pinned() || state.virtual_memory.is_mapped(address) || state.imports.is_open(address) {
         return Err(INVALID_VALUE);
     }
