@@ -11,6 +11,7 @@ pub mod event;
 pub mod graph;
 pub mod graph_exec;
 pub mod graph_shape;
+pub mod green;
 pub mod init;
 pub mod ipc;
 pub mod launch;
