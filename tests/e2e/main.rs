@@ -14,6 +14,7 @@ mod doctor;
 mod events;
 mod export;
 mod graphs;
+mod green;
 mod life;
 mod manners;
 mod memory;
