@@ -33,7 +33,7 @@ const PASSED: &[(&str, &str, &str)] = &[
     ),
     ("cuUserObject* cuGraph*UserObject", "graph", "ties the app's own objects to a graph"),
     (
-        "cuDevResource* cuDevSm* cuGreenCtx* cuCtxFromGreenCtx cuSubgrid*",
+        "cuDevResource* cuDevSm* cuGreenCtxGet* cuCtxFromGreenCtx cuSubgrid*",
         "resources",
         "divides a device; contexts and streams are adopted when they are first used",
     ),

@@ -37,6 +37,7 @@ pub type cudaMipmappedArray_t = *mut c_void;
 pub type cudaArray_const_t = *const c_void;
 pub type CUgraphicsResource = *mut c_void;
 pub type CUgreenCtx = *mut c_void;
+pub type CUdevResourceDesc = *mut c_void;
 pub type CUlinkState = *mut c_void;
 pub type CUjitInputType = c_int;
 pub type CUfunction_attribute = c_int;

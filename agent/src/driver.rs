@@ -43,6 +43,10 @@ functions! {
     stream_priorities = c"cuCtxGetStreamPriorityRange" (*mut c_int, *mut c_int);
     stream_create = c"cuStreamCreateWithPriority" (*mut CUstream, c_uint, c_int);
     stream_context = c"cuStreamGetCtx" (CUstream, *mut CUcontext);
+    /// CUDA 12.5.
+    stream_contexts = c"cuStreamGetCtx_v2" (CUstream, *mut CUcontext, *mut CUgreenCtx);
+    /// CUDA 12.4.
+    stream_green = c"cuStreamGetGreenCtx" (CUstream, *mut CUgreenCtx);
     /// CUDA 12.0.
     stream_id = c"cuStreamGetId" (CUstream, *mut u64);
     stream_flags = c"cuStreamGetFlags" (CUstream, *mut c_uint);
@@ -113,6 +117,14 @@ impl Driver {
             unsafe { current(&mut context) };
         }
         context
+    }
+
+    /// A stream's context, and the green one that it is of or null, where the driver tells both.
+    pub fn contexts_of(&self, stream: CUstream) -> Option<(CUcontext, CUgreenCtx)> {
+        let (mut context, mut green) = (core::ptr::null_mut(), core::ptr::null_mut());
+        // SAFETY: a stream that the app is about to use, or the current context's; writes places of ours.
+        let answered = unsafe { self.stream_contexts?(stream, &mut context, &mut green) } == CUDA_SUCCESS;
+        (answered && !context.is_null()).then_some((context, green))
     }
 
     /// Whether a device's primary context exists.

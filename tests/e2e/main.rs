@@ -15,6 +15,7 @@ mod events;
 mod export;
 mod facts;
 mod graphs;
+mod green;
 mod life;
 mod manners;
 mod memory;

@@ -30,11 +30,11 @@ pub use copy::{Copy, Set, runtime_direction};
 pub use launch::{Attributes, Launch, Launches, Origin, launches};
 pub use lookup::{Lookup, lookup};
 pub use memory::{Alloc, Free};
-pub use order::{Enqueue, EventOp, Sync};
+pub use order::{ContextEvent, Enqueue, EventOp, Sync, Whole};
 pub use query::{Query, query};
 pub use setup::{
-    ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, Host, Load, PrimaryEnd, PrimaryRetain,
-    Profiler, StreamCreate, StreamDestroy, Unload,
+    ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, GreenCreate, GreenDestroy, Host, Load,
+    PrimaryEnd, PrimaryRetain, Profiler, StreamCreate, StreamDestroy, Unload,
 };
 pub use work::{Work, work};
 

@@ -188,6 +188,75 @@ impl Plain for Enqueue {
     }
 }
 
+/// An event that takes all of a context for its record, or that all of a context waits for.
+pub struct ContextEvent {
+    context: Whole,
+    event: CUevent,
+    is_record: bool,
+    /// The ways through its streams: between two events of ours it may lie on any of them.
+    passages: Cell<Vec<Passage>>,
+}
+
+/// All streams of a context, or of a green one.
+pub enum Whole {
+    /// By what stands for it.
+    Context(CUcontext),
+    /// By itself.
+    Green(CUgreenCtx),
+}
+
+impl ContextEvent {
+    /// A record.
+    pub fn record(context: Whole, event: CUevent) -> ContextEvent {
+        ContextEvent { context, event, is_record: true, passages: Cell::default() }
+    }
+
+    /// A wait.
+    pub fn wait(context: Whole, event: CUevent) -> ContextEvent {
+        ContextEvent { is_record: false, ..ContextEvent::record(context, event) }
+    }
+
+    /// The streams that we know. What stands for a green context means all of its primary one here, which is more.
+    fn streams(&self, call: &Call) -> Vec<&'static Stream> {
+        let of = |handle| driver::driver().and_then(|d| call.session.contexts.get(call, d, handle));
+        let context = match self.context {
+            Whole::Context(handle) => of(handle),
+            Whole::Green(_) => None,
+        };
+        let is_of = |stream: &&Stream| match self.context {
+            Whole::Green(green) => stream.may_be_green(green),
+            Whole::Context(_) => {
+                context.zip(stream.context()).is_some_and(|(of, its)| core::ptr::eq(of, its))
+            }
+        };
+        call.session.streams.iter().filter(|s| s.is_live()).filter(is_of).collect()
+    }
+}
+
+impl Plain for ContextEvent {
+    fn before(&self, call: &Call) {
+        let streams = self.streams(call);
+        streams.iter().for_each(|stream| burst::end_on(call, stream));
+        self.passages.set(streams.into_iter().map(Passage::begin).collect());
+    }
+
+    fn after(&self, call: &Call, _: u64) -> bool {
+        self.passages.take();
+        if self.is_record {
+            call.session.streams.unmark(self.event);
+        }
+        false
+    }
+
+    fn failed(&self, _: &Call) {
+        self.passages.take();
+    }
+
+    fn subject(&self) -> u64 {
+        self.event as u64
+    }
+}
+
 /// An event recorded, or waited for by a stream.
 pub struct EventOp {
     kind: Kind,

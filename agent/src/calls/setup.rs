@@ -115,7 +115,8 @@ impl Plain for PrimaryRetain {
     fn after(&self, call: &Call, _: u64) -> bool {
         self.passed(call);
         if let (Some(primary), Some(context)) = (self.primary(call), written(self.out)) {
-            primary.retain(context);
+            primary.retain();
+            primary.met(context);
             driver::driver().map(|driver| call.session.contexts.get(call, driver, context));
         }
         false
@@ -123,6 +124,81 @@ impl Plain for PrimaryRetain {
 
     fn failed(&self, call: &Call) {
         self.passed(call);
+    }
+}
+
+/// A green context comes, and with it a reference to its device's primary context.
+pub struct GreenCreate {
+    pub out: *mut CUgreenCtx,
+    pub device: CUdevice,
+}
+
+impl GreenCreate {
+    fn primary<'c>(&self, call: &'c Call) -> Option<&'c Primary> {
+        call.session.contexts.primary(self.device)
+    }
+}
+
+impl Plain for GreenCreate {
+    fn before(&self, call: &Call) {
+        self.primary(call).into_iter().for_each(|primary| primary.passages.begin());
+    }
+
+    fn after(&self, call: &Call, _: u64) -> bool {
+        if let (Some(primary), Some(green)) = (self.primary(call), written(self.out)) {
+            primary.passages.end();
+            primary.retain();
+            call.session.contexts.greens.made(green, self.device);
+        }
+        false
+    }
+
+    fn failed(&self, call: &Call) {
+        self.primary(call).into_iter().for_each(|primary| primary.passages.end());
+    }
+}
+
+/// A green context goes, and its reference: the primary context's end, when it is the last.
+pub struct GreenDestroy {
+    green: CUgreenCtx,
+    device: Cell<Option<CUdevice>>,
+    ending: PrimaryEnding,
+}
+
+impl GreenDestroy {
+    /// The one with this handle.
+    pub fn of(green: CUgreenCtx) -> GreenDestroy {
+        GreenDestroy { green, device: Cell::new(None), ending: PrimaryEnding::default() }
+    }
+
+    fn over(&self, call: &Call, succeeded: bool) {
+        if let Some(device) = self.device.get() {
+            self.ending.over(call, device, false, succeeded);
+        }
+    }
+}
+
+impl Plain for GreenDestroy {
+    fn before(&self, call: &Call) {
+        burst::end_own(call);
+        call.session.streams.green_ends(call, self.green);
+        self.device.set(call.session.contexts.greens.ending(self.green));
+        if let Some(device) = self.device.get() {
+            self.ending.begin(call.session, device, false);
+        }
+    }
+
+    fn after(&self, call: &Call, _: u64) -> bool {
+        self.over(call, true);
+        false
+    }
+
+    fn failed(&self, call: &Call) {
+        self.over(call, false);
+    }
+
+    fn subject(&self) -> u64 {
+        self.green as u64
     }
 }
 

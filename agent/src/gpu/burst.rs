@@ -310,21 +310,22 @@ pub fn end_own(call: &Call) {
 }
 
 /// The driver and the current context, if there are any bursts to end.
-fn with_open_bursts(call: &Call) -> Option<(&'static Driver, u64)> {
+fn with_open_bursts(call: &Call) -> Option<(&'static Driver, &'static Context)> {
     if call.session.bursts.open.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    driver::driver().map(|driver| (driver, driver.current_context() as u64))
+    let driver = driver::driver()?;
+    Some((driver, call.session.contexts.get(call, driver, driver.current_context())?))
 }
 
 fn end_named(
     call: &Call,
     driver: &Driver,
-    current: u64,
+    current: &Context,
     stream: &'static Stream,
     may_end: impl Fn(&OpenBurst) -> bool,
 ) {
-    if stream.context().is_none_or(|c| c.handle != current) {
+    if stream.context().is_none_or(|c| !core::ptr::eq(c, current)) {
         return;
     }
     let Some(mut hold) = stream.hold().filter(|_| stream.is_live()) else { return };

@@ -5,6 +5,7 @@ use gpuspy_wire::record::{self, Head};
 
 use crate::cuda::*;
 use crate::driver::Driver;
+use crate::gpu::green::{Current, Greens};
 use crate::gpu::passage::Passages;
 use crate::gpu::pool::Pool;
 use crate::keyed::Keyed;
@@ -21,6 +22,8 @@ pub struct Contexts {
     last: AtomicU32,
     /// By device.
     primaries: [Primary; PLACES],
+    /// Those that are a part of a primary context.
+    pub greens: Greens,
 }
 
 /// What is known of a device's primary context.
@@ -38,8 +41,12 @@ pub struct Primary {
 
 impl Primary {
     /// The app has retained it.
-    pub fn retain(&self, handle: CUcontext) {
+    pub fn retain(&self) {
         self.retained.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Its handle is known.
+    pub fn met(&self, handle: CUcontext) {
         self.handle.store(handle as u64, Ordering::Relaxed);
     }
 
@@ -85,19 +92,34 @@ impl Context {
 }
 
 impl Contexts {
-    /// The context with this handle, made known now if it is new. Slow only then. `None` too while a call that may be its
-    /// end is under way: the handle may mean another by now.
+    /// The context with this handle, made known now if it is new; slow only then, and for a green one's, which is its primary
+    /// context. `None` too while a call that may be its end is under way: the handle may mean another by now.
     #[inline]
     pub fn get(&self, call: &Call, driver: &Driver, handle: CUcontext) -> Option<&'static Context> {
+        self.find(call, driver, handle, true)
+    }
+
+    /// The same; a primary context, where `may_be_green` is false.
+    #[inline]
+    fn find(
+        &self,
+        call: &Call,
+        driver: &Driver,
+        handle: CUcontext,
+        may_be_green: bool,
+    ) -> Option<&'static Context> {
         if handle.is_null() {
             return None;
         }
-        let place = self.places.get(handle as u64)?;
+        let known = self.places.find(handle as u64);
         // SAFETY: null or a leaked context. Acquire, with the release in `adopt`.
-        match unsafe { place.load(Ordering::Acquire).as_ref() } {
+        match known.and_then(|place| unsafe { place.load(Ordering::Acquire).as_ref() }) {
             // Relaxed: who has made it anew has met the driver's lock after the call that ended it.
             Some(context) => (context.ending.load(Ordering::Relaxed) == 0).then_some(context),
-            None => self.adopt(call, driver, handle, place),
+            None => match self.greens.primary(handle).filter(|_| may_be_green) {
+                Some(primary) => self.find(call, driver, primary, false),
+                None => self.adopt(call, driver, handle, may_be_green),
+            },
         }
     }
 
@@ -107,7 +129,7 @@ impl Contexts {
         call: &Call,
         driver: &Driver,
         handle: CUcontext,
-        place: &AtomicPtr<Context>,
+        may_be_green: bool,
     ) -> Option<&'static Context> {
         let errno = crate::sys::Errno::save();
         let mut device: CUdevice = 0;
@@ -119,15 +141,26 @@ impl Contexts {
             if asked.is_some_and(|result| result != CUDA_SUCCESS) {
                 return None; // current to this thread, and dead
             }
-            if !is_ending(device) && call.session.timing.is_on() {
+            let current = Current::ask(driver);
+            if matches!(current, Current::Plain) && !is_ending(device) && call.session.timing.is_on() {
                 driver.relaxed(|| pool.fill(driver));
             }
-            Some(())
+            Some(current)
         });
-        if entered.flatten().is_none() || is_ending(device) {
+        let primary = match entered.flatten() {
+            Some(Current::Plain) if !is_ending(device) => None,
+            Some(Current::Green(primary)) if may_be_green => Some(primary),
+            _ => {
+                errno.restore();
+                return None;
+            }
+        };
+        if let Some(primary) = primary {
             errno.restore();
-            return None;
+            self.greens.stands_for(handle, primary);
+            return self.find(call, driver, primary, false);
         }
+        let place = self.places.get(handle as u64)?;
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let context = Box::into_raw(Box::new(Context {
             number,
@@ -186,6 +219,7 @@ impl Contexts {
     /// A context is gone, and the handle its no longer. True for the one who says so first.
     pub fn forget(&self, context: &Context) -> bool {
         context.gone.store(true, Ordering::Release);
+        self.greens.forget();
         let this = core::ptr::from_ref(context).cast_mut();
         self.places.find(context.handle).is_some_and(|place| {
             place.compare_exchange(this, core::ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed).is_ok()

@@ -1,6 +1,7 @@
 //! GPU time: an event before and one after each operation, read later by the poller.
 //!
 //! - [`context`]: contexts, from their coming to their going; [`ending`] is about calls that may be that;
+//! - [`green`]: those that are a part of another;
 //! - [`pool`]: the events of one;
 //! - [`stream`]: streams, and the operations on them whose events are not read yet;
 //! - [`passage`]: whether a call was alone on its stream;
@@ -17,6 +18,7 @@ pub mod burst;
 pub mod chain;
 pub mod context;
 pub mod ending;
+pub mod green;
 pub mod nodes;
 pub mod passage;
 pub mod poller;

@@ -48,6 +48,9 @@ const MARK_BITS: u32 = 48;
 /// Events whose marks are kept.
 const MARKS: usize = 1 << 14;
 
+/// The driver has not told whether a stream is of a green context.
+const UNTOLD: u64 = u64::MAX;
+
 /// A stream's life.
 const RETIRED: u8 = 0; // nobody's: may be made into another
 const MAKING: u8 = 1; // a thread makes it into one
@@ -59,13 +62,15 @@ pub struct Stream {
     /// Its place in [`Streams::all`].
     index: usize,
     state: AtomicU8,
-    /// What records call it. Relaxed, like the next three: written before the stream is published in its place.
+    /// What records call it. Relaxed, like the next five: written before the stream is published in its place.
     id: AtomicU64,
     handle: AtomicU64,
     flags: AtomicU32,
     /// 1 = created with CU_STREAM_NON_BLOCKING: the legacy default stream does not wait for it, nor it for that one.
     non_blocking: AtomicU32,
     context: AtomicPtr<Context>,
+    /// The CUgreenCtx that it is of, and ends with; 0: none; [`UNTOLD`].
+    green: AtomicU64,
     /// 1 while somebody holds it: see [`Hold`]. Acquire by who takes it, release by who lets go: `last` and `queue`.
     held: AtomicU32,
     /// The holder's.
@@ -179,6 +184,7 @@ impl Stream {
             flags: AtomicU32::new(0),
             non_blocking: AtomicU32::new(0),
             context: AtomicPtr::new(core::ptr::null_mut()),
+            green: AtomicU64::new(0),
             held: AtomicU32::new(0),
             last: UnsafeCell::new(Last::default()),
             passages: Passages::default(),
@@ -230,6 +236,16 @@ impl Stream {
     pub fn context(&self) -> Option<&'static Context> {
         // SAFETY: null or a leaked context, stored before the stream was published.
         unsafe { self.context.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Whether it is of a green context.
+    fn is_green(&self, green: CUgreenCtx) -> bool {
+        !green.is_null() && self.green.load(Ordering::Relaxed) == green as u64
+    }
+
+    /// The same, or it is not known.
+    pub fn may_be_green(&self, green: CUgreenCtx) -> bool {
+        self.is_green(green) || self.green.load(Ordering::Relaxed) == UNTOLD
     }
 
     /// Whether it looks so deep that soon nothing more is timed on it.
@@ -461,16 +477,17 @@ impl Streams {
         context: CUcontext,
         place: &AtomicPtr<Stream>,
     ) -> Option<&'static Stream> {
-        let context_handle = match name {
-            Name::Handle(_) => context_of(driver, handle),
-            _ => context,
-        };
-        let context = call.session.contexts.get(call, driver, context_handle)?;
         let recorded_on = match name {
             Name::Handle(handle) => handle,
             Name::Legacy => STREAM_LEGACY as u64,
             Name::PerThread => STREAM_PER_THREAD as u64,
         };
+        let (context_handle, green) = match (driver.contexts_of(recorded_on as CUstream), name) {
+            (Some(told), _) => told,
+            (None, Name::Handle(_)) => (context_of(driver, handle), UNTOLD as CUgreenCtx),
+            (None, _) => (context, UNTOLD as CUgreenCtx),
+        };
+        let context = call.session.contexts.get(call, driver, context_handle)?;
         let mut flags = 0;
         // SAFETY: a stream that the app is about to use; writes a place of ours.
         let asked = driver.stream_flags.map(|ask| unsafe { ask(recorded_on as CUstream, &mut flags) });
@@ -484,6 +501,7 @@ impl Streams {
         stream.flags.store(u32::from(name.flags()), Ordering::Relaxed);
         stream.non_blocking.store(flags & STREAM_NON_BLOCKING, Ordering::Relaxed);
         stream.context.store(core::ptr::from_ref(context).cast_mut(), Ordering::Relaxed);
+        stream.green.store(green as u64, Ordering::Relaxed);
         stream.state.store(LIVE, Ordering::Release);
         // Two threads can meet a new stream at once: the first one's stands; ours goes back.
         let new = core::ptr::from_ref(stream).cast_mut();
@@ -534,6 +552,13 @@ impl Streams {
         }
     }
 
+    /// An event was recorded, on no one stream.
+    pub fn unmark(&self, event: CUevent) {
+        if let Some(mark) = self.marks.find(event as u64) {
+            mark.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// What will be complete when an event is, as it was last recorded: a stream and its entries so far.
     pub fn marked(&self, event: CUevent) -> Option<(&'static Stream, u64)> {
         let mark = self.marks.get(event as u64)?.load(Ordering::Relaxed);
@@ -567,15 +592,31 @@ impl Streams {
         let Name::Handle(key) = Name::of(handle, call.per_thread) else { return };
         let Some(place) = self.places.get(key) else { return };
         // SAFETY: null or a stream, which is never freed.
-        let Some(stream) = (unsafe { place.swap(core::ptr::null_mut(), Ordering::AcqRel).as_ref() }) else {
-            return;
-        };
+        if let Some(stream) = unsafe { place.swap(core::ptr::null_mut(), Ordering::AcqRel).as_ref() } {
+            self.end(call, stream);
+        }
+    }
+
+    /// A green context goes: its streams can do nothing more, though the app has yet to destroy those that it made.
+    pub fn green_ends(&self, call: &Call, green: CUgreenCtx) {
+        for place in self.places.values() {
+            // SAFETY: null or a stream, which is never freed. Acquire, with the release in `make`.
+            let stream = unsafe { place.load(Ordering::Acquire).as_ref() };
+            if let Some(stream) = stream.filter(|s| s.is_green(green)) {
+                place.store(core::ptr::null_mut(), Ordering::Release);
+                self.end(call, stream);
+            }
+        }
+    }
+
+    /// A stream that no handle means any more.
+    fn end(&self, call: &Call, stream: &'static Stream) {
         burst::end_on(call, stream);
         let record = record::Stream {
             head: Head::new::<record::Stream>(),
             at: ticks(),
             stream: stream.id(),
-            handle: key,
+            handle: stream.handle() as u64,
             context: stream.context().map_or(0, |c| c.number),
             change: 2,
             ..Default::default()

@@ -41,6 +41,10 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (dev: CUdevice) => plain(PrimaryEnd::release(dev));
     driver "cuDevicePrimaryCtxReset" { cuDevicePrimaryCtxReset @ 7000, cuDevicePrimaryCtxReset_v2 @ 11000 }
         (dev: CUdevice) => plain(PrimaryEnd::reset(dev));
+    driver "cuGreenCtxCreate" { cuGreenCtxCreate @ 12040 }
+        (phCtx: *mut CUgreenCtx, desc: CUdevResourceDesc, dev: CUdevice, flags: unsigned_int)
+        => plain(GreenCreate { out: phCtx, device: dev });
+    driver "cuGreenCtxDestroy" { cuGreenCtxDestroy @ 12040 } (hCtx: CUgreenCtx) => plain(GreenDestroy::of(hCtx));
     runtime "cudaDeviceReset" { cudaDeviceReset @ 0 } () => plain(Host { subject: 0 });
 
     // Streams.

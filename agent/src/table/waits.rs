@@ -50,13 +50,13 @@ macro_rules! waits { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (stream: cudaStream_t, event: cudaEvent_t, flags: unsigned_int)
         => plain(EventOp::wait(event, flags).on(stream));
 
-    // Events of a whole context.
+    // Events of whole contexts.
     driver "cuCtxRecordEvent" { cuCtxRecordEvent @ 12050 } (hCtx: CUcontext, hEvent: CUevent)
-        => plain(Host { subject: hEvent as u64 });
+        => plain(ContextEvent::record(Whole::Context(hCtx), hEvent));
     driver "cuCtxWaitEvent" { cuCtxWaitEvent @ 12050 } (hCtx: CUcontext, hEvent: CUevent)
-        => plain(Host { subject: hEvent as u64 });
+        => plain(ContextEvent::wait(Whole::Context(hCtx), hEvent));
     driver "cuGreenCtxRecordEvent" { cuGreenCtxRecordEvent @ 12040 } (hCtx: CUgreenCtx, hEvent: CUevent)
-        => plain(Host { subject: hEvent as u64 });
+        => plain(ContextEvent::record(Whole::Green(hCtx), hEvent));
     driver "cuGreenCtxWaitEvent" { cuGreenCtxWaitEvent @ 12040 } (hCtx: CUgreenCtx, hEvent: CUevent)
-        => plain(Host { subject: hEvent as u64 });
+        => plain(ContextEvent::wait(Whole::Green(hCtx), hEvent));
 } } }

@@ -91,6 +91,13 @@ pub const ALL: &[Assumption] = &[
         "cuMemUnmap of several mappings that lie side by side (cuda.h: \"the entire range that was mapped to\")",
     ),
     word(
+        "green_events",
+        &["primary", "own"],
+        "primary",
+        "an event may be recorded on any stream of its primary context and that one's green contexts (as cuda.h says of \
+         cuGreenCtxRecordEvent; the runtime has no other events), or only in the context that it was made in",
+    ),
+    word(
         "callback_api",
         &["refused", "allowed"],
         "refused",

@@ -76,7 +76,7 @@ impl State {
             return Ok(());
         }
         let context = self.checked(stream).context;
-        let blocking: Vec<u64> = self.captures_of(context, |stream| stream.blocking());
+        let blocking: Vec<u64> = self.captures_of(|stream| stream.context == context && stream.blocking());
         self.invalidate(&blocking);
         Err(STREAM_CAPTURE_IMPLICIT)
     }
@@ -85,13 +85,15 @@ impl State {
     pub fn implicitly_captured(&mut self, stream: Handle) -> bool {
         let of = self.checked(stream);
         let (kind, context) = (of.kind, of.context);
-        kind == StreamKind::Legacy && !self.captures_of(context, |stream| stream.blocking()).is_empty()
+        kind == StreamKind::Legacy
+            && !self.captures_of(|stream| stream.context == context && stream.blocking()).is_empty()
     }
 
-    /// Fails, and invalidates, if anything in the context is being captured: what waits for the whole context would wait
+    /// Fails, and invalidates, if anything in the context or its green ones is being captured: what waits for the whole context would wait
     /// for work that is not there (ROCm/rocm-systems PR#4508 saw it for THREAD_LOCAL captures too).
     pub fn check_context(&mut self, context: Handle) -> Outcome {
-        let captures = self.captures_of(context, |_| true);
+        let captures =
+            self.captures_of(|stream| [stream.context, self.root(stream.context)].contains(&context));
         if captures.is_empty() {
             return Ok(());
         }
@@ -123,20 +125,18 @@ impl State {
         Err(CAPTURED_EVENT)
     }
 
-    fn captures_of(&self, context: Handle, which: impl Fn(&crate::state::Stream) -> bool) -> Vec<u64> {
+    fn captures_of(&self, which: impl Fn(&crate::state::Stream) -> bool) -> Vec<u64> {
         let streams =
             self.captures.iter().flat_map(|(&id, capture)| capture.tips.keys().map(move |&s| (id, s)));
         let mut found: Vec<u64> = streams
-            .filter(|&(_, stream)| {
-                self.streams.get(stream).is_some_and(|stream| stream.context == context && which(stream))
-            })
+            .filter(|&(_, stream)| self.streams.get(stream).is_some_and(&which))
             .map(|(id, _)| id)
             .collect();
         found.dedup();
         found
     }
 
-    fn invalidate(&mut self, captures: &[u64]) {
+    pub fn invalidate(&mut self, captures: &[u64]) {
         for id in captures {
             if let Some(capture) = self.captures.get_mut(id) {
                 capture.invalid = true;

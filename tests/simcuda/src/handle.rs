@@ -25,6 +25,8 @@ pub enum Kind {
     External,
     Link,
     UserObject,
+    Green,
+    Resources,
 }
 
 impl Kind {

@@ -53,7 +53,8 @@
 //! - `sync`: `scope` (context, stream, event), `stream`, `event`, `begin`, `end` of the call. Only those that succeeded.
 //! - `event_record`: `stream`, `event`, `begin`, `captured`, and the time of the event, `end` and `gpu_end` (as
 //!   `cuEventElapsedTime` sees it), `null` if not known when the call returned. `event_wait`: `stream`, `event`, `begin`.
-//! - `context`, `stream`, `module`: came or went (`destroyed`, `loaded`), with their properties.
+//! - `context`, `green`, `stream`, `module`: came or went (`destroyed`, `loaded`), with their properties. What happens in a
+//!   green context is told of its primary context; the stream's line says which `green` context it is of, 0 for none.
 //! - `graph_instantiate`: `handle`, `graph`, and how many `kernels`, `copies`, `memsets` and `others` it has.
 //! - `asked`: an attribute of a kernel (`attribute`), or how many blocks of so many `threads` with so much dynamic `shared`
 //!   memory fit on a multiprocessor, was answered with `value`: `api`, `function` (the handle), `kernel` (its name).
@@ -79,6 +80,7 @@ pub mod error;
 pub mod export;
 pub mod graph;
 pub mod graph_memory;
+pub mod green;
 pub mod handle;
 pub mod image;
 pub mod imported;

@@ -8,9 +8,10 @@ use crate::clock::{self, Ns};
 use crate::config::config;
 use crate::effects;
 use crate::engine::{Done, Engine, Known, Node};
-use crate::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, Outcome};
+use crate::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, Outcome, STREAM_DETACHED};
 use crate::graph::{Exec, Graph, GraphNode};
 use crate::graph_memory::GraphMemory;
+use crate::green::{Green, Part};
 use crate::handle::{Handle, Kind, Table};
 use crate::image::{Function, KernelHandle, Library, Module};
 use crate::imported::Imports;
@@ -31,6 +32,8 @@ pub struct Context {
     pub id: u32,
     /// A released primary context keeps its handle and is not active.
     pub active: bool,
+    /// Of a green context's: the device's primary context, which has its memory, modules and events. Else 0.
+    pub root: Handle,
     /// Device ordinal.
     pub device: u32,
     /// `CUctx_flags`.
@@ -55,6 +58,8 @@ pub struct Context {
     pub limits: HashMap<u32, usize>,
     /// Contexts whose memory is accessible.
     pub peers: BTreeSet<Handle>,
+    /// What all its streams wait for (`cuCtxWaitEvent`), as long as it is not done.
+    pub waits: Vec<Done>,
 }
 
 /// The last work of a stream that was destroyed before it was done.
@@ -100,6 +105,8 @@ pub struct Stream {
     pub last: Last,
     /// The capture that it takes part in.
     pub capture: Option<u64>,
+    /// Its green context is gone.
+    pub detached: bool,
 }
 
 impl Stream {
@@ -136,8 +143,10 @@ pub enum Recorded {
 /// An event.
 #[derive(Debug)]
 pub struct Event {
-    /// Its context.
+    /// Its context; that of an event made in a green context is the primary one.
     pub context: Handle,
+    /// The context that was current when it was made.
+    pub made_in: Handle,
     /// `CUevent_flags`.
     pub flags: u32,
     /// Its last record.
@@ -179,6 +188,8 @@ pub struct State {
     pub execs: Table<Exec>,
     pub user_objects: Table<UserObject>,
     pub graph_memory: GraphMemory,
+    pub greens: Table<Green>,
+    pub resources: Table<Part>,
     pub memory: Memory,
     pub virtual_memory: VirtualMemory,
     pub arrays: Arrays,
@@ -247,6 +258,8 @@ impl State {
             execs: Table::new(Kind::GraphExec),
             user_objects: Table::new(Kind::UserObject),
             graph_memory: GraphMemory::default(),
+            greens: Table::new(Kind::Green),
+            resources: Table::new(Kind::Resources),
             memory: Memory::new(devices),
             virtual_memory: VirtualMemory::default(),
             arrays: Arrays::default(),
@@ -270,8 +283,18 @@ impl State {
         self.context_ids
     }
 
-    /// The calling thread's current context.
+    /// The context that has what the calling thread makes: its current one, or that one's primary context.
     pub fn current(&self) -> Outcome<Handle> {
+        Ok(self.root(self.current_itself()?))
+    }
+
+    /// A green context's primary context; any other is its own.
+    pub fn root(&self, context: Handle) -> Handle {
+        self.contexts.get(context).map(|context| context.root).filter(|&root| root != 0).unwrap_or(context)
+    }
+
+    /// The calling thread's current context, green or not.
+    pub fn current_itself(&self) -> Outcome<Handle> {
         let handle = thread::current();
         if handle == 0 {
             // cuda.h, CUDA_ERROR_INVALID_CONTEXT: "most frequently indicates that there is no context bound".
@@ -294,16 +317,27 @@ impl State {
     /// The stream that a handle means to this caller. 0 is the caller's API's default stream, 1 CU_STREAM_LEGACY,
     /// 2 CU_STREAM_PER_THREAD (cuda.h).
     pub fn stream(&mut self, per_thread: bool, handle: Handle) -> Outcome<Handle> {
-        let context = self.current()?;
+        let context = self.current_itself()?;
         match handle {
             0 if per_thread => self.thread_stream(context),
             0 | 1 => Ok(self.live(context)?.legacy),
             2 => self.thread_stream(context),
-            _ => self.streams.get(handle).map(|_| handle).ok_or(INVALID_HANDLE),
+            _ => match self.streams.get(handle) {
+                // cuda.h of CUDA 13, cuGreenCtxDestroy. What came before is not said.
+                Some(Stream { detached: true, .. }) if config().driver_version >= 13000 => {
+                    Err(STREAM_DETACHED)
+                }
+                Some(Stream { detached: false, .. }) => Ok(handle),
+                _ => Err(INVALID_HANDLE),
+            },
         }
     }
 
     fn thread_stream(&mut self, context: Handle) -> Outcome<Handle> {
+        if self.root(context) != context {
+            // cuda.h, cuStreamGetCtx_v2: CU_STREAM_PER_THREAD is an invalid handle while a green context is current.
+            return Err(INVALID_HANDLE);
+        }
         let tid = thread::tid();
         if let Some(&stream) = self.live(context)?.per_thread.get(&tid) {
             return Ok(stream);
@@ -333,14 +367,15 @@ impl State {
             dirty: false,
             last: Last::Other,
             capture: None,
+            detached: false,
         };
         let handle = self.streams.insert(stream);
-        let owner = self.live(context)?;
-        owner.streams.insert(handle);
-        let context = owner.id;
+        self.live(context)?.streams.insert(handle);
+        let green = self.green_of(context);
+        let context = self.number(context);
         truth::line(format_args!(
-            "\"kind\":\"stream\",\"stream\":{id},\"stream_handle\":{handle},\"context\":{context},\"flags\":{flags},\
-             \"priority\":{priority},\"default\":{},\"destroyed\":false",
+            "\"kind\":\"stream\",\"stream\":{id},\"stream_handle\":{handle},\"context\":{context},\"green\":{green},\
+             \"flags\":{flags},\"priority\":{priority},\"default\":{},\"destroyed\":false",
             kind != StreamKind::Created
         ));
         Ok(handle)
@@ -367,10 +402,15 @@ impl State {
 
     /// All that has been asked for in a context.
     pub fn context_work(&self, context: Handle) -> Vec<Done> {
-        let Some(context) = self.contexts.get(context) else { return Vec::new() };
-        let streams = context.streams.iter().filter_map(|&stream| self.streams.get(stream));
-        let orphans = context.orphans.iter().map(|orphan| orphan.tail.clone());
-        streams.map(|stream| stream.tail.clone()).chain(orphans).collect()
+        // cuda.h, cuCtxSynchronize: a primary context's green contexts are synchronised, too.
+        let (own, green) = (self.contexts.get(context), self.contexts.iter().map(|(_, context)| context));
+        let all = own.into_iter().chain(green.filter(|green| green.root == context));
+        all.flat_map(|context| {
+            let streams = context.streams.iter().filter_map(|&stream| self.streams.get(stream));
+            let orphans = context.orphans.iter().map(|orphan| orphan.tail.clone());
+            streams.map(|stream| stream.tail.clone()).chain(orphans)
+        })
+        .collect()
     }
 
     /// Opens a gate now: what stood behind it gets its times.

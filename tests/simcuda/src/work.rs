@@ -150,7 +150,7 @@ impl State {
         let of = self.checked(stream);
         let (id, context) = (of.id, of.context);
         let (number, device) =
-            self.contexts.get(context).map_or((0, 0), |context| (context.id, context.device));
+            self.contexts.get(self.root(context)).map_or((0, 0), |context| (context.id, context.device));
         Place { context: number, device, stream: id, handle: stream, queue, graph: 0 }
     }
 
@@ -171,7 +171,7 @@ impl State {
         let nothing = || Job { action: Action::None, truth: None };
         let head = self.add(&before, Length::Fixed(0), None, nothing());
         let context = self.checked(stream).context;
-        before.extend(self.contexts.get(context).map(|context| context.taken.clone()));
+        before.extend(self.contexts.get(self.root(context)).map(|context| context.taken.clone()));
         let turn = self.add(&before, Length::Fixed(0), None, nothing());
         self.taken(stream, &turn);
         let truth = truth.map(|operation| Box::new(Operation { head: Some(head), ..*operation }));
@@ -181,7 +181,7 @@ impl State {
     /// What is submitted from now on in the stream's context is not taken off the queue before `done`.
     fn taken(&mut self, stream: Handle, done: &Done) {
         let context = self.checked(stream).context;
-        if let Some(context) = self.contexts.get_mut(context) {
+        if let Some(context) = self.contexts.get_mut(self.root(context)) {
             context.taken = done.clone();
         }
     }
@@ -194,7 +194,10 @@ impl State {
         let mut before = Vec::with_capacity(2);
         before.push(of.tail.clone());
         of.dirty |= blocking;
+        let now = self.now;
         let Some(owner) = self.contexts.get_mut(context) else { return before };
+        owner.waits.retain(|wait| !wait.by(now));
+        before.extend(owner.waits.iter().cloned());
         if blocking {
             if !dirty {
                 owner.dirty.push(stream);

@@ -53,10 +53,11 @@ const FLAGS: u32 = 0xFF;
 
 impl State {
     /// What a context is made of, at creation or when a primary one becomes active.
-    fn blank(&mut self, device: u32, flags: u32, primary: bool, api_version: u32) -> Context {
+    pub fn blank(&mut self, device: u32, flags: u32, primary: bool, api_version: u32) -> Context {
         Context {
             id: self.context_id(),
             active: true,
+            root: 0,
             device,
             flags,
             primary,
@@ -69,18 +70,25 @@ impl State {
             orphans: Vec::new(),
             limits: HashMap::new(),
             peers: BTreeSet::new(),
+            waits: Vec::new(),
         }
     }
 
     /// Whether a handle is an active context's.
-    fn is_active(&self, handle: Handle) -> bool {
+    pub fn is_active(&self, handle: Handle) -> bool {
         self.contexts.get(handle).is_some_and(|context| context.active)
     }
 
-    fn begin_context(&mut self, handle: Handle) -> Outcome {
+    /// Gives a context its default stream.
+    pub fn begin_legacy(&mut self, handle: Handle) -> Outcome {
         let legacy = self.new_stream(handle, StreamKind::Legacy, 0, 0)?;
+        self.live(handle)?.legacy = legacy;
+        Ok(())
+    }
+
+    fn begin_context(&mut self, handle: Handle) -> Outcome {
+        self.begin_legacy(handle)?;
         let context = self.live(handle)?;
-        context.legacy = legacy;
         let Context { id, device, primary, .. } = *context;
         tell(id, device, handle, primary, false);
         Ok(())
@@ -89,6 +97,7 @@ impl State {
     /// Takes a context's streams, events, modules and memory away. What came from pools and what was created as physical
     /// memory stays (cuda.h, cuCtxDestroy).
     fn end_context(&mut self, handle: Handle) -> Outcome {
+        self.end_greens(handle)?;
         let context = self.live(handle)?;
         context.active = false;
         let Context { id, device, primary, .. } = *context;
@@ -131,27 +140,38 @@ fn tell(id: u32, device: u32, handle: Handle, primary: bool, destroyed: bool) {
     ));
 }
 
+impl State {
+    /// Retains a device's primary context, and makes it active.
+    pub fn retain_primary(&mut self, device: u32) -> Outcome<Handle> {
+        let mut primary = self.primaries[device as usize];
+        if !self.is_active(primary.handle) {
+            let blank = self.blank(device, primary.flags, true, 3020);
+            match self.contexts.get_mut(primary.handle) {
+                Some(old) => *old = blank,
+                None => primary.handle = self.contexts.insert(blank),
+            }
+            self.begin_context(primary.handle)?;
+        }
+        primary.references += 1;
+        self.primaries[device as usize] = primary;
+        Ok(primary.handle)
+    }
+}
+
 unsafe fn primary_retain(call: &mut Call, context: *mut Handle, device: i32) -> Outcome {
     let device = ordinal(device)?;
-    let mut state = call.lock();
-    let mut primary = state.primaries[device as usize];
-    if !state.is_active(primary.handle) {
-        let blank = state.blank(device, primary.flags, true, 3020);
-        match state.contexts.get_mut(primary.handle) {
-            Some(old) => *old = blank,
-            None => primary.handle = state.contexts.insert(blank),
-        }
-        state.begin_context(primary.handle)?;
-    }
-    primary.references += 1;
-    state.primaries[device as usize] = primary;
+    let handle = call.lock().retain_primary(device)?;
     // SAFETY: cuda.h's promise.
-    unsafe { put(context, primary.handle) }
+    unsafe { put(context, handle) }
 }
 
 unsafe fn primary_release(call: &mut Call, device: i32) -> Outcome {
     let device = ordinal(device)?;
-    let mut state = call.lock();
+    release_primary(call, call.lock(), device)
+}
+
+/// Releases a device's primary context, and ends it with the last release.
+pub fn release_primary(call: &Call, mut state: Guard, device: u32) -> Outcome {
     let primary = &mut state.primaries[device as usize];
     // cuda.h: INVALID_CONTEXT if the context has not been retained.
     let left = primary.references.checked_sub(1).ok_or(INVALID_CONTEXT)?;
@@ -271,8 +291,9 @@ unsafe fn create_v4(call: &mut Call, context: *mut Handle, _: *const u8, flags: 
 unsafe fn destroy(call: &mut Call, context: Handle) -> Outcome {
     let state = call.lock();
     let known = state.contexts.get(context).filter(|context| context.active).ok_or(INVALID_CONTEXT)?;
-    if known.primary {
-        // cuda.h, cuDevicePrimaryCtxRetain: a primary context must not be destroyed with cuCtxDestroy.
+    if known.primary || known.root != 0 {
+        // cuda.h, cuDevicePrimaryCtxRetain: a primary context must not be destroyed with cuCtxDestroy; cuCtxFromGreenCtx:
+        // nor a green one's.
         return Err(INVALID_CONTEXT);
     }
     let work = state.context_work(context);
@@ -352,7 +373,7 @@ unsafe fn set_flags(call: &mut Call, flags: u32) -> Outcome {
 
 unsafe fn get_id(call: &mut Call, context: Handle, id: *mut u64) -> Outcome {
     let state = call.lock();
-    let context = if context == 0 { state.current()? } else { context };
+    let context = if context == 0 { state.current_itself()? } else { context };
     let known = state.context(context)?.id;
     // SAFETY: cuda.h's promise.
     unsafe { put(id, u64::from(known)) }
@@ -413,14 +434,14 @@ unsafe fn reset_l2(call: &mut Call) -> Outcome {
 }
 
 unsafe fn synchronize(call: &mut Call) -> Outcome {
-    let context = call.lock().current()?;
+    let context = call.lock().current_itself()?;
     // SAFETY: nothing is asked for.
     unsafe { synchronize_v2(call, context) }
 }
 
 unsafe fn synchronize_v2(call: &mut Call, context: Handle) -> Outcome {
     let mut state = call.lock();
-    let context = if context == 0 { state.current()? } else { context };
+    let context = if context == 0 { state.current_itself()? } else { context };
     state.context(context)?;
     state.check_unsafe()?;
     state.check_context(context)?;

@@ -194,6 +194,7 @@ unsafe fn launch(
     let mut state: Guard = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     let context = state.checked(stream).context;
+    let context = state.root(context);
     let keep = state.checked(stream).capture.is_some();
     if context != state.current()? {
         // CUDA programming guide, "Stream and Event Behavior": a launch fails on a stream of another device's context.
@@ -310,7 +311,7 @@ unsafe fn launch_on_devices(
     }
     // SAFETY: cuda.h's promise: `count` launches.
     let launches = unsafe { std::slice::from_raw_parts(launches, count as usize) };
-    let before = call.lock().current()?;
+    let before = call.lock().current_itself()?;
     let mut targets = Vec::with_capacity(launches.len());
     {
         let mut state = call.lock();

@@ -12,6 +12,7 @@ pub mod graph;
 pub mod graph_exec;
 pub mod graph_memory;
 pub mod graph_shape;
+pub mod green;
 pub mod init;
 pub mod ipc;
 pub mod launch;

@@ -1,12 +1,13 @@
 //! Streams, and values in memory that they wait for and write.
 
 use super::context::GREATEST_PRIORITY;
-use super::{offer, put};
+use super::put;
 use crate::call::Call;
-use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, Outcome};
+use crate::config::config;
+use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
-use crate::state::{self, Orphan, StreamKind};
+use crate::state::{self, Orphan, Stream, StreamKind};
 use crate::truth;
 use crate::work::{Work, issue};
 use crate::worker::Value;
@@ -44,7 +45,7 @@ unsafe fn create_with_priority(call: &mut Call, stream: *mut Handle, flags: u32,
         return Err(INVALID_VALUE);
     }
     let mut state = call.lock();
-    let context = state.current()?;
+    let context = state.current_itself()?;
     state.check_assumed_unsafe("event_create_in_capture")?;
     // cuda.h: a priority outside the range is clamped to it.
     let priority = priority.clamp(GREATEST_PRIORITY, 0);
@@ -65,6 +66,7 @@ unsafe fn destroy(call: &mut Call, stream: Handle) -> Outcome {
         capture.invalid = true;
         capture.tips.remove(&stream);
     }
+    let (green, number) = (state.green_of(owner), state.number(owner));
     // cuda.h: the call returns at once; work still on the stream runs to its end.
     let now = state.now;
     let of = state.streams.remove(stream).ok_or(INVALID_HANDLE)?;
@@ -72,10 +74,9 @@ unsafe fn destroy(call: &mut Call, stream: Handle) -> Outcome {
     context.streams.remove(&stream);
     context.dirty.retain(|&dirty| dirty != stream);
     context.orphans.retain(|orphan| !orphan.tail.by(now));
-    let number = context.id;
     context.orphans.push(Orphan { tail: of.tail.clone(), blocking: of.blocking() });
     truth::line(format_args!(
-        "\"kind\":\"stream\",\"stream\":{id},\"stream_handle\":{stream},\"context\":{number},\"flags\":{},\
+        "\"kind\":\"stream\",\"stream\":{id},\"stream_handle\":{stream},\"context\":{number},\"green\":{green},\"flags\":{},\
          \"priority\":{},\"default\":false,\"destroyed\":true",
         of.flags, of.priority
     ));
@@ -139,7 +140,13 @@ unsafe fn get_id(call: &mut Call, stream: Handle, id: *mut u64) -> Outcome {
 unsafe fn get_context(call: &mut Call, stream: Handle, context: *mut Handle) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
-    let known = state.checked(stream).context;
+    let Stream { context: known, kind, .. } = *state.checked(stream);
+    // cuda.h of CUDA 12, cuStreamGetCtx: not for streams of cuGreenCtxStreamCreate (and the simulator does not tell them from
+    // others of a green context). Of CUDA 13: what cuCtxFromGreenCtx returns.
+    let is_green = state.root(known) != known && kind == StreamKind::Created;
+    if is_green && config().driver_version < 13000 {
+        return Err(NOT_SUPPORTED);
+    }
     // SAFETY: cuda.h's promise.
     unsafe { put(context, known) }
 }
@@ -150,12 +157,14 @@ unsafe fn get_context_v2(
     context: *mut Handle,
     green: *mut Handle,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise; there are no green contexts here.
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    let known = state.checked(stream).context;
+    // SAFETY: cuda.h's promise.
     unsafe {
-        get_context(call, stream, context)?;
-        offer(green, 0);
+        put(green, state.green_of(known))?;
+        put(context, state.root(known))
     }
-    Ok(())
 }
 
 unsafe fn get_device(call: &mut Call, stream: Handle, device: *mut i32) -> Outcome {
