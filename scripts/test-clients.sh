@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs programs of clients of CUDA under gpuspy on the stand-in GPU: what the report counts must equal what the stand-in saw. The
-# clients are tinygrad, cuda.core with cuda.bindings, nvcc's <<<...>>>, Numba and Triton; scripts/test-pytorch.sh runs PyTorch.
+# clients are tinygrad, cuda.core with cuda.bindings, nvcc's <<<...>>>, Numba, Triton and Taichi; scripts/test-pytorch.sh runs
+# PyTorch.
 #
-# Each is pinned by hash and comes from PyPI once, into a folder of its own in downloads/: 0.7 GB in all, 2.3 GB when installed. No
+# Each is pinned by hash and comes from PyPI once, into a folder of its own in downloads/: 0.8 GB in all, 2.6 GB when installed. No
 # kernel computes anything there. CuPy, JAX and Warp bring NVIDIA's runtime, which accepts no other driver than NVIDIA's:
 # scripts/gpu-check.sh runs them on a GPU.
 #
@@ -38,4 +39,6 @@ client cuda-python 300 cuda_python
 nvcc
 NUMBA_CACHE_DIR=$scratch/numba client numba 1200 numba_kernel
 TRITON_CACHE_DIR=$scratch/triton client triton 1400 triton_kernel
+# It would ask its makers for a newer version.
+TI_SKIP_VERSION_CHECK=ON XDG_CACHE_HOME=$scratch client taichi 400 taichi_kernel
 finish
