@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# Runs programs of clients of CUDA under gpuspy on the stand-in GPU: what the report counts must equal what the stand-in saw. The
-# clients are tinygrad, cuda.core with cuda.bindings, nvcc's <<<...>>>, Numba and Triton; scripts/test-pytorch.sh runs PyTorch.
+# Runs programs of clients of CUDA under gpuspy on the stand-in GPU: what the report counts must equal what the stand-in saw.
 #
-# Each is pinned by hash and comes from PyPI once, into a folder of its own in downloads/: 0.7 GB in all, 2.3 GB when installed. No
+#   test-clients.sh [CLIENT]...   of tinygrad cuda-python nvcc numba triton taichi pycuda: all unless some are named
+#
+# cuda-python is cuda.core with cuda.bindings, nvcc its <<<...>>>; scripts/test-pytorch.sh runs PyTorch.
+#
+# Each is pinned by hash and comes from PyPI once, into a folder of its own in downloads/: 0.8 GB in all, 2.7 GB when installed. No
 # kernel computes anything there. CuPy, JAX and Warp bring NVIDIA's runtime, which accepts no other driver than NVIDIA's:
 # scripts/gpu-check.sh runs them on a GPU.
 #
-# Needs Python 3.11 with pip and venv, and gcc, on x86-64.
+# Needs Python 3.11 with pip and venv, gcc and g++, on x86-64.
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/test-clients.d/clients.sh"
 here=$root/scripts/test-clients.d
+cuda=$root/downloads/nvcc/lib/python3.11/site-packages/nvidia/cu13
 
 # client NAME MEGABYTES PROGRAM: installs a Python client and observes a program of it. Warnings are off: Numba wants more work
 # for its GPU.
@@ -22,20 +26,49 @@ client() {
 
 # What nvcc compiles is linked against the stand-in runtime: NVIDIA's is not run here.
 nvcc() {
-    local cuda=$root/downloads/nvcc/lib/python3.11/site-packages/nvidia/cu13
     install nvcc "$here/requirements/nvcc.txt" 600
     "$cuda/bin/nvcc" -arch=sm_80 -cudart none -I"$cuda/include/cccl" -o "$scratch/chevrons" "$here/programs/chevrons.cu" \
         -Xlinker "$root/target/sim/lib/libcudart.so.13"
     observe nvcc "$scratch/chevrons"
 }
 
+# PyCUDA comes as sources: pip compiles them once, against NVIDIA's headers and the stand-in's libcuda.so, and nvcc its kernels.
+# Optimizing would take three times as long. Without a file of settings its build counts ten seconds down, four times, unseen.
+pycuda() {
+    local venv=$root/downloads/pycuda
+    "$root/scripts/fetch.sh"
+    install nvcc "$here/requirements/nvcc.txt" 600
+    install pycuda "$here/requirements/pycuda.txt" 200
+    cat >"$scratch/.aksetup-defaults.py" <<SETTINGS
+CUDA_INC_DIR = ["$root/downloads/cuda-12.9/include", "$venv/lib/python3.11/site-packages/nvidia/cuda_profiler_api/include"]
+CUDADRV_LIB_DIR = ["$root/target/sim/lib"]
+CUDA_ENABLE_CURAND = False
+CXXFLAGS = ["-O0", "-w"]
+SETTINGS
+    HOME=$scratch build pycuda "$here/requirements/pycuda-sources.txt"
+    PATH=$cuda/bin:$PATH PYCUDA_DISABLE_CACHE=1 observe pycuda "$venv/bin/python" "$here/programs/pycuda_kernels.py"
+}
+
+# run CLIENT. What one keeps between runs goes into scratch; Taichi would ask its makers for a newer version.
+run() {
+    case $1 in
+        tinygrad) DEV=CUDA:PTX CACHEDB=$scratch/tinygrad.db client tinygrad 200 tinygrad_jit ;;
+        cuda-python) client cuda-python 300 cuda_python ;;
+        nvcc) nvcc ;;
+        numba) NUMBA_CACHE_DIR=$scratch/numba client numba 1200 numba_kernel ;;
+        triton) TRITON_CACHE_DIR=$scratch/triton client triton 1400 triton_kernel ;;
+        taichi) TI_SKIP_VERSION_CHECK=ON XDG_CACHE_HOME=$scratch client taichi 400 taichi_kernel ;;
+        pycuda) pycuda ;;
+        *) die "there is no client $1 here" ;;
+    esac
+}
+
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 "$root/scripts/build-sim.sh"
 
-DEV=CUDA:PTX CACHEDB=$scratch/tinygrad.db client tinygrad 200 tinygrad_jit
-client cuda-python 300 cuda_python
-nvcc
-NUMBA_CACHE_DIR=$scratch/numba client numba 1200 numba_kernel
-TRITON_CACHE_DIR=$scratch/triton client triton 1400 triton_kernel
+[[ $# -gt 0 ]] || set -- tinygrad cuda-python nvcc numba triton taichi pycuda
+for name; do
+    run "$name"
+done
 finish

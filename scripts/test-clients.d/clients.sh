@@ -26,10 +26,27 @@ install() {
     ((free >= megabytes)) || die "$1 needs $megabytes MB in $root/downloads, where $free are free: make room, then run this again"
     rm -rf "$folder"
     "$python" -m venv "$folder" || die "$python cannot make a virtual environment (is its venv module installed?)"
-    "$folder/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir --no-compile --no-deps --require-hashes \
-        -r "$requirements" || die "pip could not install $1 (is PyPI reachable, and is there room in ${TMPDIR:-/tmp}?)"
+    pinned "$folder" "$requirements" ||
+        die "pip could not install $1 (is PyPI reachable, and is there room in ${TMPDIR:-/tmp}?)"
     cp "$requirements" "$folder/.complete"
     echo "$1: installed in $((SECONDS - began)) s"
+}
+
+# build NAME SOURCES: compiles what is pinned by hash in a file, with what downloads/NAME has and into it, once.
+build() {
+    local folder=$root/downloads/$1 sources=$2 began=$SECONDS
+    if cmp -s "$sources" "$folder/.built"; then
+        return
+    fi
+    pinned "$folder" "$sources" --no-build-isolation || die "pip could not build $1 (is PyPI reachable, and g++ installed?)"
+    cp "$sources" "$folder/.built"
+    echo "$1: built in $((SECONDS - began)) s"
+}
+
+# pinned FOLDER REQUIREMENTS [OPTION]...: pip, for a virtual environment, with a file's packages and no other.
+pinned() {
+    "$1/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir --no-compile --no-deps --require-hashes \
+        -r "$2" "${@:3}"
 }
 
 # observe NAME COMMAND [ARGUMENT]...: runs a client under gpuspy on the stand-in GPU; notes it in `failed` when what the report
