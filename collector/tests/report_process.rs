@@ -633,10 +633,14 @@ fn the_schema_names_the_contract_and_refuses_others() {
         ),
         ("apis", "name count host_ns avg_ns median_ns min_ns max_ns stddev_ns"),
         ("syncs", "api count host_ns avg_ns median_ns min_ns max_ns stddev_ns"),
+        ("startup", "processes first_kernel_ns until_first_kernel_ns warm_up_ns loads first_launches"),
         ("ranges", "domain name count host_ns gpu_ns operations launches"),
         ("marks", "domain name count"),
         ("processes", "pid command path ending filter"),
     ];
+    let mut lacking = report.clone();
+    assert!(lacking.as_object_mut().unwrap().remove("implicit_syncs").is_some());
+    assert!(!validator.is_valid(&lacking), "the schema does without implicit_syncs");
     for (table, keys) in contract {
         for key in keys.split(' ') {
             let mut lacking = report.clone();
@@ -653,6 +657,8 @@ fn the_schema_names_the_contract_and_refuses_others() {
     }
 }
 
+#[path = "report_process/cold.rs"]
+mod cold;
 #[path = "report_process/ranges.rs"]
 mod ranges;
 #[path = "report_process/screen.rs"]

@@ -7,6 +7,7 @@
 //! - [`identity`], [`gaps`]: where did the GPU's time go, when had it nothing to do? (both read from one [`timeline`])
 //! - [`graphs`]: what ran inside graph launches?
 //! - [`kernels`], [`transfers`], [`memory`], [`calls`]: which work, which memory, which calls?
+//! - [`startup`]: why did it take so long until the GPU had something to do? [`waits`]: which calls waited for it unasked?
 //! - [`ranges`]: what did the program say it was doing, and what did that cost?
 //! - [`overhead`]: what did looking cost? [`windows`]: how much was timed, and what did that cost?
 //! - [`extrapolate`], [`whole`]: what did all take, and where did all the time go, when only some was timed?
@@ -25,10 +26,12 @@ pub mod overhead;
 pub mod owners;
 pub mod quantile;
 pub mod ranges;
+pub mod startup;
 pub mod summary;
 pub mod sweep;
 pub mod timeline;
 pub mod transfers;
+pub mod waits;
 pub mod whole;
 pub mod windows;
 

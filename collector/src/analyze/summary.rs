@@ -11,8 +11,10 @@ use super::memory::{MemoryTimeline, MemoryUse};
 use super::overhead::Overhead;
 use super::quantile::Quantiles;
 use super::ranges::{RangeFold, RangeUse};
+use super::startup::{Startup, StartupFold};
 use super::timeline::{DeviceTime, Timelines};
 use super::transfers::{TransferTimes, Transfers};
+use super::waits::{self, ImplicitSyncs, Waits};
 use super::windows::{Duty, Windows};
 use super::{Analysis, Damage, Input};
 use crate::model::filter::Sieve;
@@ -98,6 +100,10 @@ pub struct Tables {
     pub apis: ByApi,
     /// Of those, the ones that wait.
     pub syncs: ByApi,
+    /// Calls that waited though they are no synchronise calls.
+    pub implicit_syncs: ImplicitSyncs,
+    /// How long it took until the first kernel ran, and why; `None` if none did.
+    pub startup: Option<Startup>,
     /// What the program said it was doing.
     pub ranges: RangeUse,
 }
@@ -206,6 +212,8 @@ where
     let mut transfers = TransferTimes::default();
     let mut memory = MemoryTimeline::new(began, sieve.period());
     let mut apis = ApiTimes::new(names);
+    let mut waits = Waits::new(names);
+    let mut startup = StartupFold::new(names, sieve.period());
     let mut ranges = RangeFold::new(names);
     for record in first.into_iter().chain(records) {
         last = record.at.max(last);
@@ -216,7 +224,11 @@ where
         if passed.call {
             apis.observe(&event);
         }
-        if !passed.concerns {
+        // A call may wait for work that is not asked for.
+        waits.observe(&event, passed.call);
+        if passed.concerns {
+            startup.observe(&event);
+        } else {
             event.forget_operation();
         }
         event.memory.retain(|change| sieve.holds(change.allocator()));
@@ -282,6 +294,8 @@ where
             memory: memory.finish(ended, library),
             apis,
             syncs,
+            implicit_syncs: waits.finish(),
+            startup: startup.finish(|caller| library(caller, &known, names)),
             ranges: ranges.finish(ended),
         },
     }
@@ -333,11 +347,17 @@ fn devices(
 
 /// Gaps by the library that ended them, in no order.
 fn by_library(callers: HashMap<u64, Part>, known: &model::Process, names: &Names) -> Vec<LibraryGaps> {
-    let row = |(caller, part): (u64, Part)| {
-        let library = known.modules.resolve(caller, names).map(|site| site.path);
-        LibraryGaps { library, count: part.count, total: part.total }
+    let row = |(caller, part): (u64, Part)| LibraryGaps {
+        library: library(caller, known, names),
+        count: part.count,
+        total: part.total,
     };
     callers.into_iter().map(row).collect()
+}
+
+/// The path of the library that an address lies in, if any is known.
+fn library(address: u64, known: &model::Process, names: &Names) -> Option<String> {
+    known.modules.resolve(address, names).map(|site| site.path)
 }
 
 fn side(neighbour: &Neighbour, known: &model::Process, names: &Names) -> Side {
@@ -444,6 +464,10 @@ impl Tables {
             for (name, calls) in theirs {
                 mine.entry(name.clone()).or_default().merge(calls);
             }
+        }
+        waits::merge(&mut self.implicit_syncs, &other.implicit_syncs);
+        if let Some(theirs) = &other.startup {
+            self.startup.get_or_insert_default().merge(theirs);
         }
         self.ranges.merge(&other.ranges);
     }

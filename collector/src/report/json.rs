@@ -12,8 +12,10 @@ use crate::analyze::memory::{MemoryUse, Use};
 use crate::analyze::overhead::Overhead;
 use crate::analyze::owners::Holding;
 use crate::analyze::ranges::{RangeName, RangeTimes, RangeUse};
+use crate::analyze::startup::{Calls, Division, Part as StartPart, Startup};
 use crate::analyze::summary::{DeviceReport, GapReport, GapRow, LibraryGaps, Side};
 use crate::analyze::transfers::{SizeClass, SizePart, Transfer, Transfers};
+use crate::analyze::waits::{Cause, ImplicitSyncs, Waited};
 use crate::analyze::whole::extrapolated;
 use crate::analyze::windows::{Duty, Slowdown, Stretch, Timing};
 use crate::analyze::{ProcessReport, Tables};
@@ -38,6 +40,8 @@ pub fn json(reports: &[ProcessReport]) -> Value {
         "memory": memory(&all.memory),
         "apis": apis(&all.apis),
         "syncs": syncs(&all.syncs),
+        "implicit_syncs": implicit_syncs(&all.implicit_syncs),
+        "startup": all.startup.as_ref().map(startup),
         "ranges": ranges(&all.ranges),
         "marks": marks(&all.ranges),
         "processes": reports.iter().map(process).collect::<Vec<_>>(),
@@ -339,6 +343,46 @@ fn apis(apis: &ByApi) -> Value {
 
 fn syncs(syncs: &ByApi) -> Value {
     syncs.iter().map(|(name, calls)| calls_row("api", name, calls)).collect()
+}
+
+fn implicit_syncs(syncs: &ImplicitSyncs) -> Value {
+    let row = |((api, cause), waited): (&(String, Cause), &Waited)| {
+        json!({
+            "api": api,
+            "cause": cause.name(),
+            "count": waited.count,
+            "host_ns": waited.host_ns,
+            "waited": waited.waited.estimate(),
+            "undecided": { "count": waited.undecided, "host_ns": waited.undecided_host_ns },
+        })
+    };
+    syncs.iter().map(row).collect()
+}
+
+fn startup(startup: &Startup) -> Value {
+    let division = |division: &Division| -> Map<String, Value> {
+        StartPart::ALL.into_iter().map(|part| (part.name().to_owned(), division.of(part).into())).collect()
+    };
+    let loads = |(library, calls): (&Option<String>, &Calls)| json!({ "library": library, "count": calls.count, "host_ns": calls.host_ns });
+    let first = &startup.first_launches;
+    json!({
+        "processes": startup.processes,
+        "untimed": startup.untimed,
+        "first_kernel_ns": startup.first_kernel.estimate(),
+        "until_first_kernel_ns": division(&startup.until_kernel),
+        "steady": startup.steady,
+        "warm_up_ns": startup.until_steady.whole(),
+        "until_steady_ns": division(&startup.until_steady),
+        "loads": startup.loads.iter().map(loads).collect::<Vec<_>>(),
+        "first_launches": {
+            "count": first.all.count,
+            "host_ns": first.all.host_ns,
+            "compared": first.compared.count,
+            "compared_host_ns": first.compared.host_ns,
+            "excess_ns": first.excess_ns,
+        },
+        "module_loading": startup.module_loading,
+    })
 }
 
 fn ranges(ranges: &RangeUse) -> Value {

@@ -48,7 +48,9 @@ pub enum Section {
     Transfers,
     /// Memory that was held, over time
     Memory,
-    /// Calls that wait
+    /// How long it took until the first kernel ran, and why
+    Startup,
+    /// Calls that wait, and those that do without being asked to
     Syncs,
     /// All API calls
     Calls,

@@ -12,7 +12,7 @@ const SOFTMAX: u32 = 5;
 const NCCL_CALLER: u64 = 0xA234;
 
 /// Sections with all that they have.
-const ALL: [Section; 11] = [
+const ALL: [Section; 12] = [
     Section::Seen,
     Section::Gpu,
     Section::Gaps,
@@ -22,6 +22,7 @@ const ALL: [Section; 11] = [
     Section::Graphs,
     Section::Transfers,
     Section::Memory,
+    Section::Startup,
     Section::Syncs,
     Section::Calls,
 ];

@@ -1,4 +1,4 @@
-//! The host's side: how long it waited, and how long it was in CUDA at all.
+//! The host's side: how long it was in CUDA at all.
 
 use super::Run;
 use super::screen::{Screen, plural};
@@ -11,27 +11,16 @@ use crate::report::units::{count, duration, percent};
 /// Rows that the overview has room for.
 const ROWS: usize = 10;
 
-/// Calls that wait.
-pub fn syncs(screen: &mut Screen<'_>, run: &Run<'_>) {
-    section(screen, run, "Syncs", &run.all.syncs, "syncs", "no call that waits was made");
-}
-
 /// All calls.
 pub fn calls(screen: &mut Screen<'_>, run: &Run<'_>) {
-    section(screen, run, "Calls", &run.all.apis, "calls", "no call was made");
+    if run.all.apis.is_empty() {
+        return screen.none("Calls", "no call was made");
+    }
+    section(screen, run, "Calls", &run.all.apis, "calls");
 }
 
-fn section(
-    screen: &mut Screen<'_>,
-    run: &Run<'_>,
-    title: &str,
-    calls: &ByApi,
-    section: &'static str,
-    none: &str,
-) {
-    if calls.is_empty() {
-        return screen.none(title, none);
-    }
+/// A section of calls, of which there are some.
+pub fn section(screen: &mut Screen<'_>, run: &Run<'_>, title: &str, calls: &ByApi, section: &'static str) {
     let rows: Vec<Stats> = calls.iter().map(|(name, times)| row(name, times)).collect();
     let made = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.count));
     let (total, wall) = (stats::sum(&rows), run.host_wall());

@@ -13,7 +13,9 @@ mod memory;
 mod ranges;
 mod screen;
 mod seen;
+mod startup;
 mod stats;
+mod syncs;
 mod transfers;
 
 use super::text::{Text, Tone};
@@ -43,7 +45,7 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
     if let Some(sentence) = nothing {
         screen.section("Nothing", Text::toned(Tone::Waste, sentence));
     }
-    let sections: [(Section, Draw); 11] = [
+    let sections: [(Section, Draw); 12] = [
         (Section::Seen, seen::seen),
         (Section::Gpu, gpu::gpus),
         (Section::Gaps, gaps::gaps),
@@ -53,7 +55,8 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
         (Section::Graphs, graphs::graphs),
         (Section::Transfers, transfers::transfers),
         (Section::Memory, memory::memory),
-        (Section::Syncs, calls::syncs),
+        (Section::Startup, startup::startup),
+        (Section::Syncs, syncs::syncs),
         (Section::Calls, calls::calls),
     ];
     for (section, draw) in sections {

@@ -1,0 +1,302 @@
+use super::*;
+use crate::model::occupancy::{Basis, Length, Occupancy};
+use crate::model::transfer::TransferKind;
+use crate::model::{Reason, simulation};
+use crate::trace::record::{Api, Call, Context, EventOp, Free, Record, Stream as StreamRecord};
+use gpuspy_wire::record::{Memory, Untimed};
+
+const FREE: u16 = 1;
+const UNLOAD: u16 = 2;
+const COPY: u16 = 3;
+const DESTROY: u16 = 4;
+const QUERY: u16 = 5;
+
+const KERNEL: Action = Action::Kernel { name: 1, communication: false };
+
+fn names() -> Names {
+    let api = |id: u16, name: &str| ((Namespace::Api, id.into()), name.to_owned());
+    let apis = [(FREE, "cuMemFree_v2"), (UNLOAD, "cuModuleUnload"), (COPY, "cudaMemcpyAsync_ptsz")];
+    let more = [(DESTROY, "cuCtxDestroy_v2"), (QUERY, "cuMemGetInfo_v2")];
+    Names(apis.into_iter().chain(more).map(|(id, name)| api(id, name)).collect())
+}
+
+/// A fold, fed by hand. Times on the line are exact to ± `off_by`.
+struct Trace<'n> {
+    waits: Waits<'n>,
+    off_by: u64,
+    counts: bool,
+}
+
+impl<'n> Trace<'n> {
+    fn new(names: &'n Names) -> Self {
+        Trace { waits: Waits::new(names), off_by: 5, counts: true }
+    }
+
+    fn tell(&mut self, thread: u32, at: u64, body: Body) {
+        self.waits.observe(&Event::new(&Record { thread, at, body }), self.counts);
+    }
+
+    /// Work of a stream of context 1, by a call from `begin` to `end`; it ran from and to `ran`, or nobody knows when.
+    fn work(
+        &mut self,
+        (thread, stream): (u32, u64),
+        (begin, end): (u64, u64),
+        what: Action,
+        ran: Option<(i64, i64)>,
+    ) {
+        let mut work = simulation::work(end, 10, 10);
+        (work.call.begin, work.call.api, work.stream) = (begin, COPY, stream);
+        if stream == 1 {
+            work.call.flags |= flag::LEGACY_STREAM;
+        }
+        let when = match ran {
+            Some((start, over)) => When::Timed(Occupancy {
+                chain: 1,
+                earliest_start: start - 1,
+                latest_start: start + 1,
+                earliest_end: over - 1,
+                latest_end: over + 1,
+                start,
+                end: over,
+                length: Length::default(),
+                basis: Basis::Proven,
+                raw: 0,
+                clock_half_width: None,
+                off_by: Some(self.off_by),
+            }),
+            None => When::Untimed { reason: Reason::Untimed(Untimed::DeepQueue), after: None },
+        };
+        let operation = Operation {
+            correlation: 1,
+            context: 1,
+            device: Some(0),
+            stream,
+            caller: 0,
+            returned: end,
+            what,
+            when,
+        };
+        let call = CountedCall { api: COPY, calls: 1, host_ns: end - begin, failed: false };
+        let record = Record { thread, at: end, body: Body::Work(work) };
+        let event = Event { operation: Some(operation), call: Some(call), ..Event::new(&record) };
+        self.waits.observe(&event, self.counts);
+    }
+
+    /// A kernel of thread 1 that is launched at once and runs until `over`.
+    fn kernel(&mut self, stream: u64, begin: u64, over: i64) {
+        self.work((1, stream), (begin, begin + 10), KERNEL, Some((begin as i64 + 20, over)));
+    }
+
+    /// A call of thread 1 that is no work; it frees what context 1 holds, if it is one that does.
+    fn call(&mut self, api: u16, (begin, end): (u64, u64)) {
+        let call = Call { api, begin, end, ..Call::default() };
+        if api == FREE {
+            let call = Call { context: 1, end: begin, ..call };
+            let free = Free { call, memory: Memory::Device, address: 64, stream: 0, bytes: 0 };
+            self.tell(1, begin, Body::Free(free));
+        }
+        let body = Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0 });
+        let record = Record { thread: 1, at: end, body };
+        let counted = CountedCall { api, calls: 1, host_ns: end - begin, failed: false };
+        self.waits.observe(&Event { call: Some(counted), ..Event::new(&record) }, self.counts);
+    }
+
+    /// What came of it, if anything did.
+    fn only(self) -> Option<((String, Cause), Waited)> {
+        let table = self.waits.finish();
+        assert!(table.len() <= 1, "{table:?}");
+        table.into_iter().next()
+    }
+}
+
+fn copy(host_memory: HostMemory) -> Action {
+    Action::Transfer { kind: TransferKind::DtoH, host_memory, bytes: 8 }
+}
+
+fn waited(host_ns: u64, (lo, value, hi): (u64, u64, u64)) -> Waited {
+    Waited { count: 1, host_ns, waited: Sum { value, lo, hi }, ..Waited::default() }
+}
+
+fn undecided(host_ns: u64) -> Waited {
+    Waited { undecided: 1, undecided_host_ns: host_ns, ..Waited::default() }
+}
+
+#[test]
+fn a_free_waits_from_its_entry_to_the_end_of_the_last_work() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    trace.kernel(7, 1_000, 3_000);
+    trace.kernel(8, 1_100, 5_000);
+    trace.call(FREE, (2_000, 5_400));
+    let key = ("cuMemFree".to_owned(), Cause::Free);
+    assert_eq!(trace.only(), Some((key, waited(3_400, (2_994, 3_000, 3_006)))));
+}
+
+#[test]
+fn a_free_on_an_idle_gpu_and_one_that_returns_while_work_runs_wait_for_nothing() {
+    let names = names();
+    for (over, free) in [(1_500, (2_000, 2_400)), (5_000, (2_000, 2_400))] {
+        let mut trace = Trace::new(&names);
+        trace.kernel(7, 1_000, over);
+        trace.call(FREE, free);
+        assert_eq!(trace.only(), None, "{over}");
+    }
+}
+
+#[test]
+fn a_call_that_does_not_synchronise_waits_for_nothing() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    trace.kernel(7, 1_000, 5_000);
+    trace.call(QUERY, (2_000, 5_400));
+    assert_eq!(trace.only(), None);
+}
+
+#[test]
+fn where_the_clocks_do_not_tell_there_is_no_verdict() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    trace.kernel(7, 1_000, 2_003);
+    trace.call(FREE, (2_000, 2_400));
+    assert_eq!(trace.only().unwrap().1, undecided(400));
+}
+
+#[test]
+fn untimed_work_is_no_verdict_until_the_app_has_waited_for_it() {
+    let names = names();
+    for is_drained in [false, true] {
+        let mut trace = Trace::new(&names);
+        trace.work((1, 7), (1_000, 1_010), KERNEL, None);
+        let record = Record { thread: 1, at: 1_500, body: Body::Capture { begins: false } };
+        let drained = Drained { context: 1, stream: Some(7), issued_before: 1_400, by: 1_500 };
+        let drained = Some(drained).filter(|_| is_drained);
+        trace.waits.observe(&Event { drained, ..Event::new(&record) }, true);
+        trace.call(FREE, (2_000, 2_400));
+        assert_eq!(trace.only().map(|(_, waited)| waited), (!is_drained).then(|| undecided(400)));
+    }
+}
+
+#[test]
+fn timed_work_behind_untimed_work_tells_when_that_was_over() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    trace.work((1, 7), (1_000, 1_010), KERNEL, None);
+    trace.kernel(7, 1_100, 1_900);
+    trace.call(FREE, (2_000, 2_400));
+    assert_eq!(trace.only(), None);
+}
+
+#[test]
+fn a_pageable_copy_waits_for_its_own_stream() {
+    let names = names();
+    let ahead = |stream: u64, of: u64, memory: HostMemory| {
+        let mut trace = Trace::new(&names);
+        trace.kernel(of, 1_000, 5_000);
+        let start = if stream == of || stream == 1 { 5_000 } else { 2_020 };
+        trace.work((1, stream), (2_000, 6_000), copy(memory), Some((start, 5_990)));
+        trace.only()
+    };
+    let key = ("cudaMemcpyAsync".to_owned(), Cause::PageableCopy);
+    let expected = Some((key, waited(4_000, (2_994, 3_000, 3_006))));
+    assert_eq!(ahead(7, 7, HostMemory::Pageable), expected);
+    assert_eq!(ahead(8, 7, HostMemory::Pageable), None, "of another stream");
+    assert_eq!(ahead(7, 7, HostMemory::Pinned), None, "an asynchronous one");
+    assert_eq!(ahead(1, 7, HostMemory::Pageable), expected, "the legacy stream waits for the blocking ones");
+    assert_eq!(ahead(7, 1, HostMemory::Pageable).unwrap().1.count, 1, "and they for it");
+}
+
+#[test]
+fn a_non_blocking_stream_does_not_wait_for_the_legacy_one() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    let flags = NON_BLOCKING;
+    let stream = StreamRecord { stream: 7, handle: 7, context: 1, flags, priority: 0, destroyed: false };
+    trace.tell(1, 900, Body::Stream(stream));
+    trace.kernel(1, 1_000, 5_000);
+    trace.work((1, 7), (2_000, 6_000), copy(HostMemory::Pageable), Some((2_020, 5_990)));
+    assert_eq!(trace.only(), None);
+}
+
+#[test]
+fn a_copy_behind_an_event_of_another_stream_is_undecided_but_for_when_it_began() {
+    let names = names();
+    for (start, expected) in [(4_000, Some(undecided(4_000))), (1_990, None)] {
+        let mut trace = Trace::new(&names);
+        trace.kernel(8, 1_000, 4_000);
+        let call = Call { begin: 1_500, end: 1_510, context: 1, ..Call::default() };
+        trace.tell(1, 1_510, Body::EventWait(EventOp { call, stream: 7, event: 1, event_flags: 0 }));
+        trace.work((1, 7), (2_000, 6_000), copy(HostMemory::Pageable), Some((start, 5_990)));
+        assert_eq!(trace.only().map(|(_, waited)| waited), expected);
+    }
+}
+
+#[test]
+fn work_of_a_stream_that_is_gone_is_waited_for() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    trace.kernel(7, 1_000, 5_000);
+    let stream = StreamRecord { stream: 7, handle: 7, context: 1, flags: 0, priority: 0, destroyed: true };
+    trace.tell(1, 1_200, Body::Stream(stream));
+    trace.call(UNLOAD, (2_000, 5_400));
+    assert_eq!(trace.only().unwrap().1.count, 1);
+}
+
+#[test]
+fn a_context_is_waited_for_at_its_end_and_never_again() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    trace.kernel(7, 1_000, 5_000);
+    trace.tell(1, 5_300, Body::Context(Context { context: 1, device: 0, handle: 9, destroyed: true }));
+    trace.call(DESTROY, (2_000, 5_400));
+    assert!(trace.waits.streams.is_empty());
+    assert_eq!(trace.only().unwrap().0.1, Cause::ContextEnd);
+}
+
+#[test]
+fn what_other_threads_were_issuing_can_only_raise_the_most() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    trace.kernel(7, 1_000, 3_000);
+    trace.call(FREE, (2_000, 5_400));
+    // Entered before the free, returned after it.
+    trace.work((2, 8), (1_900, 5_500), copy(HostMemory::Pinned), Some((2_000, 5_000)));
+    // Entered after it.
+    trace.work((1, 7), (5_600, 5_610), KERNEL, Some((5_650, 9_000)));
+    assert_eq!(trace.only().unwrap().1, waited(3_400, (994, 1_000, 3_006)));
+}
+
+#[test]
+fn work_issued_while_the_call_waited_is_not_what_it_certainly_waited_for() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    trace.kernel(7, 1_000, 3_000);
+    trace.work((2, 7), (2_500, 2_510), KERNEL, Some((3_000, 3_200)));
+    trace.call(FREE, (2_000, 3_400));
+    assert_eq!(trace.only().unwrap().1, waited(1_400, (994, 1_000, 1_206)));
+}
+
+#[test]
+fn what_is_not_asked_for_does_not_count_but_is_waited_for() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    trace.counts = false;
+    trace.kernel(7, 1_000, 5_000);
+    trace.counts = true;
+    trace.call(FREE, (2_000, 5_400));
+    trace.counts = false;
+    trace.call(FREE, (2_000, 5_400));
+    assert_eq!(trace.only().unwrap().1.count, 1);
+}
+
+#[test]
+fn nothing_grows_with_the_trace() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    for n in 0..10_000 {
+        trace.kernel(7, n * 100, n as i64 * 100 + 60);
+        trace.call(FREE, (n * 100 + 40, n * 100 + 70));
+    }
+    assert!(trace.waits.held.len() <= HELD && trace.waits.streams.len() == 1);
+    assert!(trace.waits.streams.values().all(|stream| stream.operations.len() <= REMEMBERED));
+    assert_eq!(trace.only().unwrap().1.count, 10_000);
+}
