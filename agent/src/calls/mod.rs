@@ -30,7 +30,7 @@ pub use copy::{Copy, Set, runtime_direction};
 pub use launch::{Attributes, Launch, Launches, launches};
 pub use lookup::{Lookup, lookup};
 pub use memory::{Alloc, Free};
-pub use order::{Enqueue, EventOp, Sync};
+pub use order::{Enqueue, EventOp, Sync, Unmarked};
 pub use query::{Query, query};
 pub use setup::{
     ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, Host, PrimaryEnd, PrimaryRetain,

@@ -534,6 +534,14 @@ impl Streams {
         }
     }
 
+    /// Nothing is known any more of what is complete when an event is. (What a graph's own node records is not seen: such
+    /// an event, if it was recorded on a stream before, makes that one look less deep than it is.)
+    pub fn unmark(&self, event: CUevent) {
+        if let Some(mark) = self.marks.find(event as u64) {
+            mark.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// What will be complete when an event is, as it was last recorded: a stream and its entries so far.
     pub fn marked(&self, event: CUevent) -> Option<(&'static Stream, u64)> {
         let mark = self.marks.get(event as u64)?.load(Ordering::Relaxed);
