@@ -300,8 +300,9 @@ pub struct CUDA_MEMCPY3D {
 /// CUDA_MEMCPY3D_PEER: the same, with contexts.
 pub type CUDA_MEMCPY3D_PEER = CUDA_MEMCPY3D;
 
-/// CU_MEMORYTYPE_HOST, _ARRAY, _UNIFIED.
+/// CU_MEMORYTYPE_HOST, _DEVICE, _ARRAY, _UNIFIED.
 pub const MEMORYTYPE_HOST: c_uint = 1;
+pub const MEMORYTYPE_DEVICE: c_uint = 2;
 pub const MEMORYTYPE_ARRAY: c_uint = 3;
 pub const MEMORYTYPE_UNIFIED: c_uint = 4;
 

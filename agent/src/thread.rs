@@ -24,8 +24,6 @@ use crate::sys::{self, ticks};
 
 /// Words of the longest record that can wait: every record of a call is one or two cells.
 const PENDING_WORDS: usize = 2 * CELL_WORDS;
-/// Ticks that questions in a row take at most until they are told: a tenth of a second or so.
-const MOST_ASKING: u64 = 1 << 28;
 /// Calls of a thread without a slot between two tries to get one: a try costs as much as a hundred calls.
 const CALLS_TO_RETRY: u32 = 255;
 /// Word 3 of every record of a call is `end` (asserted in wire by offset).
@@ -294,7 +292,7 @@ impl Call {
         let first = &t.asked;
         let is_like = first.head.api == self.api
             && first.caller == self.caller
-            && end.wrapping_sub(first.begin) < MOST_ASKING;
+            && end.wrapping_sub(first.begin) < sys::tenth_of_a_second();
         if !is_like {
             t.tell_asked();
             t.asked = Api {
@@ -606,7 +604,8 @@ fn grow_at_once(claim: &mut Claim, session: *const Session) -> bool {
     buffer.is_some_and(|buffer| claim.writer.grow(buffer))
 }
 
-/// Before the process's end: what the calling thread has not told yet.
+/// Before the process's end: what the calling thread has not told yet. What others have not is theirs to tell, and they may
+/// be running: the questions that one of them has asked last are not told.
 pub fn exiting() {
     let Some(session) = session::existing() else { return };
     let thread = THREAD.with(|state| state.0.get());

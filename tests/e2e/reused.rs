@@ -59,3 +59,11 @@ fn streams_whose_handles_come_back_have_ids_of_their_own() {
         assert!(ours.windows(2).all(|pair| pair[0] < pair[1]), "{failing}: {ours:?}");
     }
 }
+
+#[test]
+fn an_event_whose_handle_comes_back_says_nothing_of_the_stream_before() {
+    let report = Run::of("reused_event").observed().succeeded().report();
+    let timed = by_name(&report["kernels"], "name", "timed");
+    assert!(timed["deep_5us"] > 0, "{timed:?}");
+    assert_eq!(timed["late_5us"], 0, "the stream is as deep as before: {}", report["coverage"]);
+}

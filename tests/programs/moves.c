@@ -4,6 +4,7 @@
 // link: -l:libcuda.so.1
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
+#include <sys/mman.h>
 
 #include "common.h"
 
@@ -177,6 +178,10 @@ static void move_managed(void)
     CUdeviceptr ranges[2] = {managed, managed + 1000};
     size_t sizes[2] = {100, 200}, start = 0;
     CU(cuMemPrefetchBatchAsync, cuMemPrefetchBatchAsync(ranges, sizes, 2, &there, &start, 1, 0, stream));
+    // No location: the driver refuses, and where they would be nobody may read.
+    CUmemLocation *nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(cuMemPrefetchBatchAsync(ranges, sizes, 2, nowhere, &start, 0, 0, stream) == CUDA_ERROR_INVALID_VALUE);
+    COUNT("cuMemPrefetchBatchAsync", 1);
     CU(cuMemDiscardBatchAsync, cuMemDiscardBatchAsync(ranges, sizes, 2, 0, stream));
     CU(cuMemDiscardAndPrefetchBatchAsync,
        cuMemDiscardAndPrefetchBatchAsync(ranges, sizes, 2, &here, &start, 1, 0, stream));

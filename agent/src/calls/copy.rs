@@ -159,6 +159,11 @@ impl Copy {
     /// By cuMemcpy3DPeer's structure: between two contexts, as far as a side has one.
     pub fn of_3d_peer(copy: *const CUDA_MEMCPY3D_PEER) -> Copy {
         let plain = Copy::of_3d(copy);
+        // Anything may stand there where it is not read (cuda.h, CUDA_MEMCPY3D_PEER).
+        let of_side = |side: &Side3D| match side.memory {
+            MEMORYTYPE_DEVICE | MEMORYTYPE_UNIFIED => side.context,
+            _ => core::ptr::null_mut(),
+        };
         // SAFETY: as in `of_2d`.
         match unsafe { copy.as_ref() } {
             Some(copy) if matches!(plain.direction, Direction::DtoD | Direction::Default) => {
@@ -166,7 +171,7 @@ impl Copy {
                     Direction::DtoD => Direction::PtoP,
                     unsaid => unsaid,
                 };
-                Copy { direction, ..plain }.peer(copy.dst.context, copy.src.context)
+                Copy { direction, ..plain }.peer(of_side(&copy.dst), of_side(&copy.src))
             }
             _ => plain,
         }
@@ -242,15 +247,16 @@ impl Copy {
         Copy::prefetch(address, bytes, LOCATIONS_HOST.contains(&location.kind))
     }
 
-    /// Several prefetches at once, told by the first one's destination.
+    /// Several prefetches at once, told by the first one's destination; there are `kinds` of those.
     pub fn prefetch_batch<A: Address>(
         addresses: *const A,
         sizes: *const usize,
         count: usize,
         locations: *const CUmemLocation,
+        kinds: usize,
     ) -> Copy {
         let (Some(address), Some(location)) =
-            (list(addresses, count).first(), list(locations, usize::from(count != 0)).first())
+            (list(addresses, count).first(), list(locations, kinds).first())
         else {
             return Copy::unknown();
         };
@@ -382,5 +388,27 @@ impl Work for Set {
             asynchronous: u8::from(self.stream.is_some()),
             reserved: [0; 30],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_copy_has_the_contexts_of_the_sides_that_have_one() {
+        let (one, garbage) = (0x1000 as CUcontext, 0xdead as CUcontext);
+        let peer = |src, dst| {
+            // SAFETY: integers and pointers only, all of them valid when zero.
+            let mut copy: CUDA_MEMCPY3D_PEER = unsafe { core::mem::zeroed() };
+            (copy.src.memory, copy.src.context) = src;
+            (copy.dst.memory, copy.dst.context) = dst;
+            Copy::of_3d_peer(&copy).peer
+        };
+        let none = core::ptr::null_mut();
+        assert_eq!(peer((MEMORYTYPE_ARRAY, garbage), (MEMORYTYPE_DEVICE, one)), Some((one, none)));
+        assert_eq!(peer((MEMORYTYPE_UNIFIED, one), (MEMORYTYPE_ARRAY, garbage)), Some((none, one)));
+        assert_eq!(peer((MEMORYTYPE_HOST, garbage), (MEMORYTYPE_UNIFIED, one)), Some((one, none)));
+        assert_eq!(peer((MEMORYTYPE_HOST, garbage), (MEMORYTYPE_DEVICE, one)), None, "no peer");
     }
 }

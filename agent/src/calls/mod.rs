@@ -30,7 +30,7 @@ pub use copy::{Copy, Set, runtime_direction};
 pub use launch::{Attributes, Launch, Launches, Origin, launches};
 pub use lookup::{Lookup, lookup};
 pub use memory::{Alloc, Free};
-pub use order::{ContextEvent, Enqueue, EventOp, Sync, Whole};
+pub use order::{ContextEvent, Enqueue, EventOp, Sync, Unmarked, Whole};
 pub use query::{Query, query};
 pub use setup::{
     ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, GreenCreate, GreenDestroy, Host, Load,

@@ -145,13 +145,13 @@ impl Untimed {
     }
 
     /// After one that succeeded: outside a capture it is an entry of the stream's queue like any other. Returns the
-    /// stream, and how many entries it has now.
-    pub fn end(&self, call: &Call, stream: CUstream) -> Option<(&'static Stream, u64)> {
+    /// stream, and how many entries it has now; in a capture none.
+    pub fn end(&self, call: &Call, stream: CUstream) -> Option<(&'static Stream, Option<u64>)> {
         drop(self.passage.take());
         let stream = stream_of(call, stream)?;
-        let entry = u64::from(!is_captured(call, stream.handle()));
+        let is_entry = !is_captured(call, stream.handle());
         // Relaxed: a bound.
-        Some((stream, stream.submitted.fetch_add(entry, Ordering::Relaxed) + entry))
+        Some((stream, is_entry.then(|| stream.submitted.fetch_add(1, Ordering::Relaxed) + 1)))
     }
 }
 
@@ -311,8 +311,13 @@ impl Plain for EventOp {
     fn after(&self, call: &Call, end: u64) -> bool {
         let entry = self.untimed.end(call, self.stream);
         let stream = entry.map(|(stream, _)| stream);
-        if let (Kind::EventRecord, Some((stream, position))) = (self.kind, entry) {
-            call.session.streams.mark(self.event, stream, position);
+        match (self.kind, entry) {
+            (Kind::EventRecord, Some((stream, Some(position)))) => {
+                call.session.streams.mark(self.event, stream, position);
+            }
+            // Recorded by a launch of the graph, on whatever stream.
+            (Kind::EventRecord, _) => call.session.streams.unmark(self.event),
+            _ => {}
         }
         let head = call.head::<record::EventOp>(stream.map_or(0, Stream::flags));
         call.record(&record::EventOp {
@@ -327,6 +332,23 @@ impl Plain for EventOp {
             event: self.event as u64,
         });
         true
+    }
+
+    fn subject(&self) -> u64 {
+        self.event as u64
+    }
+}
+
+/// An event that is destroyed, so that its handle may come back as another's, or recorded on something else than a stream:
+/// that it is complete says nothing of the stream that it was recorded on before.
+pub struct Unmarked {
+    /// The event.
+    pub event: CUevent,
+}
+
+impl Plain for Unmarked {
+    fn before(&self, call: &Call) {
+        call.session.streams.unmark(self.event);
     }
 
     fn subject(&self) -> u64 {

@@ -552,7 +552,8 @@ impl Streams {
         }
     }
 
-    /// An event was recorded, on no one stream.
+    /// Nothing is known any more of what is complete when an event is. (What a graph's own node records is not seen: such
+    /// an event, if it was recorded on a stream before, makes that one look less deep than it is.)
     pub fn unmark(&self, event: CUevent) {
         if let Some(mark) = self.marks.find(event as u64) {
             mark.store(0, Ordering::Relaxed);

@@ -8,7 +8,7 @@
 
 use crate::hook::Hook;
 use crate::roads::dlsym;
-use crate::roads::libraries;
+use crate::roads::libraries::{self, List};
 use crate::roads::slots::{self, Slot};
 use crate::session;
 use crate::sys::Errno;
@@ -18,8 +18,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// The flag was given at least once. Relaxed: whoever loaded the library looks up in it on the same thread, or tells
 /// another with an ordering of its own.
 static GIVEN: AtomicBool = AtomicBool::new(false);
-/// The loader's count of objects ever added, when the slots were last looked through. Relaxed: a number; two who look at once
-/// write the same.
+/// The loader's count of objects ever added, when all slots of theirs had been looked through. Release when they have been
+/// written, acquire by who finds nothing new.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 /// The next dlopen in search order. Relaxed: code, immutable, and every thread finds the same.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -98,34 +98,54 @@ unsafe extern "C" fn no_dlopen(_: *const c_char, _: c_int) -> *mut c_void {
     core::ptr::null_mut()
 }
 
+/// How often the slots are looked through while other threads load and unload libraries; then it is the next lookup's.
+const TRIES: usize = 4;
+
 /// Leads the slots of what was loaded since to us, if there was anything that does not come to us by itself.
 #[inline]
 pub fn look() {
-    if GIVEN.load(Ordering::Relaxed) {
+    if GIVEN.load(Ordering::Relaxed) && session::is_enabled() {
         look_at_new();
     }
 }
 
 #[cold]
 fn look_at_new() {
-    let adds = libraries::adds();
-    if LOOKED.swap(adds, Ordering::Relaxed) == adds || !session::is_enabled() {
+    let looked = LOOKED.load(Ordering::Acquire);
+    if libraries::adds() == looked {
         return;
     }
     let errno = Errno::save();
-    let mut found = Vec::new();
-    slots::each(wanted, |slot, wanted| {
-        found.push((*slot, wanted));
-        None
-    });
-    // The loader is asked between two walks over its list, not during one: its locks have an order. In the second walk
-    // the object is there as long as we write.
-    let decided: Vec<(Slot, usize)> =
-        found.into_iter().filter_map(|(slot, wanted)| Some((slot, in_place_of(&slot, wanted)?))).collect();
-    if !decided.is_empty() {
-        slots::each(wanted, |slot, _| decided.iter().find(|(known, _)| known == slot).map(|(_, ours)| *ours));
+    let list = (0..TRIES).map(|_| List::now()).find(|list| lead(list, looked));
+    if let Some(list) = list {
+        LOOKED.store(list.adds, Ordering::Release);
     }
     errno.restore();
+}
+
+/// Leads the slots of what a list has at its end to us: as many objects as were added since there were `looked` at most.
+/// False when the loader has changed the list meanwhile. (Two threads that do so at once write the same.)
+fn lead(list: &List, looked: u64) -> bool {
+    libraries::wait_for_loading();
+    let known = list.objects.saturating_sub(list.adds.wrapping_sub(looked));
+    let mut count = 0;
+    let counted = slots::each(list, known, wanted, |_, _| {
+        count += 1;
+        None
+    });
+    let mut found = Vec::with_capacity(count);
+    let gathered = slots::each(list, known, wanted, |slot, wanted| {
+        if found.len() < count {
+            found.push((*slot, wanted));
+        }
+        None
+    });
+    // The loader is asked between the walks over its list, not during one: its locks have an order. In the last walk the
+    // object is there as long as we write.
+    let decided: Vec<(Slot, usize)> =
+        found.into_iter().filter_map(|(slot, wanted)| Some((slot, in_place_of(&slot, wanted)?))).collect();
+    let ours = |slot: &Slot| decided.iter().find(|(known, _)| known == slot).map(|(_, ours)| *ours);
+    counted && gathered && slots::each(list, known, wanted, |slot, _| ours(slot))
 }
 
 /// A symbol whose slots may be led to us.
@@ -139,13 +159,45 @@ fn wanted(name: &CStr) -> Option<Wanted> {
     if name == c"dlsym" { Some(Wanted::Dlsym) } else { dlsym::find(name).map(Wanted::Function) }
 }
 
-/// The function of ours that belongs into a slot, if what it holds passes us by.
+impl Wanted {
+    fn symbol(self) -> &'static CStr {
+        match self {
+            Wanted::Dlsym => c"dlsym",
+            Wanted::Function(hook) => hook.symbol,
+        }
+    }
+
+    /// Whether a function is the C library's, or CUDA's own.
+    fn is_real(self, found: usize) -> bool {
+        match self {
+            Wanted::Dlsym => dlsym::is_libc_own(found),
+            Wanted::Function(hook) => dlsym::is_real(hook, found),
+        }
+    }
+}
+
+/// The function of ours that belongs into a slot, if what it holds, or would, passes us by.
 fn in_place_of(slot: &Slot, wanted: Wanted) -> Option<usize> {
+    if !slot.is_bound {
+        // At the first use, the loader would bind it to what the object and what it needs have, if that is bound deeply;
+        // and anything else to what comes first for everybody, which is to be us.
+        return in_own_scope(slot, wanted.symbol())
+            .filter(|found| wanted.is_real(*found))
+            .and_then(|_| dlsym::first_if_ours(wanted.symbol()));
+    }
     match wanted {
-        // The loader would bind it at its first use. Where we come first for everybody, that is to us.
-        Wanted::Dlsym if !slot.is_bound => dlsym::first_if_ours(c"dlsym"),
-        Wanted::Function(hook) if !slot.is_bound => dlsym::first_if_ours(hook.symbol),
-        Wanted::Dlsym => dlsym::is_libc_own(slot.value).then_some(dlsym::dlsym as *const () as usize),
+        Wanted::Dlsym => wanted.is_real(slot.value).then_some(dlsym::dlsym as *const () as usize),
         Wanted::Function(hook) => dlsym::stand_in(hook, slot.value, slot.value).map(|ours| ours as usize),
     }
+}
+
+/// What the object that a slot lies in finds in itself and what it needs. Of the program itself, nothing: it is not bound
+/// deeply.
+fn in_own_scope(slot: &Slot, symbol: &CStr) -> Option<usize> {
+    let (object, _) = libraries::holder_of(slot.address)?;
+    let path = object.path.as_c_str();
+    if path.is_empty() {
+        return None;
+    }
+    libraries::with(path, |handle| dlsym::in_library(handle, symbol))
 }

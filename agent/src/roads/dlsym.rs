@@ -206,10 +206,16 @@ fn substitute(hook: &'static Hook, handle: *mut c_void, answer: usize) -> Option
 
 /// The function of ours that goes on to `next`, if `found` is the real function that the hook stands for.
 pub fn stand_in(hook: &'static Hook, found: usize, next: usize) -> Option<*const ()> {
-    let real = match hook.layer {
+    // The stand-in leads to a runtime's for good.
+    let stays =
+        || hook.layer == Layer::Driver || libraries::runtime_at(found).and_then(libraries::pinned).is_some();
+    (is_real(hook, found) && stays()).then(|| hook.stand_in(next)).flatten()
+}
+
+/// Whether `found` is the real function that a hook stands for.
+pub fn is_real(hook: &Hook, found: usize) -> bool {
+    match hook.layer {
         Layer::Driver => roads::is_real(hook, found),
-        // The stand-in leads there for good.
-        Layer::Runtime => libraries::runtime_at(found).and_then(libraries::pinned).is_some(),
-    };
-    real.then(|| hook.stand_in(next)).flatten()
+        Layer::Runtime => libraries::runtime_at(found).is_some(),
+    }
 }

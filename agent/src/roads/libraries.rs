@@ -167,6 +167,55 @@ pub fn adds() -> u64 {
     search(|loaded| Some(loaded.info.dlpi_adds)).unwrap_or(0)
 }
 
+/// The loader's list of objects at a moment. It grows at its end only.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct List {
+    /// Objects ever added.
+    pub adds: u64,
+    /// Objects ever taken away.
+    subs: u64,
+    /// Those that are on it.
+    pub objects: u64,
+}
+
+impl List {
+    pub fn now() -> List {
+        let mut list = List { adds: 0, subs: 0, objects: 0 };
+        search(|loaded| {
+            let objects = list.objects + 1;
+            list = List { adds: loaded.info.dlpi_adds, subs: loaded.info.dlpi_subs, objects };
+            None::<()>
+        });
+        list
+    }
+
+    /// Calls `look` with each object on the list but the first `known`. False when it has changed since.
+    pub fn walk(&self, known: u64, mut look: impl FnMut(&Loaded<'_>)) -> bool {
+        let mut at = 0;
+        let changed = search(|loaded| {
+            if (loaded.info.dlpi_adds, loaded.info.dlpi_subs) != (self.adds, self.subs) {
+                return Some(());
+            }
+            if at >= known {
+                look(loaded);
+            }
+            at += 1;
+            None
+        });
+        changed.is_none()
+    }
+}
+
+/// Waits while another thread loads libraries: when it returns, everything that was on the loader's list before is
+/// relocated. dladdr takes the lock that dlopen holds until constructors have run. (Where the calling thread is inside
+/// dlopen itself, in a constructor, the lock is its own, and what that dlopen brings is relocated already.)
+pub fn wait_for_loading() {
+    // SAFETY: all-zero is a Dl_info.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: dladdr reads the loader's tables and writes our struct.
+    unsafe { libc::dladdr(wait_for_loading as *const c_void, &mut info) };
+}
+
 /// Whether an address lies in this library.
 pub fn is_ours(address: usize) -> bool {
     search(|loaded| loaded.is_us().then(|| loaded.holds(address as u64))).unwrap_or(false)

@@ -1,6 +1,6 @@
 //! Where a loaded object keeps the addresses of other objects' functions.
 
-use crate::roads::libraries::{Loaded, search};
+use crate::roads::libraries::{List, Loaded};
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,25 +15,36 @@ const DT_JMPREL: u64 = 23;
 /// Relocations that fill a slot with a function's address: `JUMP_SLOT` and `GLOB_DAT`, by the processors' ABIs.
 const OF_FUNCTIONS: [u64; 2] = if cfg!(target_arch = "aarch64") { [1026, 1025] } else { [7, 6] };
 
+/// What the names of wanted functions begin with. Most names end here.
+const BEGINNINGS: [&[u8; 2]; 3] = [b"cu", b"__", b"dl"];
+
 /// A slot for a function's address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
-    address: u64,
+    /// Where it is.
+    pub address: u64,
     /// What it holds.
     pub value: usize,
     /// The loader has put the function's address there; else it will, at the first use.
     pub is_bound: bool,
 }
 
-/// Calls `decide` with each slot of a function that is wanted by its name, in all objects but this library, and writes
-/// what it answers. The loader's list is locked meanwhile: `decide` may not ask the loader for anything.
-pub fn each<W>(wanted: impl Fn(&CStr) -> Option<W>, mut decide: impl FnMut(&Slot, W) -> Option<usize>) {
-    search(|loaded| {
+/// Calls `decide` with each slot of a function that is wanted by its name, in the objects of a list but the first `known`
+/// and this library, and writes what it answers. The loader's list is locked meanwhile: `decide` may neither ask the
+/// loader for anything nor allocate. False when the list has changed; of what it is now, none was looked at.
+///
+/// Only what the loader has relocated: see [`libraries::wait_for_loading`](super::libraries::wait_for_loading).
+pub fn each<W>(
+    list: &List,
+    known: u64,
+    wanted: impl Fn(&CStr) -> Option<W>,
+    mut decide: impl FnMut(&Slot, W) -> Option<usize>,
+) -> bool {
+    list.walk(known, |loaded| {
         if !loaded.is_us() {
             in_object(loaded, &wanted, &mut decide);
         }
-        None::<()>
-    });
+    })
 }
 
 fn in_object<W>(
@@ -57,18 +68,24 @@ fn in_object<W>(
             }
             // SAFETY: the symbol's entry in the loaded object's table.
             let symbol = unsafe { &*(symbols as *const libc::Elf64_Sym).add((info >> 32) as usize) };
-            // SAFETY: the symbol's name: an offset into the object's strings.
-            let name =
-                unsafe { CStr::from_ptr(strings.wrapping_add(u64::from(symbol.st_name)) as *const c_char) };
+            let name = strings.wrapping_add(u64::from(symbol.st_name)) as *const c_char;
             // An object's own definition (SHN_UNDEF is 0) is what it means.
-            if symbol.st_shndx == 0
-                && let Some(wanted) = wanted(name)
-            {
+            if symbol.st_shndx != 0 || !begins_as_wanted(name) {
+                continue;
+            }
+            // SAFETY: the symbol's name: an offset into the object's strings.
+            if let Some(wanted) = wanted(unsafe { CStr::from_ptr(name) }) {
                 consider(loaded, loaded.base().wrapping_add(offset), wanted, decide);
             }
         }
     }
     Some(())
+}
+
+fn begins_as_wanted(name: *const c_char) -> bool {
+    // SAFETY: a terminated string: its second byte is read where the first does not end it.
+    let begins = |with: &[u8; 2]| unsafe { *name as u8 == with[0] && *name.add(1) as u8 == with[1] };
+    BEGINNINGS.into_iter().any(begins)
 }
 
 fn consider<W>(

@@ -339,13 +339,42 @@ pub fn looked_up(hook: &Hook, hooked: bool) {
     }
 }
 
-/// Calls of this function will come through us. Without a launch function among them the report opens with a warning.
+/// Calls of this function will come through us. Without one among them that launches kernels the report opens with a
+/// warning.
 pub fn road_found(hook: &Hook) {
-    if hook.layer == Layer::Driver && hook.base.to_bytes().starts_with(b"cuLaunch") {
+    if hook.layer == Layer::Driver && launches_kernels(hook.base.to_bytes()) {
         // Relaxed: a flag for the report.
         DRIVER_HOOKED.store(true, Ordering::Relaxed);
         if let Some(session) = existing() {
             session.segment.header().live.0.driver_hooked.store(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// Whether this is the name of a function that launches kernels.
+fn launches_kernels(base: &[u8]) -> bool {
+    base.starts_with(b"cuLaunch") && base != b"cuLaunchHostFunc"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::launches_kernels;
+
+    #[test]
+    fn a_host_function_is_no_kernel() {
+        let names = crate::table::all().iter().map(|hook| hook.base.to_bytes());
+        let mut launching: Vec<&[u8]> = names.filter(|base| launches_kernels(base)).collect();
+        launching.sort_unstable();
+        launching.dedup();
+        let expected = [
+            &b"cuLaunch"[..],
+            b"cuLaunchCooperativeKernel",
+            b"cuLaunchCooperativeKernelMultiDevice",
+            b"cuLaunchGrid",
+            b"cuLaunchGridAsync",
+            b"cuLaunchKernel",
+            b"cuLaunchKernelEx",
+        ];
+        assert_eq!(launching, expected);
     }
 }

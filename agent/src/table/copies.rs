@@ -253,12 +253,12 @@ macro_rules! copies { ($next:ident $($before:tt)*) => { $next! { $($before)*
         { cuMemPrefetchBatchAsync @ 13000, cuMemPrefetchBatchAsync_ptsz @ 13000 per_thread }
         (dptrs: *mut CUdeviceptr, sizes: *mut size_t, count: size_t, prefetchLocs: *mut CUmemLocation,
          prefetchLocIdxs: *mut size_t, numPrefetchLocs: size_t, flags: unsigned_long_long, hStream: CUstream)
-        => work(Copy::prefetch_batch(dptrs, sizes, count, prefetchLocs).on(hStream));
+        => work(Copy::prefetch_batch(dptrs, sizes, count, prefetchLocs, numPrefetchLocs).on(hStream));
     driver "cuMemDiscardAndPrefetchBatchAsync"
         { cuMemDiscardAndPrefetchBatchAsync @ 13000, cuMemDiscardAndPrefetchBatchAsync_ptsz @ 13000 per_thread }
         (dptrs: *mut CUdeviceptr, sizes: *mut size_t, count: size_t, prefetchLocs: *mut CUmemLocation,
          prefetchLocIdxs: *mut size_t, numPrefetchLocs: size_t, flags: unsigned_long_long, hStream: CUstream)
-        => work(Copy::prefetch_batch(dptrs, sizes, count, prefetchLocs).on(hStream));
+        => work(Copy::prefetch_batch(dptrs, sizes, count, prefetchLocs, numPrefetchLocs).on(hStream));
     driver "cuMemDiscardBatchAsync" { cuMemDiscardBatchAsync @ 13000, cuMemDiscardBatchAsync_ptsz @ 13000 per_thread }
         (dptrs: *mut CUdeviceptr, sizes: *mut size_t, count: size_t, flags: unsigned_long_long, hStream: CUstream)
         => plain(Enqueue::on(hStream));
@@ -275,12 +275,12 @@ macro_rules! copies { ($next:ident $($before:tt)*) => { $next! { $($before)*
         { cudaMemPrefetchBatchAsync @ 0, cudaMemPrefetchBatchAsync_ptsz @ 0 per_thread }
         (dptrs: *mut *mut void, sizes: *mut size_t, count: size_t, prefetchLocs: *mut cudaMemLocation,
          prefetchLocIdxs: *mut size_t, numPrefetchLocs: size_t, flags: unsigned_long_long, stream: cudaStream_t)
-        => work(Copy::prefetch_batch(dptrs, sizes, count, prefetchLocs).on(stream));
+        => work(Copy::prefetch_batch(dptrs, sizes, count, prefetchLocs, numPrefetchLocs).on(stream));
     runtime "cudaMemDiscardAndPrefetchBatchAsync"
         { cudaMemDiscardAndPrefetchBatchAsync @ 0, cudaMemDiscardAndPrefetchBatchAsync_ptsz @ 0 per_thread }
         (dptrs: *mut *mut void, sizes: *mut size_t, count: size_t, prefetchLocs: *mut cudaMemLocation,
          prefetchLocIdxs: *mut size_t, numPrefetchLocs: size_t, flags: unsigned_long_long, stream: cudaStream_t)
-        => work(Copy::prefetch_batch(dptrs, sizes, count, prefetchLocs).on(stream));
+        => work(Copy::prefetch_batch(dptrs, sizes, count, prefetchLocs, numPrefetchLocs).on(stream));
     runtime "cudaMemDiscardBatchAsync" { cudaMemDiscardBatchAsync @ 0, cudaMemDiscardBatchAsync_ptsz @ 0 per_thread }
         (dptrs: *mut *mut void, sizes: *mut size_t, count: size_t, flags: unsigned_long_long, stream: cudaStream_t)
         => plain(Enqueue::on(stream));

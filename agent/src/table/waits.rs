@@ -28,7 +28,7 @@ macro_rules! waits { ($next:ident $($before:tt)*) => { $next! { $($before)*
     driver "cuEventCreate" { cuEventCreate @ 2000 } (phEvent: *mut CUevent, Flags: unsigned_int)
         => plain(Host { subject: 0 });
     driver "cuEventDestroy" { cuEventDestroy @ 2000, cuEventDestroy_v2 @ 4000 } (hEvent: CUevent)
-        => plain(Host { subject: hEvent as u64 });
+        => plain(Unmarked { event: hEvent });
     driver "cuEventRecord" { cuEventRecord @ 2000, cuEventRecord_ptsz @ 7000 per_thread }
         (hEvent: CUevent, hStream: CUstream) => plain(EventOp::record(hEvent, 0).on(hStream));
     driver "cuEventRecordWithFlags" { cuEventRecordWithFlags @ 11010, cuEventRecordWithFlags_ptsz @ 11010 per_thread }

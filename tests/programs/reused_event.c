@@ -1,0 +1,31 @@
+// An event is recorded behind many launches that stand before a gate, and destroyed; its handle comes back as that of another,
+// which was never recorded and so counts as complete. What is launched then is as deep as before.
+// link: -l:libcuda.so.1
+#include "gate.h"
+
+enum { DEEP = 300, LATE = 100 };
+
+int main(void)
+{
+    end_if_stuck(60);
+    start_cuda();
+    CUfunction kernel = load_kernel("deep_5us"), late = load_kernel("late_5us");
+    CUstream stream = new_stream();
+    struct gate gate = new_gate();
+    CUevent event, other;
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    stand_behind(gate, stream);
+    for (int n = 0; n < DEEP; n++)
+        launch(kernel, stream);
+    CHECK(cuEventRecord(event, stream));
+    CHECK(cuEventDestroy(event));
+    CHECK(cuEventCreate(&other, CU_EVENT_DISABLE_TIMING));
+    REQUIRE(other == event);
+    CHECK(cuEventQuery(other));
+    for (int n = 0; n < LATE; n++)
+        launch(late, stream);
+    open_gate(gate);
+    CHECK(cuStreamSynchronize(stream));
+    printf("{\"program\":\"reused_event\",\"launches\":%d}\n", DEEP + LATE);
+    return 0;
+}
