@@ -220,7 +220,7 @@ where
             event.forget_operation();
         }
         event.memory.retain(|change| sieve.holds(change.allocator()));
-        memory.observe(&event);
+        memory.observe(&event, passed.call);
         // What began before the time that is asked for may fill some of it, and what comes after ends its last gap.
         timelines.observe(&event);
         // A range is whole, and so are its operations, wherever they ran.
@@ -228,6 +228,8 @@ where
         if !passed.operation {
             event.forget_operation();
         }
+        // Beside a gap a graph or a burst stands whole; in the counts only what of it is asked for.
+        sieve.narrow(&mut event);
         seen.observe(&event);
         kernels.observe(&event);
         graphs.observe(&event);
@@ -237,9 +239,7 @@ where
     let (coverage, clock) = seen.finish();
     let (apis, syncs) = apis.finish();
     let known = model.finish();
-    let mut kernels = kernels.finish();
-    // A graph that ran a kernel that is asked for ran others, too.
-    kernels.retain(|kernel| filter.names(&kernel.symbol));
+    let kernels = kernels.finish();
     let pid = status.map(|status| status.pid);
     let (mut devices, gaps) = devices(timelines.finish(), &known, names, pid, began);
     devices.retain(|device| filter.is_of_device(device.id));

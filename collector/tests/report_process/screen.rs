@@ -3,7 +3,6 @@
 use super::*;
 use gpuspy_collector::report::units::{bytes, count, duration, percent};
 use gpuspy_collector::report::{Section, Sort};
-use gpuspy_wire::record::NodeKind;
 use unicode_width::UnicodeWidthChar;
 
 const TEMPLATE: u32 = 4;

@@ -1,0 +1,76 @@
+//! What is asked for is all that counts, and what is told of a part of a trace is true of that part.
+
+use super::*;
+
+/// Launches that are timed as one, and the record that tells their time.
+fn burst(app: &mut App, kernels: &[u32]) {
+    for name in kernels {
+        app.untimed(LAUNCH, kernel(*name), Untimed::Chain, flag::BURST);
+    }
+    let launches = kernels.len() as u32;
+    app.timed(0, What::Burst { launches }, 0, 30_000);
+}
+
+fn only(pattern: &str) -> Filter {
+    Filter { kernel: Some(regex::Regex::new(pattern).unwrap()), ..Filter::default() }
+}
+
+#[test]
+fn a_burst_stands_beside_a_gap() {
+    let mut app = App::new();
+    burst(&mut app, &[GEMM, ADD]);
+    app.sync(100_000);
+    app.idle(2_000_000);
+    app.timed(LAUNCH, kernel(GEMM), 0, 50_000);
+    let report = json(&[app.report(None, Damage::default())]);
+    assert_valid(&report);
+    assert_eq!(report["gaps"]["largest"][0]["before"]["kind"], "burst");
+}
+
+#[test]
+fn of_bursts_and_graphs_what_is_asked_for_counts() {
+    let mut app = App::new();
+    burst(&mut app, &[GEMM, ADD, ADD]);
+    let (handle, copies, memsets) = (5, 1, 0);
+    app.push(Body::Graph(Graph { graph: 1, handle, kernels: 5, copies, memsets, others: 1 }));
+    for (name, count) in [(GEMM, 2), (ADD, 3)] {
+        let kind = NodeKind::Kernel;
+        app.push(Body::GraphNode(GraphNode { graph: 1, kind, kernel: name, count, bytes: 0, address: 0 }));
+    }
+    app.timed(GRAPH_LAUNCH, What::Graph { graph: 1, handle, kernels: 5, copies, memsets }, 0, 40_000);
+    let reports = [app.report_of(&only("gemm"), None, Damage::default())];
+    let report = json(&reports);
+    assert_valid(&report);
+    let (coverage, graphs) = (&report["coverage"], &report["graphs"]);
+    assert_eq!((&coverage["launches"], &coverage["bursts"]["launches"]), (&value!(1), &value!(1)));
+    assert_eq!((&coverage["in_graphs"], &graphs["kernels"]), (&value!(2), &value!(2)));
+    assert_eq!(
+        (&graphs["launches"], &graphs["copies"]["count"], &graphs["others"]),
+        (&value!(1), &value!(0), &value!(0))
+    );
+    let names: Vec<&str> =
+        report["kernels"].as_array().unwrap().iter().filter_map(|row| row["symbol"].as_str()).collect();
+    assert_eq!(names, [names_of(GEMM)]);
+}
+
+fn names_of(kernel: u32) -> String {
+    names().get(Namespace::Kernel, kernel).unwrap().to_owned()
+}
+
+#[test]
+fn a_failure_for_lack_of_memory_is_of_whoever_asked() {
+    let report = |filter: &Filter| {
+        let mut app = App::new();
+        let call = Call { flags: flag::FAILED, ..app.call(MALLOC, 2_000) };
+        app.push(Body::Api(Api { call, result: 2, subject: 0, calls: 1, inside: 0 }));
+        let status = Status { threads: BTreeMap::from([(1, 900)]), ..status() };
+        app.report_of(filter, Some(&status), Damage::default()).tables.memory.out_of_memory
+    };
+    let everything = Filter::default();
+    assert_eq!(report(&everything), 1);
+    assert_eq!(report(&Filter { threads: vec![900], ..everything.clone() }), 1);
+    assert_eq!(report(&Filter { threads: vec![901], ..everything.clone() }), 0);
+    assert_eq!(report(&Filter { devices: vec![1], ..everything.clone() }), 0);
+    assert_eq!(report(&Filter { until: Some(1), ..everything }), 0);
+    assert_eq!(report(&only("gemm")), 0);
+}
