@@ -21,7 +21,7 @@ use crate::model::modules::CallSite;
 use crate::model::occupancy::host;
 use crate::model::outcome::Outcome;
 use crate::model::{self, Action, Model};
-use crate::trace::record::{Names, Record};
+use crate::trace::record::{Body, Names, Record, Work};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -192,10 +192,8 @@ where
     Records: Iterator<Item = Record>,
 {
     let Input { path, names, status, damage, clocks, filter, records } = input;
-    let mut records = records;
-    let first = records.next();
-    let (mut last, first_at) = (0, first.as_ref().map_or(0, |record| record.at));
-    let began = status.map_or(first_at, |status| status.began);
+    let began = clocks.began(status);
+    let mut last = began;
     let mut model = Model::new(names, clocks);
     let mut sieve = Sieve::new(filter, names, status, began);
     let mut seen = Seen::new(names, status, damage.records_lost);
@@ -207,8 +205,8 @@ where
     let mut memory = MemoryTimeline::new(began, sieve.period());
     let mut apis = ApiTimes::new(names);
     let mut ranges = RangeFold::new(names);
-    for record in first.into_iter().chain(records) {
-        last = record.at.max(last);
+    for record in records {
+        last = last.max(record.at).max(seen_over(&record));
         let mut event = model.observe(&record);
         // What looking cost is the whole process's.
         windows.observe(&event);
@@ -235,7 +233,8 @@ where
         graphs.observe(&event);
         transfers.observe(&event);
     }
-    let ended = status.map_or(last, |status| status.ended);
+    // The last status of a trace that was cut, or is still being written, is older than what follows it.
+    let ended = status.map_or(last, |status| status.ended.max(last));
     let (coverage, clock) = seen.finish();
     let (apis, syncs) = apis.finish();
     let known = model.finish();
@@ -283,6 +282,14 @@ where
             syncs,
             ranges: ranges.finish(ended),
         },
+    }
+}
+
+/// Host ns at which an operation was seen to be over; 0 where that is not told.
+fn seen_over(record: &Record) -> u64 {
+    match &record.body {
+        Body::Work(Work { gpu: Some(gpu), .. }) => gpu.seen,
+        _ => 0,
     }
 }
 

@@ -18,8 +18,9 @@ use super::graphs::Contents;
 use super::memory::Allocator;
 use super::names::demangle;
 use super::occupancy::host;
+use super::survey::begin;
 use super::{Action, Event, Operation, When};
-use crate::trace::record::{Body, Names, Record, Status};
+use crate::trace::record::{Body, Names, Status};
 use gpuspy_wire::record::{Memory, Namespace, SyncScope};
 use regex::Regex;
 use std::collections::{HashMap, HashSet};
@@ -313,14 +314,6 @@ fn claim(correlation: u64) -> u32 {
     (correlation >> 40) as u32
 }
 
-/// Host ns at which what a record tells of began, where it has a moment.
-fn begin(record: &Record) -> Option<u64> {
-    match record.body {
-        Body::Range(_) => Some(record.at),
-        _ => record.body.call().map(|call| call.begin),
-    }
-}
-
 /// The stream that a call names, if it does.
 fn stream(body: &Body) -> Option<u64> {
     match body {
@@ -339,7 +332,7 @@ mod tests {
     use crate::model::graphs::Moves;
     use crate::model::transfer::{HostMemory, TransferKind};
     use crate::model::{CountedCall, Reason, simulation};
-    use crate::trace::record::{Api, Call, Context, GpuTime, NodeTime, Synchronize, What};
+    use crate::trace::record::{Api, Call, Context, GpuTime, NodeTime, Record, Synchronize, What};
     use gpuspy_wire::record::{LossCause, Untimed};
 
     const GEMM: Action = Action::Kernel { name: 1, communication: false };

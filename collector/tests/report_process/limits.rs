@@ -1,6 +1,9 @@
 //! What is asked for is all that counts, and what is told of a part of a trace is true of that part.
 
 use super::*;
+use gpuspy_collector::export::chrome::{Export, Source};
+use gpuspy_collector::report::Operations;
+use gpuspy_collector::report::units::duration;
 
 /// Launches that are timed as one, and the record that tells their time.
 fn burst(app: &mut App, kernels: &[u32]) {
@@ -73,4 +76,56 @@ fn a_failure_for_lack_of_memory_is_of_whoever_asked() {
     assert_eq!(report(&Filter { devices: vec![1], ..everything.clone() }), 0);
     assert_eq!(report(&Filter { until: Some(1), ..everything }), 0);
     assert_eq!(report(&only("gemm")), 0);
+}
+
+/// Two launches: the first one's call began first and was over last.
+fn crossing() -> Vec<Record> {
+    let mut app = App::new();
+    let mut long = app.work(LAUNCH, kernel(GEMM), Untimed::DeepQueue);
+    app.idle(60_000);
+    app.untimed(LAUNCH, kernel(ADD), Untimed::DeepQueue, 0);
+    app.idle(100_000);
+    long.call.end = app.now;
+    app.push(Body::Work(long));
+    app.records.into_iter().filter(|record| matches!(record.body, Body::Work(_))).collect()
+}
+
+#[test]
+fn without_a_status_time_counts_from_the_earliest_call_wherever_it_is_told() {
+    let (names, records) = (names(), crossing());
+    let clocks = Survey::of(records.iter().cloned());
+    for (until, expected) in [(50_000, 1), (70_000, 2)] {
+        let filter = Filter { until: Some(until), ..Filter::default() };
+        let (path, damage) = (String::new(), Damage::default());
+        let (clocks, filter, names) = (&clocks, &filter, &names);
+        let records = || records.iter().cloned();
+        let report = process(Input { path, names, status: None, damage, clocks, filter, records: records() });
+        assert_eq!(report.tables.coverage.launches, expected, "report");
+        let mut operations = Operations::new(names, clocks, None, filter);
+        assert_eq!(records().filter_map(|record| operations.observe(&record)).count() as u64, expected);
+        let source = [Source::of(names.clone(), None, records())];
+        let mut export = Export::begin(Vec::new(), &source, filter).unwrap();
+        export.process(0, &source[0], records()).unwrap();
+        assert_eq!(export.finish().unwrap().1.calls, expected, "export");
+    }
+}
+
+#[test]
+fn what_follows_the_last_status_is_time_of_the_process_too() {
+    let app = training();
+    let last = app.now;
+    let running = Status { ended: BEGAN + 50_000, ending: Ending::Running, ..status() };
+    let report = app.report(Some(&running), Damage { cut: true, ..Damage::default() });
+    assert_eq!(report.process.wall_ns, last - BEGAN);
+    let mut app = App::new();
+    app.timed(LAUNCH, kernel(GEMM), 0, 900_000);
+    let seen = app.records.last().map(|record| match &record.body {
+        Body::Work(work) => work.gpu.as_ref().unwrap().seen,
+        other => panic!("{other:?}"),
+    });
+    let report = app.report(Some(&running), Damage::default());
+    assert_eq!(Some(report.process.wall_ns + BEGAN), seen, "it ran on when its launch had returned");
+    let screen = terminal(&[report], &View::default(), &wide(100));
+    let wall = screen.lines().find(|line| line.contains("= wall")).unwrap();
+    assert!(wall.contains(&duration(seen.unwrap() - BEGAN)), "{screen}");
 }
