@@ -120,6 +120,8 @@ pub struct DeviceReport {
     pub identity: Identity,
     /// How many timelines were added side by side.
     pub timelines: u64,
+    /// Operations with a GPU time, in the time that is asked for or outside of it.
+    pub timed: u64,
     /// Operations that came too late for their place.
     pub late: u64,
 }
@@ -157,6 +159,9 @@ pub struct GapRow {
     pub pid: Option<u32>,
     /// The device's ordinal.
     pub device: Option<u32>,
+    /// Host ns from the begin of its process's collection to the begin of the timeline's span; `None` for several
+    /// timelines added.
+    pub began_ns: Option<u64>,
     /// ns from the begin of the timeline's span.
     pub start: u64,
     /// How long.
@@ -312,9 +317,11 @@ fn devices(
     for (id, time) in times {
         let device = id.and_then(|id| known.devices.get(&id));
         let Found { count, total, bands, callers, largest } = time.gaps.finish(time.identity.idle.hi);
+        let began_ns = time.began.map(|at| at.saturating_sub(host(began)).max(0) as u64);
         let row = |gap: &Gap| GapRow {
             pid,
             device: id,
+            began_ns,
             start: gap.start,
             duration: gap.duration,
             before: side(&gap.before, known, names),
@@ -328,7 +335,8 @@ fn devices(
             uuid: device.map(|device| uuid(&device.uuid)),
             name: id.and_then(|id| names.get(Namespace::Device, id.checked_add(1)?)).map(str::to_owned),
             memory_bytes: device.map(|device| device.memory_bytes),
-            began_ns: time.began.map(|at| at.saturating_sub(host(began)).max(0) as u64),
+            began_ns,
+            timed: time.timed,
             identity: time.identity,
             timelines: time.timelines,
             late: time.late,
@@ -464,6 +472,7 @@ impl DeviceReport {
         };
         self.identity.add(&other.identity);
         self.timelines += other.timelines;
+        self.timed += other.timed;
         self.late += other.late;
     }
 }

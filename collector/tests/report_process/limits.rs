@@ -2,8 +2,8 @@
 
 use super::*;
 use gpuspy_collector::export::chrome::{Export, Source};
-use gpuspy_collector::report::Operations;
 use gpuspy_collector::report::units::duration;
+use gpuspy_collector::report::{Operations, Section};
 
 /// Launches that are timed as one, and the record that tells their time.
 fn burst(app: &mut App, kernels: &[u32]) {
@@ -128,4 +128,78 @@ fn what_follows_the_last_status_is_time_of_the_process_too() {
     let screen = terminal(&[report], &View::default(), &wide(100));
     let wall = screen.lines().find(|line| line.contains("= wall")).unwrap();
     assert!(wall.contains(&duration(seen.unwrap() - BEGAN)), "{screen}");
+}
+
+/// A long kernel, a pause, and another kernel.
+fn long_and_short() -> App {
+    let mut app = App::new();
+    app.timed(LAUNCH, kernel(GEMM), 0, 10_000_000);
+    app.sync(10_100_000);
+    app.idle(5_000_000);
+    app.timed(LAUNCH, kernel(ADD), 0, 50_000);
+    app.sync(100_000);
+    app
+}
+
+/// The screen of the part of it from one ms to another, and its JSON.
+fn part(app: App, from: u64, to: u64, sections: &[Section]) -> (String, Value) {
+    let status = Status { ended: app.now, ..status() };
+    let filter = Filter { since: Some(from * 1_000_000), until: Some(to * 1_000_000), ..Filter::default() };
+    let reports = [app.report_of(&filter, Some(&status), Damage::default())];
+    let view = View { sections: sections.to_vec(), ..View::default() };
+    (terminal(&reports, &view, &wide(100)), json(&reports))
+}
+
+#[test]
+fn a_part_inside_a_long_kernel_is_no_empty_one() {
+    let (screen, json) = part(long_and_short(), 3, 5, &[]);
+    assert_eq!(json["devices"][0]["compute_ns"]["value"], 2_000_000);
+    assert!(!screen.contains("Nothing") && screen.contains("busy 100.0 %"), "{screen}");
+}
+
+#[test]
+fn a_part_with_ranges_alone_is_no_empty_one() {
+    let mut app = App::new();
+    app.push_range(STEP);
+    app.idle(5_000);
+    app.pop_range();
+    let screen = terminal(&[app.report(None, Damage::default())], &View::default(), &wide(100));
+    assert!(screen.contains("1 range") && !screen.contains("Nothing"), "{screen}");
+}
+
+#[test]
+fn between_timed_operations_a_gpu_is_known_to_be_idle() {
+    let (screen, json) = part(long_and_short(), 11, 14, &[Section::Gpu]);
+    assert_eq!(json["devices"][0]["idle_ns"]["value"], 3_000_000);
+    assert!(screen.contains("busy 0.0 % and idle 100.0 %"), "{screen}");
+    assert!(!screen.contains("no operation has a GPU time"), "{screen}");
+}
+
+#[test]
+fn times_that_are_bounds_only_leave_open_when_a_gpu_was_busy() {
+    let mut app = App::new();
+    app.timed(LAUNCH, kernel(GEMM), 0, 900_000);
+    app.sync(1_000_000);
+    if let Some(Body::Work(Work { gpu: Some(gpu), .. })) =
+        app.records.iter_mut().rev().map(|r| &mut r.body).find(|body| matches!(body, Body::Work(_)))
+    {
+        gpu.flags |= flag::SHARED_INTERVAL;
+    }
+    let report = app.report(None, Damage::default());
+    let screen = terminal(&[report], &View::default(), &wide(100));
+    assert!(screen.contains("when it was busy is not known"), "{screen}");
+}
+
+#[test]
+fn that_there_is_nothing_is_said_of_the_part_that_was_asked_for() {
+    let sections = [Section::Gpu, Section::Gaps, Section::Kernels, Section::Transfers, Section::Memory];
+    let (screen, _) = part(long_and_short(), 11, 14, &sections);
+    for said in ["no kernel was launched", "nothing was copied or set", "nothing was allocated"] {
+        assert!(screen.contains(&format!("{said} within these limits")), "{said}: {screen}");
+    }
+    let mut app = long_and_short();
+    app.idle(5_000_000);
+    app.sync(1_000);
+    let (screen, _) = part(app, 18, 30, &sections);
+    assert!(screen.contains("no operation has a GPU time within these limits"), "{screen}");
 }
