@@ -7,7 +7,8 @@ use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::report::{Style, View, json, terminal};
 use gpuspy_collector::trace::record::*;
 use gpuspy_wire::record::{
-    Direction, Fact, LossCause, Memory, Namespace, RangeChange, SyncScope, Untimed, Via, WindowChange, flag,
+    Direction, Fact, LossCause, Memory, Namespace, NodeKind, RangeChange, SyncScope, Untimed, Via,
+    WindowChange, flag,
 };
 use serde_json::{Value, json as value};
 use std::collections::BTreeMap;
@@ -659,6 +660,8 @@ fn the_schema_names_the_contract_and_refuses_others() {
 
 #[path = "report_process/cold.rs"]
 mod cold;
+#[path = "report_process/limits.rs"]
+mod limits;
 #[path = "report_process/ranges.rs"]
 mod ranges;
 #[path = "report_process/screen.rs"]

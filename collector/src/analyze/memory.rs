@@ -186,8 +186,8 @@ impl MemoryTimeline {
         fold
     }
 
-    /// Takes the next event, in the trace's order.
-    pub fn observe(&mut self, event: &Event<'_>) {
+    /// Takes the next event, in the trace's order; a call that failed `counts` if it is asked for.
+    pub fn observe(&mut self, event: &Event<'_>, counts: bool) {
         for change in &event.memory {
             let moment = moment(event.record);
             if moment >= self.period.to {
@@ -203,7 +203,7 @@ impl MemoryTimeline {
         if let (Body::Api(api), Some(call)) = (&event.record.body, event.call)
             && call.failed
             && api.result == OUT_OF_MEMORY
-            && self.period.contains(host(api.call.begin))
+            && counts
         {
             self.sum.out_of_memory += 1;
         }
@@ -355,7 +355,7 @@ mod tests {
             };
             let body = Body::Loss { cause: LossCause::RingFull, count: 0 };
             let record = Record { thread: 1, at: *at, body };
-            fold.observe(&Event { memory: vec![change], ..Event::new(&record) });
+            fold.observe(&Event { memory: vec![change], ..Event::new(&record) }, true);
         }
     }
 
@@ -428,9 +428,9 @@ mod tests {
             };
             let (memory, bytes) = (Memory::Device, 8);
             let freed = MemoryChange::Freed { memory, bytes, of: OF };
-            fold.observe(&Event { memory: vec![freed], ..Event::new(&free) });
+            fold.observe(&Event { memory: vec![freed], ..Event::new(&free) }, true);
             let failed = MemoryChange::FreeFailed { memory, bytes, of: OF };
-            fold.observe(&Event { memory: vec![failed], ..Event::new(&end) });
+            fold.observe(&Event { memory: vec![failed], ..Event::new(&end) }, true);
             fold.finish(50, |_| None).device
         };
         let (before, after) = (period(i64::MIN, 30), period(30, i64::MAX));

@@ -23,7 +23,7 @@ use crate::model::modules::CallSite;
 use crate::model::occupancy::host;
 use crate::model::outcome::Outcome;
 use crate::model::{self, Action, Model};
-use crate::trace::record::{Names, Record};
+use crate::trace::record::{Body, Names, Record, Work};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -126,6 +126,8 @@ pub struct DeviceReport {
     pub identity: Identity,
     /// How many timelines were added side by side.
     pub timelines: u64,
+    /// Operations with a GPU time, in the time that is asked for or outside of it.
+    pub timed: u64,
     /// Operations that came too late for their place.
     pub late: u64,
 }
@@ -163,6 +165,9 @@ pub struct GapRow {
     pub pid: Option<u32>,
     /// The device's ordinal.
     pub device: Option<u32>,
+    /// Host ns from the begin of its process's collection to the begin of the timeline's span; `None` for several
+    /// timelines added.
+    pub began_ns: Option<u64>,
     /// ns from the begin of the timeline's span.
     pub start: u64,
     /// How long.
@@ -198,10 +203,8 @@ where
     Records: Iterator<Item = Record>,
 {
     let Input { path, names, status, damage, clocks, filter, records } = input;
-    let mut records = records;
-    let first = records.next();
-    let (mut last, first_at) = (0, first.as_ref().map_or(0, |record| record.at));
-    let began = status.map_or(first_at, |status| status.began);
+    let began = clocks.began(status);
+    let mut last = began;
     let mut model = Model::new(names, clocks);
     let mut sieve = Sieve::new(filter, names, status, began);
     let mut seen = Seen::new(names, status, damage.records_lost);
@@ -215,8 +218,8 @@ where
     let mut waits = Waits::new(names);
     let mut startup = StartupFold::new(names, sieve.period());
     let mut ranges = RangeFold::new(names);
-    for record in first.into_iter().chain(records) {
-        last = record.at.max(last);
+    for record in records {
+        last = last.max(record.at).max(seen_over(&record));
         let mut event = model.observe(&record);
         // What looking cost is the whole process's.
         windows.observe(&event);
@@ -232,7 +235,7 @@ where
             event.forget_operation();
         }
         event.memory.retain(|change| sieve.holds(change.allocator()));
-        memory.observe(&event);
+        memory.observe(&event, passed.call);
         // What began before the time that is asked for may fill some of it, and what comes after ends its last gap.
         timelines.observe(&event);
         // A range is whole, and so are its operations, wherever they ran.
@@ -240,22 +243,23 @@ where
         if !passed.operation {
             event.forget_operation();
         }
+        // Beside a gap a graph or a burst stands whole; in the counts only what of it is asked for.
+        sieve.narrow(&mut event);
         seen.observe(&event);
         kernels.observe(&event);
         graphs.observe(&event);
         transfers.observe(&event);
     }
-    let ended = status.map_or(last, |status| status.ended);
+    // The last status of a trace that was cut, or is still being written, is older than what follows it.
+    let ended = status.map_or(last, |status| status.ended.max(last));
     let (coverage, clock) = seen.finish();
     let (apis, syncs) = apis.finish();
     let known = model.finish();
-    let mut kernels = kernels.finish();
-    // A graph that ran a kernel that is asked for ran others, too.
-    kernels.retain(|kernel| filter.names(&kernel.symbol));
+    let kernels = kernels.finish();
     let pid = status.map(|status| status.pid);
     let (mut devices, gaps) = devices(timelines.finish(), &known, names, pid, began);
     devices.retain(|device| filter.is_of_device(device.id));
-    let library = |address| known.modules.resolve(address, names).map(|site| site.path);
+    let library = |caller| library(caller, &known, names);
     let wall_ns = ended.saturating_sub(began);
     let in_wall = |moment: u64| moment.min(wall_ns);
     ProcessReport {
@@ -295,9 +299,17 @@ where
             apis,
             syncs,
             implicit_syncs: waits.finish(),
-            startup: startup.finish(|caller| library(caller, &known, names)),
+            startup: startup.finish(library),
             ranges: ranges.finish(ended),
         },
+    }
+}
+
+/// Host ns at which an operation was seen to be over; 0 where that is not told.
+fn seen_over(record: &Record) -> u64 {
+    match &record.body {
+        Body::Work(Work { gpu: Some(gpu), .. }) => gpu.seen,
+        _ => 0,
     }
 }
 
@@ -320,9 +332,11 @@ fn devices(
     for (id, time) in times {
         let device = id.and_then(|id| known.devices.get(&id));
         let Found { count, total, bands, callers, largest } = time.gaps.finish(time.identity.idle.hi);
+        let began_ns = time.began.map(|at| at.saturating_sub(host(began)).max(0) as u64);
         let row = |gap: &Gap| GapRow {
             pid,
             device: id,
+            began_ns,
             start: gap.start,
             duration: gap.duration,
             before: side(&gap.before, known, names),
@@ -336,7 +350,8 @@ fn devices(
             uuid: device.map(|device| uuid(&device.uuid)),
             name: id.and_then(|id| names.get(Namespace::Device, id.checked_add(1)?)).map(str::to_owned),
             memory_bytes: device.map(|device| device.memory_bytes),
-            began_ns: time.began.map(|at| at.saturating_sub(host(began)).max(0) as u64),
+            began_ns,
+            timed: time.timed,
             identity: time.identity,
             timelines: time.timelines,
             late: time.late,
@@ -482,6 +497,7 @@ impl DeviceReport {
         };
         self.identity.add(&other.identity);
         self.timelines += other.timelines;
+        self.timed += other.timed;
         self.late += other.late;
     }
 }

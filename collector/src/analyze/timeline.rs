@@ -31,6 +31,8 @@ pub struct DeviceTime {
     pub identity: Identity,
     /// How many timelines there are: one, or one for each context whose device was never told.
     pub timelines: u64,
+    /// Operations with a GPU time, in the time that is asked for or outside of it.
+    pub timed: u64,
     /// Operations that came too late for their place; the intervals hold them all the same.
     pub late: u64,
     /// The gaps of its timelines.
@@ -95,6 +97,7 @@ impl Analysis for Timelines {
                 Owner::Context(_) => None,
             };
             let device = done.entry(device).or_default();
+            device.timed += timeline.timed;
             let Swept { origin, identity, gaps, late } = timeline.finish();
             device.timelines += 1;
             device.began = origin.filter(|_| device.timelines == 1);
@@ -134,6 +137,8 @@ struct Timeline {
     order: Reorder<Item>,
     /// By context and stream.
     streams: HashMap<(u32, u64), Stream>,
+    /// Operations with a GPU time.
+    timed: u64,
     sweep: Sweep,
 }
 
@@ -171,10 +176,12 @@ enum Item {
 impl Timeline {
     /// A timeline that holds back `window` items to put them in order.
     fn new(period: Period, window: usize) -> Self {
-        Timeline { order: Reorder::new(window), streams: HashMap::new(), sweep: Sweep::new(period) }
+        let (order, streams) = (Reorder::new(window), HashMap::new());
+        Timeline { order, streams, timed: 0, sweep: Sweep::new(period) }
     }
 
     fn timed(&mut self, operation: &Operation, occupancy: &Occupancy) {
+        self.timed += 1;
         let Occupancy { chain, off_by, .. } = *occupancy;
         let lane = Some(Lane { context: operation.context, chain, off_by });
         let neighbour = neighbour(operation, lane, occupancy.earliest_end, occupancy.latest_start);

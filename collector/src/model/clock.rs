@@ -30,6 +30,7 @@ mod hull;
 mod string;
 
 use super::stamps::Stamps;
+use crate::trace::record::Status;
 use hull::{Hull, Point};
 use std::collections::{BTreeMap, HashMap};
 use string::Gate;
@@ -298,11 +299,18 @@ enum Oscillator {
 pub struct Clocks {
     /// Context → device ordinal.
     pub devices: HashMap<u32, u32>,
+    /// Host ns at which the first call or range began; in a trace without any, the place of its first record.
+    pub earliest: Option<u64>,
     chains: HashMap<(u32, u32), Clock>,
     contradictions: u64,
 }
 
 impl Clocks {
+    /// Host ns at which the collection began: by its status or, in a trace that lost it, with the earliest that is told.
+    pub fn began(&self, status: Option<&Status>) -> u64 {
+        status.map_or(self.earliest.unwrap_or(0), |status| status.began)
+    }
+
     /// Fits all that was bounded, by (context, chain).
     pub fn fit(bounds: BTreeMap<(u32, u32), Bounds>, devices: HashMap<u32, u32>) -> Clocks {
         let mut clocks = Clocks { devices, ..Clocks::default() };

@@ -4,7 +4,8 @@
 //! is asked for (a device, a stream, a thread, a kernel), and is it **in time**?
 //!
 //! - An operation concerns its device, its stream, the thread that called, and its kernel. A graph launch concerns every
-//!   kernel that it ran, a burst every thread and kernel that launched into it.
+//!   kernel that it ran, a burst every thread and kernel that launched into it; of their launches only those count that are
+//!   asked for ([`Sieve::narrow`]).
 //! - A call that is no operation concerns the device of its context, a stream only if it names one, its thread, and no
 //!   kernel. A block of memory is its allocator's, whoever frees it.
 //! - A range of the program's, and a mark, concerns the thread that says it.
@@ -13,15 +14,18 @@
 //! An operation is in time if it starts in time, by the best estimate, or was called in time if nobody knows when it
 //! started. A call is in time if it begins in time, as a range is. So what is cut in two at some moment is counted once, on one side.
 
+use super::graphs::Contents;
 use super::memory::Allocator;
 use super::names::demangle;
 use super::occupancy::host;
+use super::survey::begin;
 use super::{Action, Event, Operation, When};
-use crate::trace::record::{Body, Names, Record, Status};
+use crate::trace::record::{Body, Names, Status};
 use gpuspy_wire::record::{Memory, Namespace, SyncScope};
 use regex::Regex;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::Arc;
 
 /// What is asked for: everything that meets all conditions. An empty list, and a field that is `None`, is no condition.
 #[derive(Clone, Debug, Default)]
@@ -145,8 +149,10 @@ pub struct Sieve<'a> {
     kernels: HashMap<u32, bool>,
     /// Context → device, as far as told.
     devices: HashMap<u32, u32>,
-    /// Streams, by context and id, with an open burst that holds a launch that is asked for.
-    bursts: HashSet<(u32, u64)>,
+    /// Streams, by context and id, with an open burst that holds launches that are asked for, and how many.
+    bursts: HashMap<(u32, u64), u32>,
+    /// That number, of the burst that was sifted last.
+    of_burst: u32,
 }
 
 impl<'a> Sieve<'a> {
@@ -162,7 +168,8 @@ impl<'a> Sieve<'a> {
             threads: threads.collect(),
             kernels: HashMap::new(),
             devices: HashMap::new(),
-            bursts: HashSet::new(),
+            bursts: HashMap::new(),
+            of_burst: 0,
         }
     }
 
@@ -190,6 +197,26 @@ impl<'a> Sieve<'a> {
         }
     }
 
+    /// Leaves of the graph launch or the burst that was sifted last what is asked for.
+    pub fn narrow(&mut self, event: &mut Event<'_>) {
+        if self.filter.is_of_all() {
+            return;
+        }
+        let Some(operation) = &mut event.operation else { return };
+        match &mut operation.what {
+            Action::Burst { launches } => *launches = self.of_burst,
+            Action::Graph { kernels } if self.filter.kernel.is_some() => {
+                let mut ran = event.graph.as_deref().map_or_else(Vec::new, |graph| graph.kernels.clone());
+                ran.retain(|(name, _)| self.matches(*name));
+                let count = ran.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
+                *kernels = u32::try_from(count).unwrap_or(u32::MAX);
+                event.graph =
+                    Some(Arc::new(Contents { kernel_count: count, kernels: ran, ..Contents::default() }));
+            }
+            _ => {}
+        }
+    }
+
     /// Whether a block that it allocated is asked for.
     pub fn holds(&self, allocator: &Allocator) -> bool {
         self.is_of(allocator.context, allocator.stream)
@@ -213,7 +240,8 @@ impl<'a> Sieve<'a> {
             }
             (None, Body::NodeTime(node)) => {
                 self.is_of(node.context, None)
-                    && self.is_of_thread(event.record.thread)
+                    // The poller tells it; asked for is the thread that launched.
+                    && self.is_of_thread(claim(node.correlation))
                     && self.matches(node.kernel)
             }
             (None, Body::Range(_)) => self.is_of_thread(event.record.thread),
@@ -231,13 +259,14 @@ impl<'a> Sieve<'a> {
         let is_of_thread = self.is_of_thread(event.record.thread);
         match operation.what {
             Action::Burst { .. } => {
-                let any = self.bursts.remove(&stream);
-                any || (self.filter.threads.is_empty() && self.filter.kernel.is_none())
+                let launches = self.bursts.remove(&stream);
+                self.of_burst = launches.unwrap_or(0);
+                launches.is_some() || (self.filter.threads.is_empty() && self.filter.kernel.is_none())
             }
             Action::Kernel { name, .. } => {
                 let passes = is_of_thread && self.matches(name);
                 if passes && matches!(operation.when, When::Untimed { after: None, .. }) {
-                    self.bursts.insert(stream);
+                    *self.bursts.entry(stream).or_default() += 1;
                 }
                 passes
             }
@@ -279,12 +308,10 @@ impl<'a> Sieve<'a> {
     }
 }
 
-/// Host ns at which what a record tells of began, where it has a moment.
-fn begin(record: &Record) -> Option<u64> {
-    match record.body {
-        Body::Range(_) => Some(record.at),
-        _ => record.body.call().map(|call| call.begin),
-    }
+/// The thread that gave an operation its correlation: the claim number stands above a count of 40 bits
+/// ([`Work::correlation`](gpuspy_wire::record::Work)).
+fn claim(correlation: u64) -> u32 {
+    (correlation >> 40) as u32
 }
 
 /// The stream that a call names, if it does.
@@ -302,12 +329,11 @@ fn stream(body: &Body) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::graphs::Contents;
+    use crate::model::graphs::Moves;
     use crate::model::transfer::{HostMemory, TransferKind};
     use crate::model::{CountedCall, Reason, simulation};
-    use crate::trace::record::{Api, Call, Context, Synchronize, What};
+    use crate::trace::record::{Api, Call, Context, GpuTime, NodeTime, Record, Synchronize, What};
     use gpuspy_wire::record::{LossCause, Untimed};
-    use std::sync::Arc;
 
     const GEMM: Action = Action::Kernel { name: 1, communication: false };
     const ADD: Action = Action::Kernel { name: 2, communication: false };
@@ -387,6 +413,59 @@ mod tests {
             assert_eq!(passed, launches.map(|what| what == GEMM));
             assert_eq!(passes(&mut sieve, &burst), expected);
         }
+    }
+
+    #[test]
+    fn of_a_burst_the_launches_that_are_asked_for_count() {
+        let names = names();
+        let left = |filter: &Filter| {
+            let mut sieve = Sieve::new(filter, &names, None, 0);
+            for what in [GEMM, ADD, GEMM] {
+                passes(&mut sieve, &launch(what, true));
+            }
+            let (record, operation) = launch(Action::Burst { launches: 3 }, false);
+            let mut event = Event { operation: Some(operation), ..Event::new(&record) };
+            sieve.sift(&event);
+            sieve.narrow(&mut event);
+            event.operation.unwrap().what
+        };
+        assert_eq!(left(&kernel("gemm")), Action::Burst { launches: 2 });
+        assert_eq!(left(&Filter { streams: vec![7], ..Filter::default() }), Action::Burst { launches: 3 });
+        assert_eq!(left(&Filter { since: Some(9), ..Filter::default() }), Action::Burst { launches: 3 });
+    }
+
+    #[test]
+    fn of_a_graph_the_kernels_that_are_asked_for_count() {
+        let names = names();
+        let (record, operation) = launch(Action::Graph { kernels: 6 }, false);
+        let copies = Moves { count: 1, bytes: 8 };
+        let ran = Contents { kernel_count: 6, kernels: vec![(1, 2), (2, 3)], copies, ..Contents::default() };
+        let left = |filter: &Filter| {
+            let graph = Some(Arc::new(ran.clone()));
+            let mut event = Event { operation: Some(operation), graph, ..Event::new(&record) };
+            Sieve::new(filter, &names, None, 0).narrow(&mut event);
+            (event.operation.unwrap().what, Arc::unwrap_or_clone(event.graph.unwrap()))
+        };
+        let adds = Contents { kernel_count: 3, kernels: vec![(2, 3)], ..Contents::default() };
+        assert_eq!(left(&kernel("add")), (Action::Graph { kernels: 3 }, adds));
+        let streams = Filter { streams: vec![7], ..Filter::default() };
+        assert_eq!(left(&streams), (Action::Graph { kernels: 6 }, ran.clone()));
+    }
+
+    /// The poller, a thread of nobody's, tells when nodes of graphs ran.
+    #[test]
+    fn a_nodes_time_is_of_the_thread_that_launched_its_graph() {
+        let (names, poller) = (names(), 9);
+        let gpu = GpuTime::default();
+        let node = NodeTime { correlation: 1 << 40 | 77, context: 1, kernel: 1, node: 0, gpu };
+        let record = Record { thread: poller, at: 150, body: Body::NodeTime(node) };
+        let passes = |tid| {
+            let filter = Filter { threads: vec![tid], ..Filter::default() };
+            let threads = [(1, 900), (poller, 901)].into();
+            let status = Status { threads, ..Status::default() };
+            Sieve::new(&filter, &names, Some(&status), 0).sift(&Event::new(&record)).concerns
+        };
+        assert_eq!((passes(900), passes(901)), (true, false));
     }
 
     #[test]

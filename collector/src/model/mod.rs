@@ -631,7 +631,7 @@ mod tests {
             model.observe(&record(Body::Work(launch))).memory
         };
         assert_eq!(memory_of(flag::CAPTURED), []);
-        let of = memory::Allocator { context: 1, thread: 1, stream: Some(7) };
+        let of = memory::Allocator { context: 1, thread: 1, stream: Some(7), caller: 0 };
         assert_eq!(memory_of(0), [MemoryChange::Allocated { memory: Memory::Graph, bytes, of }]);
     }
 

@@ -15,6 +15,9 @@ pub struct Survey {
     devices: HashMap<u32, u32>,
     chains: BTreeMap<(u32, u32), Bounds>,
     ends: HashMap<(u32, u64), StreamEnd>,
+    /// Host ns of the earliest call or range, and of the first record.
+    earliest: Option<u64>,
+    first: Option<u64>,
 }
 
 /// The stream id under which destroyed streams are kept. No stream has it: ids count up, handles are addresses.
@@ -41,6 +44,10 @@ impl Survey {
 
     /// Takes what a record says of a clock.
     pub fn observe(&mut self, record: &Record) {
+        self.first.get_or_insert(record.at);
+        if let Some(begin) = begin(record) {
+            self.earliest = Some(self.earliest.map_or(begin, |earliest| earliest.min(begin)));
+        }
         match &record.body {
             Body::Work(work) => {
                 if let Some(gpu) = timed(work) {
@@ -62,7 +69,10 @@ impl Survey {
 
     /// Fits what was found.
     pub fn finish(self) -> Clocks {
-        Clocks::fit(self.chains, self.devices)
+        let earliest = self.earliest.or(self.first);
+        let mut clocks = Clocks::fit(self.chains, self.devices);
+        clocks.earliest = earliest;
+        clocks
     }
 
     /// How many bounds are kept: its size.
@@ -109,6 +119,14 @@ impl Survey {
         let bounds = self.chains.entry((sample.context, sample.chain)).or_default();
         bounds.recorded(host(sample.after), gpu, sample.error.into());
         bounds.completed(host(sample.before), gpu, sample.error.into());
+    }
+}
+
+/// Host ns at which what a record tells of began, where that is a call or a change of a range.
+pub(super) fn begin(record: &Record) -> Option<u64> {
+    match record.body {
+        Body::Range(_) => Some(record.at),
+        _ => record.body.call().map(|call| call.begin),
     }
 }
 

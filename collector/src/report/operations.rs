@@ -21,9 +21,7 @@ pub struct Operations<'a> {
     names: &'a Names,
     model: Model<'a>,
     status: Option<&'a Status>,
-    filter: &'a Filter,
-    /// Made with the first record: a trace without a status begins there.
-    sieve: Option<Sieve<'a>>,
+    sieve: Sieve<'a>,
     demangled: HashMap<u32, String>,
 }
 
@@ -77,19 +75,15 @@ impl<'a> Operations<'a> {
             names,
             model: Model::new(names, clocks),
             status,
-            filter,
-            sieve: None,
+            sieve: Sieve::new(filter, names, status, clocks.began(status)),
             demangled: HashMap::new(),
         }
     }
 
     /// The line of the next record, without a newline; `None` when it is no operation, or not asked for.
     pub fn observe(&mut self, record: &Record) -> Option<String> {
-        let began = self.status.map_or(record.at, |status| status.began);
-        let (filter, names, status) = (self.filter, self.names, self.status);
-        let sieve = self.sieve.get_or_insert_with(|| Sieve::new(filter, names, status, began));
         let event = self.model.observe(record);
-        let operation = Some(&event).filter(|event| sieve.passes(event))?.operation?;
+        let operation = Some(&event).filter(|event| self.sieve.passes(event))?.operation?;
         let Body::Work(work) = &record.body else { return None };
         Some(self.line(record.thread, &work.call, &operation))
     }

@@ -84,7 +84,7 @@ impl Table {
     fn shortened(&self) -> Table {
         let rows = self.rows.iter().map(|row| {
             let cells = row.iter().zip(&self.columns).map(|(cell, column)| match column.room {
-                Room::Shrinks(shorten) => Text::from(shorten(&cell.characters(), usize::MAX)),
+                Room::Shrinks(shorten) => cell.shortened(shorten, usize::MAX),
                 _ => cell.clone(),
             });
             cells.collect()
@@ -149,7 +149,7 @@ impl Table {
     fn set(&self, column: usize, width: usize, cell: Text) -> Text {
         let column = &self.columns[column];
         let cell = match column.room {
-            Room::Shrinks(shorten) if cell.width() > width => Text::from(shorten(&cell.characters(), width)),
+            Room::Shrinks(shorten) if cell.width() > width => cell.shortened(shorten, width),
             _ => cell,
         };
         match column.align {

@@ -88,6 +88,12 @@ impl Text {
         self.0.iter().map(|(c, _)| *c).collect()
     }
 
+    /// What a function makes of it in so many columns, in the tone that it begins with.
+    pub fn shortened(&self, shorten: fn(&str, usize) -> String, width: usize) -> Text {
+        let tone = self.0.first().map_or(Tone::Plain, |(_, tone)| *tone);
+        Text::toned(tone, shorten(&self.characters(), width))
+    }
+
     /// Its beginning, as far as it fits.
     pub fn clipped(mut self, width: usize) -> Text {
         let mut used = 0;

@@ -1,9 +1,9 @@
 //! Screens as people see them, and what holds for all of them.
 
 use super::*;
+use gpuspy_collector::model::outcome::Outcome;
 use gpuspy_collector::report::units::{bytes, count, duration, percent};
 use gpuspy_collector::report::{Section, Sort};
-use gpuspy_wire::record::NodeKind;
 use unicode_width::UnicodeWidthChar;
 
 const TEMPLATE: u32 = 4;
@@ -448,4 +448,84 @@ fn the_parts_of_the_wall_sum_to_it() {
     assert!(line.contains(&format!("{} ns", count(wall))), "{line}, not {wall}");
     let bar = screen.lines().find(|line| line.contains('█')).unwrap();
     assert_eq!(columns(bar), 100, "{bar}");
+}
+
+/// Two traces of one process id, as a program that becomes another one leaves them: the second one's GPU begins later.
+#[test]
+fn a_gap_stands_where_its_own_trace_has_it() {
+    let late = || {
+        let mut app = App::new();
+        app.idle(3_000_000_000);
+        app.timed(LAUNCH, kernel(GEMM), 0, 100_000);
+        app.sync(150_000);
+        app.idle(50_000_000);
+        app.timed(LAUNCH, kernel(ADD), 0, 100_000);
+        app.sync(150_000);
+        app
+    };
+    let everything = Filter::default();
+    let reports = [
+        reported(epoch(), &texts(), 4242, Ending::Replaced, &everything),
+        reported(late(), &texts(), 4242, Ending::Exited, &everything),
+    ];
+    let screen = section(&reports, &[Section::Gaps]);
+    let largest = screen.lines().skip_while(|line| !line.contains("before it")).nth(1).unwrap();
+    assert!(largest.contains("50.1 ms   3.00 s"), "{screen}");
+}
+
+#[test]
+fn a_process_without_work_in_a_part_leaves_the_others_their_share_of_the_wall() {
+    let mut short = App::new();
+    short.timed(LAUNCH, kernel(GEMM), 0, 100_000);
+    short.sync(150_000);
+    short.idle(40_000_000);
+    let filter = Filter { since: Some(2_000_000), until: Some(6_000_000), ..Filter::default() };
+    let reports = [
+        reported(epoch(), &texts(), 4242, Ending::Exited, &filter),
+        reported(short, &texts(), 4243, Ending::Exited, &filter),
+    ];
+    assert_eq!(reports[1].tables.devices[0].identity.span, 0);
+    let screen = section(&reports, &[Section::Gpu]);
+    let sum = screen.lines().find(|line| line.contains("= period")).unwrap_or_else(|| panic!("{screen}"));
+    assert!(sum.contains("8 000 000 ns"), "of both: {screen}");
+}
+
+#[test]
+fn on_a_narrow_screen_nothing_is_clipped() {
+    let mut ranks = killed();
+    for (rank, report) in ranks.iter_mut().enumerate() {
+        (report.process.job.rank, report.process.outcome) = (Some(rank as u32), Some(Outcome::Vanished));
+        report.tables.coverage.launches = 123_456_789;
+    }
+    let narrow = screen(&ranks, 80);
+    let head = narrow.lines().find(|line| line.contains("rank")).unwrap();
+    assert!(head.contains("timed") && head.ends_with("command"), "{narrow}");
+    let rows: Vec<&str> = narrow.lines().filter(|line| line.contains("123 456 789")).collect();
+    assert!(rows.len() == 2 && rows.iter().all(|row| row.ends_with("<0.1 %  python train.py")), "{narrow}");
+    let mut large = whole_epoch();
+    for part in large[0].tables.memory.by_kind.values_mut() {
+        (part.allocations, part.frees, part.peak_bytes, part.live_bytes) =
+            (12_345_678_901, 12_345_678_901, u64::MAX / 5, u64::MAX / 5);
+        part.allocated_bytes = u64::MAX / 3;
+    }
+    let memory = terminal(&large, &View { sections: vec![Section::Memory], ..View::default() }, &wide(80));
+    let head = memory.lines().find(|line| line.contains("live at end")).unwrap();
+    assert!(head.ends_with("  allocated") && memory.contains("  5.33 EiB\n"), "{memory}");
+    let launches =
+        terminal(&whole_epoch(), &View { sections: vec![Section::Launches], ..View::default() }, &wide(80));
+    assert!(launches.contains("ncclDevKernel_AllRed"), "{launches}");
+}
+
+/// The tables take the timed copies for all of them, those of sizes do not.
+#[test]
+fn that_times_of_sizes_are_of_the_timed_ones_is_said_where_it_matters() {
+    let remark = "the times of sizes are of the timed ones alone";
+    let whole = section(&whole_epoch(), &[Section::Transfers]);
+    assert!(!whole.contains(remark), "{whole}");
+    let mut app = epoch();
+    app.untimed(COPY, copy(Direction::HtoD, 0x10_0000, 0x9000, 16 << 10), Untimed::DeepQueue, 0);
+    let reports = [reported(app, &texts(), 4242, Ending::Exited, &Filter::default())];
+    let some = section(&reports, &[Section::Transfers]);
+    assert!(some.contains(remark), "{some}");
+    assert!(!screen(&reports, 100).contains(remark), "the overview has no sizes");
 }

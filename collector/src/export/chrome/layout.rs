@@ -51,7 +51,7 @@ impl ProcessRows {
 
 impl Layout {
     pub fn of(sources: &[Source]) -> Layout {
-        let zero = sources.iter().filter_map(|source| source.scene.earliest).min().unwrap_or(0);
+        let zero = sources.iter().filter_map(|source| source.clocks.earliest).min().map_or(0, host);
         let status = sources.iter().find_map(|source| source.status.as_ref());
         let base = status.map_or(0, |status| {
             i128::from(status.began_realtime) + i128::from(zero) - i128::from(host(status.began))

@@ -76,7 +76,7 @@ struct Launch {
 impl<'e, 's, W: Write> Pass<'e, 's, W> {
     pub fn new(export: &'e mut Export<'s, W>, source: &'s Source, index: usize) -> Self {
         let status = source.status.as_ref();
-        let began = status.map_or(source.scene.earliest.unwrap_or(0).max(0) as u64, |status| status.began);
+        let began = source.clocks.began(status);
         Pass {
             sieve: Sieve::new(export.filter, &source.names, status, began),
             export,

@@ -1,6 +1,5 @@
-//! The first pass: which rows will there be, and when does it all begin?
+//! The first pass: which rows will there be?
 
-use crate::model::occupancy::host;
 use crate::trace::record::{Body, Device, Record};
 use gpuspy_wire::record::flag;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -8,8 +7,6 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 /// What the second pass has to know of the whole trace.
 #[derive(Debug, Default)]
 pub struct Scene {
-    /// The earliest host time of any call or range, ns.
-    pub earliest: Option<i64>,
     /// GPUs that were told of, by ordinal.
     pub devices: BTreeMap<u32, Device>,
     /// Threads that called or told of a range, by claim number.
@@ -40,17 +37,10 @@ impl Stream {
 impl Scene {
     /// Takes what a record says of rows.
     pub fn observe(&mut self, record: &Record) {
-        if let Some(call) = record.body.call() {
-            let begin = host(call.begin);
-            self.earliest = Some(self.earliest.map_or(begin, |earliest| earliest.min(begin)));
+        if record.body.call().is_some() || matches!(record.body, Body::Range(_)) {
             self.threads.insert(record.thread);
         }
         match &record.body {
-            Body::Range(_) => {
-                let at = host(record.at);
-                self.earliest = Some(self.earliest.map_or(at, |earliest| earliest.min(at)));
-                self.threads.insert(record.thread);
-            }
             Body::Device(device) => {
                 self.devices.insert(device.ordinal, device.clone());
             }

@@ -23,7 +23,7 @@ pub fn gaps(screen: &mut Screen<'_>, run: &Run<'_>) {
         return screen.none("Gaps", "no operation has a GPU time, so no gap can be told");
     }
     let Some(largest) = gaps.largest.first() else {
-        return screen.section("Gaps", "none between two timed operations");
+        return screen.section("Gaps", screen.limited("none between two timed operations"));
     };
     let total = gaps.total.value;
     let of_wall = percent(total, run.gpu_wall());
@@ -116,21 +116,14 @@ fn longest(screen: &mut Screen<'_>, run: &Run<'_>) {
     for gap in &gaps.largest[..shown] {
         table.row([
             duration(gap.duration.value).into(),
-            duration(began(run, gap).saturating_add(gap.start)).into(),
+            // On the scale of `--since`.
+            duration(gap.began_ns.unwrap_or(0).saturating_add(gap.start)).into(),
             operation(&gap.before).into(),
             operation(&gap.after).into(),
             caller(gap, several).into(),
         ]);
     }
     screen.table(&table, 0, "gaps");
-}
-
-/// Where the span of a gap's GPU begins, ns from the begin of its process's collection: the scale of `--since`.
-fn began(run: &Run<'_>, gap: &GapRow) -> u64 {
-    let report = run.reports.iter().find(|report| report.process.pid == gap.pid);
-    let device =
-        report.and_then(|report| report.tables.devices.iter().find(|device| device.id == gap.device));
-    device.and_then(|device| device.began_ns).unwrap_or(0)
 }
 
 /// Which library (and, of several, which process) asked for what ended a gap.

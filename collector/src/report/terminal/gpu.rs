@@ -20,8 +20,9 @@ pub fn gpus(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
     if is_silent {
         let why = if run.timing_is_off() { ", since timing was off" } else { "" };
+        let sentence = screen.limited("no operation has a GPU time") + why;
         let sentence = format!(
-            "no operation has a GPU time{why}: nothing can be said about busy and idle; counts, bytes and host times are whole"
+            "{sentence}: nothing can be said about busy and idle; counts, bytes and host times are whole"
         );
         screen.section("GPU", Text::toned(Tone::Waste, sentence));
     }
@@ -48,9 +49,15 @@ fn verdict(device: &DeviceReport, identity: &Identity) -> Text {
     let name = device.name.as_deref().unwrap_or("name unknown");
     let busy = identity.busy.iter().fold(0u64, |sum, part| sum.saturating_add(part.value));
     let span = identity.span;
-    if busy == 0 {
+    // Between two timed operations it is known to be idle.
+    let is_known = identity.undecided.value == 0 && identity.unobserved.value == 0;
+    if busy == 0 && (device.timed == 0 || !is_known) {
         let idle = format!("idle for at least {}", percent(identity.idle.lo, span));
-        let unknown = Text::toned(Tone::Waste, "no operation has a GPU time");
+        let unknown = match device.timed {
+            0 => "no operation has a GPU time",
+            _ => "when it was busy is not known",
+        };
+        let unknown = Text::toned(Tone::Waste, unknown);
         let rest = format!(" of its span of {}", duration(span));
         return Text::from(format!("{name}: ")).then(unknown).then("; ").then(idle).then(rest);
     }
@@ -85,10 +92,15 @@ impl Frame {
                 if theirs.timelines == 0 {
                     continue;
                 }
-                let began = theirs.began_ns?;
-                let over = began.saturating_add(theirs.identity.span);
                 let (from, to) = report.process.period_ns;
                 frame.is_whole &= (from, to) == (0, report.process.wall_ns);
+                if theirs.identity.span == 0 {
+                    // It has none of its work in this time.
+                    frame.start_up = frame.start_up.saturating_add(to.saturating_sub(from));
+                    continue;
+                }
+                let began = theirs.began_ns?;
+                let over = began.saturating_add(theirs.identity.span);
                 frame.start_up = frame.start_up.saturating_add(began.saturating_sub(from));
                 frame.tail = frame.tail.saturating_add(to.saturating_sub(over));
             }

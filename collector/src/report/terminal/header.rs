@@ -5,7 +5,7 @@ use super::screen::{Screen, number, plural};
 use crate::analyze::summary::{ProcessInfo, Tables};
 use crate::model::outcome::Outcome;
 use crate::report::names::{cut, plain};
-use crate::report::table::{Table, left, names, right};
+use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, duration, percent};
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
     let columns = [
         right("rank"),
         right("pid"),
-        left("ending"),
+        names("ending", cut),
         right("wall"),
         right("launches"),
         right("timed"),

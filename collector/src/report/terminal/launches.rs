@@ -29,11 +29,11 @@ pub fn launches(screen: &mut Screen<'_>, run: &Run<'_>) {
     let mut table = Table::new(&[
         right("timed"),
         right("call avg"),
-        right("med"),
+        right("med").or_drop(3),
         right("queue avg"),
-        right("med"),
+        right("med").or_drop(2),
         right("GPU avg"),
-        right("med"),
+        right("med").or_drop(1),
         names("name", shorten),
     ]);
     let shown = screen.view.rows(usize::MAX).min(kernels.len());

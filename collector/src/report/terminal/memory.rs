@@ -30,12 +30,12 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
     let mut table = Table::new(&[
         left("kind"),
         right("peak"),
-        right("at").or_drop(1),
+        right("at").or_drop(2),
         right("live at end"),
         right("allocations"),
         right("frees"),
         right("allocated"),
-        right("per second"),
+        right("per second").or_drop(1),
     ]);
     let wall = run.host_wall();
     for (kind, part) in &memory.by_kind {

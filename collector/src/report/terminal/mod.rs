@@ -38,7 +38,7 @@ type Draw = fn(&mut Screen<'_>, &Run<'_>);
 /// The report of one process, or of a run of several.
 pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String {
     let run = Run { reports, all: Tables::of_run(reports) };
-    let mut screen = Screen::new(view, style);
+    let mut screen = Screen::new(view, style, run.filter().is_some());
     header::warnings(&mut screen, &run);
     header::header(&mut screen, &run);
     let nothing = run.nothing();
@@ -76,7 +76,10 @@ impl Run<'_> {
             && all.kernels.is_empty()
             && all.transfers.is_empty()
             && all.memory.by_kind.values().all(|part| part.allocations == 0 && part.frees == 0)
-            && all.graphs.launches == 0;
+            && all.graphs.launches == 0
+            && all.ranges.is_empty()
+            // One kernel may run all the time that is asked for, and have been called before.
+            && all.devices.iter().all(|device| device.identity.span == 0);
         is_empty.then(|| match self.filter() {
             Some(_) => "of what the trace holds, nothing is within these limits",
             None => "the trace holds no call: the program made none, or ended before its first was over",

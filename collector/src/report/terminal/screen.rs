@@ -17,13 +17,15 @@ pub struct Screen<'a> {
     pub view: &'a View,
     /// How.
     pub style: &'a Style,
+    /// What is drawn is a part of what the trace holds.
+    is_limited: bool,
     lines: Vec<Text>,
 }
 
 impl<'a> Screen<'a> {
-    /// An empty one.
-    pub fn new(view: &'a View, style: &'a Style) -> Self {
-        Screen { view, style, lines: Vec::new() }
+    /// An empty one; `is_limited` if a part of what the trace holds will be drawn.
+    pub fn new(view: &'a View, style: &'a Style, is_limited: bool) -> Self {
+        Screen { view, style, is_limited, lines: Vec::new() }
     }
 
     /// Columns.
@@ -73,8 +75,14 @@ impl<'a> Screen<'a> {
     /// A section that has nothing to show says so where it was asked for.
     pub fn none(&mut self, title: &str, sentence: &str) {
         if !self.view.sections.is_empty() {
-            self.section(title, sentence);
+            self.section(title, self.limited(sentence));
         }
+    }
+
+    /// That there is nothing may hold within the limits only.
+    pub fn limited(&self, sentence: &str) -> String {
+        let limits = if self.is_limited { " within these limits" } else { "" };
+        format!("{sentence}{limits}")
     }
 
     /// A picture.

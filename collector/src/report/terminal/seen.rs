@@ -120,8 +120,8 @@ fn bursts(all: &Tables) -> Option<Text> {
     let bursts = all.coverage.bursts;
     (bursts.count > 0).then(|| {
         format!(
-            "{} of those are timed as {}, {} in all: programmatic launches, which no event may stand between",
-            count(bursts.launches),
+            "{} timed as {}, {} in all: programmatic launches, which no event may stand between",
+            plural(bursts.launches, "launch is", "launches are"),
             plural(bursts.count, "burst", "bursts"),
             duration(bursts.total.value)
         )

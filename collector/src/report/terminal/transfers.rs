@@ -39,8 +39,13 @@ pub fn transfers(screen: &mut Screen<'_>, run: &Run<'_>) {
         .collect();
     screen.view.sort.apply(&mut rows, keys);
     let shown = screen.view.rows(ROWS).min(rows.len());
-    let table = table(&rows[..shown], run.gpu_wall(), screen.view.sections.contains(&Section::Transfers));
+    let with_sizes = screen.view.sections.contains(&Section::Transfers);
+    let table = table(&rows[..shown], run.gpu_wall(), with_sizes);
     screen.table(&table, rows.len() - shown, "transfers");
+    if with_sizes && rows[..shown].iter().any(|(.., t)| t.timed > 0 && t.timed < t.count) {
+        screen
+            .remark("~ is extrapolated from the timed ones; the times of sizes are of the timed ones alone");
+    }
     if rows[..shown].iter().any(|(.., t)| t.timed > 0 && !t.gbps_is_known()) {
         screen.remark(
             "GB/s: > is certain, how much more is not; - where the time is not known well enough to tell",
