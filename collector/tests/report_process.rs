@@ -657,6 +657,8 @@ fn the_schema_names_the_contract_and_refuses_others() {
 mod ranges;
 #[path = "report_process/screen.rs"]
 mod screen;
+#[path = "report_process/shapes.rs"]
+mod shapes;
 
 mod hostile {
     use super::*;

@@ -8,6 +8,7 @@
 //! - [`graphs`]: what ran inside graph launches?
 //! - [`kernels`], [`transfers`], [`memory`], [`calls`]: which work, which memory, which calls?
 //! - [`ranges`]: what did the program say it was doing, and what did that cost?
+//! - [`shapes`]: in which shapes were kernels launched, and how well do those fill a GPU?
 //! - [`overhead`]: what did looking cost? [`windows`]: how much was timed, and what did that cost?
 //! - [`extrapolate`], [`whole`]: what did all take, and where did all the time go, when only some was timed?
 
@@ -24,6 +25,7 @@ pub mod memory;
 pub mod overhead;
 pub mod quantile;
 pub mod ranges;
+pub mod shapes;
 pub mod summary;
 pub mod sweep;
 pub mod timeline;

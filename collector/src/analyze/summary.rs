@@ -11,6 +11,7 @@ use super::memory::{MemoryTimeline, MemoryUse};
 use super::overhead::Overhead;
 use super::quantile::Quantiles;
 use super::ranges::{RangeFold, RangeUse};
+use super::shapes::ShapeCounts;
 use super::timeline::{DeviceTime, Timelines};
 use super::transfers::{TransferTimes, Transfers};
 use super::windows::{Duty, Windows};
@@ -202,6 +203,7 @@ where
     let mut windows = Windows::new(names);
     let mut timelines = Timelines::new(sieve.period());
     let mut kernels = KernelTimes::new(names);
+    let mut shapes = ShapeCounts::default();
     let mut graphs = GraphTimes::new(names);
     let mut transfers = TransferTimes::default();
     let mut memory = MemoryTimeline::new(began, sieve.period());
@@ -230,6 +232,7 @@ where
         }
         seen.observe(&event);
         kernels.observe(&event);
+        shapes.observe(&event);
         graphs.observe(&event);
         transfers.observe(&event);
     }
@@ -240,6 +243,7 @@ where
     let mut kernels = kernels.finish();
     // A graph that ran a kernel that is asked for ran others, too.
     kernels.retain(|kernel| filter.names(&kernel.symbol));
+    shapes.finish().join(&mut kernels, &known, names);
     let pid = status.map(|status| status.pid);
     let (mut devices, gaps) = devices(timelines.finish(), &known, names, pid, began);
     devices.retain(|device| filter.is_of_device(device.id));

@@ -12,13 +12,14 @@ const SOFTMAX: u32 = 5;
 const NCCL_CALLER: u64 = 0xA234;
 
 /// Sections with all that they have.
-const ALL: [Section; 11] = [
+const ALL: [Section; 12] = [
     Section::Seen,
     Section::Gpu,
     Section::Gaps,
     Section::Ranges,
     Section::Kernels,
     Section::Launches,
+    Section::Occupancy,
     Section::Graphs,
     Section::Transfers,
     Section::Memory,

@@ -59,5 +59,6 @@ fn row(name: &str, times: &HostTimes) -> Stats {
         max: times.max(),
         stddev: rounded(times.stddev()),
         name: format!("{name}{failed}"),
+        shape: Stats::no_shape(),
     }
 }

@@ -10,6 +10,7 @@ mod header;
 mod kernels;
 mod launches;
 mod memory;
+mod occupancy;
 mod ranges;
 mod screen;
 mod seen;
@@ -43,13 +44,14 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
     if let Some(sentence) = nothing {
         screen.section("Nothing", Text::toned(Tone::Waste, sentence));
     }
-    let sections: [(Section, Draw); 11] = [
+    let sections: [(Section, Draw); 12] = [
         (Section::Seen, seen::seen),
         (Section::Gpu, gpu::gpus),
         (Section::Gaps, gaps::gaps),
         (Section::Ranges, ranges::ranges),
         (Section::Kernels, kernels::kernels),
         (Section::Launches, launches::launches),
+        (Section::Occupancy, occupancy::occupancy),
         (Section::Graphs, graphs::graphs),
         (Section::Transfers, transfers::transfers),
         (Section::Memory, memory::memory),
