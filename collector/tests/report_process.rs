@@ -666,6 +666,8 @@ mod limits;
 mod ranges;
 #[path = "report_process/screen.rs"]
 mod screen;
+#[path = "report_process/shapes.rs"]
+mod shapes;
 
 mod hostile {
     use super::*;

@@ -112,7 +112,10 @@ fn bad_usage_is_2_and_says_what_would_be_good() {
 #[test]
 fn what_cannot_be_shown_is_refused_with_what_can() {
     for (arguments, said) in [
-        (["--section", "nonsense"], "possible values: seen, gpu, gaps, ranges, kernels, launches, graphs"),
+        (
+            ["--section", "nonsense"],
+            "possible values: seen, gpu, gaps, ranges, kernels, launches, occupancy, graphs",
+        ),
         (["--sort", "nonsense"], "possible values: total, count, avg"),
         (["--until", "soon"], "as in 1.5s, 200ms, 10us or 3m"),
         (["--kernel", "gemm("], "unclosed group"),

@@ -5,6 +5,7 @@ use super::calls::HostTimes;
 use super::durations::Durations;
 use super::estimate::{Estimate, Sum};
 use super::extrapolate::{Sample, WindowCount};
+use super::shapes::Shapes;
 use crate::model::occupancy::{Length, MOST_TIME, Occupancy, host};
 use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, Work};
@@ -41,6 +42,8 @@ pub struct Kernel {
     /// From the call's return to the begin on the GPU, of the timed launches: how long they waited behind other work. None
     /// if it began before its call returned.
     pub queue: Durations,
+    /// How it was launched.
+    pub shapes: Shapes,
 }
 
 impl Kernel {
@@ -57,6 +60,7 @@ impl Kernel {
         self.sample.merge(&other.sample);
         self.api.merge(&other.api);
         self.queue.merge(&other.queue);
+        self.shapes.merge(&other.shapes);
     }
 
     /// Order of a table: the most time first, then the most launches, then the most runs in

@@ -9,6 +9,7 @@
 //! - [`kernels`], [`transfers`], [`memory`], [`calls`]: which work, which memory, which calls?
 //! - [`startup`]: why did it take so long until the GPU had something to do? [`waits`]: which calls waited for it unasked?
 //! - [`ranges`]: what did the program say it was doing, and what did that cost?
+//! - [`shapes`]: in which shapes were kernels launched, and how well do those fill a GPU?
 //! - [`overhead`]: what did looking cost? [`windows`]: how much was timed, and what did that cost?
 //! - [`extrapolate`], [`whole`]: what did all take, and where did all the time go, when only some was timed?
 
@@ -26,6 +27,7 @@ pub mod overhead;
 pub mod owners;
 pub mod quantile;
 pub mod ranges;
+pub mod shapes;
 pub mod startup;
 pub mod summary;
 pub mod sweep;

@@ -11,6 +11,7 @@ use super::memory::{MemoryTimeline, MemoryUse};
 use super::overhead::Overhead;
 use super::quantile::Quantiles;
 use super::ranges::{RangeFold, RangeUse};
+use super::shapes::ShapeCounts;
 use super::startup::{Startup, StartupFold};
 use super::timeline::{DeviceTime, Timelines};
 use super::transfers::{TransferTimes, Transfers};
@@ -211,6 +212,7 @@ where
     let mut windows = Windows::new(names);
     let mut timelines = Timelines::new(sieve.period());
     let mut kernels = KernelTimes::new(names);
+    let mut shapes = ShapeCounts::default();
     let mut graphs = GraphTimes::new(names);
     let mut transfers = TransferTimes::default();
     let mut memory = MemoryTimeline::new(began, sieve.period());
@@ -247,6 +249,7 @@ where
         sieve.narrow(&mut event);
         seen.observe(&event);
         kernels.observe(&event);
+        shapes.observe(&event);
         graphs.observe(&event);
         transfers.observe(&event);
     }
@@ -255,7 +258,8 @@ where
     let (coverage, clock) = seen.finish();
     let (apis, syncs) = apis.finish();
     let known = model.finish();
-    let kernels = kernels.finish();
+    let mut kernels = kernels.finish();
+    shapes.finish().join(&mut kernels, &known, names);
     let pid = status.map(|status| status.pid);
     let (mut devices, gaps) = devices(timelines.finish(), &known, names, pid, began);
     devices.retain(|device| filter.is_of_device(device.id));

@@ -18,7 +18,8 @@
 //!   blank behind the colon. Its backend is NCCL where a kernel of NCCL's was launched, and otherwise unknown.
 //! - With a filter, a row is there if it concerns what is asked for and any part of it lies in the time asked for; then it is
 //!   there whole. All numbers and moments are those of the whole trace.
-//! - What a trace does not know is left out: registers, occupancy. `cbid` is 0, CUPTI's invalid one.
+//! - What a trace does not know is left out. `est. achieved occupancy %` is reckoned as Kineto's own is: nothing is measured.
+//!   `cbid` is 0, CUPTI's invalid one.
 //!
 //! Memory does not grow with the trace, but with the number of its threads, streams and different kernels.
 

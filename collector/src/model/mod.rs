@@ -9,6 +9,7 @@
 //! - [`occupancy`]: a raw event pair → an interval that holds the truth
 //! - [`graphs`]: what a graph launch ran
 //! - [`filter`]: which part of a trace somebody asks for
+//! - [`facts`], [`multiprocessor`]: what the driver says of kernels, and what that comes from
 //! - [`job`], [`outcome`]: where a process stands among others, and how it ended
 //! - [`memory`], [`transfer`]: blocks by address; what a copy was
 //! - [`modules`]: which library called; [`names`]: what a kernel is called
@@ -16,11 +17,13 @@
 //! - [`order`]: from host order to GPU order
 
 pub mod clock;
+pub mod facts;
 pub mod filter;
 pub mod graphs;
 pub mod job;
 pub mod memory;
 pub mod modules;
+pub mod multiprocessor;
 pub mod names;
 pub mod occupancy;
 pub mod order;
@@ -36,6 +39,7 @@ use crate::trace::record::{
     Api, Body, Call, Device, GpuTime, Names, NodeTime, Record, Synchronize, What, Work,
 };
 use clock::{Clock, Clocks};
+use facts::Facts;
 use gpuspy_wire::record::{LossCause, Namespace, SyncScope, Untimed, flag};
 use graphs::{Contents, Graphs};
 use memory::{Blocks, MemoryChange, failed};
@@ -227,6 +231,7 @@ pub struct Model<'c> {
     graphs: Graphs,
     blocks: Blocks,
     modules: Modules,
+    facts: Facts,
 }
 
 /// What a [`Model`] knows in the end about the process itself.
@@ -236,6 +241,10 @@ pub struct Process {
     pub devices: BTreeMap<u32, Device>,
     /// Its code.
     pub modules: Modules,
+    /// Its kernels.
+    pub facts: Facts,
+    /// Its contexts' devices, by their numbers.
+    pub context_devices: HashMap<u32, u32>,
     /// How often clock bounds contradicted each other: the assumptions about drift do not hold.
     pub clock_contradictions: u64,
     /// How many operations the line puts before their call or after they were seen to be over. None, unless bounds
@@ -260,6 +269,7 @@ impl<'c> Model<'c> {
             graphs: Graphs::default(),
             blocks: Blocks::default(),
             modules: Modules::default(),
+            facts: Facts::new(names),
         }
     }
 
@@ -289,6 +299,7 @@ impl<'c> Model<'c> {
             Body::Api(api) => {
                 event.call = counted(&api.call).map(|call| questions(call, api));
                 event.memory = self.blocks.call_ended(record.thread, api);
+                self.facts.called(api);
             }
             Body::Context(context) if context.destroyed => {
                 event.memory = self.blocks.context_destroyed(context.context);
@@ -301,6 +312,7 @@ impl<'c> Model<'c> {
             Body::GraphNode(node) => self.graphs.holds(node),
             Body::NodeTime(node) => event.node = self.node(node),
             Body::Module(module) => self.modules.mapped(module),
+            Body::KernelFacts(facts) => self.facts.told(facts),
             Body::Device(device) => {
                 self.devices.insert(device.ordinal, device.clone());
             }
@@ -309,7 +321,6 @@ impl<'c> Model<'c> {
             | Body::ClockSample(_)
             | Body::Window(_)
             | Body::Range(_)
-            | Body::KernelFacts(_)
             | Body::Lookup(_)
             | Body::Capture { .. }
             | Body::Loss { .. } => {}
@@ -322,6 +333,8 @@ impl<'c> Model<'c> {
         Process {
             devices: self.devices,
             modules: self.modules,
+            facts: self.facts,
+            context_devices: self.clocks.devices.clone(),
             clock_contradictions: self.clocks.contradictions(),
             causality_broken: self.causality_broken,
         }

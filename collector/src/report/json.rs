@@ -12,6 +12,7 @@ use crate::analyze::memory::{MemoryUse, Use};
 use crate::analyze::overhead::Overhead;
 use crate::analyze::owners::Holding;
 use crate::analyze::ranges::{RangeName, RangeTimes, RangeUse};
+use crate::analyze::shapes::{Launched, Shapes};
 use crate::analyze::startup::{Calls, Division, Part as StartPart, Startup};
 use crate::analyze::summary::{DeviceReport, GapReport, GapRow, LibraryGaps, Side};
 use crate::analyze::transfers::{SizeClass, SizePart, Transfer, Transfers};
@@ -198,7 +199,7 @@ fn side(side: &Side) -> Value {
 
 fn kernel(kernel: &Kernel) -> Value {
     let durations = &kernel.durations;
-    json!({
+    let mut row = json!({
         "name": demangle(&kernel.symbol),
         "symbol": kernel.symbol,
         "count": kernel.count,
@@ -219,7 +220,33 @@ fn kernel(kernel: &Kernel) -> Value {
             "max_ns": kernel.queue.max(),
             "stddev_ns": kernel.queue.stddev(),
         },
-    })
+    });
+    row.as_object_mut().into_iter().for_each(|row| row.extend(shape(&kernel.shapes)));
+    row
+}
+
+/// The shape with the most launches, and what is known of the kernel in it.
+fn shape(shapes: &Shapes) -> Map<String, Value> {
+    let launched = shapes.commonest();
+    let said = launched.and_then(|launched| launched.said.as_ref());
+    let known = |number: u32| (number > 0).then_some(number);
+    let waves = launched.and_then(Launched::waves).map(|(min, max)| json!({ "min": min, "max": max }));
+    let limits = said.map(|said| said.limits.iter().map(|limit| limit.name()).collect::<Vec<_>>());
+    let fields = [
+        ("shapes", json!(shapes.list.len())),
+        ("threads", json!(launched.map(|launched| launched.threads))),
+        ("dynamic_shared_bytes", json!(launched.map(|launched| launched.dynamic_shared_bytes))),
+        ("static_shared_bytes", json!(said.map(|said| said.static_shared_bytes))),
+        ("registers", json!(said.and_then(|said| known(said.registers)))),
+        ("local_bytes", json!(said.map(|said| said.local_bytes))),
+        ("blocks_per_multiprocessor", json!(said.and_then(|said| known(said.blocks_per_multiprocessor)))),
+        ("theoretical_occupancy", json!(launched.and_then(Launched::occupancy))),
+        ("waves", json!(waves)),
+        ("limited_by", json!(limits.unwrap_or_default())),
+        ("library", json!(said.and_then(|said| said.library.as_ref()))),
+        ("loaded_by", json!(said.and_then(|said| said.loaded_by.as_ref()))),
+    ];
+    fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 fn host_times(calls: &HostTimes) -> Value {

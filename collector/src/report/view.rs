@@ -42,6 +42,8 @@ pub enum Section {
     Kernels,
     /// What a launch took: in the call, in the queue, on the GPU
     Launches,
+    /// How well kernels fill a GPU: registers, memory, blocks, waves
+    Occupancy,
     /// What ran inside graph launches
     Graphs,
     /// Copies and sets, by kind, memory and size

@@ -19,6 +19,7 @@ const ALL: [Section; 12] = [
     Section::Ranges,
     Section::Kernels,
     Section::Launches,
+    Section::Occupancy,
     Section::Graphs,
     Section::Transfers,
     Section::Memory,

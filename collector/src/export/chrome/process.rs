@@ -9,13 +9,14 @@ use super::rows::{Sequence, ThreadRow};
 use super::{Export, Source};
 use crate::analyze::calls::base_name;
 use crate::analyze::kernels::UNKNOWN;
+use crate::model::facts::Shape;
 use crate::model::filter::{Passed, Sieve};
 use crate::model::occupancy::{Length, host};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, Model, Operation, When};
 use crate::report::names::demangle;
-use crate::trace::record::{Body, Call, Record, Synchronize, What};
+use crate::trace::record::{Body, Call, Device, KernelFacts, Record, Synchronize, What};
 use gpuspy_wire::record::{Namespace, SyncScope, flag};
 use memory::Held;
 use ranges::RangeRows;
@@ -291,17 +292,32 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
 
     fn launched(&self, row: &GpuRow, launch: Launch) -> String {
         let Launch { grid: [gx, gy, gz], block: [bx, by, bz], shared_bytes } = launch;
+        let known = match row.what {
+            Action::Kernel { name, .. } => {
+                self.source.scene.facts.of(&Shape::of(name, row.context, launch.block, shared_bytes))
+            }
+            _ => None,
+        };
+        let facts = known.map(|known| &known.facts);
         let ordinal = self.source.clocks.devices.get(&row.context);
         let device = ordinal.and_then(|ordinal| self.source.scene.devices.get(ordinal));
         let per_multiprocessor = device.filter(|device| device.multiprocessors > 0).map(|device| {
             let blocks =
                 [gx, gy, gz].map(f64::from).iter().product::<f64>() / f64::from(device.multiprocessors);
             let warps = ([bx, by, bz].map(f64::from).iter().product::<f64>() / f64::from(WARP)).ceil();
-            format!(r#","blocks per SM":{blocks:.6},"warps per SM":{:.6}"#, blocks * warps)
+            let occupancy = facts.and_then(|facts| estimated_occupancy(facts, device, blocks));
+            let occupancy =
+                occupancy.map_or_else(String::new, |part| format!(r#","est. achieved occupancy %":{part}"#));
+            format!(r#","blocks per SM":{blocks:.6},"warps per SM":{:.6}{occupancy}"#, blocks * warps)
         });
         let per_multiprocessor = per_multiprocessor.unwrap_or_default();
+        let registers = facts.filter(|facts| facts.registers > 0);
+        let registers = registers
+            .map_or_else(String::new, |facts| format!(r#","registers per thread":{}"#, facts.registers));
+        let shared_bytes =
+            u64::from(shared_bytes) + facts.map_or(0, |facts| u64::from(facts.static_shared_bytes));
         format!(
-            r#","queued":0,"shared memory":{shared_bytes}{per_multiprocessor},"grid":[{gx},{gy},{gz}],"block":[{bx},{by},{bz}]"#
+            r#","queued":0{registers},"shared memory":{shared_bytes}{per_multiprocessor},"grid":[{gx},{gy},{gz}],"block":[{bx},{by},{bz}]"#
         )
     }
 }
@@ -312,6 +328,15 @@ impl Api {
         let category = if name.starts_with("cuda") { "cuda_runtime" } else { "cuda_driver" };
         Api { name: Text::of(name), category }
     }
+}
+
+/// What Kineto calls the estimated achieved occupancy, percent: the threads of the blocks that a multiprocessor holds, or of
+/// its share of the launch's blocks if that is less, by the threads that it could hold. Nothing is measured.
+fn estimated_occupancy(facts: &KernelFacts, device: &Device, blocks: f64) -> Option<u32> {
+    let (held, warps) = (facts.blocks_per_multiprocessor, device.warps_per_multiprocessor);
+    let most = f64::from(warps) * f64::from(WARP);
+    let threads = f64::from(held).min(blocks) * f64::from(facts.threads);
+    (held > 0 && warps > 0).then(|| (threads / most * 100.0).round() as u32)
 }
 
 fn sync_kind(sync: &Synchronize) -> &'static str {

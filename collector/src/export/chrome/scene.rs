@@ -1,5 +1,6 @@
 //! The first pass: which rows will there be?
 
+use crate::model::facts::Facts;
 use crate::trace::record::{Body, Device, Record};
 use gpuspy_wire::record::flag;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -13,6 +14,8 @@ pub struct Scene {
     pub threads: BTreeSet<u32>,
     /// Streams with an operation that has a time, as they were met.
     pub streams: Vec<Stream>,
+    /// What the driver said of kernels.
+    pub facts: Facts,
     met: HashSet<(u32, u64)>,
 }
 
@@ -44,6 +47,7 @@ impl Scene {
             Body::Device(device) => {
                 self.devices.insert(device.ordinal, device.clone());
             }
+            Body::KernelFacts(facts) => self.facts.told(facts),
             Body::Work(work) if work.gpu.is_some() => {
                 let is_default = work.call.flags & flag::LEGACY_STREAM != 0;
                 let stream = Stream { context: work.call.context, stream: work.stream, is_default };

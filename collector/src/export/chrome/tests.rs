@@ -2,7 +2,7 @@ use super::*;
 use crate::model::{Model, When, simulation};
 use crate::trace::generator::{Generator, Options};
 use crate::trace::record::{
-    Alloc, Api, Body, Call, Context, Device, Ending, GpuTime, Range, Synchronize, What, Work,
+    Alloc, Api, Body, Call, Context, Device, Ending, GpuTime, KernelFacts, Range, Synchronize, What, Work,
 };
 use gpuspy_wire::record::{Memory, RangeChange, SyncScope, Untimed, flag};
 use serde_json::{Value, json};
@@ -228,6 +228,43 @@ fn metadata_comes_first_and_no_call_has_a_stream() {
     }
     // The call begins at 0 of the file, 10 000 on the monotonic clock; that was at 1 000 when it was 5 000 000 really.
     assert_eq!((&trace["baseTimeNanoseconds"], ns(&call["ts"])), (&json!(5_009_000), 0));
+}
+
+#[test]
+fn what_the_driver_says_of_a_kernel_is_told_as_kineto_does() {
+    let device = Device {
+        ordinal: 0,
+        uuid: [0; 16],
+        memory_bytes: 0,
+        multiprocessors: 132,
+        capability: 90,
+        warps_per_multiprocessor: 64,
+    };
+    let said = |held| KernelFacts {
+        kernel: 1,
+        context: 1,
+        threads: 33,
+        shared_bytes: 48,
+        static_shared_bytes: 1000,
+        registers: 40,
+        blocks_per_multiprocessor: held,
+        ..KernelFacts::default()
+    };
+    // 264 blocks are two a multiprocessor, of 33 threads each: of 2048, 3.2 %. One of them at a time: 1.6 %.
+    for (held, percent) in [(32, json!(3)), (1, json!(2)), (0, Value::Null)] {
+        let records = vec![
+            record(1, Body::Device(device.clone())),
+            context(1, 0),
+            record(1, Body::Work(launch(10_000, 5_000, 9_000))),
+            record(1, Body::KernelFacts(said(held))),
+        ];
+        let trace = exported(&[(Some(status(77)), names(), records)]);
+        let kernel = of_category(&trace, "kernel")[0];
+        let args = &kernel["args"];
+        assert_eq!((&args["registers per thread"], &args["shared memory"]), (&json!(40), &json!(1048)));
+        assert_eq!((&args["blocks per SM"], &args["warps per SM"]), (&json!(2.0), &json!(4.0)));
+        assert_eq!(args["est. achieved occupancy %"], percent);
+    }
 }
 
 #[test]

@@ -48,5 +48,6 @@ fn row(name: &str, times: &HostTimes) -> Stats {
         max: times.max(),
         stddev: rounded(times.stddev()),
         name: format!("{name}{failed}"),
+        shape: Stats::no_shape(),
     }
 }

@@ -1,8 +1,8 @@
 //! Kernels by time.
 
-use super::Run;
 use super::screen::{Screen, plural};
 use super::stats::{self, Labels, Stats};
+use super::{Run, occupancy};
 use crate::report::names::shorten;
 use crate::report::units::{count, duration, percent};
 
@@ -13,7 +13,10 @@ const ROWS: usize = 10;
 pub fn kernels(screen: &mut Screen<'_>, run: &Run<'_>) {
     let launched = || run.all.kernels.iter().filter(|kernel| kernel.count > 0);
     let rows: Vec<Stats> = launched()
-        .map(|kernel| Stats::of(&kernel.durations, kernel.total(), kernel.count, &kernel.symbol))
+        .map(|kernel| Stats {
+            shape: occupancy::shape(kernel),
+            ..Stats::of(&kernel.durations, kernel.total(), kernel.count, &kernel.symbol)
+        })
         .collect();
     if rows.is_empty() {
         return screen.none("Kernels", "no kernel was launched");

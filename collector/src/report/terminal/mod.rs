@@ -10,6 +10,7 @@ mod header;
 mod kernels;
 mod launches;
 mod memory;
+mod occupancy;
 mod ranges;
 mod screen;
 mod seen;
@@ -52,6 +53,7 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
         (Section::Ranges, ranges::ranges),
         (Section::Kernels, kernels::kernels),
         (Section::Launches, launches::launches),
+        (Section::Occupancy, occupancy::occupancy),
         (Section::Graphs, graphs::graphs),
         (Section::Transfers, transfers::transfers),
         (Section::Memory, memory::memory),

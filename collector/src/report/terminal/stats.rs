@@ -1,6 +1,6 @@
 //! The table that users of other profilers know: how long, how often, and how that is spread.
 
-use super::screen::{Screen, number, time, total};
+use super::screen::{NONE, Screen, number, time, total};
 use crate::analyze::durations::Durations;
 use crate::analyze::estimate::{Estimate, Kind};
 use crate::report::names::demangle;
@@ -27,7 +27,12 @@ pub struct Stats {
     pub stddev: Option<u64>,
     /// Of what. Not shortened.
     pub name: String,
+    /// Of kernels, on broad screens: registers, occupancy, waves.
+    pub shape: [Text; 3],
 }
+
+/// The columns of a screen that has room for [`Stats::shape`].
+const BROAD: usize = 120;
 
 impl Stats {
     /// Of `count` operations, the timed ones of which lasted so.
@@ -44,7 +49,13 @@ impl Stats {
             max: value(durations.max()),
             stddev: rounded(durations.stddev()),
             name: demangle(symbol),
+            shape: Stats::no_shape(),
         }
+    }
+
+    /// Of what is no kernel.
+    pub fn no_shape() -> [Text; 3] {
+        [NONE, NONE, NONE].map(Text::from)
     }
 
     /// Whether not all of its time was measured.
@@ -92,10 +103,15 @@ pub fn draw(screen: &mut Screen<'_>, mut rows: Vec<Stats>, wall: u64, few: usize
         right("min").or_drop(4),
         right("max").or_drop(3),
         right("stddev").or_drop(5),
+        right("regs").or_drop(8),
+        right("occup.").or_drop(7),
+        right("waves").or_drop(6),
         names("name", labels.shorten),
     ]);
     let shown = screen.view.rows(few).min(rows.len());
     for row in &rows[..shown] {
+        let [registers, occupancy, waves] =
+            if screen.width() >= BROAD { row.shape.clone() } else { Stats::no_shape() };
         let share = |whole| row.total.map_or("-".to_owned(), |total| percent(total.value, whole));
         table.row([
             share(list).into(),
@@ -107,6 +123,9 @@ pub fn draw(screen: &mut Screen<'_>, mut rows: Vec<Stats>, wall: u64, few: usize
             time(row.min),
             time(row.max),
             dim(time(row.stddev).characters()),
+            registers,
+            occupancy,
+            waves,
             Text::from(&row.name),
         ]);
     }

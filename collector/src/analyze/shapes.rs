@@ -1,0 +1,265 @@
+//! In which shapes was a kernel launched, and how well does it fill a GPU?
+
+use super::Analysis;
+use super::kernels::Kernel;
+use crate::model::facts::{Facts, Known, Shape};
+use crate::model::multiprocessor::{Limit, WARP, limits};
+use crate::model::{Action, Event, Process, When};
+use crate::trace::record::{Body, Device, KernelFacts, Names, What, Work};
+use gpuspy_wire::record::Namespace;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Shapes of a kernel that are told apart.
+const MOST: usize = 64;
+
+/// Launches of one kernel in one shape, and what the driver says of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launched {
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block, bytes.
+    pub dynamic_shared_bytes: u32,
+    /// Launches outside captures.
+    pub launches: u64,
+    /// Launches inside.
+    pub captured: u64,
+    /// The fewest and the most blocks of a launch; `None`: it was not seen launched (it is a node of a graph).
+    pub blocks: Option<(u64, u64)>,
+    /// What is known of it there.
+    pub said: Option<Said>,
+}
+
+/// What the driver says of a kernel in a shape, on one GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Static shared memory of a block, bytes.
+    pub static_shared_bytes: u32,
+    /// Local memory of a thread, bytes.
+    pub local_bytes: u32,
+    /// Blocks that a multiprocessor holds at a time; 0 = not known.
+    pub blocks_per_multiprocessor: u32,
+    /// What bounds them; empty = not known.
+    pub limits: Vec<Limit>,
+    /// Multiprocessors of the GPU; 0 = not known.
+    pub multiprocessors: u32,
+    /// Warps that one of them holds; 0 = not known.
+    pub warps_per_multiprocessor: u32,
+    /// The file that the kernel is from.
+    pub library: Option<String>,
+    /// The API that loaded its module, where the app called it.
+    pub loaded_by: Option<String>,
+}
+
+impl Launched {
+    /// Warps that a multiprocessor holds of it, as a part of what it could hold.
+    pub fn occupancy(&self) -> Option<f64> {
+        let said = self.said.as_ref()?;
+        let warps = u64::from(said.blocks_per_multiprocessor) * u64::from(self.threads.div_ceil(WARP));
+        let known = warps > 0 && said.warps_per_multiprocessor > 0;
+        known.then(|| warps as f64 / f64::from(said.warps_per_multiprocessor))
+    }
+
+    /// Blocks that the GPU holds of it.
+    pub fn resident(&self) -> Option<u64> {
+        let said = self.said.as_ref()?;
+        let blocks = u64::from(said.blocks_per_multiprocessor) * u64::from(said.multiprocessors);
+        (blocks > 0).then_some(blocks)
+    }
+
+    /// How often the GPU would be filled by the blocks of a launch: the fewest and the most.
+    pub fn waves(&self) -> Option<(f64, f64)> {
+        let ((least, most), resident) = (self.blocks?, self.resident()? as f64);
+        Some((least as f64 / resident, most as f64 / resident))
+    }
+
+    /// Shared memory of a block, bytes.
+    pub fn shared_bytes(&self) -> Option<u64> {
+        let said = self.said.as_ref()?;
+        Some(u64::from(self.dynamic_shared_bytes) + u64::from(said.static_shared_bytes))
+    }
+
+    fn is_like(&self, other: &Launched) -> bool {
+        (self.threads, self.dynamic_shared_bytes, &self.said)
+            == (other.threads, other.dynamic_shared_bytes, &other.said)
+    }
+
+    fn add(&mut self, other: &Launched) {
+        self.launches += other.launches;
+        self.captured += other.captured;
+        self.blocks = match (self.blocks, other.blocks) {
+            (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+            (one, other) => one.or(other),
+        };
+    }
+}
+
+/// All shapes of a kernel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shapes {
+    /// Those that are told apart, the most launched first.
+    pub list: Vec<Launched>,
+    /// Launches in others.
+    pub others: u64,
+}
+
+impl Shapes {
+    /// The one with the most launches, then the one that was captured most.
+    pub fn commonest(&self) -> Option<&Launched> {
+        self.list.first()
+    }
+
+    /// Adds another's.
+    pub fn merge(&mut self, other: &Shapes) {
+        self.others += other.others;
+        other.list.iter().for_each(|launched| self.add(launched.clone()));
+        self.sort();
+    }
+
+    fn add(&mut self, launched: Launched) {
+        if let Some(mine) = self.list.iter_mut().find(|mine| mine.is_like(&launched)) {
+            mine.add(&launched);
+        } else if self.list.len() < MOST {
+            self.list.push(launched);
+        } else {
+            self.others += launched.launches;
+        }
+    }
+
+    fn sort(&mut self) {
+        let rank = |l: &Launched| (l.launches, l.captured, l.blocks, l.threads, l.dynamic_shared_bytes);
+        self.list.sort_by_key(|launched| std::cmp::Reverse(rank(launched)));
+    }
+}
+
+/// How often a shape was launched.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    launches: u64,
+    captured: u64,
+    blocks: (u64, u64),
+}
+
+/// The fold: its size is that of the set of kernels.
+#[derive(Debug, Default)]
+pub struct ShapeCounts {
+    counts: HashMap<Shape, Count>,
+    /// By kernel.
+    kernels: HashMap<u32, Kept>,
+}
+
+/// What is kept of a kernel's shapes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept {
+    /// How many.
+    shapes: usize,
+    /// Launches in shapes that there was no room for.
+    others: u64,
+}
+
+impl Analysis for ShapeCounts {
+    type Table = ShapeCounts;
+
+    fn observe(&mut self, event: &Event<'_>) {
+        let Some(operation) = &event.operation else { return };
+        let (Action::Kernel { name, .. }, Body::Work(work)) = (operation.what, &event.record.body) else {
+            return;
+        };
+        let Work { what: What::Kernel { grid, block, shared_bytes, .. }, .. } = *work else { return };
+        let is_captured = operation.when == When::Captured;
+        let blocks = grid.into_iter().map(u64::from).fold(1, u64::saturating_mul);
+        let Some(count) = self.count(Shape::of(name, operation.context, block, shared_bytes), blocks) else {
+            self.kernels.entry(name).or_default().others += u64::from(!is_captured);
+            return;
+        };
+        count.launches += u64::from(!is_captured);
+        count.captured += u64::from(is_captured);
+        count.blocks = (count.blocks.0.min(blocks), count.blocks.1.max(blocks));
+    }
+
+    fn finish(self) -> Self::Table {
+        self
+    }
+}
+
+impl ShapeCounts {
+    /// The count of a shape, which gets a place if its kernel has room for one.
+    fn count(&mut self, shape: Shape, blocks: u64) -> Option<&mut Count> {
+        match self.counts.entry(shape) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(new) => {
+                let kept = self.kernels.entry(shape.kernel).or_default();
+                kept.shapes += 1;
+                (kept.shapes <= MOST)
+                    .then(|| new.insert(Count { blocks: (blocks, blocks), ..Count::default() }))
+            }
+        }
+    }
+
+    /// Gives each kernel its shapes, with all that is known of them.
+    pub fn join(mut self, kernels: &mut [Kernel], known: &Process, names: &Names) {
+        let mut by_symbol: HashMap<&str, Shapes> = HashMap::new();
+        let symbol = |kernel: u32| names.get(Namespace::Kernel, kernel).unwrap_or(super::kernels::UNKNOWN);
+        for (kernel, kept) in &self.kernels {
+            by_symbol.entry(symbol(*kernel)).or_default().others += kept.others;
+        }
+        // A kernel that graphs run was perhaps never launched by itself.
+        known.facts.all().for_each(|(shape, _)| {
+            self.count(*shape, 0);
+        });
+        let mut counts: Vec<(Shape, Count)> = self.counts.into_iter().collect();
+        counts.sort_by_key(|(shape, _)| *shape);
+        for (shape, count) in counts {
+            by_symbol.entry(symbol(shape.kernel)).or_default().add(Launched {
+                threads: shape.threads,
+                dynamic_shared_bytes: shape.shared_bytes,
+                launches: count.launches,
+                captured: count.captured,
+                blocks: (count.launches + count.captured > 0).then_some(count.blocks),
+                said: said(&known.facts, &shape, known, names),
+            });
+        }
+        for kernel in kernels {
+            kernel.shapes = by_symbol.remove(kernel.symbol.as_str()).unwrap_or_default();
+            // What else was launched in other shapes is not what is asked for.
+            kernel.shapes.list.retain(|launched| launched.blocks.is_some() || kernel.in_graphs > 0);
+            kernel.shapes.sort();
+        }
+    }
+}
+
+/// What is known of a shape.
+fn said(facts: &Facts, shape: &Shape, known: &Process, names: &Names) -> Option<Said> {
+    let Known { facts, loaded_by } = facts.of(shape)?;
+    let device = known.context_devices.get(&shape.context).and_then(|device| known.devices.get(device));
+    Some(told(facts, device).with_origin(
+        known.modules.resolve(facts.origin, names).map(|site| site.path),
+        loaded_by.and_then(|api| names.get(Namespace::Api, api.into())),
+    ))
+}
+
+fn told(facts: &KernelFacts, device: Option<&Device>) -> Said {
+    let limits = |device: &Device| limits(facts, device.capability, device.warps_per_multiprocessor);
+    Said {
+        registers: facts.registers.into(),
+        static_shared_bytes: facts.static_shared_bytes,
+        local_bytes: facts.local_bytes,
+        blocks_per_multiprocessor: facts.blocks_per_multiprocessor.into(),
+        limits: device.map(limits).unwrap_or_default(),
+        multiprocessors: device.map_or(0, |device| device.multiprocessors),
+        warps_per_multiprocessor: device.map_or(0, |device| device.warps_per_multiprocessor),
+        ..Said::default()
+    }
+}
+
+impl Said {
+    /// The runtime that loaded a kernel for a program is not the file that it is from.
+    fn with_origin(self, path: Option<String>, loaded_by: Option<&str>) -> Said {
+        let is_runtime =
+            |path: &String| path.rsplit('/').next().is_some_and(|name| name.starts_with("libcudart.so"));
+        let loaded_by = loaded_by.map(|api| super::calls::base_name(api).to_owned());
+        Said { library: path.filter(|path| !is_runtime(path)), loaded_by, ..self }
+    }
+}

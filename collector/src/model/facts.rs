@@ -1,0 +1,142 @@
+//! What the driver says of kernels, by the shape that they were launched in, and how their modules were loaded.
+
+use crate::trace::record::{Api, KernelFacts, Names};
+use gpuspy_wire::record::Namespace;
+use std::collections::{HashMap, HashSet};
+
+/// Shapes that are kept, of all kernels: more than an agent asks about.
+const MOST_SHAPES: usize = 1 << 16;
+/// Modules that are kept.
+const MOST_MODULES: usize = 1 << 16;
+
+/// The shape of a launch: what decides how many of its blocks a multiprocessor holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shape {
+    /// In [`Namespace::Kernel`].
+    pub kernel: u32,
+    /// The context.
+    pub context: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block, bytes.
+    pub shared_bytes: u32,
+}
+
+impl Shape {
+    /// Of a launch with such blocks.
+    pub fn of(kernel: u32, context: u32, block: [u32; 3], shared_bytes: u32) -> Shape {
+        let threads = block.into_iter().fold(1u32, u32::saturating_mul);
+        Shape { kernel, context, threads, shared_bytes }
+    }
+}
+
+/// What is known of a kernel in a shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// What the driver said last.
+    pub facts: KernelFacts,
+    /// The API that loaded its module, in [`Namespace::Api`], where the app called it.
+    pub loaded_by: Option<u16>,
+}
+
+/// What is known of all kernels.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    known: HashMap<Shape, Known>,
+    /// Modules and libraries that are loaded, by the API that did it.
+    modules: HashMap<u64, u16>,
+    loading: HashSet<u16>,
+    unloading: HashSet<u16>,
+}
+
+impl Facts {
+    /// Nothing is known yet but the texts.
+    pub fn new(names: &Names) -> Facts {
+        let apis = |is_one: fn(&str) -> bool| {
+            let apis = names.0.iter().filter(|((space, _), name)| *space == Namespace::Api && is_one(name));
+            apis.filter_map(|((_, id), _)| u16::try_from(*id).ok()).collect()
+        };
+        Facts {
+            loading: apis(|name| name.starts_with("cuModuleLoad") || name.starts_with("cuLibraryLoad")),
+            unloading: apis(|name| name == "cuModuleUnload" || name == "cuLibraryUnload"),
+            ..Facts::default()
+        }
+    }
+
+    /// A call ended: one that loads a module is remembered.
+    pub fn called(&mut self, api: &Api) {
+        if api.result != 0 || api.subject == 0 {
+            return;
+        }
+        if self.unloading.contains(&api.call.api) {
+            self.modules.remove(&api.subject);
+        } else if self.loading.contains(&api.call.api) && self.modules.len() < MOST_MODULES {
+            self.modules.insert(api.subject, api.call.api);
+        }
+    }
+
+    /// The driver said something.
+    pub fn told(&mut self, facts: &KernelFacts) {
+        let KernelFacts { kernel, context, threads, shared_bytes, .. } = *facts;
+        let shape = Shape { kernel, context, threads, shared_bytes };
+        if self.known.len() < MOST_SHAPES || self.known.contains_key(&shape) {
+            let loaded_by = self.modules.get(&facts.module).copied();
+            self.known.insert(shape, Known { facts: facts.clone(), loaded_by });
+        }
+    }
+
+    /// What is known of a shape.
+    pub fn of(&self, shape: &Shape) -> Option<&Known> {
+        self.known.get(shape)
+    }
+
+    /// All shapes that something is known of.
+    pub fn all(&self) -> impl Iterator<Item = (&Shape, &Known)> {
+        self.known.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::record::Call;
+
+    #[test]
+    fn the_last_word_counts_and_a_module_is_its_last_loaders() {
+        let apis =
+            [(1, "cuModuleLoadData"), (2, "cuLibraryLoadData"), (3, "cuModuleUnload"), (4, "cuMemAlloc")];
+        let names = Names(apis.map(|(id, name)| ((Namespace::Api, id), name.to_owned())).into());
+        let mut facts = Facts::new(&names);
+        let call = |api, subject, result| Api {
+            call: Call { api, ..Call::default() },
+            result,
+            subject,
+            calls: 1,
+            inside: 0,
+        };
+        let said = |registers| KernelFacts {
+            kernel: 7,
+            context: 1,
+            threads: 64,
+            module: 50,
+            registers,
+            ..Default::default()
+        };
+        let shape = Shape::of(7, 1, [8, 4, 2], 0);
+        let known = |facts: &Facts| facts.of(&shape).map(|known| (known.facts.registers, known.loaded_by));
+        facts.told(&said(30));
+        assert_eq!(known(&facts), Some((30, None)));
+        facts.called(&call(1, 50, 0));
+        facts.told(&said(40));
+        assert_eq!(known(&facts), Some((40, Some(1))));
+        facts.called(&call(3, 50, 0));
+        facts.called(&call(2, 50, 200));
+        facts.called(&call(4, 50, 0));
+        facts.told(&said(41));
+        assert_eq!(known(&facts), Some((41, None)), "it went, one load failed, and memory is no module");
+        facts.called(&call(2, 50, 0));
+        facts.told(&said(42));
+        assert_eq!(known(&facts), Some((42, Some(2))));
+        assert_eq!(facts.of(&Shape { threads: 65, ..shape }), None);
+    }
+}

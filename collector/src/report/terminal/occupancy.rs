@@ -1,0 +1,265 @@
+//! How well kernels fill a GPU, and what would have to change.
+
+use super::Run;
+use super::screen::{NONE, Screen, number, plural};
+use super::stats::Stats;
+use crate::analyze::kernels::Kernel;
+use crate::analyze::shapes::{Launched, Said};
+use crate::model::multiprocessor::Limit;
+use crate::report::names::shorten;
+use crate::report::table::{Table, left, names, right};
+use crate::report::text::Text;
+use crate::report::units::{bytes, count, percent};
+
+/// Kernels that the overview says something of, and their least part of all kernels' time, percent.
+const MOST: usize = 3;
+const WORTH_PERCENT: u64 = 5;
+/// Less of a multiprocessor's warps is little.
+const LITTLE: f64 = 0.5;
+/// Columns of a name in a sentence.
+const NAME: usize = 40;
+
+/// The section: whole where it is asked for, in the overview what is worth to be changed.
+pub fn occupancy(screen: &mut Screen<'_>, run: &Run<'_>) {
+    if screen.view.sections.is_empty() {
+        return worth_changing(screen, run);
+    }
+    let mut rows: Vec<(Stats, &Kernel, &Launched)> =
+        run.all.kernels.iter().filter_map(|kernel| Some((stats(kernel), kernel, known(kernel)?))).collect();
+    if rows.is_empty() {
+        return screen.none("Occupancy", "the driver was asked about no kernel");
+    }
+    let sentence = "how much of a GPU kernels can fill, as the driver reckons it before they run; of several shapes the commonest";
+    screen.section("Occupancy", sentence);
+    screen.view.sort.apply(&mut rows, |(stats, ..)| stats.keys());
+    let shown = screen.view.rows(usize::MAX).min(rows.len());
+    let hidden = rows.len() - shown;
+    rows.truncate(shown);
+    screen.table(&table(&rows), hidden, "occupancy");
+    for (stats, _, launched) in &rows {
+        if let Some(advice) = advice(launched) {
+            screen.titled("", 2, sentence_of(&stats.name, &advice));
+        }
+    }
+}
+
+/// Registers, occupancy and waves of a kernel, as cells.
+pub fn shape(kernel: &Kernel) -> [Text; 3] {
+    let Some((launched, said)) = known(kernel).and_then(|l| Some((l, l.said.as_ref()?))) else {
+        return Stats::no_shape();
+    };
+    [registers(said), occupancy_of(launched), waves(launched)]
+}
+
+fn stats(kernel: &Kernel) -> Stats {
+    Stats::of(&kernel.durations, kernel.total(), kernel.count, &kernel.symbol)
+}
+
+/// The commonest shape, if something is known of the kernel in it.
+fn known(kernel: &Kernel) -> Option<&Launched> {
+    kernel.shapes.commonest().filter(|launched| launched.said.is_some())
+}
+
+fn table(rows: &[(Stats, &Kernel, &Launched)]) -> Table {
+    let mut table = Table::new(&[
+        right("regs"),
+        right("shared").or_drop(1),
+        right("threads"),
+        right("blocks/SM").or_drop(2),
+        right("occup."),
+        right("waves"),
+        right("spilled").or_drop(3),
+        right("shapes").or_drop(6),
+        left("limited by").or_drop(5),
+        left("library").or_drop(4),
+        names("name", shorten),
+    ]);
+    for (stats, kernel, launched) in rows {
+        let Some(said) = &launched.said else { continue };
+        let nothing = |n: u32, text: String| if n > 0 { text } else { NONE.to_owned() };
+        let limits: Vec<&str> = said.limits.iter().map(|limit| limit.name()).collect();
+        let library = said.library.as_ref().map_or(NONE, |path| path.rsplit('/').next().unwrap_or(path));
+        table.row([
+            registers(said),
+            launched.shared_bytes().map_or_else(|| NONE.to_owned(), bytes).into(),
+            number(launched.threads.into()),
+            nothing(said.blocks_per_multiprocessor, said.blocks_per_multiprocessor.to_string()).into(),
+            occupancy_of(launched),
+            waves(launched),
+            nothing(said.local_bytes, bytes(said.local_bytes.into())).into(),
+            number(kernel.shapes.list.len() as u64),
+            (if limits.is_empty() { NONE.to_owned() } else { limits.join(", ") }).into(),
+            Text::from(library),
+            Text::from(&stats.name),
+        ]);
+    }
+    table
+}
+
+fn registers(said: &Said) -> Text {
+    (if said.registers > 0 { said.registers.to_string() } else { NONE.to_owned() }).into()
+}
+
+fn occupancy_of(launched: &Launched) -> Text {
+    launched.occupancy().map_or_else(|| NONE.to_owned(), |part| format!("{:.0} %", part * 100.0)).into()
+}
+
+fn waves(launched: &Launched) -> Text {
+    let text = launched.waves().map(|(least, most)| {
+        if least == most { wave(least) } else { format!("{}..{}", wave(least), wave(most)) }
+    });
+    text.unwrap_or_else(|| NONE.to_owned()).into()
+}
+
+fn wave(waves: f64) -> String {
+    match waves {
+        ..0.005 => "<0.01".to_owned(),
+        ..9.995 => format!("{waves:.2}"),
+        ..99.95 => format!("{waves:.1}"),
+        _ => count(waves.round() as u64),
+    }
+}
+
+/// What to change, where that is clear, in a sentence.
+fn advice(launched: &Launched) -> Option<String> {
+    let said = launched.said.as_ref()?;
+    let blocks = launched.blocks.zip(launched.resident()).zip(launched.waves());
+    if let Some((((_, most), resident), (_, waves))) = blocks
+        && waves < 1.0
+    {
+        let part = percent(most, resident);
+        let blocks = plural(most, "block is", "blocks are");
+        return Some(format!(
+            "{blocks} {part} of the {} that the GPU holds: too few to fill it, more or smaller ones would",
+            count(resident)
+        ));
+    }
+    if said.local_bytes > 0 {
+        let local = bytes(said.local_bytes.into());
+        return Some(format!(
+            "{local} of local memory a thread: registers are spilled, or arrays indexed at run time"
+        ));
+    }
+    if let Some(occupancy) = launched.occupancy().filter(|part| *part < LITTLE)
+        && let Some(what) = given(launched, said)
+    {
+        let of = percent((occupancy * 1000.0) as u64, 1000);
+        return Some(format!("{of} of the warps that would fit: {what}"));
+    }
+    let (((least, most), resident), (waves, _)) = blocks?;
+    (least == most && waves > 1.0 && waves < 1.5).then(|| {
+        let over = count(most - resident);
+        format!(
+            "{over} of its {} blocks run when all others are done: fewer, or larger ones, take one wave",
+            count(most)
+        )
+    })
+}
+
+/// What a block takes too much of, where it can take less.
+fn given(launched: &Launched, said: &Said) -> Option<String> {
+    let is_met = |limit| said.limits.contains(&limit);
+    if is_met(Limit::Warps) || is_met(Limit::Blocks) {
+        return None;
+    }
+    let registers = is_met(Limit::Registers).then(|| format!("{} registers a thread", said.registers));
+    let shared = is_met(Limit::SharedMemory)
+        .then(|| Some(format!("{} of shared memory a block", bytes(launched.shared_bytes()?))))
+        .flatten();
+    let both: Vec<String> = registers.into_iter().chain(shared).collect();
+    let verb = if is_met(Limit::Registers) { "leave" } else { "leaves" };
+    (!both.is_empty()).then(|| format!("{} {verb} no room for more", both.join(" and ")))
+}
+
+fn sentence_of(name: &str, advice: &str) -> Text {
+    Text::from(shorten(name, NAME)).then(": ").then(advice)
+}
+
+/// The overview's few lines: of kernels that take much of the time and could do with less.
+fn worth_changing(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let total = |kernel: &Kernel| kernel.total().map_or(0, |total| total.value);
+    let all = run.all.kernels.iter().map(total).fold(0, u64::saturating_add);
+    let is_worth = |kernel: &&Kernel| total(kernel) > 0 && total(kernel) >= all / 100 * WORTH_PERCENT;
+    let found = run.all.kernels.iter().filter(is_worth);
+    let mut found = found.filter_map(|kernel| Some((kernel, advice(known(kernel)?)?)));
+    let lines: Vec<Text> =
+        found.by_ref().take(MOST).map(|(kernel, advice)| sentence_of(&stats(kernel).name, &advice)).collect();
+    let mut lines = lines.into_iter();
+    let Some(first) = lines.next() else { return };
+    screen.section("Occupancy", first);
+    lines.for_each(|line| screen.more(line));
+    let rest = found.count() as u64;
+    if rest > 0 {
+        screen.remark(&format!("and {} more: --section occupancy", count(rest)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launched(blocks: Option<(u64, u64)>, held: u32, said: Said) -> Launched {
+        let said = Said {
+            registers: 64,
+            blocks_per_multiprocessor: held,
+            multiprocessors: 100,
+            warps_per_multiprocessor: 64,
+            ..said
+        };
+        Launched {
+            threads: 256,
+            dynamic_shared_bytes: 4096,
+            launches: 1,
+            captured: 0,
+            blocks,
+            said: Some(said),
+        }
+    }
+
+    fn advised(blocks: (u64, u64), held: u32, said: Said) -> String {
+        advice(&launched(Some(blocks), held, said)).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_to_change_is_told_where_it_is_clear() {
+        let none = Said::default;
+        assert!(advised((1, 1), 8, none()).starts_with("1 block is 0.1 % of the 800 that the GPU holds"));
+        assert!(advised((10, 799), 8, none()).starts_with("799 blocks are 99.9 %"));
+        assert_eq!(advised((10, 800), 8, none()), "", "sometimes it does fill the GPU");
+        let spilled = || Said { local_bytes: 16, ..none() };
+        assert!(advised((10, 800), 8, spilled()).starts_with("16 B of local memory a thread"));
+        assert!(advised((10, 700), 8, spilled()).starts_with("700 blocks"), "first of all it is too small");
+        let limited = |limits: &[Limit]| Said { limits: limits.to_vec(), ..none() };
+        assert_eq!(
+            advised((9000, 9000), 3, limited(&[Limit::Registers])),
+            "37.5 % of the warps that would fit: 64 registers a thread leave no room for more"
+        );
+        assert_eq!(
+            advised((9000, 9000), 3, limited(&[Limit::SharedMemory])),
+            "37.5 % of the warps that would fit: 4.00 KiB of shared memory a block leaves no room for more"
+        );
+        assert!(
+            advised((9000, 9000), 3, limited(&[Limit::Registers, Limit::SharedMemory])).ends_with(
+                "64 registers a thread and 4.00 KiB of shared memory a block leave no room for more"
+            )
+        );
+        assert_eq!(
+            advised((9000, 9000), 3, limited(&[Limit::Blocks, Limit::Registers])),
+            "",
+            "blocks are too small"
+        );
+        assert_eq!(advised((9000, 9000), 3, limited(&[])), "", "it is not known why");
+        assert_eq!(advised((9000, 9000), 4, limited(&[Limit::Registers])), "", "half is enough for many");
+        assert!(
+            advised((900, 900), 8, none()).starts_with("100 of its 900 blocks run when all others are done")
+        );
+        assert_eq!(advised((1200, 1200), 8, none()), "", "the second wave is half full");
+        assert_eq!(advised((900, 901), 8, none()), "", "not always");
+        assert_eq!(
+            advice(&launched(None, 8, none())),
+            None,
+            "a graph's node, of which nobody knows the blocks"
+        );
+        assert_eq!(advice(&launched(Some((900, 900)), 0, none())), None, "the driver did not say");
+    }
+}
