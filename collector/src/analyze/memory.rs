@@ -1,12 +1,12 @@
 //! How much memory did the app hold, when was it the most, and what was left?
 //!
 //! Where only a part of the time is asked for, allocations and frees in it are counted, and what was held before is held
-//! from its begin on. Memory comes when its call has returned and goes when the free's call begins.
+//! from its begin on; so it is with each of several parts. Memory comes when its call has returned and goes when the free's call begins.
 
 use crate::model::Event;
-use crate::model::filter::Period;
 use crate::model::memory::{MemoryChange, is_device_memory};
 use crate::model::occupancy::host;
+use crate::model::period::Period;
 use crate::trace::record::{Body, Record};
 use gpuspy_wire::record::Memory;
 use std::collections::BTreeMap;
@@ -149,16 +149,19 @@ pub struct MemoryTimeline {
     /// Host ns.
     began: u64,
     period: Period,
-    /// The time that is asked for has begun.
-    is_counting: bool,
+    /// Stretches of the time that is asked for that have begun.
+    entered: usize,
+    /// Device memory that was held when time was last counted.
+    counted: u64,
     sum: MemoryUse,
 }
 
 impl MemoryTimeline {
     /// A fold that has seen nothing, of a collection that began at host ns `began`; what is in `period` counts.
     pub fn new(began: u64, period: Period) -> Self {
-        let mut fold = MemoryTimeline { began, period, is_counting: false, sum: MemoryUse::default() };
-        fold.sum.timeline = MemoryLine::new(fold.since_began(period.from));
+        let from = period.ends().0;
+        let mut fold = MemoryTimeline { began, period, entered: 0, counted: 0, sum: MemoryUse::default() };
+        fold.sum.timeline = MemoryLine::new(fold.since_began(from));
         fold
     }
 
@@ -166,13 +169,11 @@ impl MemoryTimeline {
     pub fn observe(&mut self, event: &Event<'_>) {
         for change in &event.memory {
             let moment = moment(event.record);
-            if moment >= self.period.to {
+            if moment >= self.period.ends().1 {
                 continue;
             }
-            let is_counted = moment >= self.period.from;
-            if is_counted && !self.is_counting {
-                self.begin();
-            }
+            self.enter(moment);
+            let is_counted = self.period.contains(moment);
             self.change(*change, is_counted, self.since_began(moment));
         }
         if let (Body::Api(api), Some(call)) = (&event.record.body, event.call)
@@ -186,10 +187,8 @@ impl MemoryTimeline {
 
     /// Answers; the collection ended at host ns `ended`.
     pub fn finish(mut self, ended: u64) -> MemoryUse {
-        if !self.is_counting {
-            self.begin();
-        }
-        let end = self.since_began(host(ended).min(self.period.to));
+        self.enter(i64::MAX);
+        let end = self.since_began(host(ended).min(self.period.ends().1));
         let MemoryUse { device, by_kind, timeline, .. } = &mut self.sum;
         timeline.hold(device.live_bytes, end.saturating_sub(1));
         if device.peak_bytes == 0 {
@@ -199,12 +198,19 @@ impl MemoryTimeline {
         self.sum
     }
 
-    /// The time that is asked for begins, with what is held.
-    fn begin(&mut self) {
-        self.is_counting = true;
-        let from = self.since_began(self.period.from);
-        let MemoryUse { device, by_kind, .. } = &mut self.sum;
-        by_kind.values_mut().chain([device]).for_each(|part| part.peak(from));
+    /// The stretches of the time that is asked for begin, as far as they do by `moment`, each with what is held.
+    fn enter(&mut self, moment: i64) {
+        while let Some((from, _)) =
+            self.period.stretches().get(self.entered).filter(|(from, _)| *from <= moment)
+        {
+            let from = self.since_began(*from);
+            self.entered += 1;
+            let MemoryUse { device, by_kind, timeline, .. } = &mut self.sum;
+            timeline.hold(self.counted.min(device.live_bytes), from);
+            timeline.raise(device.live_bytes);
+            self.counted = device.live_bytes;
+            by_kind.values_mut().chain([device]).for_each(|part| part.peak(from));
+        }
     }
 
     fn change(&mut self, change: MemoryChange, is_counted: bool, at: u64) {
@@ -216,7 +222,7 @@ impl MemoryTimeline {
         if is_device_memory(memory) {
             device.change(change, is_counted);
         }
-        if !self.is_counting {
+        if !is_counted {
             return;
         }
         part.peak(at);
@@ -224,6 +230,7 @@ impl MemoryTimeline {
             device.peak(at);
             timeline.hold(held, at);
             timeline.raise(device.live_bytes);
+            self.counted = device.live_bytes;
         }
     }
 
@@ -255,7 +262,8 @@ fn kind(change: MemoryChange) -> Memory {
 mod tests {
     use super::*;
     use crate::model::memory::Allocator;
-    use crate::trace::record::{Api, Call, Free};
+    use crate::model::period::Captures;
+    use crate::trace::record::{Api, Call, Free, Names};
     use gpuspy_wire::record::LossCause;
 
     #[test]
@@ -346,7 +354,7 @@ mod tests {
     fn what_was_held_before_is_held_from_the_begin_on() {
         let changes =
             [(1_000_100, 100), (1_000_200, -60), (1_003_000, 10), (1_004_000, -50), (1_009_000, 500)];
-        let mut fold = MemoryTimeline::new(1_000_000, Period { from: 1_002_000, to: 1_008_000 });
+        let mut fold = MemoryTimeline::new(1_000_000, Period::between(1_002_000, 1_008_000));
         observe(&mut fold, &changes);
         let memory = fold.finish(2_000_000);
         let expected = Use {
@@ -360,7 +368,7 @@ mod tests {
         assert_eq!((memory.device, memory.by_kind["device"]), (expected, expected));
         let expected = MemoryLine { from_ns: 2_000, bucket_ns: 1_000, peaks: vec![40, 50, 50, 0, 0, 0] };
         assert_eq!(memory.timeline, expected);
-        let mut quiet = MemoryTimeline::new(1_000_000, Period { from: 1_001_000, to: 1_002_000 });
+        let mut quiet = MemoryTimeline::new(1_000_000, Period::between(1_001_000, 1_002_000));
         observe(&mut quiet, &changes);
         let memory = quiet.finish(2_000_000);
         assert_eq!(
@@ -370,9 +378,28 @@ mod tests {
     }
 
     #[test]
+    fn each_of_several_stretches_begins_with_what_is_held_then() {
+        let mut captures = Captures::default();
+        for (at, begins) in [(1_002_000, true), (1_004_000, false), (1_010_000, true), (1_012_000, false)] {
+            captures.observe(&Record { thread: 0, at, body: Body::Capture { begins } });
+        }
+        let period = captures.period(&Names::default(), None, (i64::MIN, i64::MAX));
+        let mut fold = MemoryTimeline::new(1_000_000, period);
+        observe(
+            &mut fold,
+            &[(1_001_000, 40), (1_003_000, 2), (1_005_000, 900), (1_006_000, -850), (1_013_000, 500)],
+        );
+        let memory = fold.finish(2_000_000);
+        let Use { allocations, allocated_bytes, frees, peak_bytes, peak_at, live_bytes } = memory.device;
+        assert_eq!((allocations, allocated_bytes, frees), (1, 2, 0));
+        assert_eq!((peak_bytes, peak_at, live_bytes), (92, 10_000, 92), "not the 942 in between");
+        assert_eq!(memory.timeline.peaks, [40, 42, 42, 42, 42, 42, 42, 42, 92, 92]);
+    }
+
+    #[test]
     fn a_free_that_fails_counts_where_it_began() {
         let period = |from, to| {
-            let mut fold = MemoryTimeline::new(0, Period { from, to });
+            let mut fold = MemoryTimeline::new(0, Period::between(from, to));
             observe(&mut fold, &[(10, 8)]);
             let call = Call { begin: 20, end: 40, ..Call::default() };
             let free = Free { call, memory: Memory::Device, address: 1, stream: 0, bytes: 0 };

@@ -5,6 +5,7 @@
 
 use super::clock::{Bounds, Clocks};
 use super::occupancy::{self, host};
+use super::period::Captures;
 use crate::trace::record::{Body, ClockSample, GpuTime, Record, Synchronize, Work};
 use gpuspy_wire::record::{SyncScope, Untimed, flag};
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +16,7 @@ pub struct Survey {
     devices: HashMap<u32, u32>,
     chains: BTreeMap<(u32, u32), Bounds>,
     ends: HashMap<(u32, u64), StreamEnd>,
+    captures: Captures,
 }
 
 /// The stream id under which destroyed streams are kept. No stream has it: ids count up, handles are addresses.
@@ -41,6 +43,7 @@ impl Survey {
 
     /// Takes what a record says of a clock.
     pub fn observe(&mut self, record: &Record) {
+        self.captures.observe(record);
         match &record.body {
             Body::Work(work) => {
                 if let Some(gpu) = timed(work) {
@@ -62,7 +65,9 @@ impl Survey {
 
     /// Fits what was found.
     pub fn finish(self) -> Clocks {
-        Clocks::fit(self.chains, self.devices)
+        let mut clocks = Clocks::fit(self.chains, self.devices);
+        clocks.captures = self.captures;
+        clocks
     }
 
     /// How many bounds are kept: its size.

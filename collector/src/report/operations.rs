@@ -8,6 +8,7 @@ use crate::analyze::kernels::UNKNOWN;
 use crate::model::clock::Clocks;
 use crate::model::filter::{Filter, Sieve};
 use crate::model::occupancy::{MOST_TIME, Occupancy};
+use crate::model::period::Captures;
 use crate::model::{Action, Model, Operation, When};
 use crate::trace::record::{Body, Call, Names, Record, Status};
 use gpuspy_wire::record::{Namespace, Untimed};
@@ -22,6 +23,7 @@ pub struct Operations<'a> {
     model: Model<'a>,
     status: Option<&'a Status>,
     filter: &'a Filter,
+    captures: &'a Captures,
     /// Made with the first record: a trace without a status begins there.
     sieve: Option<Sieve<'a>>,
     demangled: HashMap<u32, String>,
@@ -78,6 +80,7 @@ impl<'a> Operations<'a> {
             model: Model::new(names, clocks),
             status,
             filter,
+            captures: &clocks.captures,
             sieve: None,
             demangled: HashMap::new(),
         }
@@ -87,7 +90,8 @@ impl<'a> Operations<'a> {
     pub fn observe(&mut self, record: &Record) -> Option<String> {
         let began = self.status.map_or(record.at, |status| status.began);
         let (filter, names, status) = (self.filter, self.names, self.status);
-        let sieve = self.sieve.get_or_insert_with(|| Sieve::new(filter, names, status, began));
+        let captures = self.captures;
+        let sieve = self.sieve.get_or_insert_with(|| Sieve::new(filter, names, status, began, captures));
         let event = self.model.observe(record);
         let operation = Some(&event).filter(|event| sieve.passes(event))?.operation?;
         let Body::Work(work) = &record.body else { return None };

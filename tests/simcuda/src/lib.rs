@@ -52,6 +52,7 @@
 //!   `cuEventElapsedTime` sees it), `null` if not known when the call returned. `event_wait`: `stream`, `event`, `begin`.
 //! - `context`, `stream`, `module`: came or went (`destroyed`, `loaded`), with their properties.
 //! - `graph_instantiate`: `handle`, `graph`, and how many `kernels`, `copies`, `memsets` and `others` it has.
+//! - `profiler`: `api` (`cuProfilerStart` or `cuProfilerStop`), `tid`, `begin` of the call.
 //! - `failed`: `api`, `result` (a CUresult other than NOT_READY), `tid`.
 //!
 //! # Its parts
