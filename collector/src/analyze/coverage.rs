@@ -43,6 +43,9 @@ pub struct Coverage {
     pub dropped_by: BTreeMap<&'static str, u64>,
     /// Operations whose GPU time was still to come when the collection ended.
     pub pending: u64,
+    /// Left out of the trace, since they were called outside the captured ranges: launches, and copies, sets and graph
+    /// launches. They are in no other figure.
+    pub outside: (u64, u64),
     /// A driver launch function is known to pass through the agent; `None` when nobody said.
     pub driver_hooked: Option<bool>,
 }
@@ -75,6 +78,8 @@ impl Coverage {
         self.in_graphs += other.in_graphs;
         self.unattributed += other.unattributed;
         self.pending = self.pending.saturating_add(other.pending);
+        self.outside.0 = self.outside.0.saturating_add(other.outside.0);
+        self.outside.1 = self.outside.1.saturating_add(other.outside.1);
         self.driver_hooked = match (self.driver_hooked, other.driver_hooked) {
             (Some(mine), Some(theirs)) => Some(mine && theirs),
             (mine, theirs) => mine.or(theirs),
@@ -159,6 +164,8 @@ impl Analysis for Seen<'_> {
         let lost = self.lost.iter().map(|(cause, count)| (cause.name(), *count));
         let lost = lost.chain([(DAMAGED_TRACE, self.damaged)]);
         self.coverage.dropped_by = lost.filter(|(_, count)| *count > 0).collect();
+        self.coverage.outside =
+            self.status.map_or((0, 0), |status| (status.outside_launches, status.outside_others));
         self.coverage.driver_hooked = self.status.map(|status| status.driver_hooked);
         (self.coverage, self.clock)
     }

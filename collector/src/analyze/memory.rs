@@ -1,14 +1,15 @@
 //! How much memory did the app hold, when was it the most, and what was left?
 //!
 //! Where only a part of the time is asked for, allocations and frees in it are counted, and what was held before is held
-//! from its begin on. Memory comes when its call has returned and goes when the free's call begins; what graphs take and
-//! free comes and goes when the launch has returned ([`graph`](crate::model::memory::graph) says how much of it at once).
+//! from its begin on; so it is with each of several parts. Memory comes when its call has returned and goes when the free's call
+//! begins; what graphs take and free comes and goes when the launch has returned
+//! ([`graph`](crate::model::memory::graph) says how much of it at once).
 
 use super::owners::{ByLibrary, Holding, Owners};
 use crate::model::Event;
-use crate::model::filter::Period;
 use crate::model::memory::{MemoryChange, is_device_memory};
 use crate::model::occupancy::host;
+use crate::model::period::Period;
 use crate::trace::record::{Body, Record};
 use gpuspy_wire::record::Memory;
 use std::collections::BTreeMap;
@@ -133,20 +134,43 @@ const BUCKETS: u64 = 128;
 /// How long the first stretches are, ns; they double from there.
 const SHORTEST: u64 = 1_000;
 
-impl MemoryLine {
-    fn new(from_ns: u64) -> Self {
-        MemoryLine { from_ns, bucket_ns: SHORTEST, peaks: Vec::new() }
+/// A [`MemoryLine`] that is being drawn. All times are ns since its begin.
+#[derive(Clone, Debug)]
+struct Drawing {
+    bucket_ns: u64,
+    peaks: Vec<u64>,
+    /// What was held when time was last counted.
+    level: u64,
+}
+
+impl Default for Drawing {
+    fn default() -> Self {
+        Drawing { bucket_ns: SHORTEST, peaks: Vec::new(), level: 0 }
+    }
+}
+
+impl Drawing {
+    /// What was held until `at` becomes `level`.
+    fn change(&mut self, level: u64, at: u64) {
+        self.hold(self.level, at);
+        self.raise(level);
     }
 
-    /// `level` was held until `at` ns since the collection began, where it became `now`.
-    fn change(&mut self, level: u64, now: u64, at: u64) {
-        self.hold(level, at);
-        self.raise(now);
+    /// Time counts again, with `level`; of what was between only the less of both is known to have been held.
+    fn enter(&mut self, level: u64, at: u64) {
+        self.hold(self.level.min(level), at);
+        self.raise(level);
     }
 
-    /// Holds `level` until `at` ns since the collection began. Where that is too far for the stretches, each two become one.
+    /// The line that it has become, where the level is what is held at the end.
+    fn line(mut self, from_ns: u64, part: &Use, end: u64) -> MemoryLine {
+        self.hold(part.live_bytes, end.saturating_sub(from_ns));
+        let peaks = if part.peak_bytes > 0 { self.peaks } else { Vec::new() };
+        MemoryLine { from_ns, bucket_ns: self.bucket_ns, peaks }
+    }
+
+    /// Holds `level` until `at`. Where that is too far for the stretches, each two become one.
     fn hold(&mut self, level: u64, at: u64) {
-        let at = at.saturating_sub(self.from_ns);
         while at / self.bucket_ns >= BUCKETS {
             self.bucket_ns = self.bucket_ns.saturating_mul(2);
             self.peaks = self.peaks.chunks(2).map(|two| two.iter().copied().max().unwrap_or(0)).collect();
@@ -162,6 +186,22 @@ impl MemoryLine {
         if let Some(last) = self.peaks.last_mut() {
             *last = level.max(*last);
         }
+        self.level = level;
+    }
+}
+
+/// The lines of all kinds.
+#[derive(Clone, Debug, Default)]
+struct Lines {
+    /// ns since the collection began.
+    from_ns: u64,
+    device: Drawing,
+    by_kind: BTreeMap<&'static str, Drawing>,
+}
+
+impl Lines {
+    fn of(&mut self, kind: &'static str) -> &mut Drawing {
+        self.by_kind.entry(kind).or_default()
     }
 }
 
@@ -171,18 +211,20 @@ pub struct MemoryTimeline {
     /// Host ns.
     began: u64,
     period: Period,
-    /// The time that is asked for has begun.
-    is_counting: bool,
+    /// Stretches of the time that is asked for that have begun.
+    entered: usize,
     sum: MemoryUse,
     owners: Owners,
+    lines: Lines,
 }
 
 impl MemoryTimeline {
     /// A fold that has seen nothing, of a collection that began at host ns `began`; what is in `period` counts.
     pub fn new(began: u64, period: Period) -> Self {
+        let from = period.ends().0;
         let (sum, owners) = (MemoryUse::default(), Owners::default());
-        let mut fold = MemoryTimeline { began, period, is_counting: false, sum, owners };
-        fold.sum.timeline = MemoryLine::new(fold.since_began(period.from));
+        let mut fold = MemoryTimeline { began, period, entered: 0, sum, owners, lines: Lines::default() };
+        fold.lines.from_ns = fold.since_began(from);
         fold
     }
 
@@ -190,13 +232,11 @@ impl MemoryTimeline {
     pub fn observe(&mut self, event: &Event<'_>, counts: bool) {
         for change in &event.memory {
             let moment = moment(event.record);
-            if moment >= self.period.to {
+            if moment >= self.period.ends().1 {
                 continue;
             }
-            let is_counted = moment >= self.period.from;
-            if is_counted && !self.is_counting {
-                self.begin();
-            }
+            self.enter(moment);
+            let is_counted = self.period.contains(moment);
             let caller = event.record.body.call().map_or(0, |call| call.caller);
             self.change(*change, caller, is_counted, self.since_began(moment));
         }
@@ -211,63 +251,62 @@ impl MemoryTimeline {
 
     /// Answers; the collection ended at host ns `ended`, and `library` names the file that an address lies in.
     pub fn finish(mut self, ended: u64, library: impl Fn(u64) -> Option<String>) -> MemoryUse {
-        if !self.is_counting {
-            self.begin();
-        }
-        let end = self.since_began(host(ended).min(self.period.to));
+        self.enter(i64::MAX);
+        let end = self.since_began(host(ended).min(self.period.ends().1)).saturating_sub(1);
         let MemoryUse { device, by_kind, by_library, timeline, timelines, .. } = &mut self.sum;
         *by_library = self.owners.finish(library);
         by_kind.retain(|_, part| !part.is_nothing());
-        timeline.hold(device.live_bytes, end.saturating_sub(1));
-        if device.peak_bytes == 0 {
-            timeline.peaks.clear();
-        }
-        timelines.retain(|kind, _| by_kind.get(kind).is_some_and(|part| part.peak_bytes > 0));
-        for (kind, line) in timelines.iter_mut() {
-            line.hold(by_kind.get(kind).map_or(0, |part| part.live_bytes), end.saturating_sub(1));
-        }
-        if timelines.is_empty() {
-            *timeline = MemoryLine::default();
+        let held = by_kind.iter().filter(|(_, part)| part.peak_bytes > 0);
+        let Lines { from_ns, device: of_device, by_kind: mut of_kinds } = self.lines;
+        *timelines = held
+            .map(|(kind, part)| (*kind, of_kinds.remove(kind).unwrap_or_default().line(from_ns, part, end)))
+            .collect();
+        if !timelines.is_empty() {
+            *timeline = of_device.line(from_ns, device, end);
         }
         self.sum
     }
 
-    /// The time that is asked for begins, with what is held.
-    fn begin(&mut self) {
-        self.is_counting = true;
-        let from = self.since_began(self.period.from);
-        let MemoryUse { device, by_kind, timelines, timeline, .. } = &mut self.sum;
-        for (kind, part) in by_kind {
-            part.peak(from);
-            let line = timelines.entry(kind).or_insert_with(|| MemoryLine::new(timeline.from_ns));
-            line.hold(part.live_bytes, from);
-        }
-        if device.peak(from) {
-            self.owners.peaked();
+    /// The stretches of the time that is asked for begin, as far as they do by `moment`, each with what is held.
+    fn enter(&mut self, moment: i64) {
+        while let Some((from, _)) =
+            self.period.stretches().get(self.entered).filter(|(from, _)| *from <= moment)
+        {
+            let from = self.since_began(*from);
+            self.entered += 1;
+            let on_line = from.saturating_sub(self.lines.from_ns);
+            let MemoryUse { device, by_kind, .. } = &mut self.sum;
+            for (kind, part) in by_kind {
+                part.peak(from);
+                self.lines.of(kind).enter(part.live_bytes, on_line);
+            }
+            if device.peak(from) {
+                self.owners.peaked();
+            }
+            self.lines.device.enter(device.live_bytes, on_line);
         }
     }
 
     fn change(&mut self, change: MemoryChange, caller: u64, is_counted: bool, at: u64) {
-        let MemoryUse { device, by_kind, timelines, timeline, .. } = &mut self.sum;
+        let MemoryUse { device, by_kind, .. } = &mut self.sum;
         let memory = kind(change);
         let part = by_kind.entry(memory.name()).or_default();
-        let before = (part.live_bytes, device.live_bytes);
         part.change(change, is_counted);
         if is_device_memory(memory) {
             device.change(change, is_counted);
             self.owners.change(&change, caller, is_counted);
         }
-        if !self.is_counting {
+        if !is_counted {
             return;
         }
+        let on_line = at.saturating_sub(self.lines.from_ns);
         part.peak(at);
-        let line = timelines.entry(memory.name()).or_insert_with(|| MemoryLine::new(timeline.from_ns));
-        line.change(before.0, part.live_bytes, at);
+        self.lines.of(memory.name()).change(part.live_bytes, on_line);
         if is_device_memory(memory) {
             if device.peak(at) {
                 self.owners.peaked();
             }
-            timeline.change(before.1, device.live_bytes, at);
+            self.lines.device.change(device.live_bytes, on_line);
         }
     }
 
@@ -299,7 +338,8 @@ fn kind(change: MemoryChange) -> Memory {
 mod tests {
     use super::*;
     use crate::model::memory::Allocator;
-    use crate::trace::record::{Api, Call, Free};
+    use crate::model::period::Captures;
+    use crate::trace::record::{Api, Call, Free, Names};
     use gpuspy_wire::record::LossCause;
 
     #[test]
@@ -390,7 +430,7 @@ mod tests {
     fn what_was_held_before_is_held_from_the_begin_on() {
         let changes =
             [(1_000_100, 100), (1_000_200, -60), (1_003_000, 10), (1_004_000, -50), (1_009_000, 500)];
-        let mut fold = MemoryTimeline::new(1_000_000, Period { from: 1_002_000, to: 1_008_000 });
+        let mut fold = MemoryTimeline::new(1_000_000, Period::between(1_002_000, 1_008_000));
         observe(&mut fold, &changes);
         let memory = fold.finish(2_000_000, |_| None);
         let expected = Use {
@@ -404,7 +444,7 @@ mod tests {
         assert_eq!((memory.device, memory.by_kind["device"]), (expected, expected));
         let expected = MemoryLine { from_ns: 2_000, bucket_ns: 1_000, peaks: vec![40, 50, 50, 0, 0, 0] };
         assert_eq!(memory.timeline, expected);
-        let mut quiet = MemoryTimeline::new(1_000_000, Period { from: 1_001_000, to: 1_002_000 });
+        let mut quiet = MemoryTimeline::new(1_000_000, Period::between(1_001_000, 1_002_000));
         observe(&mut quiet, &changes);
         let memory = quiet.finish(2_000_000, |_| None);
         assert_eq!(
@@ -414,9 +454,28 @@ mod tests {
     }
 
     #[test]
+    fn each_of_several_stretches_begins_with_what_is_held_then() {
+        let mut captures = Captures::default();
+        for (at, begins) in [(1_002_000, true), (1_004_000, false), (1_010_000, true), (1_012_000, false)] {
+            captures.observe(&Record { thread: 0, at, body: Body::Capture { begins } });
+        }
+        let period = captures.period(&Names::default(), None, (i64::MIN, i64::MAX));
+        let mut fold = MemoryTimeline::new(1_000_000, period);
+        observe(
+            &mut fold,
+            &[(1_001_000, 40), (1_003_000, 2), (1_005_000, 900), (1_006_000, -850), (1_013_000, 500)],
+        );
+        let memory = fold.finish(2_000_000, |_| None);
+        let Use { allocations, allocated_bytes, frees, peak_bytes, peak_at, live_bytes } = memory.device;
+        assert_eq!((allocations, allocated_bytes, frees), (1, 2, 0));
+        assert_eq!((peak_bytes, peak_at, live_bytes), (92, 10_000, 92), "not the 942 in between");
+        assert_eq!(memory.timeline.peaks, [40, 42, 42, 42, 42, 42, 42, 42, 92, 92]);
+    }
+
+    #[test]
     fn a_free_that_fails_counts_where_it_began() {
         let period = |from, to| {
-            let mut fold = MemoryTimeline::new(0, Period { from, to });
+            let mut fold = MemoryTimeline::new(0, Period::between(from, to));
             observe(&mut fold, &[(10, 8)]);
             let call = Call { begin: 20, end: 40, ..Call::default() };
             let free = Free { call, memory: Memory::Device, address: 1, stream: 0, bytes: 0 };

@@ -14,8 +14,8 @@
 
 use super::calls::base_name;
 use super::estimate::Sum;
-use crate::model::filter::Period;
 use crate::model::occupancy::host;
+use crate::model::period::Period;
 use crate::model::{Action, CountedCall, Event, Operation, When};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::{Fact, Namespace};
@@ -336,7 +336,7 @@ impl Dividing {
 
     /// Divides all calls, up to a moment or to the last one's end. `kernel` and `row` are where the first kernel and the
     /// present row began.
-    fn divide(&mut self, to: Option<i64>, period: Period, kernel: Option<i64>, row: Option<i64>) {
+    fn divide(&mut self, to: Option<i64>, period: &Period, kernel: Option<i64>, row: Option<i64>) {
         let Some(from) = self.divided.or(self.began) else { return };
         let to =
             to.or_else(|| self.calls.iter().map(|(_, end, _)| *end).max()).map_or(from, |to| to.max(from));
@@ -362,7 +362,7 @@ impl Dividing {
         &mut self,
         (from, to): (i64, i64),
         running: &[u32; PARTS],
-        period: Period,
+        period: &Period,
         (kernel, row): (Option<i64>, Option<i64>),
     ) {
         let part = running.iter().position(|count| *count > 0).unwrap_or(Part::Own as usize);
@@ -373,11 +373,7 @@ impl Dividing {
             (&mut self.until_row, kernel, row),
             (&mut self.in_row, row, i64::MAX),
         ] {
-            let (from, to) = (from.max(first), to.min(last));
-            if from < to {
-                let (from, to) = period.clip(from, to);
-                division.parts[part] += (to - from) as u64;
-            }
+            division.parts[part] += period.length(from.max(first), to.min(last));
         }
     }
 }
@@ -433,10 +429,7 @@ impl<'a> StartupFold<'a> {
         let row = self.row.map_or(i64::MIN, |(row, _)| row).max(start.value);
         self.divide(Some(if steady { row } else { start.value }));
         let Dividing { began, until_kernel, until_row, .. } = self.division;
-        let within = |moment: i64| {
-            let (from, to) = self.period.clip(began?, moment.max(began?));
-            Some((to - from) as u64)
-        };
+        let within = |moment: i64| Some(self.period.length(began?, moment));
         let value = until_kernel.whole();
         if value == 0 {
             return None;
@@ -517,7 +510,7 @@ impl<'a> StartupFold<'a> {
     /// Divides what is known, up to some moment or all of it.
     fn divide(&mut self, to: Option<i64>) {
         let (kernel, row) = (self.first_kernel.map(|start| start.value), self.row.map(|(row, _)| row));
-        self.division.divide(to, self.period, kernel, row);
+        self.division.divide(to, &self.period, kernel, row);
     }
 }
 

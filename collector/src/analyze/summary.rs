@@ -23,6 +23,7 @@ use crate::model::job::{self, Job};
 use crate::model::modules::CallSite;
 use crate::model::occupancy::host;
 use crate::model::outcome::Outcome;
+use crate::model::period;
 use crate::model::{self, Action, Model};
 use crate::trace::record::{Body, Names, Record, Work};
 use gpuspy_wire::record::{Fact, Namespace};
@@ -62,6 +63,10 @@ pub struct ProcessInfo {
     pub wall_ns: u64,
     /// From when to when the tables are about, ns since the collection began: the whole of it, or what is asked for.
     pub period_ns: (u64, u64),
+    /// How long that is, ns; of captured ranges, without what lies between them.
+    pub looked_ns: u64,
+    /// The ranges that were captured; `None` where all of the run was.
+    pub captured: Option<Captured>,
     /// What reading the trace lost.
     pub damage: Damage,
     /// What the tables are limited to, in words; empty where they are about everything.
@@ -72,6 +77,15 @@ pub struct ProcessInfo {
     pub clock_contradictions: u64,
     /// So many operations lie before their call or after they were seen to be over.
     pub causality_broken: u64,
+}
+
+/// The part of a run that `--capture-range` asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// What it said.
+    pub asked: String,
+    /// How often that came; of a part of the trace, in this part.
+    pub ranges: u64,
 }
 
 /// The answers, about one process or several.
@@ -207,18 +221,19 @@ where
     let began = clocks.began(status);
     let mut last = began;
     let mut model = Model::new(names, clocks);
-    let mut sieve = Sieve::new(filter, names, status, began);
+    let mut sieve = Sieve::new(filter, names, status, began, &clocks.captures);
     let mut seen = Seen::new(names, status, damage.records_lost);
-    let mut windows = Windows::new(names);
-    let mut timelines = Timelines::new(sieve.period());
+    let captured = clocks.captures.period(names, status, (i64::MIN, i64::MAX));
+    let mut windows = Windows::new(names, captured);
+    let mut timelines = Timelines::new(sieve.period().clone());
     let mut kernels = KernelTimes::new(names);
     let mut shapes = ShapeCounts::default();
     let mut graphs = GraphTimes::new(names);
     let mut transfers = TransferTimes::default();
-    let mut memory = MemoryTimeline::new(began, sieve.period());
+    let mut memory = MemoryTimeline::new(began, sieve.period().clone());
     let mut apis = ApiTimes::new(names);
     let mut waits = Waits::new(names);
-    let mut startup = StartupFold::new(names, sieve.period());
+    let mut startup = StartupFold::new(names, sieve.period().clone());
     let mut ranges = RangeFold::new(names);
     for record in records {
         last = last.max(record.at).max(seen_over(&record));
@@ -265,7 +280,13 @@ where
     devices.retain(|device| filter.is_of_device(device.id));
     let library = |caller| library(caller, &known, names);
     let wall_ns = ended.saturating_sub(began);
-    let in_wall = |moment: u64| moment.min(wall_ns);
+    let looked_at = sieve.period();
+    let (from, to) = looked_at.ends();
+    let in_wall = |moment: i64| (moment.saturating_sub(host(began)).max(0) as u64).min(wall_ns);
+    let captured = looked_at.is_span().then(|| Captured {
+        asked: period::asked(names).unwrap_or_default().to_owned(),
+        ranges: looked_at.stretches().len() as u64,
+    });
     ProcessReport {
         process: ProcessInfo {
             pid,
@@ -278,7 +299,9 @@ where
             gpus: devices.iter().filter_map(|device| device.uuid.clone()).collect(),
             began_realtime: status.map(|status| status.began_realtime),
             wall_ns,
-            period_ns: (filter.since.map_or(0, in_wall), filter.until.map_or(wall_ns, in_wall)),
+            period_ns: (in_wall(from), in_wall(to)),
+            looked_ns: looked_at.length(host(began), host(ended)),
+            captured,
             damage,
             filter: filter.to_string(),
             notes: [Fact::Interception, Fact::TimingNote]

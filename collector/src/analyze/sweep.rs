@@ -1,11 +1,12 @@
 //! One pass over the edges of operations, in GPU order.
 //!
-//! All edges are passed, and time is counted where it is asked for: a gap is clipped to that, and so is the span.
+//! All edges are passed, and time is counted where it is asked for: a gap is clipped to that, and so is the span. Where
+//! ranges were captured, they are the span, whatever ran in them.
 
 use super::estimate::Estimate;
 use super::gaps::{Gap, Gaps, Neighbour};
 use super::identity::{Class, Cover, Identity, Layer};
-use crate::model::filter::Period;
+use crate::model::period::Period;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -80,8 +81,7 @@ impl Sweep {
         }
         if let Some(now) = self.now.filter(|now| time < *now) {
             self.late += u64::from(self.period.contains(time));
-            let (from, to) = self.period.clip(time, now.min(end));
-            self.identity.came_late(class, (to - from) as u64);
+            self.identity.came_late(class, self.period.length(time, now.min(end)));
         }
     }
 
@@ -114,6 +114,11 @@ impl Sweep {
             let next = edge.time;
             self.pass_to(next);
         }
+        if self.period.is_span() {
+            self.pass_to(self.period.ends().1);
+            let rest = self.last.map(|(time, last)| self.doubt_beside(time, self.period.ends().1, &last));
+            self.doubt = self.doubt.saturating_add(rest.unwrap_or(0));
+        }
         self.identity.doubt(self.doubt);
         Swept { origin: self.origin, identity: self.identity, gaps: self.gaps, late: self.late }
     }
@@ -126,14 +131,19 @@ impl Sweep {
 
     /// Passes to `time` and over all edges that lie there.
     fn pass_to(&mut self, time: i64) {
-        let (from, to) = self.period.clip(self.now.unwrap_or(time), time);
-        let ns = (to - from) as u64;
+        let before = if self.period.is_span() { self.period.ends().0.min(time) } else { time };
+        let from = self.now.unwrap_or(before);
+        let ns = self.period.length(from, time);
         if ns > 0 {
-            self.origin.get_or_insert(from);
+            self.origin = self.origin.or_else(|| self.period.next(from));
         }
         self.identity.pass(&self.cover, ns);
         if let Some(open) = self.open.as_mut().filter(|_| self.cover.is_certainly_idle()) {
             open.certain += ns;
+        }
+        // What stands beside a bound of a captured range was left out: what is idle there is no gap between two operations.
+        if self.period.is_span() && !self.period.holds(from, time) {
+            self.open = None;
         }
         self.now = Some(time);
         let (mut ended, mut began, mut is_observed) = (None, None, true);
@@ -165,7 +175,13 @@ impl Sweep {
     fn clocks(&mut self, edge: &Edge) {
         if edge.layer == Layer::Possible && edge.neighbour.lane.is_some() {
             let this = (edge.time, edge.neighbour);
-            let doubt = self.last.replace(this).map_or(0, |last| self.doubt_between(&last, &this));
+            let doubt = match self.last.replace(this) {
+                Some(last) => self.doubt_between(&last, &this),
+                None if self.period.is_span() => {
+                    self.doubt_beside(self.period.ends().0, edge.time, &edge.neighbour)
+                }
+                None => 0,
+            };
             self.doubt = self.doubt.saturating_add(doubt);
         }
     }
@@ -173,25 +189,26 @@ impl Sweep {
     /// How far off the counted part of the time between two edges can be for their clocks' sake, ns. A bound of the time
     /// that is asked for stands still, whatever the clocks are off, so that next to it even one clock leaves a doubt.
     fn doubt_between(&self, (from, before): &(i64, Neighbour), (to, after): &(i64, Neighbour)) -> u64 {
-        let Period { from: first, to: last } = self.period;
-        if *to < first || last < *from {
+        if !self.period.touches(*from, *to) {
             return 0;
         }
-        if first <= *from && *to <= last {
+        if self.period.holds(*from, *to) {
             return before.doubt(after);
         }
         before.off_by().saturating_add(after.off_by())
     }
 
+    /// The same between an edge and a bound of the span that has no edge of its own.
+    fn doubt_beside(&self, from: i64, to: i64, edge: &Neighbour) -> u64 {
+        if self.period.length(from, to) > 0 { edge.off_by() } else { 0 }
+    }
+
     fn close_gap(&mut self, time: i64, after: Neighbour) {
         let Some(open) = self.open.take() else { return };
-        let length = |(from, to): (i64, i64)| (to - from) as u64;
-        let (start, end) = self.period.clip(open.start, time);
-        let (value, origin) = (length((start, end)), self.origin.unwrap_or(start));
-        if value == 0 {
-            return;
-        }
-        let longest = length(self.period.clip(open.before.earliest_end, after.latest_start));
+        let value = self.period.length(open.start, time);
+        let Some(start) = self.period.next(open.start).filter(|_| value > 0) else { return };
+        let origin = self.origin.unwrap_or(start);
+        let longest = self.period.length(open.before.earliest_end, after.latest_start);
         let doubt = self.doubt_between(&(open.start, open.before), &(time, after));
         let (lo, hi) = (open.certain.saturating_sub(doubt), longest.max(value).saturating_add(doubt));
         self.gaps.add(Gap {

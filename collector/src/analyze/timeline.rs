@@ -14,9 +14,9 @@ use super::Analysis;
 use super::gaps::{Gaps, Lane, Neighbour};
 use super::identity::{Class, Identity, Layer};
 use super::sweep::{Sweep, Swept};
-use crate::model::filter::Period;
 use crate::model::occupancy::{Basis, Occupancy, host};
 use crate::model::order::{Reorder, WINDOW};
+use crate::model::period::Period;
 use crate::model::{Action, Drained, Event, Operation, Reason, When};
 use crate::trace::record::Body;
 use gpuspy_wire::record::Untimed;
@@ -118,7 +118,8 @@ impl Timelines {
     fn of(&mut self, operation: &Operation) -> &mut Timeline {
         let owner = operation.device.map_or(Owner::Context(operation.context), Owner::Device);
         self.owners.insert(operation.context, owner);
-        self.open.entry(owner).or_insert_with(|| Timeline::new(self.period, WINDOW))
+        let period = &self.period;
+        self.open.entry(owner).or_insert_with(|| Timeline::new(period.clone(), WINDOW))
     }
 
     /// The timeline of a context that has had work.

@@ -8,6 +8,8 @@
 //! cases (a binomial's, by its normal approximation). Where several threads launch at once the hooks' time is not the
 //! host's, and the estimate is low. Too few pairs: unknown.
 
+use crate::model::occupancy::host;
+use crate::model::period::Period;
 use crate::model::{Action, Event, When};
 use crate::trace::record::{Body, Names, Window};
 use gpuspy_wire::record::{Fact, Namespace, WindowChange};
@@ -106,9 +108,9 @@ pub struct Duty {
     pub timed: Stretch,
     /// Pauses that have ended.
     pub counted: Stretch,
-    /// Host ns after the last edge, in a window / in a pause: what those cost is not known apart.
-    rest_timed: u64,
-    rest_counted: u64,
+    /// Host ns of what is looked at, from the first edge to the end, in windows / in pauses.
+    timed_ns: u64,
+    counted_ns: u64,
     slowdowns: Thinned,
 }
 
@@ -120,10 +122,9 @@ impl Duty {
         both
     }
 
-    /// Host ns in windows, the first phase included, and all of it.
+    /// Host ns in windows, the first phase included, and all of it, as far as it is looked at.
     pub fn time(&self) -> (u64, u64) {
-        let timed = [self.first.ns, self.timed.ns, self.rest_timed].into_iter().fold(0, u64::saturating_add);
-        (timed, [timed, self.counted.ns, self.rest_counted].into_iter().fold(0, u64::saturating_add))
+        (self.timed_ns, self.timed_ns.saturating_add(self.counted_ns))
     }
 
     /// Counting alone costs more than the budget: windows could not be paid for.
@@ -162,8 +163,8 @@ impl Duty {
         self.first.add(&other.first);
         self.timed.add(&other.timed);
         self.counted.add(&other.counted);
-        self.rest_timed = self.rest_timed.saturating_add(other.rest_timed);
-        self.rest_counted = self.rest_counted.saturating_add(other.rest_counted);
+        self.timed_ns = self.timed_ns.saturating_add(other.timed_ns);
+        self.counted_ns = self.counted_ns.saturating_add(other.counted_ns);
         other.slowdowns.kept.iter().for_each(|slowdown| self.slowdowns.add(*slowdown));
     }
 }
@@ -207,6 +208,8 @@ impl Thinned {
 #[derive(Debug)]
 pub struct Windows {
     duty: Duty,
+    /// The time that is looked at.
+    period: Period,
     /// The last edge: when, and what had been spent.
     edge: Option<(u64, Window)>,
     /// Operations since.
@@ -216,10 +219,10 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// A fold that has seen nothing.
-    pub fn new(names: &Names) -> Windows {
+    /// A fold that has seen nothing, of a process of which this time was looked at.
+    pub fn new(names: &Names, period: Period) -> Windows {
         let duty = Duty { timing: Timing::of(names), ..Duty::default() };
-        Windows { duty, edge: None, launches: 0, before: None }
+        Windows { duty, period, edge: None, launches: 0, before: None }
     }
 
     fn edge(&mut self, at: u64, window: &Window) {
@@ -236,17 +239,28 @@ impl Windows {
             poller_ns: window.poller_ns.saturating_sub(spent.poller_ns),
         };
         let is_window = spent.change == WindowChange::Opens;
+        let is_whole = self.look(from, at, is_window) == stretch.ns;
         if is_window && self.duty.windows == 1 {
             self.duty.first = stretch;
             return;
         }
         if is_window { &mut self.duty.timed } else { &mut self.duty.counted }.add(&stretch);
-        if let Some((other, was_window)) = self.before.replace((stretch, is_window))
+        // What ran in a part that nobody looked at is in no rate.
+        let before = if is_whole { self.before.replace((stretch, is_window)) } else { self.before.take() };
+        if let Some((other, was_window)) = before.filter(|_| is_whole)
             && was_window != is_window
         {
             let (window, pause) = if is_window { (stretch, other) } else { (other, stretch) };
             self.compare(&window, &pause);
         }
+    }
+
+    /// Counts a stretch of a window or a pause, as far as it is looked at: so many ns.
+    fn look(&mut self, from: u64, to: u64, is_window: bool) -> u64 {
+        let ns = self.period.length(host(from), host(to));
+        let sum = if is_window { &mut self.duty.timed_ns } else { &mut self.duty.counted_ns };
+        *sum = sum.saturating_add(ns);
+        ns
     }
 
     fn compare(&mut self, window: &Stretch, pause: &Stretch) {
@@ -261,10 +275,8 @@ impl Windows {
 
     /// Answers; the collection ended at `ended`, host ns.
     pub fn finish(mut self, ended: u64) -> Duty {
-        if let Some((at, window)) = &self.edge {
-            let is_window = window.change == WindowChange::Opens;
-            let rest = if is_window { &mut self.duty.rest_timed } else { &mut self.duty.rest_counted };
-            *rest = ended.saturating_sub(*at);
+        if let Some((at, window)) = self.edge.take() {
+            self.look(at, ended, window.change == WindowChange::Opens);
         }
         self.duty
     }
@@ -292,7 +304,7 @@ mod tests {
     /// Windows and pauses in turn; what a launch takes in each, and what the hooks take of it.
     fn duty(pairs: u64, pause: (u64, u64), window: (u64, u64)) -> Duty {
         let names = Names([((Namespace::Fact, Fact::Timing as u32), "auto 5".to_owned())].into());
-        let mut windows = Windows::new(&names);
+        let mut windows = Windows::new(&names, Period::default());
         let (mut now, mut agent_ns) = (1_000_000, 0);
         for n in 0..=2 * pairs + 1 {
             let is_open = n % 2 == 0;

@@ -7,6 +7,7 @@ use crate::collect::{self, Collector, Session, Stopper, Target};
 use crate::trace::record::Ending;
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, ValueEnum};
+use gpuspy_wire::capture::{self, CaptureRange};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -27,6 +28,11 @@ pub(super) struct Options {
     /// What --timing auto may cost, in percent of wall time: hooks of all threads and the agent's own thread
     #[arg(long, value_name = "PERCENT", default_value = "5", env = "GPUSPY_BUDGET", value_parser = percent)]
     budget: f64,
+    /// Only what happens inside a range is told: profiler-api (from cudaProfilerStart to cudaProfilerStop),
+    /// nvtx:NAME[@DOMAIN] (while an NVTX range of that text is open; @* = of any domain), or
+    /// delay=SECONDS[,duration=SECONDS] (from the first CUDA call on). Several ranges are all told
+    #[arg(long, value_name = "RANGE", env = "GPUSPY_CAPTURE_RANGE", value_parser = capture_range)]
+    capture_range: Option<String>,
     /// What of graph launches gets GPU times. `nodes` puts events into the program's graphs, which slows them down
     #[arg(long, value_enum, default_value_t = Graph::Launches, env = "GPUSPY_GRAPH")]
     graph: Graph,
@@ -61,6 +67,11 @@ enum Timing {
 fn percent(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok().filter(|p| *p > 0.0 && *p <= 100.0);
     percent.ok_or_else(|| "a percentage above 0 and up to 100 is needed".to_owned())
+}
+
+/// Reads a range as the agent does.
+fn capture_range(text: &str) -> Result<String, String> {
+    CaptureRange::parse(text).map(|_| text.to_owned()).ok_or_else(|| capture::EXPECTED.to_owned())
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -110,6 +121,9 @@ fn command(options: &Options) -> Command {
         .env("GPUSPY_BUDGET", options.budget.to_string())
         .env("GPUSPY_TIMING", word(options.timing))
         .env("GPUSPY_GRAPH", word(options.graph));
+    if let Some(range) = &options.capture_range {
+        command.env("GPUSPY_CAPTURE_RANGE", range);
+    }
     if options.quiet {
         command.env("GPUSPY_QUIET", "1");
     }

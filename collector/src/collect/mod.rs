@@ -4,6 +4,7 @@
 //! process ever finds its ring full because we were compressing; the other converts and writes. Between them is a
 //! bounded queue. When it is full the drain waits, and the rings buffer.
 
+mod capture;
 mod clock;
 mod collector;
 mod convert;

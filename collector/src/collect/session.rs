@@ -1,5 +1,6 @@
 //! One process's collection, from its first record to its trace's last chunk.
 
+use super::capture::{Captures, Outside};
 use super::clock::{Clock, Pair, Slope};
 use super::convert::{Item, convert};
 use super::drain::{Batch, Drain, Gone, Pace, Round};
@@ -13,7 +14,7 @@ use super::{Error, Result};
 use crate::trace::record::{Body, Ending, Exit, Record, Status};
 use crate::trace::{FLUSH_INTERVAL, TraceWriter};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use gpuspy_wire::record::{CELL_WORDS, Head, LossCause, Namespace};
+use gpuspy_wire::record::{CELL_WORDS, Fact, Head, LossCause, Namespace};
 use gpuspy_wire::segment::{HostClock, Segment};
 use std::collections::BTreeMap;
 use std::io;
@@ -28,6 +29,14 @@ const QUEUE: usize = 256;
 const FLUSH: Duration = Duration::from_millis(FLUSH_INTERVAL.as_millis() as u64 / 2);
 /// How long after its connection a process may end and still count as ended, not as replaced.
 const DYING: Duration = Duration::from_millis(200);
+
+/// What the draining thread tells the writing one.
+enum Drained {
+    /// Records of a thread.
+    Batch(Batch),
+    /// Every ring has been empty since it last said so.
+    Emptied,
+}
 
 /// A session that has ended.
 #[derive(Clone, Debug)]
@@ -96,9 +105,13 @@ impl End {
 }
 
 /// The draining thread: empties the rings until the process has ended or we are told to stop, and says how it was.
-fn drain(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, sender: Sender<Batch>) -> End {
+fn drain(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, sender: Sender<Drained>) -> End {
     let mut drain = Drain::new(segment);
-    let mut round = || drain.round(|batch| sender.send(batch).map_err(|_| Gone));
+    let send = |drained| sender.send(drained).map_err(|_| Gone);
+    let mut round = || {
+        let found = drain.round(|batch| send(Drained::Batch(batch)))?;
+        if found.more { Ok(found) } else { send(Drained::Emptied).map(|()| found) }
+    };
     let mut pace = Pace::new();
     let told_to_stop = loop {
         let Ok(found) = round() else { return End { ending: Ending::Detached, exit: None } };
@@ -172,6 +185,8 @@ struct Recorder<'s> {
     latest: u64,
     /// Place of the first record of a thread that carries no time.
     began: u64,
+    /// Which records are kept.
+    captures: Captures,
     /// Why the trace is not whole. The writer tries again, so this is told at the end.
     failure: Option<io::Error>,
 }
@@ -202,17 +217,22 @@ impl<'s> Recorder<'s> {
             texts: Texts::default(),
             latest: 0,
             began: began.began,
+            captures: Captures::default(),
             failure: None,
         })
     }
 
     /// Records until the drain has ended.
-    fn record(&mut self, batches: &Receiver<Batch>, progress: &Progress) {
+    fn record(&mut self, batches: &Receiver<Drained>, progress: &Progress) {
         let mut due = Instant::now() + FLUSH;
         let mut told = Figures::default();
         loop {
             match batches.recv_deadline(due) {
-                Ok(batch) => self.take(&batch),
+                Ok(Drained::Batch(batch)) => self.take(&batch),
+                Ok(Drained::Emptied) => {
+                    let decided = self.captures.emptied();
+                    self.write(decided);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     progress.add(told, self.figures(&self.status(End::NONE)));
@@ -254,7 +274,7 @@ impl<'s> Recorder<'s> {
                 place(&mut record, self.latest);
                 at = record.at;
                 self.latest = self.latest.max(at);
-                self.writer.push(record)
+                self.push(record)
             }
             Item::Range(mut record, text) => {
                 at = record.at;
@@ -263,9 +283,14 @@ impl<'s> Recorder<'s> {
                     range.text = number;
                 }
                 let named = if is_new { self.writer.name(Namespace::Range, number, &text) } else { Ok(()) };
-                named.and_then(|()| self.writer.push(record))
+                named.and_then(|()| self.push(record))
             }
-            Item::Name(namespace, id, text) => self.writer.name(namespace, id, &text),
+            Item::Name(namespace, id, text) => {
+                if (namespace, id) == (Namespace::Fact, Fact::CaptureRange as u32) && !text.is_empty() {
+                    self.captures.begin();
+                }
+                self.writer.name(namespace, id, &text)
+            }
             Item::GpuTime(correlation, time) => {
                 self.timed += 1;
                 self.writer.gpu_time(correlation, time)
@@ -288,6 +313,23 @@ impl<'s> Recorder<'s> {
         at
     }
 
+    /// Gives a record to the trace, unless it has to be held back, or left out.
+    fn push(&mut self, record: Record) -> io::Result<()> {
+        if !self.captures.is_on() {
+            return self.writer.push(record);
+        }
+        let decided = self.captures.take(record);
+        self.write(decided);
+        Ok(())
+    }
+
+    fn write(&mut self, records: Vec<Record>) {
+        for record in records {
+            let written = self.writer.push(record);
+            self.note(written);
+        }
+    }
+
     /// What people watch.
     fn figures(&self, status: &Status) -> Figures {
         let lost = status.lost.values().fold(0, |sum: u64, &count| sum.saturating_add(count));
@@ -305,6 +347,8 @@ impl<'s> Recorder<'s> {
     fn status(&self, end: End) -> Status {
         let mut status = status(self.segment, self.process, &self.clock, end);
         status.collected = self.collected;
+        let Outside { launches, others } = self.captures.outside();
+        (status.outside_launches, status.outside_others) = (launches, others);
         status.threads = self.threads.iter().map(|(&claim, &(tid, _))| (claim, tid)).collect();
         if self.corrupt != 0 {
             *status.lost.entry(LossCause::Corrupt).or_default() += self.corrupt;
@@ -313,6 +357,8 @@ impl<'s> Recorder<'s> {
     }
 
     fn finish(mut self, end: End) -> (usize, u64, Option<io::Error>) {
+        let rest = self.captures.finish();
+        self.write(rest);
         let status = self.status(end);
         let finished = self.writer.finish(&status).map(drop);
         let failure = self.failure.take().or(finished.err());
@@ -342,6 +388,8 @@ fn status(segment: Segment<'_>, process: &Process, clock: &HostTime, end: End) -
         collected: 0,
         pending: read(&live.pending),
         lost: BTreeMap::new(),
+        outside_launches: 0,
+        outside_others: 0,
         lookups: read(&live.lookups),
         lookups_hooked: read(&live.lookups_hooked),
         driver_hooked: read(&live.driver_hooked) == 1,

@@ -29,6 +29,7 @@ mod fit;
 mod hull;
 mod string;
 
+use super::period::Captures;
 use super::stamps::Stamps;
 use crate::trace::record::Status;
 use hull::{Hull, Point};
@@ -294,13 +295,16 @@ enum Oscillator {
     Context(u32),
 }
 
-/// The clocks of all chains of all contexts of a trace, and which device a context is on.
+/// What is learned from a whole trace before its records mean anything: the clocks of all chains of all contexts, which
+/// device a context is on, and which ranges were captured.
 #[derive(Clone, Debug, Default)]
 pub struct Clocks {
     /// Context → device ordinal.
     pub devices: HashMap<u32, u32>,
     /// Host ns at which the first call or range began; in a trace without any, the place of its first record.
     pub earliest: Option<u64>,
+    /// The ranges that were captured.
+    pub captures: Captures,
     chains: HashMap<(u32, u32), Clock>,
     contradictions: u64,
 }

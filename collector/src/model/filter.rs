@@ -13,11 +13,13 @@
 //!
 //! An operation is in time if it starts in time, by the best estimate, or was called in time if nobody knows when it
 //! started. A call is in time if it begins in time, as a range is. So what is cut in two at some moment is counted once, on one side.
+//! Where ranges were captured, only the time in them is looked at ([`period`](super::period)).
 
 use super::graphs::Contents;
 use super::memory::Allocator;
 use super::names::demangle;
 use super::occupancy::host;
+use super::period::{Captures, Period};
 use super::survey::begin;
 use super::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, Status};
@@ -62,10 +64,10 @@ impl Filter {
             .is_none_or(|kernel| kernel.is_match(&demangle(symbol)) || kernel.is_match(symbol))
     }
 
-    /// The time that is asked for, of a collection that began at host ns `began`.
-    pub fn period(&self, began: u64) -> Period {
+    /// From when to when is asked for, host ns, of a collection that began at host ns `began`.
+    fn between(&self, began: u64) -> (i64, i64) {
         let moment = |since: u64| host(began.saturating_add(since));
-        Period { from: self.since.map_or(i64::MIN, moment), to: self.until.map_or(i64::MAX, moment) }
+        (self.since.map_or(i64::MIN, moment), self.until.map_or(i64::MAX, moment))
     }
 
     /// Whether there is no condition but on time.
@@ -93,35 +95,6 @@ impl fmt::Display for Filter {
         ];
         let conditions: Vec<String> = conditions.into_iter().flatten().collect();
         f.write_str(&conditions.join(", "))
-    }
-}
-
-/// A stretch of host time, ns: from the one, up to the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Period {
-    /// Its first moment.
-    pub from: i64,
-    /// The first moment that is not in it.
-    pub to: i64,
-}
-
-impl Default for Period {
-    /// All time.
-    fn default() -> Self {
-        Period { from: i64::MIN, to: i64::MAX }
-    }
-}
-
-impl Period {
-    /// Whether it holds a moment.
-    pub fn contains(&self, moment: i64) -> bool {
-        self.from <= moment && moment < self.to
-    }
-
-    /// What of another stretch is in it; nothing begins and ends at one moment.
-    pub fn clip(&self, from: i64, to: i64) -> (i64, i64) {
-        let from = from.max(self.from);
-        (from, to.min(self.to).max(from))
     }
 }
 
@@ -156,15 +129,23 @@ pub struct Sieve<'a> {
 }
 
 impl<'a> Sieve<'a> {
-    /// A sieve for a process whose collection began at host ns `began`. Without a status no thread's tid is known.
-    pub fn new(filter: &'a Filter, names: &'a Names, status: Option<&Status>, began: u64) -> Self {
+    /// A sieve for a process whose collection began at host ns `began`, of which these ranges were captured. Without a status
+    /// no thread's tid is known.
+    pub fn new(
+        filter: &'a Filter,
+        names: &'a Names,
+        status: Option<&Status>,
+        began: u64,
+        captures: &Captures,
+    ) -> Self {
+        let period = captures.period(names, status, filter.between(began));
         let claims = status.iter().flat_map(|status| &status.threads);
         let threads = claims.filter(|(_, tid)| filter.threads.contains(tid)).map(|(claim, _)| *claim);
         Sieve {
             filter,
             names,
-            is_everything: filter.is_everything(),
-            period: filter.period(began),
+            is_everything: filter.is_everything() && !period.is_span(),
+            period,
             threads: threads.collect(),
             kernels: HashMap::new(),
             devices: HashMap::new(),
@@ -174,8 +155,8 @@ impl<'a> Sieve<'a> {
     }
 
     /// The time that is asked for.
-    pub fn period(&self) -> Period {
-        self.period
+    pub fn period(&self) -> &Period {
+        &self.period
     }
 
     /// Whether an event is asked for: its operation, where it is one.
@@ -375,7 +356,7 @@ mod tests {
     /// What a filter lets pass of a launch of each kernel, and of a copy.
     fn passed(filter: &Filter) -> [bool; 3] {
         let names = names();
-        let mut sieve = Sieve::new(filter, &names, None, 0);
+        let mut sieve = Sieve::new(filter, &names, None, 0, &Captures::default());
         sieve.threads.extend(filter.threads.contains(&900).then_some(1));
         [GEMM, ADD, COPY].map(|what| passes(&mut sieve, &launch(what, false)))
     }
@@ -406,7 +387,7 @@ mod tests {
     #[test]
     fn a_burst_is_of_whoever_launched_into_it() {
         let (names, filter) = (names(), kernel("gemm"));
-        let mut sieve = Sieve::new(&filter, &names, None, 0);
+        let mut sieve = Sieve::new(&filter, &names, None, 0, &Captures::default());
         let burst = launch(Action::Burst { launches: 2 }, false);
         for (launches, expected) in [([GEMM, ADD], true), ([ADD, ADD], false), ([ADD, GEMM], true)] {
             let passed = launches.map(|what| passes(&mut sieve, &launch(what, true)));
@@ -419,7 +400,7 @@ mod tests {
     fn of_a_burst_the_launches_that_are_asked_for_count() {
         let names = names();
         let left = |filter: &Filter| {
-            let mut sieve = Sieve::new(filter, &names, None, 0);
+            let mut sieve = Sieve::new(filter, &names, None, 0, &Captures::default());
             for what in [GEMM, ADD, GEMM] {
                 passes(&mut sieve, &launch(what, true));
             }
@@ -443,7 +424,7 @@ mod tests {
         let left = |filter: &Filter| {
             let graph = Some(Arc::new(ran.clone()));
             let mut event = Event { operation: Some(operation), graph, ..Event::new(&record) };
-            Sieve::new(filter, &names, None, 0).narrow(&mut event);
+            Sieve::new(filter, &names, None, 0, &Captures::default()).narrow(&mut event);
             (event.operation.unwrap().what, Arc::unwrap_or_clone(event.graph.unwrap()))
         };
         let adds = Contents { kernel_count: 3, kernels: vec![(2, 3)], ..Contents::default() };
@@ -463,7 +444,9 @@ mod tests {
             let filter = Filter { threads: vec![tid], ..Filter::default() };
             let threads = [(1, 900), (poller, 901)].into();
             let status = Status { threads, ..Status::default() };
-            Sieve::new(&filter, &names, Some(&status), 0).sift(&Event::new(&record)).concerns
+            Sieve::new(&filter, &names, Some(&status), 0, &Captures::default())
+                .sift(&Event::new(&record))
+                .concerns
         };
         assert_eq!((passes(900), passes(901)), (true, false));
     }
@@ -476,7 +459,10 @@ mod tests {
             Some(Arc::new(Contents { kernel_count: 3, kernels: vec![(2, 3)], ..Contents::default() }));
         let event = Event { operation: Some(operation), graph, ..Event::new(&record) };
         for (pattern, expected) in [("add", true), ("gemm", false)] {
-            assert_eq!(Sieve::new(&kernel(pattern), &names, None, 0).passes(&event), expected);
+            assert_eq!(
+                Sieve::new(&kernel(pattern), &names, None, 0, &Captures::default()).passes(&event),
+                expected
+            );
         }
     }
 
@@ -488,7 +474,7 @@ mod tests {
         let record = |body| Record { thread: 1, at: 60, body };
         let wait = |scope| record(Body::Synchronize(Synchronize { call, scope, stream: 7, event: 0 }));
         let passed = |filter: &Filter| {
-            let mut sieve = Sieve::new(filter, &names, None, 0);
+            let mut sieve = Sieve::new(filter, &names, None, 0, &Captures::default());
             assert!(sieve.passes(&Event::new(&record(Body::Context(told.clone())))), "the process itself");
             let loss = Body::Loss { cause: LossCause::RingFull, count: 1 };
             assert!(sieve.passes(&Event::new(&record(loss))), "nobody knows whose it was");
@@ -528,7 +514,7 @@ mod tests {
         let event = Event { operation: Some(operation), ..Event::new(&record) };
         let early = Filter { until: Some(between), ..Filter::default() };
         let late = Filter { since: Some(between), ..Filter::default() };
-        let sift = |filter| Sieve::new(filter, &names, None, 0).sift(&event);
+        let sift = |filter| Sieve::new(filter, &names, None, 0, &Captures::default()).sift(&event);
         assert_eq!(sift(&early), Passed { concerns: true, call: true, operation: false });
         assert_eq!(sift(&late), Passed { concerns: true, call: false, operation: true });
     }

@@ -8,7 +8,7 @@
 //! - [`stamps`]: what an event's time stamp is worth
 //! - [`occupancy`]: a raw event pair → an interval that holds the truth
 //! - [`graphs`]: what a graph launch ran
-//! - [`filter`]: which part of a trace somebody asks for
+//! - [`filter`]: which part of a trace somebody asks for; [`period`]: which time of it
 //! - [`facts`], [`multiprocessor`]: what the driver says of kernels, and what that comes from
 //! - [`job`], [`outcome`]: where a process stands among others, and how it ended
 //! - [`memory`], [`transfer`]: blocks by address; what a copy was
@@ -28,6 +28,7 @@ pub mod names;
 pub mod occupancy;
 pub mod order;
 pub mod outcome;
+pub mod period;
 pub mod ranges;
 #[cfg(test)]
 pub(crate) mod simulation;

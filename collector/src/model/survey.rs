@@ -5,6 +5,7 @@
 
 use super::clock::{Bounds, Clocks};
 use super::occupancy::{self, host};
+use super::period::Captures;
 use crate::trace::record::{Body, ClockSample, GpuTime, Record, Synchronize, Work};
 use gpuspy_wire::record::{SyncScope, Untimed, flag};
 use std::collections::{BTreeMap, HashMap};
@@ -18,6 +19,7 @@ pub struct Survey {
     /// Host ns of the earliest call or range, and of the first record.
     earliest: Option<u64>,
     first: Option<u64>,
+    captures: Captures,
 }
 
 /// The stream id under which destroyed streams are kept. No stream has it: ids count up, handles are addresses.
@@ -48,6 +50,7 @@ impl Survey {
         if let Some(begin) = begin(record) {
             self.earliest = Some(self.earliest.map_or(begin, |earliest| earliest.min(begin)));
         }
+        self.captures.observe(record);
         match &record.body {
             Body::Work(work) => {
                 if let Some(gpu) = timed(work) {
@@ -72,6 +75,7 @@ impl Survey {
         let earliest = self.earliest.or(self.first);
         let mut clocks = Clocks::fit(self.chains, self.devices);
         clocks.earliest = earliest;
+        clocks.captures = self.captures;
         clocks
     }
 

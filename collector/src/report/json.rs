@@ -68,6 +68,7 @@ fn coverage(all: &Tables) -> Value {
         "dropped": coverage.dropped(),
         "dropped_by": coverage.dropped_by,
         "pending": coverage.pending,
+        "outside_range": { "launches": coverage.outside.0, "others": coverage.outside.1 },
         "stray_range_ends": all.ranges.stray,
         "driver_hooked": coverage.driver_hooked,
         "bursts": {
@@ -477,7 +478,12 @@ fn process(report: &ProcessReport) -> Value {
         "ending": process.outcome.map(Outcome::name),
         "exit_code": exit_code,
         "signal": signal.map(signal_name),
-        "wall_ns": process.wall_ns,
+        "wall_ns": if process.captured.is_some() { process.looked_ns } else { process.wall_ns },
+        "captured": process.captured.as_ref().map(|captured| json!({
+            "range": captured.asked,
+            "count": captured.ranges,
+            "run_ns": process.wall_ns,
+        })),
         "launches": coverage.launches,
         "timed": coverage.timed,
         "dropped": coverage.dropped(),

@@ -75,7 +75,7 @@ impl<'a> Operations<'a> {
             names,
             model: Model::new(names, clocks),
             status,
-            sieve: Sieve::new(filter, names, status, clocks.began(status)),
+            sieve: Sieve::new(filter, names, status, clocks.began(status), &clocks.captures),
             demangled: HashMap::new(),
         }
     }

@@ -4,7 +4,7 @@
 //! 1 pid, 2 start_time, 3 began, 4 began_realtime, 5 ended, 6 ending (0 running, 1 exited, 2 vanished, 3 replaced,
 //! 4 detached), 7 agent_ns, 8 poller_ns, 9 calls, 10 published, 11 collected, 12 pending, 13 lookups,
 //! 14 lookups_hooked, 15 driver_hooked, 16 lost (key: the cause), 17 threads (key: the claim, value: the tid),
-//! 18 parent, 19 exit (key: 1 = a code, 2 = a signal).
+//! 18 parent, 19 exit (key: 1 = a code, 2 = a signal), 20 outside_launches, 21 outside_others.
 //! End: 1 records, 2 times joined by the writer, 3 times written late, 4 times whose launch never came.
 
 use super::format::Fields;
@@ -17,6 +17,8 @@ const LOST: u32 = 16;
 const THREADS: u32 = 17;
 const PARENT: u32 = 18;
 const EXIT: u32 = 19;
+const OUTSIDE_LAUNCHES: u32 = 20;
+const OUTSIDE_OTHERS: u32 = 21;
 const EXIT_CODE: u32 = 1;
 const EXIT_SIGNAL: u32 = 2;
 const ENDINGS: [Ending; 5] =
@@ -65,6 +67,10 @@ pub(super) fn status_to_bytes(status: &Status) -> Vec<u8> {
         Some(Exit::Signal(signal)) => entry(&mut bytes, EXIT, EXIT_SIGNAL, signal.into()),
         None => {}
     }
+    let outside = [(OUTSIDE_LAUNCHES, status.outside_launches), (OUTSIDE_OTHERS, status.outside_others)];
+    for (field, count) in outside.into_iter().filter(|(_, count)| *count > 0) {
+        entry(&mut bytes, field, 0, count);
+    }
     for (cause, count) in &status.lost {
         entry(&mut bytes, LOST, *cause as u32, *count);
     }
@@ -79,6 +85,7 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
     let mut values = [0u64; LOST as usize];
     let (mut lost, mut threads) = (BTreeMap::new(), BTreeMap::new());
     let (mut parent, mut exit) = (None, None);
+    let (mut outside_launches, mut outside_others) = (0, 0);
     let mut fields = Fields(plain);
     while !fields.0.is_empty() {
         let (field, key, value) = (fields.u32()?, fields.u32()?, fields.u64()?);
@@ -93,6 +100,8 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
                 threads.insert(key, u32::try_from(value).ok()?);
             }
             PARENT => parent = Some(u32::try_from(value).ok()?),
+            OUTSIDE_LAUNCHES => outside_launches = value,
+            OUTSIDE_OTHERS => outside_others = value,
             EXIT => {
                 let number = u8::try_from(value).ok()?;
                 exit = match key {
@@ -127,6 +136,8 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
         lookups_hooked: values[14],
         driver_hooked: values[15] != 0,
         lost,
+        outside_launches,
+        outside_others,
         threads,
     })
 }

@@ -586,6 +586,10 @@ pub struct Status {
     pub pending: u64,
     /// What was lost, by cause, as the agent's and the collector's counters have it.
     pub lost: BTreeMap<LossCause, u64>,
+    /// Outside the captured ranges and therefore left out: kernel launches that succeeded outside graph captures.
+    pub outside_launches: u64,
+    /// The same of copies, sets and graph launches.
+    pub outside_others: u64,
     /// cuGetProcAddress and dlsym questions about CUDA names.
     pub lookups: u64,
     /// Of those, answered with a hook.

@@ -12,7 +12,7 @@ const SOFTMAX: u32 = 5;
 const NCCL_CALLER: u64 = 0xA234;
 
 /// Sections with all that they have.
-const ALL: [Section; 12] = [
+const ALL: [Section; 13] = [
     Section::Seen,
     Section::Gpu,
     Section::Gaps,

@@ -34,6 +34,8 @@ pub fn status(ending: Ending) -> Status {
         lookups: 13,
         lookups_hooked: 14,
         driver_hooked: true,
+        outside_launches: 15,
+        outside_others: 16,
         threads: BTreeMap::from([(0, 4242), (u32::MAX, 4243)]),
     }
 }

@@ -58,6 +58,7 @@
 //! - `graph_instantiate`: `handle`, `graph`, and how many `kernels`, `copies`, `memsets` and `others` it has.
 //! - `asked`: an attribute of a kernel (`attribute`), or how many blocks of so many `threads` with so much dynamic `shared`
 //!   memory fit on a multiprocessor, was answered with `value`: `api`, `function` (the handle), `kernel` (its name).
+//! - `profiler`: `api` (`cuProfilerStart` or `cuProfilerStop`), `tid`, `begin` of the call.
 //! - `failed`: `api`, `result` (a CUresult other than NOT_READY), `tid`.
 //!
 //! # Its parts

@@ -1,5 +1,4 @@
 use super::*;
-use crate::model::filter::Filter;
 use crate::model::occupancy::{Basis, Length, Occupancy};
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Reason, simulation};
@@ -208,7 +207,8 @@ fn a_process_is_steady_after_the_last_of_its_first_launches() {
 fn two_parts_of_the_time_make_the_whole() {
     let names = names();
     let startup = |since: Option<u64>, until: Option<u64>| {
-        let period = Filter { since, until, ..Filter::default() }.period(0);
+        let moment = |at: Option<u64>, none| at.map_or(none, host);
+        let period = Period::between(moment(since, i64::MIN), moment(until, i64::MAX));
         let mut trace = Trace::new(&names, period);
         begin(&mut trace);
         trace.launch(2, 1_500, 1_600);

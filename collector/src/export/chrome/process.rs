@@ -79,7 +79,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         let status = source.status.as_ref();
         let began = source.clocks.began(status);
         Pass {
-            sieve: Sieve::new(export.filter, &source.names, status, began),
+            sieve: Sieve::new(export.filter, &source.names, status, began, &source.clocks.captures),
             export,
             source,
             index,
@@ -148,7 +148,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
     /// Whether any part of a stretch is in the time that is asked for. What takes no time has its moment.
     fn is_in_time(&self, begin: i64, end: i64) -> bool {
         let period = self.sieve.period();
-        period.contains(begin) || (begin < period.from && period.from < end)
+        period.contains(begin) || period.length(begin, end) > 0
     }
 
     /// A host time as a moment of the file, ns.

@@ -77,6 +77,8 @@ struct Frame {
     tail: u64,
     /// All time of the processes is reported, not a period that was asked for.
     is_whole: bool,
+    /// The ranges that were captured are: a GPU's span is just that.
+    is_captured: bool,
 }
 
 impl Frame {
@@ -86,10 +88,14 @@ impl Frame {
             (None, None) => device.id == theirs.id,
             (mine, theirs) => mine == theirs,
         };
-        let mut frame = Frame { start_up: 0, tail: 0, is_whole: true };
+        let mut frame = Frame { start_up: 0, tail: 0, is_whole: true, is_captured: false };
         for report in run.reports {
             for theirs in report.tables.devices.iter().filter(is_same) {
                 if theirs.timelines == 0 {
+                    continue;
+                }
+                if report.process.captured.is_some() {
+                    frame.is_captured = true;
                     continue;
                 }
                 let (from, to) = report.process.period_ns;
@@ -162,6 +168,7 @@ fn table(screen: &Screen<'_>, rows: &[Row], span: u64, frame: Option<Frame>) -> 
         ]);
     }
     let sum = match frame {
+        Some(Frame { is_captured: true, .. }) => "  = captured",
         Some(Frame { is_whole: true, .. }) => "  = wall",
         Some(_) => "  = period",
         None => "  = span",

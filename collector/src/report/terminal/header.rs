@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::screen::{Screen, number, plural};
-use crate::analyze::summary::{ProcessInfo, Tables};
+use crate::analyze::summary::{ProcessInfo, ProcessReport, Tables};
 use crate::model::outcome::Outcome;
 use crate::report::names::{cut, plain};
 use crate::report::table::{Table, names, right};
@@ -52,10 +52,27 @@ pub fn warnings(screen: &mut Screen<'_>, run: &Run<'_>) {
 /// Which program, which GPUs, how long, which trace, which part of it.
 pub fn header(screen: &mut Screen<'_>, run: &Run<'_>) {
     whole(screen, run);
+    if let Some(captured) = captured(run) {
+        screen.titled("Range", INDENT, captured);
+    }
     if let Some(filter) = run.filter() {
         let only = Text::toned(Tone::Waste, "only ").then(filter);
         screen.titled("", INDENT, only);
     }
+}
+
+/// Which part of the run was looked at, where it was not all of it: `profiler-api: 3 ranges, 1.20 s of 61.0 s`.
+fn captured(run: &Run<'_>) -> Option<String> {
+    let of = |report: &ProcessReport| {
+        let ProcessInfo { captured, looked_ns, wall_ns, .. } = &report.process;
+        captured.as_ref().map(|captured| (captured.asked.clone(), captured.ranges, *looked_ns, *wall_ns))
+    };
+    let all: Vec<_> = run.reports.iter().filter_map(of).collect();
+    let (asked, ..) = all.first()?;
+    let ranges = plural(all.iter().map(|(_, ranges, ..)| ranges).sum(), "range", "ranges");
+    let looked = duration(all.iter().map(|(_, _, looked, _)| looked).sum());
+    let wall = duration(all.iter().map(|(.., wall)| wall).sum());
+    Some(format!("{}: {ranges}, {looked} of {wall}", plain(asked)))
 }
 
 fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {

@@ -22,7 +22,7 @@ mod transfers;
 use super::text::{Text, Tone};
 use super::view::{Section, Style, View};
 use crate::analyze::windows::Timing;
-use crate::analyze::{ProcessInfo, ProcessReport, Tables};
+use crate::analyze::{ProcessReport, Tables};
 use screen::Screen;
 use std::borrow::Cow;
 
@@ -46,7 +46,7 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
     if let Some(sentence) = nothing {
         screen.section("Nothing", Text::toned(Tone::Waste, sentence));
     }
-    let sections: [(Section, Draw); 12] = [
+    let sections: [(Section, Draw); 13] = [
         (Section::Seen, seen::seen),
         (Section::Gpu, gpu::gpus),
         (Section::Gaps, gaps::gaps),
@@ -84,8 +84,27 @@ impl Run<'_> {
             && all.devices.iter().all(|device| device.identity.span == 0);
         is_empty.then(|| match self.filter() {
             Some(_) => "of what the trace holds, nothing is within these limits",
+            None if self.reports.iter().all(|report| report.process.captured.is_some()) => self.never_began(),
             None => "the trace holds no call: the program made none, or ended before its first was over",
         })
+    }
+
+    /// Why nothing was captured, where only ranges were to be.
+    fn never_began(&self) -> &'static str {
+        let captured = self.reports.iter().filter_map(|report| report.process.captured.as_ref());
+        match captured.clone().next().map(|captured| captured.asked.as_str()) {
+            _ if captured.map(|captured| captured.ranges).sum::<u64>() > 0 => {
+                "no call was made in the range that was captured"
+            }
+            Some("profiler-api") => {
+                "the range never began: the program called neither cudaProfilerStart nor cuProfilerStart"
+            }
+            Some(asked) if asked.starts_with("nvtx:") => {
+                "the range never began: the program opened no NVTX range of this name in this domain, or its ranges did \
+                 not reach gpuspy (NVTX_INJECTION64_PATH)"
+            }
+            _ => "the range never began: the program had ended before",
+        }
     }
 
     /// What the report is limited to, in words.
@@ -100,21 +119,15 @@ impl Run<'_> {
 
     /// Host ns that all processes took, in the time that is asked for.
     fn host_wall(&self) -> u64 {
-        self.reports.iter().map(|report| wall(&report.process)).fold(0, u64::saturating_add)
+        self.reports.iter().map(|report| report.process.looked_ns).fold(0, u64::saturating_add)
     }
 
     /// The same for every GPU that a process used: what all GPUs could have worked.
     fn gpu_wall(&self) -> u64 {
         let of = |report: &ProcessReport| {
             let used = report.tables.devices.iter().filter(|device| device.timelines > 0).count();
-            wall(&report.process).saturating_mul(used as u64)
+            report.process.looked_ns.saturating_mul(used as u64)
         };
         self.reports.iter().map(of).fold(0, u64::saturating_add)
     }
-}
-
-/// Host ns that a process took, in the time that is asked for.
-fn wall(process: &ProcessInfo) -> u64 {
-    let (from, to) = process.period_ns;
-    to.saturating_sub(from)
 }

@@ -46,6 +46,9 @@ fn launches(all: &Tables) -> String {
     if coverage.in_graphs > 0 {
         line.push_str(&format!("; {} more kernels ran in graphs", count(coverage.in_graphs)));
     }
+    if let (launches @ 1.., _) = coverage.outside {
+        line.push_str(&format!("; {} more outside the range, left out", count(launches)));
+    }
     if coverage.captured > 0 {
         line.push_str(&format!("; {} captured, not run", count(coverage.captured)));
     }
@@ -108,6 +111,7 @@ fn reason(name: &str) -> &str {
         (Untimed::Chain, "programmatic"),
         (Untimed::Teardown, "in a context's end"),
         (Untimed::NoStream, "on no stream"),
+        (Untimed::OutsideRange, "as the range began or ended"),
     ];
     let words = words.into_iter().find(|(untimed, _)| untimed.name() == name);
     words.map_or(

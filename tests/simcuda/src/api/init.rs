@@ -118,7 +118,11 @@ unsafe fn export_table(_: &mut Call, table: *mut u64, _: *const u8) -> Outcome {
     Err(NOT_FOUND)
 }
 
-unsafe fn profiler(_: &mut Call) -> Outcome {
+unsafe fn profiler(call: &mut Call) -> Outcome {
+    if truth::wanted() {
+        let (api, tid, begin) = (call.api.name, thread::tid(), call.begin);
+        truth::line(format_args!("\"kind\":\"profiler\",\"api\":\"{api}\",\"tid\":{tid},\"begin\":{begin}"));
+    }
     Ok(())
 }
 

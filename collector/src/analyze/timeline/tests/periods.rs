@@ -1,11 +1,25 @@
 //! A part of the time: clipped to the nanosecond, and two parts make the whole.
 
 use super::*;
-use crate::model::filter::Period;
+use crate::model::period::{Captures, Period};
+use crate::trace::record::Names;
 
 fn counted(operations: &[Operation], from: i64, to: i64) -> DeviceTime {
+    counted_in(operations, Period::between(from, to))
+}
+
+/// Ranges that were captured.
+fn ranges(edges: &[i64]) -> Period {
+    let mut captures = Captures::default();
+    for (n, at) in edges.iter().enumerate() {
+        captures.observe(&Record { thread: 0, at: *at as u64, body: Body::Capture { begins: n % 2 == 0 } });
+    }
+    captures.period(&Names::default(), None, (i64::MIN, i64::MAX))
+}
+
+fn counted_in(operations: &[Operation], period: Period) -> DeviceTime {
     let record = record();
-    let mut timelines = Timelines::new(Period { from, to });
+    let mut timelines = Timelines::new(period);
     for operation in operations {
         timelines.observe(&Event { operation: Some(*operation), ..Event::new(&record) });
     }
@@ -54,6 +68,47 @@ fn untimed_work_from_before_is_undecided_inside() {
     let last = operation(3, 7, KERNEL, When::Timed(exactly(90, 100)));
     let device = counted(&[first, operation(2, 7, KERNEL, untimed(5)), last], 40, 95);
     assert_eq!((device.identity.span, device.identity.undecided.value), (55, 50));
+}
+
+#[test]
+fn captured_ranges_are_the_span_whatever_ran_in_them() {
+    let all = placed(&[(KERNEL, exactly(110, 140)), (COPY, exactly(160, 250)), (KERNEL, exactly(330, 340))]);
+    let device = counted_in(&all, ranges(&[100, 200, 300, 400]));
+    let identity = device.identity;
+    assert_eq!((device.began, identity.span), (Some(100), 200));
+    assert_eq!(identity.busy[Class::Compute as usize], exact(40));
+    assert_eq!(identity.busy[Class::Copy as usize], exact(40), "it is cut where the range ends");
+    assert_eq!(identity.idle, exact(10 + 20 + 30 + 60));
+    let gaps = device.gaps.finish(200);
+    let found: Vec<(u64, u64)> = gaps.largest.iter().map(|gap| (gap.start, gap.duration.value)).collect();
+    assert_eq!(found, [(40, 20)], "what is idle beside a bound is between no two operations");
+    let idle = counted_in(&all, ranges(&[500, 600])).identity;
+    assert_eq!((idle.span, idle.idle), (100, exact(100)));
+    let early = counted_in(&all, ranges(&[10, 100])).identity;
+    assert_eq!((early.span, early.idle), (90, exact(90)));
+    assert_eq!(
+        counted_in(&all, ranges(&[])).identity.span,
+        150 + 80,
+        "none were asked for: from first to last"
+    );
+}
+
+#[test]
+fn what_ran_before_a_range_may_run_in_it() {
+    let first = operation(1, 7, KERNEL, untimed(50));
+    let behind = operation(2, 7, KERNEL, When::Timed(exactly(130, 150)));
+    let identity = counted_in(&[first, behind], ranges(&[100, 200])).identity;
+    assert_eq!((identity.span, identity.undecided.value, identity.idle.value), (100, 30, 50));
+    // Nothing timed and no wait behind it: it may last to the end.
+    let identity = counted_in(&[first], ranges(&[100, 200])).identity;
+    assert_eq!((identity.span, identity.undecided.value), (100, 100));
+}
+
+#[test]
+fn the_bounds_of_a_captured_range_stand_still_beside_a_clock_that_is_off() {
+    let all = [operation(1, 7, KERNEL, When::Timed(exactly(120, 150)))];
+    let identity = counted_in(&all, ranges(&[100, 200])).identity;
+    assert_eq!(identity.idle, Sum { value: 70, lo: 64, hi: 76 }, "3 ns on either side");
 }
 
 #[test]

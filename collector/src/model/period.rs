@@ -1,0 +1,187 @@
+//! Which time of a trace is looked at: all of it, a part that somebody asks for, or the ranges that were captured
+//! (`--capture-range`).
+
+use super::occupancy::host;
+use crate::trace::record::{Body, Names, Record, Status};
+use gpuspy_wire::record::{Fact, Namespace};
+use std::sync::Arc;
+
+/// Stretches of host time, ns, one behind the other and apart: each from its first moment up to the first that is not in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Period {
+    stretches: Arc<[(i64, i64)]>,
+    /// All of it was looked at for its own sake: a GPU's span is that, not from its first to its last operation.
+    is_span: bool,
+}
+
+impl Default for Period {
+    /// All time.
+    fn default() -> Self {
+        Period::between(i64::MIN, i64::MAX)
+    }
+}
+
+impl Period {
+    /// From the one moment up to the other.
+    pub fn between(from: i64, to: i64) -> Period {
+        Period { stretches: [(from, to)].into(), is_span: false }
+    }
+
+    /// Whether it is the span of what is looked at.
+    pub fn is_span(&self) -> bool {
+        self.is_span
+    }
+
+    /// Its stretches, in order; none: no time at all.
+    pub fn stretches(&self) -> &[(i64, i64)] {
+        &self.stretches
+    }
+
+    /// Its first moment, and the first behind it.
+    pub fn ends(&self) -> (i64, i64) {
+        let first = self.stretches.first().map_or(0, |first| first.0);
+        (first, self.stretches.last().map_or(first, |last| last.1))
+    }
+
+    /// Whether it holds a moment.
+    pub fn contains(&self, moment: i64) -> bool {
+        self.from(moment).first().is_some_and(|(from, _)| *from <= moment)
+    }
+
+    /// How much of another stretch is in it, ns; nothing of one that ends before it begins.
+    pub fn length(&self, from: i64, to: i64) -> u64 {
+        let until_to = self.from(from).iter().take_while(|(begin, _)| *begin < to);
+        until_to.map(|(begin, end)| (to.min(*end) - from.max(*begin)).max(0) as u64).sum()
+    }
+
+    /// The first moment of it from `moment` on.
+    pub fn next(&self, moment: i64) -> Option<i64> {
+        self.from(moment).first().map(|(from, _)| moment.max(*from))
+    }
+
+    /// Whether one stretch, its end included, has all from the one moment to the other.
+    pub fn holds(&self, from: i64, to: i64) -> bool {
+        self.reaching(to).is_some_and(|begin| begin <= from)
+    }
+
+    /// Whether any stretch, its end included, has something of what is from the one moment to the other.
+    pub fn touches(&self, from: i64, to: i64) -> bool {
+        self.reaching(from).is_some_and(|begin| begin <= to)
+    }
+
+    /// The begin of the first stretch that reaches as far as a moment.
+    fn reaching(&self, moment: i64) -> Option<i64> {
+        let over = self.stretches.partition_point(|(_, end)| *end < moment);
+        self.stretches.get(over).map(|(begin, _)| *begin)
+    }
+
+    /// The stretches that end behind a moment.
+    fn from(&self, moment: i64) -> &[(i64, i64)] {
+        let over = self.stretches.partition_point(|(_, end)| *end <= moment);
+        &self.stretches[over..]
+    }
+
+    /// What of it lies in another stretch.
+    fn within(&self, from: i64, to: i64) -> Period {
+        let clipped = self.stretches.iter().map(|(begin, end)| (from.max(*begin), to.min(*end)));
+        Period { stretches: clipped.filter(|(begin, end)| begin < end).collect(), is_span: self.is_span }
+    }
+}
+
+/// The ranges of a trace that were captured, as the agent tells them.
+#[derive(Clone, Debug, Default)]
+pub struct Captures {
+    /// Host ns; the last may be open.
+    ranges: Vec<(i64, Option<i64>)>,
+    /// The last record's place.
+    last: u64,
+}
+
+impl Captures {
+    /// Takes the next record, in the trace's order.
+    pub fn observe(&mut self, record: &Record) {
+        self.last = self.last.max(record.at);
+        let Body::Capture { begins } = record.body else { return };
+        let (at, open) = (host(record.at), self.ranges.last_mut().filter(|range| range.1.is_none()));
+        match open {
+            Some(range) if !begins => range.1 = Some(at),
+            None if begins => self.ranges.push((at, None)),
+            // One between was lost.
+            _ => {}
+        }
+    }
+
+    /// The time that is looked at, within a stretch that somebody asks for: the ranges, if ranges were to be captured.
+    pub fn period(&self, names: &Names, status: Option<&Status>, (from, to): (i64, i64)) -> Period {
+        if asked(names).is_none() && self.ranges.is_empty() {
+            return Period::between(from, to);
+        }
+        let ended = host(status.map_or(self.last, |status| status.ended));
+        let range = |(from, to): &(i64, Option<i64>)| (*from, to.unwrap_or(ended));
+        Period { stretches: self.ranges.iter().map(range).collect(), is_span: true }.within(from, to)
+    }
+}
+
+/// Which ranges were to be captured, as `--capture-range` says it; `None` = all of the run.
+pub fn asked(names: &Names) -> Option<&str> {
+    names.get(Namespace::Fact, Fact::CaptureRange as u32).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn captures(changes: &[(u64, bool)]) -> Captures {
+        let mut captures = Captures::default();
+        for (at, begins) in changes {
+            captures.observe(&Record { thread: 0, at: *at, body: Body::Capture { begins: *begins } });
+        }
+        captures
+    }
+
+    fn asked_for() -> Names {
+        Names([((Namespace::Fact, Fact::CaptureRange as u32), "profiler-api".to_owned())].into())
+    }
+
+    #[test]
+    fn ranges_are_what_lies_between_their_changes_and_all_the_time_where_none_were_asked_for() {
+        let all = (i64::MIN, i64::MAX);
+        let period = |changes: &[(u64, bool)], names: &Names, within| {
+            captures(changes).period(names, None, within).stretches().to_vec()
+        };
+        let two = [(10, true), (20, false), (30, true), (35, true), (40, false), (45, false)];
+        assert_eq!(period(&two, &asked_for(), all), [(10, 20), (30, 40)]);
+        assert_eq!(period(&two, &asked_for(), (15, 33)), [(15, 20), (30, 33)]);
+        assert_eq!(period(&two[..3], &asked_for(), all), [(10, 20)], "it ends with the trace, as it begins");
+        assert_eq!(period(&[], &asked_for(), all), []);
+        assert_eq!(period(&[], &Names::default(), (3, 9)), [(3, 9)]);
+        assert!(!captures(&[]).period(&Names::default(), None, all).is_span());
+    }
+
+    #[test]
+    fn no_time_holds_nothing() {
+        let none = captures(&[]).period(&asked_for(), None, (i64::MIN, i64::MAX));
+        assert!(none.is_span() && !none.contains(0) && !none.touches(-5, 5) && !none.holds(0, 0));
+        assert_eq!((none.length(-5, 5), none.next(0), none.ends()), (0, None, (0, 0)));
+    }
+
+    proptest! {
+        /// Moment by moment.
+        #[test]
+        fn lengths_and_moments_agree(
+            edges in prop::collection::btree_set(0i64..60, 0..8),
+            from in 0i64..60,
+            to in 0i64..60,
+        ) {
+            let edges: Vec<i64> = edges.into_iter().collect();
+            let stretches: Vec<(i64, i64)> = edges.chunks_exact(2).map(|two| (two[0], two[1])).collect();
+            let held = |moment: &i64| stretches.iter().any(|(from, to)| from <= moment && moment < to);
+            let period = Period { stretches: stretches.clone().into(), is_span: true };
+            prop_assert!((0..60).all(|moment| period.contains(moment) == held(&moment)));
+            prop_assert_eq!(period.length(from, to), (from..to).filter(held).count() as u64);
+            prop_assert_eq!(period.next(from), (from..60).find(held));
+            prop_assert_eq!(period.within(from, to).length(0, 60), period.length(from, to));
+        }
+    }
+}
