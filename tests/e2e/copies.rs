@@ -1,7 +1,7 @@
 //! Every call that moves bytes: by rows and slices, in batches, to peers and symbols, and managed memory that is sent to
 //! where it is wanted. Each is one operation of the right kind and size, and its interval holds the truth.
 
-use crate::compare::{by_name, compare, intervals_hold, transfers};
+use crate::compare::{by_name, compare, intervals_hold, known_calls, transfers};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, What};
 use gpuspy_tests::{Done, Run};
@@ -83,6 +83,32 @@ fn every_call_of_the_runtime_that_moves_bytes_is_counted_under_its_own_name() {
     let report = done.report();
     assert_eq!(report["coverage"]["launches"], 1);
     let mut calls = by_name(&report["apis"], "name", "count");
+    // The runtime's own start.
+    calls.retain(|name, _| name.starts_with("cuda"));
+    assert_eq!(json!(calls), done.said()["apis"]);
+}
+
+#[test]
+fn every_call_of_the_driver_that_copies_an_array_is_one_operation() {
+    let done = observed("arrays");
+    is_exact(&done);
+    let calls = by_name(&done.report()["apis"], "name", "count");
+    let said = known_calls(&done.said());
+    assert_eq!(said.keys().filter(|name| name.starts_with("cuMemcpy")).count(), 12);
+    for (name, count) in said {
+        assert_eq!(calls.get(&name), Some(&count), "{name}");
+    }
+    let shapes = shapes(&done);
+    assert_eq!(shapes["cuMemcpyAtoA"], BTreeSet::from([(1, 0)]));
+    assert_eq!(shapes["cuMemcpy2DAsync"], BTreeSet::from([(8, 0)]));
+    assert_eq!(shapes["cuMemcpy3D"], BTreeSet::from([(48, 0), (8, 0)]));
+}
+
+#[test]
+fn every_call_of_the_runtime_that_copies_an_array_is_counted_under_its_own_name() {
+    let done = observed("arrays_runtime");
+    is_exact(&done);
+    let mut calls = by_name(&done.report()["apis"], "name", "count");
     // The runtime's own start.
     calls.retain(|name, _| name.starts_with("cuda"));
     assert_eq!(json!(calls), done.said()["apis"]);

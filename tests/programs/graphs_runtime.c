@@ -4,12 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "common.h"
-
-void **__cudaRegisterFatBinary(void *binary);
-void __cudaRegisterFatBinaryEnd(void **handle);
-void __cudaUnregisterFatBinary(void **handle);
-void __cudaRegisterFunction(void **handle, const char *stub, char *device_function, const char *name, int thread_limit,
-                            void *thread_id, void *block_id, void *block_dim, void *grid_dim, int *warp_size);
+#include "fat_binary.h"
 
 enum { BYTES = 4096 };
 
@@ -74,17 +69,9 @@ static cudaGraph_t by_hand(cudaGraphNode_t nodes[4], void (*second)(void))
 
 int main(void)
 {
-    static const uint64_t device_code[2];
-    static const struct {
-        int magic, version;
-        const void *data;
-        void *unused;
-    } fat_binary = {0x466243b1, 1, device_code, NULL};
-    void **handle = __cudaRegisterFatBinary((void *)&fat_binary);
-    __cudaRegisterFunction(handle, (const char *)stub_a, (char *)"runtime_a_4us", "runtime_a_4us", -1, NULL, NULL, NULL, NULL,
-                           NULL);
-    __cudaRegisterFunction(handle, (const char *)stub_b, (char *)"runtime_b_9us", "runtime_b_9us", -1, NULL, NULL, NULL, NULL,
-                           NULL);
+    void **handle = begin_fat_binary();
+    register_kernel(handle, (const void *)stub_a, "runtime_a_4us");
+    register_kernel(handle, (const void *)stub_b, "runtime_b_9us");
     __cudaRegisterFatBinaryEnd(handle);
     cudaGraphNode_t nodes[4], others[4], first, child;
     cudaGraph_t captured, outer;

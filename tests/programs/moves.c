@@ -7,14 +7,9 @@
 #include <sys/mman.h>
 
 #include "common.h"
+#include "moved.h"
 
 enum { ROW = 100, ROWS = 16, SLICES = 3, PITCH = 128, BYTES = PITCH * ROWS * SLICES, BATCH = 3 };
-enum kind { HTOD, DTOH, DTOD, PTOP, SET, KINDS };
-enum side { PAGEABLE, PINNED, MANAGED, NONE, SIDES };
-
-static const char *const kind_names[] = {"HtoD", "DtoH", "DtoD", "PtoP", "memset"};
-static const char *const side_names[] = {"pageable", "pinned", "managed", "none"};
-static long moved[KINDS][SIDES][2];
 
 static CUcontext context;
 static CUdevice device;
@@ -35,12 +30,6 @@ CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *, size_t *, size_t, CUme
                                            unsigned long long, CUstream);
 
 #define CU(name, call) COUNTED(#name, call)
-
-static void move(enum kind kind, enum side side, size_t bytes)
-{
-    moved[kind][side][0]++;
-    moved[kind][side][1] += (long)bytes;
-}
 
 static void wait(void)
 {
@@ -214,16 +203,9 @@ int main(void)
     move_batches();
     set_rows();
     move_managed();
-    const char *comma = "";
-    printf("{\"program\":\"moves\",\"transfers\":[");
-    for (int kind = 0; kind < KINDS; kind++)
-        for (int side = 0; side < SIDES; side++)
-            if (moved[kind][side][0] != 0) {
-                printf("%s{\"kind\":\"%s\",\"host_memory\":\"%s\",\"count\":%ld,\"bytes\":%ld}", comma, kind_names[kind],
-                       side_names[side], moved[kind][side][0], moved[kind][side][1]);
-                comma = ",";
-            }
-    printf("],");
+    printf("{\"program\":\"moves\",");
+    print_moved();
+    printf(",");
     print_counts("apis", "cu", NULL);
     printf("}\n");
     return 0;

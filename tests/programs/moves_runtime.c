@@ -5,50 +5,30 @@
 #include <cuda_runtime_api.h>
 
 #include "common.h"
+#include "fat_binary.h"
+#include "moved.h"
 
 // cudaThreadSynchronize.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 enum { ROW = 100, ROWS = 16, SLICES = 3, PITCH = 128, BYTES = PITCH * ROWS * SLICES };
-enum kind { HTOD, DTOH, DTOD, PTOP, SET, KINDS };
-enum side { PAGEABLE, PINNED, MANAGED, NONE, SIDES };
 
-void **__cudaRegisterFatBinary(void *binary);
-void __cudaRegisterFatBinaryEnd(void **handle);
-void __cudaRegisterFunction(void **handle, const char *stub, char *device_function, const char *name, int thread_limit,
-                            void *thread_id, void *block_id, void *block_dim, void *grid_dim, int *warp_size);
 void __cudaRegisterVar(void **handle, char *host, char *device_address, const char *name, int external, size_t bytes,
                        int constant, int global);
 cudaError_t cudaProfilerStart(void);
 cudaError_t cudaProfilerStop(void);
 cudaError_t cudaMemPrefetchAsync_v2(const void *, size_t, struct cudaMemLocation, unsigned, cudaStream_t);
 
-static const char *const kind_names[] = {"HtoD", "DtoH", "DtoD", "PtoP", "memset"};
-static const char *const side_names[] = {"pageable", "pinned", "managed", "none"};
-static long moved[KINDS][SIDES][2];
 static char symbol[256];
 
 static void stub_5us(void) {}
 
 #define RT(name, call) COUNTED(#name, call)
 
-static void move(enum kind kind, enum side side, size_t bytes)
-{
-    moved[kind][side][0]++;
-    moved[kind][side][1] += (long)bytes;
-}
-
 static void register_code(void)
 {
-    static const uint64_t device_code[2];
-    static const struct {
-        int magic, version;
-        const void *data;
-        void *unused;
-    } fat_binary = {0x466243b1, 1, device_code, NULL};
-    void **handle = __cudaRegisterFatBinary((void *)&fat_binary);
-    __cudaRegisterFunction(handle, (const char *)stub_5us, (char *)"moving_5us", "moving_5us", -1, NULL, NULL, NULL, NULL,
-                           NULL);
+    void **handle = begin_fat_binary();
+    register_kernel(handle, (const void *)stub_5us, "moving_5us");
     __cudaRegisterVar(handle, symbol, symbol, "symbol", 0, sizeof symbol, 0, 0);
     __cudaRegisterFatBinaryEnd(handle);
 }
@@ -126,16 +106,9 @@ int main(void)
     RT(cudaProfilerStart, cudaProfilerStart());
     RT(cudaProfilerStop, cudaProfilerStop());
     RT(cudaThreadSynchronize, cudaThreadSynchronize());
-    const char *comma = "";
-    printf("{\"program\":\"moves_runtime\",\"launches\":1,\"transfers\":[");
-    for (int kind = 0; kind < KINDS; kind++)
-        for (int side = 0; side < SIDES; side++)
-            if (moved[kind][side][0] != 0) {
-                printf("%s{\"kind\":\"%s\",\"host_memory\":\"%s\",\"count\":%ld,\"bytes\":%ld}", comma, kind_names[kind],
-                       side_names[side], moved[kind][side][0], moved[kind][side][1]);
-                comma = ",";
-            }
-    printf("],");
+    printf("{\"program\":\"moves_runtime\",\"launches\":1,");
+    print_moved();
+    printf(",");
     print_counts("apis", "cuda", NULL);
     printf("}\n");
     return 0;

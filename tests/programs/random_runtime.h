@@ -1,14 +1,9 @@
 // The CUDA runtime beside the driver API in one random program: the same work by the calls that compiled code makes.
 #pragma once
 #include "random_world.h"
+#include "fat_binary.h"
 
 #include <cuda_runtime_api.h>
-
-// What nvcc's output calls; declared in crt/host_runtime.h for C++ only.
-void **__cudaRegisterFatBinary(void *binary);
-void __cudaRegisterFatBinaryEnd(void **handle);
-void __cudaRegisterFunction(void **handle, const char *stub, char *device_function, const char *name, int thread_limit,
-                            void *thread_id, void *block_id, void *block_dim, void *grid_dim, int *warp_size);
 
 // The per-thread variants, which the header only maps other names to.
 extern __typeof__(cudaLaunchKernel) cudaLaunchKernel_ptsz;
@@ -25,16 +20,10 @@ static const char stubs[RUNTIME_KERNELS];
 
 static void register_kernels(void)
 {
-    static const uint64_t device_code[2];
-    static const struct {
-        int magic, version;
-        const void *data;
-        void *unused;
-    } fat_binary = {0x466243b1, 1, device_code, NULL};
-    void **handle = __cudaRegisterFatBinary((void *)&fat_binary);
+    void **handle = begin_fat_binary();
     for (int kernel = 0; kernel < RUNTIME_KERNELS; kernel++) {
         const char *name = kernel_names[FIRST_RUNTIME_KERNEL + kernel];
-        __cudaRegisterFunction(handle, &stubs[kernel], (char *)name, name, -1, NULL, NULL, NULL, NULL, NULL);
+        register_kernel(handle, &stubs[kernel], name);
     }
     __cudaRegisterFatBinaryEnd(handle);
 }

@@ -6,15 +6,10 @@
 #include <cuda_runtime_api.h>
 
 #include "common.h"
+#include "fat_binary.h"
 
 #include <dlfcn.h>
 #include <semaphore.h>
-
-void **__cudaRegisterFatBinary(void *binary);
-void __cudaRegisterFatBinaryEnd(void **handle);
-void __cudaUnregisterFatBinary(void **handle);
-void __cudaRegisterFunction(void **handle, const char *stub, char *device_function, const char *name, int thread_limit,
-                            void *thread_id, void *block_id, void *block_dim, void *grid_dim, int *warp_size);
 
 enum { BYTES = 1 << 16, CAPTURED = 10, GRAPH_LAUNCHES = 3 };
 
@@ -244,15 +239,8 @@ static void check_entry_points(void)
 
 int main(void)
 {
-    static const uint64_t device_code[2];
-    static const struct {
-        int magic, version;
-        const void *data;
-        void *unused;
-    } fat_binary = {0x466243b1, 1, device_code, NULL};
-    void **handle = __cudaRegisterFatBinary((void *)&fat_binary);
-    __cudaRegisterFunction(handle, (const char *)stub_500us, (char *)"round_500us", "round_500us", -1, NULL, NULL, NULL, NULL,
-                           NULL);
+    void **handle = begin_fat_binary();
+    register_kernel(handle, (const void *)stub_500us, "round_500us");
     __cudaRegisterFatBinaryEnd(handle);
     check_device();
     check_copies();

@@ -5,14 +5,9 @@
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>
 
+#include "fat_binary.h"
 #include "work.h"
 
-// What nvcc's output calls; declared in crt/host_runtime.h for C++ only.
-void **__cudaRegisterFatBinary(void *binary);
-void __cudaRegisterFatBinaryEnd(void **handle);
-void __cudaUnregisterFatBinary(void **handle);
-void __cudaRegisterFunction(void **handle, const char *stub, char *device_function, const char *name, int thread_limit,
-                            void *thread_id, void *block_id, void *block_dim, void *grid_dim, int *warp_size);
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, struct CUstream_st *stream);
 cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_bytes, void *stream);
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *stub);
@@ -46,12 +41,6 @@ static void stub_20us(void) {}
 static void (*const stubs[KERNELS])(void) = {stub_2us, stub_5us, stub_20us};
 static cudaKernel_t handles[KERNELS];
 
-static const uint64_t device_code[2];
-static const struct {
-    int magic, version;
-    const void *data;
-    void *unused;
-} fat_binary = {0x466243b1, 1, device_code, NULL};
 static void **binary_handle;
 
 static void unregister(void)
@@ -61,10 +50,9 @@ static void unregister(void)
 
 __attribute__((constructor)) static void register_kernels(void)
 {
-    binary_handle = __cudaRegisterFatBinary((void *)&fat_binary);
+    binary_handle = begin_fat_binary();
     for (int kernel = 0; kernel < KERNELS; kernel++)
-        __cudaRegisterFunction(binary_handle, (const char *)stubs[kernel], (char *)kernel_names[kernel], kernel_names[kernel],
-                               -1, NULL, NULL, NULL, NULL, NULL);
+        register_kernel(binary_handle, (const void *)stubs[kernel], kernel_names[kernel]);
     __cudaRegisterFatBinaryEnd(binary_handle);
     atexit(unregister);
 }

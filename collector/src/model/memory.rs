@@ -154,10 +154,11 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// The kind of memory that an address lies in; `None` = not allocated through CUDA.
+    /// The kind of memory that an address lies in, or an array's handle stands for; `None` = not allocated through CUDA.
     pub fn kind_of(&self, address: u64) -> Option<Memory> {
-        let (start, block) = self.addressed.range(..=address).next_back()?;
-        (address - start < block.bytes).then_some(block.memory)
+        let below = self.addressed.range(..=address).next_back();
+        let within = below.filter(|(start, block)| address - *start < block.bytes);
+        within.map(|(_, block)| block.memory).or_else(|| self.arrays.get(&address).map(|block| block.memory))
     }
 
     /// A block came.

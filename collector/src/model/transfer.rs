@@ -120,6 +120,7 @@ mod tests {
     const MANAGED: u64 = 0x4000;
     const POOL: u64 = 0x5000;
     const PAGEABLE: u64 = 0x6000;
+    const ARRAY: u64 = 0x7000;
 
     fn blocks() -> Blocks {
         let mut blocks = Blocks::default();
@@ -129,6 +130,7 @@ mod tests {
             (Memory::Registered, REGISTERED),
             (Memory::Managed, MANAGED),
             (Memory::Pool, POOL),
+            (Memory::Array, ARRAY),
         ] {
             blocks.allocated(
                 1,
@@ -151,6 +153,9 @@ mod tests {
             (PINNED, REGISTERED, TransferKind::HtoH, HostMemory::Pinned),
             (PAGEABLE, MANAGED, TransferKind::HtoD, HostMemory::Pageable),
             (MANAGED, DEVICE, TransferKind::DtoD, HostMemory::None),
+            (ARRAY, PINNED, TransferKind::DtoH, HostMemory::Pinned),
+            // A handle, and no address: there is nothing behind it.
+            (ARRAY + 1, DEVICE, TransferKind::HtoD, HostMemory::Pageable),
         ] {
             assert_eq!(
                 resolve(Direction::Default, src, dst, false, &blocks),

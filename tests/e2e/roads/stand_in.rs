@@ -7,9 +7,6 @@ use std::process::Command;
 
 /// Driver functions that the stand-in exports and that fail there, by what they begin with.
 const DRIVER_LACKS: &[(&str, &str)] = &[
-    ("cuMemcpyAto", "copies of arrays"),
-    ("cuMemcpyDtoA", "copies of arrays"),
-    ("cuMemcpyHtoA", "copies of arrays"),
     ("cuGraphics", "graphics"),
     ("cuSignalExternalSemaphores", "other devices' semaphores"),
     ("cuWaitExternalSemaphores", "other devices' semaphores"),
@@ -20,12 +17,6 @@ const DRIVER_LACKS: &[(&str, &str)] = &[
 
 /// Runtime functions that the stand-in's does not have.
 const RUNTIME_LACKS: &[(&str, &str)] = &[
-    ("cudaMemcpyToArray", "copies of arrays"),
-    ("cudaMemcpyFromArray", "copies of arrays"),
-    ("cudaMemcpyArrayToArray", "copies of arrays"),
-    ("cudaMemcpy2DToArray", "copies of arrays"),
-    ("cudaMemcpy2DFromArray", "copies of arrays"),
-    ("cudaMemcpy2DArrayToArray", "copies of arrays"),
     ("cudaLaunchCooperativeKernelMultiDevice", "gone in CUDA 13"),
     ("cudaFuncSetSharedMemConfig", "deprecated"),
     ("cudaOccupancyAvailableDynamicSMemPerBlock", "occupancy of clusters and shared memory"),

@@ -1,6 +1,6 @@
 //! CUDA arrays: memory that has a handle and a description, and no address.
 
-use crate::error::{INVALID_VALUE, Outcome};
+use crate::error::{INVALID_HANDLE, INVALID_VALUE, Outcome};
 use crate::handle::{Handle, Kind, Table};
 
 /// `CUDA_ARRAY3D_LAYERED`, `_CUBEMAP`, `_SPARSE`, `_DEFERRED_MAPPING`.
@@ -82,8 +82,61 @@ pub struct Array {
     pub device: u32,
     /// Bytes that it takes by itself.
     pub bytes: u64,
+    /// Where they lie, which no application is told; 0: nowhere yet.
+    pub address: u64,
     /// The mipmapped array that it is a level of; 0 = none.
     pub mipmap: Handle,
+}
+
+/// A part of an array as a copy sees it: its first address, bytes from row to row and from slice to slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// First address.
+    pub address: u64,
+    /// From row to row.
+    pub pitch: u64,
+    /// From slice to slice.
+    pub slice: u64,
+}
+
+impl Array {
+    /// The part of so many bytes of a row, rows and slices (or layers) at a place in bytes, rows and slices. In a row both are
+    /// whole elements (cuda.h, cuMemcpy2D: srcXInBytes; cuMemcpyAtoD: ByteCount).
+    pub fn part(&self, at: [u64; 3], extent: [u64; 3]) -> Outcome<Part> {
+        let element = self.shape.element().ok_or(INVALID_VALUE)?;
+        let [width, height, depth] = self.shape.size;
+        let size = [width * element, height.max(1), depth.max(1)];
+        let inside =
+            (0..3).all(|axis| at[axis].checked_add(extent[axis]).is_some_and(|end| end <= size[axis]));
+        let whole = at[0].is_multiple_of(element) && extent[0].is_multiple_of(element);
+        if !inside || !whole || self.address == 0 {
+            return Err(INVALID_VALUE);
+        }
+        let (pitch, slice) = (size[0], size[0] * size[1]);
+        Ok(Part { address: self.address + at[2] * slice + at[1] * pitch + at[0], pitch, slice })
+    }
+
+    /// Where in it an address of its bytes lies: bytes of a row, rows, slices.
+    fn position(&self, address: u64) -> Option<[u64; 3]> {
+        let bytes = self.shape.bytes();
+        let offset =
+            address.checked_sub(self.address).filter(|offset| self.address != 0 && *offset < bytes)?;
+        let pitch = self.shape.size[0] * self.shape.element()?;
+        let height = self.shape.size[1].max(1);
+        Some([offset % pitch, offset / pitch % height, offset / pitch / height])
+    }
+}
+
+impl Arrays {
+    /// A part of a live array.
+    pub fn part(&self, array: Handle, at: [u64; 3], extent: [u64; 3]) -> Outcome<Part> {
+        self.arrays.get(array).ok_or(INVALID_HANDLE)?.part(at, extent)
+    }
+
+    /// The array that an address lies in, and where.
+    pub fn at(&self, address: u64) -> Option<(Handle, [u64; 3])> {
+        self.arrays.iter().find_map(|(handle, array)| Some((handle, array.position(address)?)))
+    }
 }
 
 /// A mipmapped array.
@@ -97,6 +150,8 @@ pub struct Mipmap {
     pub device: u32,
     /// Bytes that it takes.
     pub bytes: u64,
+    /// Where its first level lies, the others behind it; 0: nowhere of its own.
+    pub address: u64,
     /// Its levels.
     pub levels: Vec<Handle>,
 }
@@ -113,5 +168,38 @@ pub struct Arrays {
 impl Default for Arrays {
     fn default() -> Self {
         Self { arrays: Table::new(Kind::Array), mipmaps: Table::new(Kind::Mipmap) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn array(size: [u64; 3]) -> Array {
+        let shape = Shape { size, format: 0x20, channels: 2, flags: 0 };
+        Array { shape, context: 0, device: 0, bytes: shape.bytes(), address: 0x1000, mipmap: 0 }
+    }
+
+    #[test]
+    fn a_part_is_whole_elements_within_the_array() {
+        let flat = array([10, 4, 0]);
+        let part = |at, extent| flat.part(at, extent).map(|part| part.address);
+        assert_eq!(
+            flat.part([8, 1, 0], [16, 2, 1]),
+            Ok(Part { address: 0x1000 + 88, pitch: 80, slice: 320 })
+        );
+        assert_eq!(part([0, 0, 0], [80, 4, 1]), Ok(0x1000));
+        for (at, extent) in [
+            ([4, 0, 0], [8, 1, 1]),
+            ([0, 0, 0], [12, 1, 1]),
+            ([8, 0, 0], [80, 1, 1]),
+            ([0, 3, 0], [8, 2, 1]),
+            ([0, 0, 1], [8, 1, 1]),
+            ([u64::MAX - 7, 0, 0], [8, 1, 1]),
+        ] {
+            assert_eq!(part(at, extent), Err(INVALID_VALUE), "{at:?} {extent:?}");
+        }
+        assert_eq!(array([10, 4, 3]).position(0x1000 + 2 * 320 + 80 + 8), Some([8, 1, 2]));
+        assert_eq!(array([10, 0, 0]).position(0x1000 + 80), None);
     }
 }

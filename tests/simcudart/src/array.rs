@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use crate::driver::{ArrayDescription, Handle};
+use crate::driver::{ArrayDescription, Driver, Handle};
 use crate::error::{INVALID_VALUE, Result};
 use crate::memory::Extent;
 
@@ -35,6 +35,32 @@ unsafe fn description(channels: *const Channels, extent: Extent, flags: c_uint) 
     }
     let size = [extent.width, extent.height, extent.depth];
     Ok(ArrayDescription { size, format, channels: used as c_uint, flags })
+}
+
+/// What an array is made of.
+pub unsafe fn described(driver: &Driver, array: Handle) -> Result<ArrayDescription> {
+    let mut known = ArrayDescription { size: [0; 3], format: 0, channels: 0, flags: 0 };
+    // SAFETY: the caller passes an array; writes a place of ours.
+    unsafe { driver.cuArray3DGetDescriptor(&mut known, array)? };
+    Ok(known)
+}
+
+impl ArrayDescription {
+    /// Bytes of an element.
+    pub fn element(&self) -> usize {
+        let channel = match self.format {
+            0x01 | 0x08 => 1,
+            0x02 | 0x09 | 0x10 => 2,
+            _ => 4,
+        };
+        channel * self.channels as usize
+    }
+}
+
+/// Bytes of an array's elements.
+pub unsafe fn element(driver: &Driver, array: Handle) -> Result<usize> {
+    // SAFETY: the caller's.
+    Ok(unsafe { described(driver, array) }?.element())
 }
 
 export! {

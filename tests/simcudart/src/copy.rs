@@ -11,7 +11,7 @@ use crate::error::{INVALID_MEMCPY_DIRECTION, Result};
 pub const HOST_TO_HOST: c_int = 0;
 pub const HOST_TO_DEVICE: c_int = 1;
 pub const DEVICE_TO_HOST: c_int = 2;
-const DEVICE_TO_DEVICE: c_int = 3;
+pub const DEVICE_TO_DEVICE: c_int = 3;
 pub const DEFAULT: c_int = 4;
 
 pub unsafe fn copy(
@@ -60,28 +60,37 @@ pub unsafe fn copy_async(
 
 /// `CUDA_MEMCPY2D` (cuda.h); memory types 1 host, 2 device, 4 unified.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct Copy2D {
-    from: Side2D,
-    to: Side2D,
-    width: usize,
-    height: usize,
+    pub from: Side2D,
+    pub to: Side2D,
+    pub width: usize,
+    pub height: usize,
 }
 
+/// A side of it.
 #[repr(C)]
-struct Side2D {
-    x_bytes: usize,
-    y: usize,
-    memory_type: u32,
-    host: *const c_void,
-    device: DevicePtr,
-    array: Handle,
-    pitch: usize,
+#[derive(Clone, Copy)]
+pub struct Side2D {
+    pub x_bytes: usize,
+    pub y: usize,
+    pub memory_type: u32,
+    pub host: *const c_void,
+    pub device: DevicePtr,
+    pub array: Handle,
+    pub pitch: usize,
 }
 
 const _: () = assert!(size_of::<Copy2D>() == 128);
 
+/// The side of a copy that is an array; memory type 3.
+pub fn array_side(array: Handle, x_bytes: usize, y: usize) -> Side2D {
+    let (memory_type, host, device, pitch) = (3, null_mut::<c_void>().cast_const(), 0, 0);
+    Side2D { x_bytes, y, memory_type, host, device, array, pitch }
+}
+
 /// One side of a copy, `device` by the copy's kind or unknown.
-fn side(address: *const c_void, pitch: usize, device: Option<bool>) -> Side2D {
+pub fn side(address: *const c_void, pitch: usize, device: Option<bool>) -> Side2D {
     let memory_type = match device {
         Some(false) => 1,
         Some(true) => 2,

@@ -168,6 +168,7 @@ driver_functions! {
         fn cuDeviceSetMemPool[11020](device: Device, pool: Handle);
         fn cuMemAllocPitch[3020](block: *mut DevicePtr, pitch: *mut usize, width: usize, height: usize, element: c_uint);
         fn cuArray3DCreate[3020](array: *mut Handle, description: *const ArrayDescription);
+        fn cuArray3DGetDescriptor[3020](description: *mut ArrayDescription, array: Handle);
         fn cuArrayDestroy[2000](array: Handle);
         fn cuMipmappedArrayCreate[5000](mipmap: *mut Handle, description: *const ArrayDescription, levels: c_uint);
         fn cuMipmappedArrayDestroy[5000](mipmap: Handle);

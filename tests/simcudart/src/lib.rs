@@ -16,6 +16,7 @@
 mod export;
 
 mod array;
+mod array_copy;
 mod context;
 mod copy;
 mod device;

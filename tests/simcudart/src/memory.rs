@@ -18,20 +18,27 @@ pub struct PointerAttributes {
 
 /// `cudaPitchedPtr` (driver_types.h).
 #[repr(C)]
-pub struct Pitched {
-    address: *mut c_void,
-    pitch: usize,
-    width: usize,
-    height: usize,
+#[derive(Clone, Copy)]
+pub struct PitchedPtr {
+    pub address: *mut c_void,
+    pub pitch: usize,
+    pub width: usize,
+    pub height: usize,
 }
 
-/// `cudaExtent` (driver_types.h).
+/// `cudaExtent` (driver_types.h): bytes, rows, slices; of copies of arrays elements in place of bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Extent {
     pub width: usize,
     pub height: usize,
     pub depth: usize,
+}
+
+impl Extent {
+    pub fn is_empty(&self) -> bool {
+        self.width == 0 || self.height == 0 || self.depth == 0
+    }
 }
 
 /// Bytes of an element, which cuMemAllocPitch wants to know for coalescing.
@@ -133,7 +140,7 @@ export! {
         allocate(place, width * height, |block| driver.cuMemAllocPitch(block, pitch, width, height, ELEMENT))
     }
 
-    fn cudaMalloc3D(pitched: *mut Pitched, extent: Extent) = with_context |driver| {
+    fn cudaMalloc3D(pitched: *mut PitchedPtr, extent: Extent) = with_context |driver| {
         let pitched = pitched.as_mut().ok_or(INVALID_VALUE)?;
         let Extent { width, height, depth } = extent;
         let rows = height * depth;

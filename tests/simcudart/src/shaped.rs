@@ -1,32 +1,15 @@
-//! Copies and sets by rows and slices, and copies of symbols. Arrays are not for this runtime yet.
+//! Copies and sets by rows and slices, and copies of symbols.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
+use crate::array::element;
 use crate::context;
 use crate::copy::{self, DEFAULT, DEVICE_TO_HOST, HOST_TO_DEVICE, HOST_TO_HOST};
 use crate::driver::{DefaultStream, DevicePtr, Driver, Handle};
 use crate::error::{INVALID_MEMCPY_DIRECTION, INVALID_VALUE, Result};
 use crate::kernel::symbol;
-
-/// `cudaPitchedPtr` (driver_types.h).
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct PitchedPtr {
-    address: *mut c_void,
-    pitch: usize,
-    width: usize,
-    height: usize,
-}
-
-/// `cudaExtent` (driver_types.h): bytes, rows, slices.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Extent {
-    width: usize,
-    height: usize,
-    depth: usize,
-}
+use crate::memory::{Extent, PitchedPtr};
 
 /// A side of `cudaMemcpy3DParms` (driver_types.h): an array or a pointer, and where in it.
 #[repr(C)]
@@ -84,17 +67,19 @@ const _: () =
     assert!(size_of::<Copy3D>() == 160 && size_of::<Peer3D>() == 168 && size_of::<DriverCopy3D>() == 200);
 
 impl Side {
-    /// As the driver takes it; memory types 1 host, 2 device, 4 unified.
-    fn of_driver(&self, memory_type: c_uint, context: Handle) -> Result<DriverSide> {
-        if !self.array.is_null() || self.pointer.address.is_null() {
+    /// As the driver takes it; memory types 1 host, 2 device, 3 array, 4 unified. An array's place is in its elements, of
+    /// `element` bytes.
+    fn of_driver(&self, memory_type: c_uint, context: Handle, element: usize) -> Result<DriverSide> {
+        // driver_types.h: a side is an array or a pointer, and not both.
+        if self.array.is_null() == self.pointer.address.is_null() {
             return Err(INVALID_VALUE);
         }
-        let Side { position: [x_bytes, y, z], pointer: PitchedPtr { address, pitch, height, .. }, .. } =
-            *self;
+        let Side { array, position: [x, y, z], pointer: PitchedPtr { address, pitch, height, .. } } = *self;
         let device = address as DevicePtr;
-        let (level, array) = (0, null_mut());
+        let level = 0;
+        let (memory_type, unit) = if array.is_null() { (memory_type, 1) } else { (3, element) };
         Ok(DriverSide {
-            x_bytes,
+            x_bytes: x * unit,
             y,
             z,
             level,
@@ -109,8 +94,22 @@ impl Side {
     }
 }
 
+/// The size of the elements that a copy's width counts: an array's, or bytes (driver_types.h, cudaMemcpy3DParms).
+unsafe fn unit(driver: &Driver, from: &Side, to: &Side) -> Result<usize> {
+    let arrays = [from.array, to.array].into_iter().filter(|array| !array.is_null());
+    // SAFETY: the caller passes arrays that are alive.
+    let sizes = arrays.map(|array| unsafe { element(driver, array) }).collect::<Result<Vec<usize>>>()?;
+    match sizes[..] {
+        [] => Ok(1),
+        [one] => Ok(one),
+        // The elements of both arrays have one size.
+        [one, other] if one == other => Ok(one),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
 impl Copy3D {
-    fn of_driver(&self) -> Result<DriverCopy3D> {
+    unsafe fn of_driver(&self, driver: &Driver) -> Result<DriverCopy3D> {
         let (from, to) = match self.kind {
             HOST_TO_HOST..DEFAULT => (
                 1 + c_uint::from(self.kind & DEVICE_TO_HOST != 0),
@@ -119,22 +118,21 @@ impl Copy3D {
             DEFAULT => (4, 4),
             _ => return Err(INVALID_MEMCPY_DIRECTION),
         };
-        let (from, to) = (self.from.of_driver(from, null_mut())?, self.to.of_driver(to, null_mut())?);
-        Ok(DriverCopy3D { from, to, extent: self.extent })
+        // SAFETY: the caller passes arrays that are alive.
+        let unit = unsafe { unit(driver, &self.from, &self.to) }?;
+        let from = self.from.of_driver(from, null_mut(), unit)?;
+        let to = self.to.of_driver(to, null_mut(), unit)?;
+        Ok(DriverCopy3D { from, to, extent: Extent { width: self.extent.width * unit, ..self.extent } })
     }
 }
 
 impl Peer3D {
     unsafe fn of_driver(&self, driver: &Driver) -> Result<DriverCopy3D> {
-        let from = self.from.of_driver(2, context::primary(driver, self.from_device)?)?;
-        let to = self.to.of_driver(2, context::primary(driver, self.to_device)?)?;
-        Ok(DriverCopy3D { from, to, extent: self.extent })
-    }
-}
-
-impl Extent {
-    fn is_empty(&self) -> bool {
-        self.width == 0 || self.height == 0 || self.depth == 0
+        // SAFETY: the caller passes arrays that are alive.
+        let unit = unsafe { unit(driver, &self.from, &self.to) }?;
+        let from = self.from.of_driver(2, context::primary(driver, self.from_device)?, unit)?;
+        let to = self.to.of_driver(2, context::primary(driver, self.to_device)?, unit)?;
+        Ok(DriverCopy3D { from, to, extent: Extent { width: self.extent.width * unit, ..self.extent } })
     }
 }
 
@@ -190,7 +188,7 @@ export_on_stream! {
         if copy.extent.is_empty() {
             return Ok(());
         }
-        driver.cuMemcpy3D(default, std::ptr::from_ref(&copy.of_driver()?).cast())
+        driver.cuMemcpy3D(default, std::ptr::from_ref(&copy.of_driver(driver)?).cast())
     }
 
     fn cudaMemcpy3DAsync, cudaMemcpy3DAsync_ptsz(copy: *const Copy3D, stream: Handle)
@@ -199,7 +197,7 @@ export_on_stream! {
         if copy.extent.is_empty() {
             return Ok(());
         }
-        driver.cuMemcpy3DAsync(default, std::ptr::from_ref(&copy.of_driver()?).cast(), stream)
+        driver.cuMemcpy3DAsync(default, std::ptr::from_ref(&copy.of_driver(driver)?).cast(), stream)
     }
 
     fn cudaMemcpy3DPeer, cudaMemcpy3DPeer_ptds(copy: *const Peer3D) = with_context |driver, default| {

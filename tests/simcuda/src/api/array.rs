@@ -4,10 +4,11 @@ use super::memory::{tell_alloc, tell_free, tell_gone};
 use super::put;
 use crate::array::{Array, Mipmap, Shape};
 use crate::call::Call;
+use crate::effects;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
-use crate::memory::MemoryKind;
+use crate::memory::{Allocation, MemoryKind};
 use crate::state::{Guard, State};
 
 exports! {
@@ -58,8 +59,8 @@ fn new_array(call: &mut Call, array: *mut Handle, shape: Shape) -> Outcome {
     let mut state = call.lock();
     let (context, device) = place(&mut state)?;
     let bytes = shape.bytes();
-    state.memory.charge(device, bytes)?;
-    let known = state.arrays.arrays.insert(Array { shape, context, device, bytes, mipmap: 0 });
+    let address = state.back(device, bytes)?;
+    let known = state.arrays.arrays.insert(Array { shape, context, device, bytes, address, mipmap: 0 });
     tell_alloc(call, known, bytes, MemoryKind::Array, 0);
     // SAFETY: cuda.h's promise.
     unsafe { put(array, known) }
@@ -98,9 +99,9 @@ unsafe fn destroy(call: &mut Call, array: Handle) -> Outcome {
     state.check_assumed_unsafe("free_in_capture")?;
     // A level goes with its mipmapped array.
     let found = state.arrays.arrays.get(array).filter(|array| array.mipmap == 0).ok_or(INVALID_HANDLE)?;
-    let (device, bytes) = (found.device, found.bytes);
+    let (address, bytes) = (found.address, found.bytes);
     state.arrays.arrays.remove(array);
-    state.memory.discharge(device, bytes);
+    state.unback(address);
     tell_free(call, array, bytes, MemoryKind::Array, 0);
     Ok(())
 }
@@ -118,11 +119,16 @@ pub fn new_mipmap(
     let (context, device) = place(state)?;
     let levels = shape.levels(levels);
     let bytes = if own { (0..levels).map(|level| shape.level(level).bytes()).sum() } else { 0 };
-    state.memory.charge(device, bytes)?;
-    let mipmap = state.arrays.mipmaps.insert(Mipmap { shape, context, device, bytes, levels: Vec::new() });
-    let arrays =
-        (0..levels).map(|level| Array { shape: shape.level(level), context, device, bytes: 0, mipmap });
-    let arrays: Vec<_> = arrays.map(|array| state.arrays.arrays.insert(array)).collect();
+    let address = state.back(device, bytes)?;
+    let mipmap =
+        state.arrays.mipmaps.insert(Mipmap { shape, context, device, bytes, address, levels: Vec::new() });
+    let mut next = address;
+    let arrays = (0..levels).map(|level| {
+        let (shape, address) = (shape.level(level), next);
+        next += if own { shape.bytes() } else { 0 };
+        state.arrays.arrays.insert(Array { shape, context, device, bytes: 0, address, mipmap })
+    });
+    let arrays: Vec<_> = arrays.collect();
     state.arrays.mipmaps.get_mut(mipmap).ok_or(INVALID_HANDLE)?.levels = arrays;
     tell_alloc(call, mipmap, bytes, MemoryKind::Array, 0);
     Ok(mipmap)
@@ -153,26 +159,40 @@ unsafe fn destroy_mipmap(call: &mut Call, mipmap: Handle) -> Outcome {
     let mut state = call.lock();
     state.current()?;
     state.check_assumed_unsafe("free_in_capture")?;
-    let Mipmap { device, bytes, levels, .. } = state.arrays.mipmaps.remove(mipmap).ok_or(INVALID_HANDLE)?;
+    let Mipmap { address, bytes, levels, .. } = state.arrays.mipmaps.remove(mipmap).ok_or(INVALID_HANDLE)?;
     for level in levels {
         state.arrays.arrays.remove(level);
     }
-    state.memory.discharge(device, bytes);
+    state.unback(address);
     tell_free(call, mipmap, bytes, MemoryKind::Array, 0);
     Ok(())
 }
 
 impl State {
+    /// Memory for an array's bytes; nowhere for none. It is no context's: the array is.
+    fn back(&mut self, device: u32, bytes: u64) -> Outcome<u64> {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        self.memory.allocate(Allocation::new(MemoryKind::Array, bytes, 0, device))
+    }
+
+    fn unback(&mut self, address: u64) {
+        if let Some((_, Some(range))) = self.memory.remove(address) {
+            effects::push(effects::Effect::Release(range));
+        }
+    }
+
     /// A context goes, and its arrays with it (cuda.h, cuCtxDestroy).
     pub fn end_arrays(&mut self, context: Handle) {
         let arrays = self.arrays.arrays.remove_where(|array| array.context == context);
         let arrays = arrays.into_iter().filter(|(_, array)| array.mipmap == 0);
         let mipmaps = self.arrays.mipmaps.remove_where(|mipmap| mipmap.context == context);
-        let gone = arrays.map(|(handle, array)| (handle, array.device, array.bytes));
+        let gone = arrays.map(|(handle, array)| (handle, array.address, array.bytes));
         let gone =
-            gone.chain(mipmaps.into_iter().map(|(handle, mipmap)| (handle, mipmap.device, mipmap.bytes)));
-        for (handle, device, bytes) in gone.collect::<Vec<_>>() {
-            self.memory.discharge(device, bytes);
+            gone.chain(mipmaps.into_iter().map(|(handle, mipmap)| (handle, mipmap.address, mipmap.bytes)));
+        for (handle, address, bytes) in gone.collect::<Vec<_>>() {
+            self.unback(address);
             tell_gone(handle, bytes, MemoryKind::Array);
         }
     }

@@ -72,7 +72,8 @@ impl Operation3D {
     fn copy(&self, state: &State) -> Outcome<Copy> {
         let [width, height, depth] = self.extent;
         let sides = [self.destination, self.source];
-        // A row is as long as the copy is wide, or longer, or 0: packed; a layer likewise. Arrays are not simulated here.
+        // A row is as long as the copy is wide, or longer, or 0: packed; a layer likewise. Arrays are not for the simulator's
+        // batches.
         let fits = |side: &Operand| {
             side.kind == 1
                 && (side.row == 0 || side.row >= width)

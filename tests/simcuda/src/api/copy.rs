@@ -1,5 +1,6 @@
 //! Copies and sets. How far each waits is the CUDA driver API reference's "API synchronization behavior".
 
+use crate::array::{Arrays, Part};
 use crate::call::Call;
 use crate::config::config;
 use crate::error::{INVALID_CONTEXT, INVALID_VALUE, Outcome};
@@ -119,7 +120,7 @@ impl State {
 }
 
 /// A copy that the call's caller waits for as far as the API says. `stream` none = a synchronous call.
-fn run(
+pub fn run(
     call: &Call,
     dst: u64,
     src: u64,
@@ -296,17 +297,44 @@ pub struct Memcpy3D {
 
 const _: () = assert!(size_of::<Memcpy2D>() == 128 && size_of::<Memcpy3D>() == 200);
 
-/// The base address of a side. Arrays (type 3) are not simulated.
-fn base(memory: u32, host: u64, device: u64) -> Outcome<u64> {
-    match memory {
-        1 => Ok(host),
-        2 | 4 => Ok(device),
-        _ => Err(INVALID_VALUE),
+/// `CU_MEMORYTYPE_ARRAY`.
+const ARRAY: u32 = 3;
+
+impl Side3D {
+    /// Where a box of so many bytes of a row, rows and slices begins, and its distances from row to row and slice to slice.
+    fn part(&self, arrays: &Arrays, extent: [u64; 3]) -> Outcome<Part> {
+        let [width, height, _] = extent;
+        let base = match self.memory {
+            ARRAY => return arrays.part(self.array, [self.x, self.y, self.z], extent),
+            1 => self.host,
+            2 | 4 => self.device,
+            _ => return Err(INVALID_VALUE),
+        };
+        let pitch = if self.pitch == 0 { width } else { self.pitch };
+        let slice = pitch * if self.height == 0 { height } else { self.height };
+        Ok(Part { address: base + self.z * slice + self.y * pitch + self.x, pitch, slice })
+    }
+
+    /// What would ask for memory, or an array's, at an address. Of memory the type is unified, which says no more than that.
+    fn of(arrays: &Arrays, at: u64, pitch: u64, height: u64) -> Self {
+        let [level, host, context] = [0; 3];
+        match arrays.at(at) {
+            Some((array, [x, y, z])) => {
+                let (memory, device, pitch, height) = (ARRAY, 0, 0, 0);
+                Self { x, y, z, level, memory, host, device, array, context, pitch, height }
+            }
+            None => {
+                let ([x, y, z], memory, array) = ([0; 3], 4, 0);
+                Self { x, y, z, level, memory, host, device: at, array, context, pitch, height }
+            }
+        }
     }
 }
 
+/// The direction that two memory types say; an array is a device's.
 fn asked(source: u32, destination: u32) -> Option<Direction> {
-    match (source, destination) {
+    let of = |memory: u32| if memory == ARRAY { 2 } else { memory };
+    match (of(source), of(destination)) {
         (1, 1) => Some(Direction::HtoH),
         (1, 2) => Some(Direction::HtoD),
         (2, 1) => Some(Direction::DtoH),
@@ -318,49 +346,43 @@ fn asked(source: u32, destination: u32) -> Option<Direction> {
 impl Memcpy2D {
     fn run(&self, call: &Call, stream: Option<Handle>) -> Outcome {
         let Self { source, destination, width, height } = *self;
-        let first = |side: Side2D| -> Outcome<u64> {
-            Ok(base(side.memory, side.host, side.device)? + side.y * side.pitch + side.x)
+        let side = |side: Side2D| {
+            let Side2D { x, y, memory, host, device, array, pitch } = side;
+            let (z, level, context) = (0, 0, 0);
+            Side3D { x, y, z, level, memory, host, device, array, context, pitch, height }
         };
-        let pitch = [destination.pitch, source.pitch].map(|pitch| if pitch == 0 { width } else { pitch });
-        if height > 1 && pitch.into_iter().any(|pitch| pitch < width) {
+        let copy = Memcpy3D { source: side(source), destination: side(destination), width, height, depth: 1 };
+        let (dst, src, shape, asked) = copy.resolve(&call.lock())?;
+        if height > 1 && shape.pitch.into_iter().any(|pitch| pitch < width) {
             return Err(INVALID_VALUE);
         }
-        let shape = Shape { width, height, depth: 1, pitch, slice: pitch.map(|pitch| pitch * height) };
-        let asked = asked(source.memory, destination.memory);
-        run(call, first(destination)?, first(source)?, shape, asked, stream)
+        run(call, dst, src, shape, asked, stream)
     }
 }
 
 impl Memcpy3D {
-    /// What would ask for this copy. Memory types are unified, which says no more than the addresses.
-    pub fn of(copy: &Copy) -> Self {
+    /// What would ask for this copy.
+    pub fn of(copy: &Copy, arrays: &Arrays) -> Self {
         let Shape { width, height, depth, pitch, slice } = copy.shape;
         let side = |at: u64, pitch: u64, slice: u64| {
-            let height = slice.checked_div(pitch).unwrap_or(height);
-            let [x, y, z, level, host, array, context] = [0; 7];
-            Side3D { x, y, z, level, memory: 4, host, device: at, array, context, pitch, height }
+            Side3D::of(arrays, at, pitch, slice.checked_div(pitch).unwrap_or(height))
         };
         let destination = side(copy.dst, pitch[0], slice[0]);
         Self { source: side(copy.src, pitch[1], slice[1]), destination, width, height, depth }
     }
 
     /// Destination, source, extent and direction.
-    pub fn resolve(&self) -> Outcome<(u64, u64, Shape, Option<Direction>)> {
+    pub fn resolve(&self, state: &State) -> Outcome<(u64, u64, Shape, Option<Direction>)> {
         let Self { source, destination, width, height, depth } = *self;
-        let pitch = [destination.pitch, source.pitch].map(|pitch| if pitch == 0 { width } else { pitch });
-        let rows = [destination.height, source.height].map(|rows| if rows == 0 { height } else { rows });
-        let slice = [pitch[0] * rows[0], pitch[1] * rows[1]];
-        let first = |side: Side3D, pitch: u64, slice: u64| -> Outcome<u64> {
-            Ok(base(side.memory, side.host, side.device)? + side.z * slice + side.y * pitch + side.x)
-        };
-        let shape = Shape { width, height, depth, pitch, slice };
-        let dst = first(destination, pitch[0], slice[0])?;
-        let src = first(source, pitch[1], slice[1])?;
-        Ok((dst, src, shape, asked(source.memory, destination.memory)))
+        let extent = [width, height, depth];
+        let (to, from) = (destination.part(&state.arrays, extent)?, source.part(&state.arrays, extent)?);
+        let shape =
+            Shape { width, height, depth, pitch: [to.pitch, from.pitch], slice: [to.slice, from.slice] };
+        Ok((to.address, from.address, shape, asked(source.memory, destination.memory)))
     }
 
     fn run(&self, call: &Call, stream: Option<Handle>) -> Outcome {
-        let (dst, src, shape, asked) = self.resolve()?;
+        let (dst, src, shape, asked) = self.resolve(&call.lock())?;
         run(call, dst, src, shape, asked, stream)
     }
 }
@@ -392,7 +414,7 @@ unsafe fn peer_3d(call: &Call, copy: *const Memcpy3D, stream: Option<Handle>) ->
     let other = |one: Handle, side: Side3D| if side.memory == 1 { one } else { side.context };
     let current = call.lock().current()?;
     check_contexts(call, [other(current, copy.destination), other(current, copy.source)])?;
-    let (dst, src, shape, asked) = copy.resolve()?;
+    let (dst, src, shape, asked) = copy.resolve(&call.lock())?;
     let asked = asked.map(|asked| if asked == Direction::DtoD { Direction::PtoP } else { asked });
     run(call, dst, src, shape, asked, stream)
 }

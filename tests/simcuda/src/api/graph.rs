@@ -161,7 +161,7 @@ impl HostParameters {
 
 /// The copy that a memcpy node asks for.
 pub fn copy_work(state: &State, copy: &Memcpy3D) -> Outcome<Work> {
-    let (dst, src, shape, asked) = copy.resolve()?;
+    let (dst, src, shape, asked) = copy.resolve(state)?;
     state.copy(dst, src, shape, asked).map(Work::Copy)
 }
 
@@ -573,9 +573,10 @@ unsafe fn set_kernel(call: &mut Call, node: Handle, parameters: *const KernelPar
 
 unsafe fn get_copy(call: &mut Call, node: Handle, copy: *mut Memcpy3D) -> Outcome {
     let known = look(call, node, |work| match work {
-        NodeWork::One(Work::Copy(copy)) => Some(Memcpy3D::of(copy)),
+        NodeWork::One(Work::Copy(copy)) => Some(copy.clone()),
         _ => None,
     })?;
+    let known = Memcpy3D::of(&known, &call.lock().arrays);
     // SAFETY: cuda.h's promise.
     unsafe { put(copy, known) }
 }

@@ -2,6 +2,7 @@
 //! exports; build.rs reads the names from it.
 
 pub mod array;
+pub mod array_copy;
 pub mod batch;
 pub mod capture;
 pub mod context;
