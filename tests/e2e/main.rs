@@ -29,3 +29,4 @@ mod scale;
 mod streams;
 mod tables;
 mod teardown;
+mod waits;

@@ -4,6 +4,7 @@ use super::device::ordinal;
 use super::memory::tell_gone;
 use super::put;
 use crate::call::Call;
+use crate::config::config;
 use crate::engine::Done;
 use crate::error::{
     INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, Outcome, PEER_ACCESS_ALREADY_ENABLED,
@@ -141,6 +142,7 @@ unsafe fn primary_retain(call: &mut Call, context: *mut Handle, device: i32) -> 
             None => primary.handle = state.contexts.insert(blank),
         }
         state.begin_context(primary.handle)?;
+        call.costs(config().cost.context);
     }
     primary.references += 1;
     state.primaries[device as usize] = primary;
@@ -173,7 +175,7 @@ unsafe fn primary_release(call: &mut Call, device: i32) -> Outcome {
 fn wait_for_work(call: &Call, state: Guard, handle: Handle) -> Guard {
     let work = state.context_work(handle);
     drop(state);
-    state::wait_all(&work);
+    call.wait_for(&work);
     call.lock()
 }
 
@@ -238,6 +240,7 @@ unsafe fn make(call: &mut Call, out: *mut Handle, flags: u32, device: i32, api_v
     let handle = state.contexts.insert(blank);
     state.begin_context(handle)?;
     thread::push(handle)?;
+    call.costs(config().cost.context);
     // SAFETY: cuda.h's promise.
     unsafe { put(out, handle) }
 }
@@ -276,7 +279,7 @@ unsafe fn destroy(call: &mut Call, context: Handle) -> Outcome {
     }
     let work = state.context_work(context);
     drop(state);
-    state::wait_all(&work);
+    call.wait_for(&work);
     let mut state = call.lock();
     state.end_context(context)?;
     state.contexts.remove(context);
