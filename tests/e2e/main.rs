@@ -31,3 +31,4 @@ mod scale;
 mod streams;
 mod tables;
 mod teardown;
+mod waits;

@@ -16,6 +16,8 @@ pub fn violations(done: &Done, compared: &[Compared], setting: Setting) -> Vec<S
     check.transfers(compared);
     check.calls(&done.said());
     check.gaps();
+    check.startup();
+    check.waits(done, setting);
     check.devices(&truth.operations(), setting);
     check.wrong
 }
@@ -28,6 +30,16 @@ struct Check<'r> {
 /// A number of a report; its absence is wrong, too.
 fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap_or(f64::NAN)
+}
+
+/// Clocks that run apart faster than is assumed can be off against each other by more than is said.
+fn is_wild(setting: Setting) -> bool {
+    setting.iter().any(|(name, value)| *name == "SIMCUDA_CLOCK_WANDER_PPB" && *value == "2000")
+}
+
+/// The sum of an object's numbers.
+pub fn sum(parts: &Value) -> u64 {
+    parts.as_object().unwrap().values().map(|ns| ns.as_u64().unwrap()).sum()
 }
 
 /// Operations that belong together: all of them, and the true lengths of those that are timed.
@@ -170,6 +182,38 @@ impl Check<'_> {
         }
     }
 
+    /// The parts of start-up and of warm-up sum to their wholes.
+    fn startup(&mut self) {
+        let startup = &self.report["startup"];
+        let launched = |list: &str| self.report[list].as_array().unwrap().iter().any(|row| row["count"] != 0);
+        if startup.is_null() {
+            if launched("kernels") {
+                self.wrong.push("kernels were launched without a start-up".to_owned());
+            }
+            return;
+        }
+        self.equal("start-up", &startup["first_kernel_ns"]["value"], sum(&startup["until_first_kernel_ns"]));
+        self.equal("warm-up", &startup["warm_up_ns"], sum(&startup["until_steady_ns"]));
+    }
+
+    /// Calls that are said to have waited did, and no less than is said. (More of them may have: for host functions, say.)
+    fn waits(&mut self, done: &Done, setting: Setting) {
+        let is_set = |what: &str| setting.iter().any(|(_, value)| value.contains(what));
+        let truth = crate::waits::truth(done);
+        for row in self.report["implicit_syncs"].as_array().unwrap() {
+            let waits_always = ["free", "host_free", "unload"].contains(&row["cause"].as_str().unwrap());
+            if !waits_always || is_set("free=returns") || is_wild(setting) {
+                continue;
+            }
+            let (count, ns) = truth.get(row["api"].as_str().unwrap()).copied().unwrap_or_default();
+            if row["count"].as_u64().unwrap() > count
+                || number(&row["waited"], "lo") > ns as f64 + slack(ns) as f64
+            {
+                self.wrong.push(format!("{row}, in truth {count} that waited {ns} ns"));
+            }
+        }
+    }
+
     fn gaps(&mut self) {
         let gaps = &self.report["gaps"];
         let largest: Vec<f64> = gaps["largest"]
@@ -200,9 +244,6 @@ impl Check<'_> {
 
     /// Each part of a device's time holds the truth, which is reckoned from when operations occupied their streams.
     fn devices(&mut self, operations: &[Operation], setting: Setting) {
-        // Clocks that run apart faster than is assumed can be off against each other by more than is said.
-        let is_wild =
-            setting.iter().any(|(name, value)| *name == "SIMCUDA_CLOCK_WANDER_PPB" && *value == "2000");
         for device in self.report["devices"].as_array().unwrap() {
             let ran = operations.iter().filter(|o| Some(o.device) == device["id"].as_u64());
             let truth = Parts::of(ran);
@@ -212,7 +253,7 @@ impl Check<'_> {
                 ("exposed_copy_ns", truth.classes[2]),
                 ("idle_ns", truth.idle),
             ] {
-                if !is_wild {
+                if !is_wild(setting) {
                     // Edges are whole ns, and there are two for each operation.
                     let slack = slack(truth) + 2 * operations.len() as u64;
                     self.holds(

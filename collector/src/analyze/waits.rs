@@ -5,7 +5,7 @@
 //! its entry to the end of that work, an interval, since the work's end is one. What else the call took is its own.
 //!
 //! - Most of them wait for all of their context; a copy waits for what is ahead of it in its stream, and by the rules of
-//!   the legacy default stream for what that stands for.
+//!   the legacy default stream for what that stands for. That it did, shows by its having been over when the call returned.
 //! - Work counts for certain if its own call had returned before. What was issued meanwhile by other threads may have been
 //!   waited for, too: it can only raise the most that the wait took.
 //! - Where the end of that work is not known, or not on which side of the call's entry it lies, there is no verdict: such a
@@ -17,7 +17,7 @@
 use super::calls::base_name;
 use super::estimate::Sum;
 use crate::model::occupancy::host;
-use crate::model::transfer::HostMemory;
+use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, CountedCall, Drained, Event, Operation, When};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::{Namespace, flag};
@@ -94,6 +94,24 @@ impl Cause {
             Action::Transfer { .. } if flags & flag::BLOCKING != 0 => Some(Cause::BlockingCopy),
             _ => None,
         }
+    }
+}
+
+/// Whether a copy or a set that returned at host ns `returned` waits for what is ahead of it, which follows from its having
+/// been over then; `None` = nobody can tell. One to the device from pageable memory returns when that has been staged: if
+/// it is a blocking one, a wait for its stream comes before that, else it may (CUDA Driver API, "API synchronization
+/// behavior"). Others that return before they are over wait for nothing.
+fn waits_for_its_stream(operation: &Operation, flags: u16, returned: u64) -> Option<bool> {
+    let is_over = End::of(operation).lo <= host(returned);
+    let is_timed = matches!(operation.when, When::Timed(_));
+    let (kind, memory) = match operation.what {
+        Action::Transfer { kind, host_memory, .. } => (kind, host_memory),
+        _ => return Some(false),
+    };
+    match (kind, memory) {
+        (TransferKind::HtoD, HostMemory::Pageable) if flags & flag::BLOCKING != 0 => Some(true),
+        (TransferKind::HtoD, HostMemory::Pageable) => (is_timed && is_over).then_some(true),
+        _ => Some(is_over),
     }
 }
 
@@ -346,9 +364,14 @@ impl<'a> Waits<'a> {
         if let (Some(cause), Some(call)) = (Cause::of_transfer(operation.what, work.call.flags), event.call)
             && !call.failed
         {
-            let ahead = self.ahead(stream, operation, work.call.begin);
-            let key = (call.api, cause);
-            self.hold(Held { key, counts, begin: work.call.begin, host_ns: call.host_ns, work: ahead });
+            let (begin, host_ns) = (work.call.begin, call.host_ns);
+            let ahead = self.ahead(stream, operation, begin);
+            let work = match waits_for_its_stream(operation, work.call.flags, begin.saturating_add(host_ns)) {
+                Some(true) => ahead,
+                Some(false) => End::NONE,
+                None => End { lo: i64::MIN, ..ahead },
+            };
+            self.hold(Held { key: (call.api, cause), counts, begin, host_ns, work });
         }
         self.streams.entry(stream).or_default().issued(operation.returned, end);
     }

@@ -2,6 +2,7 @@
 
 use crate::clock::{self, Ns};
 use crate::config::{HostCost, config};
+use crate::engine::Done;
 use crate::error::{self, DEINITIALIZED, Failure, NOT_INITIALIZED, NOT_PERMITTED, Outcome};
 use crate::export::Api;
 use crate::state::{self, Guard};
@@ -198,6 +199,24 @@ fn injected(name: &str) -> Outcome {
 }
 
 impl Call {
+    /// Waits, with the state unlocked, until all is done, though waiting is not what the call is for.
+    pub fn wait_for(&self, work: &[Done]) {
+        state::wait_all(work);
+        self.tell_waited(work);
+    }
+
+    /// Tells that the call has waited at least until all of this was done, if any of it was not when it was entered.
+    pub fn tell_waited(&self, work: &[Done]) {
+        let until = work.iter().filter_map(Done::end).max().unwrap_or(0);
+        if !truth::wanted() || until <= self.begin {
+            return;
+        }
+        let (api, tid, begin, end) = (self.api.name, thread::tid(), self.begin, clock::now());
+        truth::line(format_args!(
+            "\"kind\":\"waited\",\"api\":\"{api}\",\"tid\":{tid},\"begin\":{begin},\"until\":{until},\"end\":{end}"
+        ));
+    }
+
     /// A synchronisation is over: pools take notice, and the truth is told.
     pub fn tell_sync(&self, scope: &str, stream: u64, event: u64) {
         crate::api::pool::synchronized(self);

@@ -25,12 +25,25 @@ pub struct HostCost {
     pub other: Ns,
     /// The first launch from a module, besides.
     pub module: Ns,
+    /// Making a context, besides.
+    pub context: Ns,
+    /// Loading a module or a library, besides.
+    pub load: Ns,
 }
 
 impl HostCost {
-    const DEFAULT: Self =
-        Self { launch: 3_000, record: 1_000, query: 500, elapsed: 500, other: 500, module: 5_000_000 };
-    const OFF: Self = Self { launch: 0, record: 0, query: 0, elapsed: 0, other: 0, module: 0 };
+    const DEFAULT: Self = Self {
+        launch: 3_000,
+        record: 1_000,
+        query: 500,
+        elapsed: 500,
+        other: 500,
+        module: 5_000_000,
+        context: 0,
+        load: 0,
+    };
+    const OFF: Self =
+        Self { launch: 0, record: 0, query: 0, elapsed: 0, other: 0, module: 0, context: 0, load: 0 };
 
     fn parse(text: &str) -> Result<Self, String> {
         if text == "off" {
@@ -46,6 +59,8 @@ impl HostCost {
                 "elapsed" => &mut cost.elapsed,
                 "other" => &mut cost.other,
                 "module" => &mut cost.module,
+                "context" => &mut cost.context,
+                "load" => &mut cost.load,
                 _ => return Err(format!("{name}: no such cost")),
             };
             *field = value.parse().map_err(|_| format!("{value}: not a number of ns"))?;

@@ -16,7 +16,7 @@
 //! |---|---|---|
 //! | `SIMCUDA_DRIVER_VERSION` | the version played, 12020 to 13050 | 12090 |
 //! | `SIMCUDA_DEVICES` | GPUs | 1 |
-//! | `SIMCUDA_HOST_COST` | ns that calls cost their caller: `off`, or some of `launch=3000,record=1000,query=500,elapsed=500,other=500,module=5000000` | as shown |
+//! | `SIMCUDA_HOST_COST` | ns that calls cost their caller: `off`, or some of `launch=3000,record=1000,query=500,elapsed=500,other=500,module=5000000,context=0,load=0` | as shown |
 //! | `SIMCUDA_KERNEL_NS` | duration of kernels whose name says nothing | 5000 |
 //! | `SIMCUDA_CLOCK_OFFSET_NS`, `SIMCUDA_CLOCK_DRIFT_PPB` | GPU clock against host clock | 3 h, 20000 |
 //! | `SIMCUDA_CLOCK_WANDER_PPB`, `SIMCUDA_CLOCK_WANDER_PERIOD_NS` | the drift swings by so much about that, as a sine | 0, 10 s |
@@ -51,6 +51,8 @@
 //!   referred to nor mapped; of its mappings, each a line, the first brings its bytes and the last takes them away. Imported
 //!   memory that is opened again brings none. `gone`: the same, with its context.
 //! - `sync`: `scope` (context, stream, event), `stream`, `event`, `begin`, `end` of the call. Only those that succeeded.
+//! - `waited`: a call that is no synchronisation waited for work all the same: `begin` of the call, `until` when the last of
+//!   that work was done (of a copy or set: what was ahead of it), `end` when the wait was over. Only if that is after `begin`.
 //! - `event_record`: `stream`, `event`, `begin`, `captured`, and the time of the event, `end` and `gpu_end` (as
 //!   `cuEventElapsedTime` sees it), `null` if not known when the call returned. `event_wait`: `stream`, `event`, `begin`.
 //! - `context`, `green`, `stream`, `module`: came or went (`destroyed`, `loaded`), with their properties. What happens in a

@@ -186,6 +186,23 @@ impl State {
         }
     }
 
+    /// What is ahead of new work on a stream, as [`Self::ordered_behind`] says it.
+    pub fn ahead(&mut self, stream: Handle) -> Vec<Done> {
+        let of = self.checked(stream);
+        let (context, kind, blocking) = (of.context, of.kind, of.blocking());
+        let mut ahead = vec![of.tail.clone()];
+        let Some(owner) = self.contexts.get(context) else { return ahead };
+        let tail = |stream: Handle| self.streams.get(stream).map(|stream| stream.tail.clone());
+        if blocking {
+            ahead.extend(tail(owner.legacy));
+        } else if kind == StreamKind::Legacy {
+            let orphans = owner.orphans.iter().filter(|orphan| orphan.blocking);
+            ahead.extend(orphans.map(|orphan| orphan.tail.clone()));
+            ahead.extend(owner.dirty.iter().filter_map(|used| tail(*used)));
+        }
+        ahead
+    }
+
     /// What a stream's order puts its work behind (CUDA programming guide, "Default Stream"): the stream's last work; on a
     /// blocking stream also the legacy stream's; on the legacy stream also that of all blocking streams.
     fn ordered_behind(&mut self, stream: Handle) -> Vec<Done> {

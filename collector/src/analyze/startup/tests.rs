@@ -244,3 +244,33 @@ fn more_calls_than_are_kept_sum_to_the_same() {
     let [memory, function] = [Part::Memory, Part::Function].map(|part| startup.until_kernel.of(part));
     assert_eq!(memory + function, calls * 4);
 }
+
+#[test]
+fn a_call_that_lasts_longer_than_what_is_kept_counts_from_there() {
+    let names = names();
+    let mut trace = Trace::new(&names, Period::default());
+    let calls = KEPT as u64;
+    (0..calls).for_each(|n| trace.call(1, OCCUPANCY, n * 10, n * 10 + 4));
+    let divided = (calls - 1) * 10 + 4;
+    trace.call(2, MALLOC, 5, divided + 1_000);
+    trace.launch(1, divided + 1_000, divided + 1_005);
+    let startup = trace.finish().unwrap();
+    assert_eq!(startup.until_kernel.whole(), divided + 1_015);
+    assert_eq!(startup.until_kernel.of(Part::Memory), 1_000);
+}
+
+#[test]
+fn a_row_that_was_divided_and_ended_is_warm_up() {
+    let names = names();
+    let mut trace = Trace::new(&names, Period::default());
+    begin(&mut trace);
+    trace.launch(1, 2_000, 2_010);
+    let calls = KEPT as u64;
+    (0..calls).for_each(|n| trace.call(1, MALLOC, 3_000 + n * 10, 3_005 + n * 10));
+    let end = 3_000 + calls * 10;
+    trace.launch(2, end, end + 10);
+    (0..STEADY).for_each(|n| trace.launch(1, end + 100 + n * 10, end + 105 + n * 10));
+    let startup = trace.finish().unwrap();
+    assert_eq!((startup.steady, startup.until_steady.whole()), (1, end + 100 - 1_400));
+    assert_eq!(startup.until_steady.of(Part::Memory), calls * 5);
+}

@@ -1,6 +1,5 @@
 use super::*;
 use crate::model::occupancy::{Basis, Length, Occupancy};
-use crate::model::transfer::TransferKind;
 use crate::model::{Reason, simulation};
 use crate::trace::record::{Api, Call, Context, EventOp, Free, Record, Stream as StreamRecord};
 use gpuspy_wire::record::{Memory, Untimed};
@@ -25,11 +24,12 @@ struct Trace<'n> {
     waits: Waits<'n>,
     off_by: u64,
     counts: bool,
+    flags: u16,
 }
 
 impl<'n> Trace<'n> {
     fn new(names: &'n Names) -> Self {
-        Trace { waits: Waits::new(names), off_by: 5, counts: true }
+        Trace { waits: Waits::new(names), off_by: 5, counts: true, flags: 0 }
     }
 
     fn tell(&mut self, thread: u32, at: u64, body: Body) {
@@ -46,6 +46,7 @@ impl<'n> Trace<'n> {
     ) {
         let mut work = simulation::work(end, 10, 10);
         (work.call.begin, work.call.api, work.stream) = (begin, COPY, stream);
+        work.call.flags = self.flags;
         if stream == 1 {
             work.call.flags |= flag::LEGACY_STREAM;
         }
@@ -203,6 +204,35 @@ fn a_pageable_copy_waits_for_its_own_stream() {
     assert_eq!(ahead(7, 7, HostMemory::Pinned), None, "an asynchronous one");
     assert_eq!(ahead(1, 7, HostMemory::Pageable), expected, "the legacy stream waits for the blocking ones");
     assert_eq!(ahead(7, 1, HostMemory::Pageable).unwrap().1.count, 1, "and they for it");
+}
+
+#[test]
+fn a_copy_that_was_not_over_when_its_call_returned_waited_for_nothing_unless_it_was_staged() {
+    let names = names();
+    let copied = |kind, host_memory, flags, over: Option<i64>| {
+        let mut trace = Trace::new(&names);
+        trace.kernel(7, 1_000, 5_000);
+        trace.flags = flags;
+        let what = Action::Transfer { kind, host_memory, bytes: 8 };
+        trace.work((1, 7), (2_000, 6_000), what, over.map(|over| (5_000, over)));
+        let (certain, undecided) =
+            trace.only().map_or((0, 0), |(_, waited)| (waited.count, waited.undecided));
+        ["none", "waited", "undecided"][certain as usize + 2 * undecided as usize]
+    };
+    use HostMemory::{Pageable, Pinned};
+    use TransferKind::{DtoH, HtoD};
+    for (kind, memory, flags, over, expected) in [
+        (HtoD, Pinned, flag::BLOCKING, Some(5_500), "waited"),
+        (HtoD, Pinned, flag::BLOCKING, Some(9_000), "none"),
+        (DtoH, Pageable, 0, Some(9_000), "none"),
+        (DtoH, Pageable, 0, None, "waited"),
+        (HtoD, Pageable, flag::BLOCKING, Some(9_000), "waited"),
+        (HtoD, Pageable, 0, Some(5_500), "waited"),
+        (HtoD, Pageable, 0, Some(9_000), "undecided"),
+        (HtoD, Pageable, 0, None, "undecided"),
+    ] {
+        assert_eq!(copied(kind, memory, flags, over), expected, "{kind:?} {memory:?} {flags} {over:?}");
+    }
 }
 
 #[test]

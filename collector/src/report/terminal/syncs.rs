@@ -9,6 +9,7 @@ use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, dim};
 use crate::report::units::{duration, percent};
 use crate::report::view::Keys;
+use std::collections::BTreeMap;
 
 /// Rows that the overview has room for.
 const ROWS: usize = 5;
@@ -52,8 +53,7 @@ fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
         );
         screen
             .section("", Text::from(sentence).then(dim(format!(" ({} to {})", duration(lo), duration(hi)))));
-        let largest = rows.iter().max_by_key(|row| row.waited.waited.value).map(|row| row.cause);
-        largest.into_iter().for_each(|cause| screen.more(advice(cause)));
+        largest(&rows).into_iter().for_each(|cause| screen.more(advice(cause)));
     }
     // Where nothing is timed, that goes without saying.
     if undecided > 0 && !screen.view.sections.is_empty() {
@@ -89,6 +89,16 @@ fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
     if shown > 0 {
         screen.table(&table, rows.len() - shown, "syncs");
     }
+}
+
+/// Why the host waited longest.
+fn largest(rows: &[Row<'_>]) -> Option<Cause> {
+    let mut causes: BTreeMap<Cause, u64> = BTreeMap::new();
+    for row in rows {
+        let sum = causes.entry(row.cause).or_default();
+        *sum = sum.saturating_add(row.waited.waited.value);
+    }
+    causes.into_iter().max_by_key(|(_, ns)| *ns).map(|(cause, _)| cause)
 }
 
 fn named(api: &str, cause: Cause) -> String {

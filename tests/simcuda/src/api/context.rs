@@ -4,6 +4,7 @@ use super::device::ordinal;
 use super::memory::tell_gone;
 use super::put;
 use crate::call::Call;
+use crate::config::config;
 use crate::engine::Done;
 use crate::error::{
     INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, Outcome, PEER_ACCESS_ALREADY_ENABLED,
@@ -160,7 +161,12 @@ impl State {
 
 unsafe fn primary_retain(call: &mut Call, context: *mut Handle, device: i32) -> Outcome {
     let device = ordinal(device)?;
-    let handle = call.lock().retain_primary(device)?;
+    let mut state = call.lock();
+    let is_new = !state.is_active(state.primaries[device as usize].handle);
+    let handle = state.retain_primary(device)?;
+    if is_new {
+        call.costs(config().cost.context);
+    }
     // SAFETY: cuda.h's promise.
     unsafe { put(context, handle) }
 }
@@ -194,7 +200,7 @@ pub fn release_primary(call: &Call, mut state: Guard, device: u32) -> Outcome {
 fn wait_for_work(call: &Call, state: Guard, handle: Handle) -> Guard {
     let work = state.context_work(handle);
     drop(state);
-    state::wait_all(&work);
+    call.wait_for(&work);
     call.lock()
 }
 
@@ -259,6 +265,7 @@ unsafe fn make(call: &mut Call, out: *mut Handle, flags: u32, device: i32, api_v
     let handle = state.contexts.insert(blank);
     state.begin_context(handle)?;
     thread::push(handle)?;
+    call.costs(config().cost.context);
     // SAFETY: cuda.h's promise.
     unsafe { put(out, handle) }
 }
@@ -298,7 +305,7 @@ unsafe fn destroy(call: &mut Call, context: Handle) -> Outcome {
     }
     let work = state.context_work(context);
     drop(state);
-    state::wait_all(&work);
+    call.wait_for(&work);
     let mut state = call.lock();
     state.end_context(context)?;
     state.contexts.remove(context);

@@ -157,10 +157,12 @@ pub fn run(
         (None, _) => copy.staged.is_none(),
         (Some(_), _) => pageable && staging && copy.staged.is_none(),
     };
+    let ahead = if wait { state.ahead(target) } else { Vec::new() };
     let (state, done) = issue(call, state, target, &Work::Copy(copy))?;
     drop(state);
     if let Some(done) = done.filter(|_| wait) {
         state::wait(&done);
+        call.tell_waited(&ahead);
     }
     Ok(())
 }
@@ -181,7 +183,7 @@ fn settle(call: &Call, mut state: Guard, stream: Handle) -> Outcome<Guard> {
         return Ok(state);
     }
     drop(state);
-    state::wait_all(&work);
+    call.wait_for(&work);
     let mut state = call.lock();
     state.stream(call.api.per_thread, stream)?;
     Ok(state)
@@ -460,10 +462,12 @@ fn set(call: &Call, set: Set, stream: Option<Handle>) -> Outcome {
     // "The synchronous memset functions are asynchronous with respect to the host except when the target is pinned host
     // memory or a Unified Memory region."
     let wait = stream.is_none() && set.host_memory != "none";
+    let ahead = if wait { state.ahead(target) } else { Vec::new() };
     let (state, done) = issue(call, state, target, &Work::Set(set))?;
     drop(state);
     if let Some(done) = done.filter(|_| wait) {
         state::wait(&done);
+        call.tell_waited(&ahead);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::clock::Ns;
 use crate::error::{HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::memory::{Allocation, DEVICE_BYTES, MemoryKind};
-use crate::state::{self, Guard};
+use crate::state::Guard;
 use crate::{effects, thread, truth};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -139,7 +139,7 @@ fn release(call: &mut Call, address: u64, right: impl Fn(MemoryKind) -> bool, wa
     if wait {
         let work = state.context_work(owner);
         drop(state);
-        state::wait_all(&work);
+        call.wait_for(&work);
         state = call.lock();
     }
     if is_graphs {

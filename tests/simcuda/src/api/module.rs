@@ -3,6 +3,8 @@
 use super::device::ordinal;
 use super::{offer, put, text};
 use crate::call::Call;
+use crate::config::config;
+use crate::effects;
 use crate::error::{
     FILE_NOT_FOUND, INVALID_CONTEXT, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, Outcome,
 };
@@ -13,7 +15,6 @@ use crate::memory::{Allocation, MemoryKind};
 use crate::resources::{Resources, SHARED_BYTES_OPTIN, SHARED_BYTES_PER_BLOCK};
 use crate::state::State;
 use crate::truth::{self, Escaped};
-use crate::{effects, state};
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -255,6 +256,7 @@ unsafe fn load_data(call: &mut Call, module: *mut Handle, image: *const u8) -> O
     let number = state.context(context)?.id;
     let handle = state.new_module(context, image.clone());
     tell("module", handle, number, &image, true);
+    call.costs(config().cost.load);
     // SAFETY: cuda.h's promise.
     unsafe { put(module, handle) }
 }
@@ -281,7 +283,7 @@ unsafe fn unload(call: &mut Call, module: Handle) -> Outcome {
     // The code must not go while it runs.
     let work = state.context_work(context);
     drop(state);
-    state::wait_all(&work);
+    call.wait_for(&work);
     call.lock().end_module(module)?;
     tell("module", module, number, &image, false);
     Ok(())
@@ -368,6 +370,7 @@ unsafe fn library_load_data(
     let new = Library { image: image.clone(), kernels: HashMap::new(), modules: HashMap::new() };
     let handle = call.lock().libraries.insert(new);
     tell("library", handle, 0, &image, true);
+    call.costs(config().cost.load);
     // SAFETY: cuda.h's promise.
     unsafe { put(library, handle) }
 }
@@ -399,7 +402,7 @@ unsafe fn library_unload(call: &mut Call, library: Handle) -> Outcome {
     }
     let work: Vec<_> = modules.keys().flat_map(|&context| state.context_work(context)).collect();
     drop(state);
-    state::wait_all(&work);
+    call.wait_for(&work);
     let mut state = call.lock();
     for module in
         modules.into_values().filter(|&module| state.modules.get(module).is_some()).collect::<Vec<_>>()

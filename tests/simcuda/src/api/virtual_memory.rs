@@ -9,7 +9,7 @@ use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
 use crate::memory::{Allocation, MemoryKind};
-use crate::state::{self, Guard};
+use crate::state::Guard;
 use crate::virtual_memory::{GRANULARITY, Mapping, Origin, Physical, memory_file};
 
 exports! {
@@ -193,7 +193,7 @@ unsafe fn unmap(call: &mut Call, address: u64, bytes: usize) -> Outcome {
     let contexts: Vec<_> = state.contexts.iter().map(|(handle, _)| handle).collect();
     let work: Vec<_> = contexts.iter().flat_map(|context| state.context_work(*context)).collect();
     drop(state);
-    state::wait_all(&work);
+    call.wait_for(&work);
     let mut state = call.lock();
     for (first, mapping) in mappings {
         let (kind, told) = counted(&state, mapping);
