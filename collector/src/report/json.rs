@@ -63,6 +63,7 @@ fn coverage(all: &Tables) -> Value {
         "dropped_by": coverage.dropped_by,
         "pending": coverage.pending,
         "stray_range_ends": all.ranges.stray,
+        "ranges_not_followed": all.ranges.not_followed,
         "driver_hooked": coverage.driver_hooked,
         "bursts": {
             "count": coverage.bursts.count,
