@@ -23,16 +23,12 @@ fn report(bytes: &[u8]) -> Option<ProcessReport> {
     let mut reader = TraceReader::new(Cursor::new(bytes)).ok()?;
     let clocks = Survey::of(reader.records());
     let (names, status) = (reader.names().clone(), reader.status().cloned());
-    let known = reader.damage();
+    let damage = reader.damage().into();
     let report = analyze::process(Input {
         path: "cut.gspy".to_owned(),
         names: &names,
         status: status.as_ref(),
-        damage: Damage {
-            chunks_lost: known.chunks_lost,
-            records_lost: known.records_lost_at_least,
-            cut: known.cut,
-        },
+        damage,
         clocks: &clocks,
         filter: &Filter::default(),
         records: reader.records(),
