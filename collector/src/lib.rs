@@ -11,3 +11,4 @@ pub mod export;
 pub mod model;
 pub mod report;
 pub mod trace;
+mod why;

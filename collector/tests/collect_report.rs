@@ -61,8 +61,97 @@ fn a_directory_is_one_run() {
     fs::write(place.path("x.gspy/zzz.gspy"), "no trace").unwrap();
     let output = place.gpuspy(&["report", "x.gspy", "--json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(json(&output.stdout)["coverage"]["launches"], 20);
+    let report = json(&output.stdout);
+    assert_eq!(report["coverage"]["launches"], 20);
+    let unread = serde_json::json!([{ "path": "x.gspy/zzz.gspy", "why": "it is not a gpuspy trace" }]);
+    assert_eq!(report["unread"], unread);
     assert!(stderr(&output).contains("cannot read x.gspy/zzz.gspy"), "{}", stderr(&output));
+    let screen = place.gpuspy(&["report", "x.gspy"]).output().unwrap().stdout;
+    let screen = String::from_utf8(screen).unwrap();
+    assert!(screen.contains("\nunreadable trace: x.gspy/zzz.gspy: it is not a gpuspy trace."), "{screen}");
+}
+
+#[test]
+fn a_cut_trace_is_said_to_be_cut_whatever_reads_it() {
+    let place = Place::new();
+    run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
+    let whole = fs::read(place.path("x.gspy")).unwrap();
+    fs::write(place.path("cut.gspy"), &whole[..whole.len() - 3]).unwrap();
+    for command in [
+        &["export", "cut.gspy", "-o", "cut.json"][..],
+        &["export", "cut.gspy"],
+        &["report", "cut.gspy", "--operations"],
+    ] {
+        let said = stderr(&place.gpuspy(command).output().unwrap());
+        assert_eq!(said, "gpuspy: cut.gspy is cut: the file ends in the middle of a chunk\n", "{command:?}");
+    }
+    let screen = place.gpuspy(&["report", "cut.gspy"]).output().unwrap().stdout;
+    let screen = String::from_utf8(screen).unwrap();
+    assert!(screen.contains("\ncut trace: ") && !screen.contains("damaged trace"), "{screen}");
+}
+
+#[test]
+fn an_export_into_a_directory_names_what_it_wrote() {
+    let place = Place::new();
+    run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
+    let output = place.gpuspy(&["export", "x.gspy", "-o", "out/"]).output().unwrap();
+    let names: Vec<String> = fs::read_dir(place.path("out"))
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(names.len(), 1);
+    assert_eq!(stderr(&output), format!("gpuspy: wrote {} into out/\n", names[0]));
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_what_to_do_and_no_number_of_the_system() {
+    let place = Place::new();
+    run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
+    for (command, todo) in [
+        (&["run", "-o", "/no/such/x.gspy", "--", "true"][..], "name another --output"),
+        (&["export", "x.gspy", "-o", "/no/such/x.json"], "make its folder first"),
+        (&["run", "--", "no-such-program"], "see to PATH"),
+        (&["run", "--", "/"], "chmod +x it"),
+        (&["collect", "--dir", "/proc/no"], "name another place"),
+        (&["collect"], "--dir DIR or --pid PID"),
+    ] {
+        let said = stderr(&place.gpuspy(command).output().unwrap());
+        assert!(said.contains(todo) && !said.contains("os error"), "{command:?}: {said}");
+    }
+}
+
+#[test]
+fn a_bad_value_is_blamed_on_where_it_stands() {
+    let place = Place::new();
+    let said = |arguments: &[&str], budget: &str| {
+        stderr(&place.gpuspy(arguments).env("GPUSPY_BUDGET", budget).output().unwrap())
+    };
+    let needed = ": a percentage above 0 and up to 100 is needed";
+    let of_variable = said(&["run", "--", "true"], "much");
+    assert!(of_variable.contains(&format!("'much' for 'GPUSPY_BUDGET'{needed}")), "{of_variable}");
+    let of_command = said(&["run", "--", "true", "--budget"], "much");
+    assert!(of_command.contains("for 'GPUSPY_BUDGET'"), "the program's own option: {of_command}");
+    for typed in [&["run", "--budget", "much", "--", "true"][..], &["run", "--budget=much", "--", "true"]] {
+        assert!(said(typed, "much").contains("for '--budget <PERCENT>'"), "{typed:?}");
+    }
+    let negative = said(&["report", "x", "--top", "-1"], "5");
+    assert!(negative.contains("a number of 1 or more is needed"), "{negative}");
+}
+
+#[test]
+fn what_is_the_agents_own_is_not_offered_to_people() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script =
+            String::from_utf8(place.gpuspy(&["completions", shell]).output().unwrap().stdout).unwrap();
+        assert!(script.contains("--budget") || script.contains("-l budget"), "{shell}");
+        for hidden in ["inherit-fd", "doctor-errand", "demo-workload"] {
+            assert!(!script.contains(hidden), "{shell}: {hidden}");
+        }
+    }
+    let usage = place.gpuspy(&["collect", "-o", "x"]).output().unwrap();
+    assert!(!stderr(&usage).contains("inherit"), "{}", stderr(&usage));
+    assert_eq!(usage.status.code(), Some(2));
 }
 
 #[test]

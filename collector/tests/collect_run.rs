@@ -193,7 +193,10 @@ fn a_trace_that_cannot_be_written_is_said_and_the_program_runs() {
     let place = Place::new();
     let output = run_script(&place, &["-o", "/dev/full"], "$AGENT >/dev/null; exit 4");
     assert_eq!(output.status.code(), Some(4));
-    assert_eq!(stderr(&output), "gpuspy: cannot write /dev/full: No space left on device (os error 28)\n");
+    assert_eq!(
+        stderr(&output),
+        "gpuspy: cannot write /dev/full: no space is left for it; make room, or name another place\n"
+    );
 }
 
 #[test]

@@ -379,7 +379,9 @@ fn captures_graphs_failures_and_untimed_launches_are_told_apart() {
     app.push(Body::Loss { cause: LossCause::RingFull, count: 3 });
     let mut status = status();
     status.lost = BTreeMap::from([(LossCause::RingFull, 2), (LossCause::GpuTimePending, 1)]);
-    let report = json(&[app.report(Some(&status), Damage { chunks_lost: 1, records_lost: 50, cut: true })]);
+    let report = json(&[
+        app.report(Some(&status), Damage { chunks_lost: 1, records_lost: 50, times_lost: 4, cut: true })
+    ]);
     assert_valid(&report);
     let coverage = &report["coverage"];
     assert_eq!((&coverage["launches"], &coverage["timed"]), (&value!(4), &value!(1)));
@@ -549,11 +551,12 @@ fn nothing_seen_is_said_and_not_made_up() {
 fn doubt_stands_above_everything() {
     let mut status = status();
     status.driver_hooked = false;
-    let damage = Damage { chunks_lost: 2, records_lost: 70, cut: true };
+    let damage = Damage { chunks_lost: 2, records_lost: 70, times_lost: 30, cut: true };
     let screen = terminal(&[training().report(Some(&status), damage)], &View::default(), &wide(100));
     assert!(screen.starts_with("driver not hooked"), "{screen}");
     let header = screen.find("gpuspy  python").unwrap();
-    assert!(screen.find("damaged trace: 2 chunks").is_some_and(|at| at < header));
+    let damaged = "damaged trace: 2 chunks could not be read, at least 70 records and 30 GPU times missing.";
+    assert!(screen.find(damaged).is_some_and(|at| at < header), "{screen}");
     assert!(screen.find("cut trace").is_some_and(|at| at < header));
 }
 

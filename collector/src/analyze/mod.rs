@@ -40,6 +40,7 @@ pub mod windows;
 use crate::model::Event;
 use crate::model::clock::Clocks;
 use crate::model::filter::Filter;
+use crate::trace;
 use crate::trace::record::{Names, Status};
 pub use summary::{ProcessInfo, ProcessReport, Tables, process, sort};
 
@@ -62,8 +63,17 @@ pub struct Damage {
     pub chunks_lost: u64,
     /// Records that were in them, as far as that is known.
     pub records_lost: u64,
+    /// GPU times that were in them, as far as that is known.
+    pub times_lost: u64,
     /// The file ends inside a chunk.
     pub cut: bool,
+}
+
+impl From<trace::Damage> for Damage {
+    fn from(damage: trace::Damage) -> Damage {
+        let trace::Damage { chunks_lost, records_lost_at_least, times_lost_at_least, cut, .. } = damage;
+        Damage { chunks_lost, records_lost: records_lost_at_least, times_lost: times_lost_at_least, cut }
+    }
 }
 
 /// One process's trace, opened.

@@ -100,6 +100,8 @@ pub struct RangeUse {
     pub marks: BTreeMap<RangeName, u64>,
     /// Ends of ranges that were not open.
     pub stray: u64,
+    /// Ranges that began where too many others were open: they are in no row.
+    pub not_followed: u64,
 }
 
 impl RangeUse {
@@ -117,6 +119,7 @@ impl RangeUse {
             *row(&mut self.marks, name.clone(), RangeName::others) += count;
         }
         self.stray += other.stray;
+        self.not_followed += other.not_followed;
     }
 }
 
@@ -231,13 +234,15 @@ pub struct RangeFold<'a> {
     by_name: BTreeMap<Key, RangeTimes>,
     marks: BTreeMap<Key, u64>,
     stray: u64,
+    not_followed: u64,
 }
 
 impl<'a> RangeFold<'a> {
     /// A fold that has seen nothing.
     pub fn new(names: &'a Names) -> Self {
         let open = Ranges::new(RECENT);
-        RangeFold { names, open, by_name: BTreeMap::new(), marks: BTreeMap::new(), stray: 0 }
+        let (by_name, marks) = (BTreeMap::new(), BTreeMap::new());
+        RangeFold { names, open, by_name, marks, stray: 0, not_followed: 0 }
     }
 
     /// Takes the next event, in the trace's order, without its operation if that does not concern what is asked for. A range
@@ -252,7 +257,8 @@ impl<'a> RangeFold<'a> {
             RangeChange::Push | RangeChange::Start => {
                 let inside = Contents { counts, ..Contents::default() };
                 let (thread, at, range) = (record.thread, record.at, range.clone());
-                self.open.begin(Begun { thread, at, range, inside });
+                let is_followed = self.open.begin(Begun { thread, at, range, inside });
+                self.not_followed += u64::from(counts && !is_followed);
                 return;
             }
             RangeChange::Mark if counts => {
@@ -275,7 +281,8 @@ impl<'a> RangeFold<'a> {
         over.iter().for_each(|over| self.over(over, false));
         open.iter().for_each(|over| self.over(over, true));
         let name = |key: Key| key.map_or_else(RangeName::others, |key| named(key, self.names));
-        let mut all = RangeUse { stray: self.stray, ..RangeUse::default() };
+        let (stray, not_followed) = (self.stray, self.not_followed);
+        let mut all = RangeUse { stray, not_followed, ..RangeUse::default() };
         for (key, times) in self.by_name {
             all.by_name.entry(name(key)).or_default().merge(&times);
         }

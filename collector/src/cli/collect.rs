@@ -4,6 +4,7 @@ use super::{Failure, panic, progress, quoted, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals, Stop, Stopped};
 use crate::collect::{self, Collector, Session, Target, Traces};
 use crate::model::outcome::Outcome;
+use crate::why::why;
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, ArgGroup, Args};
 use std::fs::{self, DirBuilder};
@@ -16,13 +17,13 @@ use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
 #[command(override_usage = "gpuspy collect <--dir <DIR>|--pid <PID> [--output <PATH>]>")]
-#[command(group(ArgGroup::new("source").required(true)))]
+#[command(group(ArgGroup::new("source")))]
 pub(super) struct Options {
     /// Listen on DIR/gpuspy.sock and write a trace into DIR for every process that connects, until SIGINT or SIGTERM
     #[arg(long, value_name = "DIR", group = "source")]
     dir: Option<PathBuf>,
     /// Collect from a running preloaded process that nobody collects from, until it ends, or SIGINT or SIGTERM
-    #[arg(long, value_name = "PID", group = "source")]
+    #[arg(long, value_name = "PID", group = "source", allow_negative_numbers = true)]
     pid: Option<u32>,
     /// A connected socket that the agent left open for us
     #[arg(long, value_name = "N", hide = true, group = "source", requires = "output")]
@@ -41,7 +42,8 @@ pub(super) fn collect(options: &Options) -> Result<ExitCode, Failure> {
         (Some(dir), ..) => listen_in(dir, options.quiet),
         (_, Some(pid), _, output) => attach(pid, output.as_deref(), options.quiet),
         (.., Some(number), Some(output)) => serve_agent(number, output),
-        _ => Err(Failure::usage("collect needs --dir or --pid")),
+        // Not told by clap: it would name the hidden one, too.
+        _ => Err(Failure::usage("collect needs --dir DIR or --pid PID; see gpuspy collect --help")),
     }
 }
 
@@ -101,7 +103,7 @@ fn attach(pid: u32, output: Option<&Path>, quiet: bool) -> Result<ExitCode, Fail
 }
 
 fn a_stop() -> Result<(Stop, Stopped), Failure> {
-    sys::stop().map_err(|e| Failure::usage(format_args!("cannot make a pipe: {e}")))
+    sys::stop().map_err(|e| Failure::usage(format_args!("cannot make a pipe: {}", why(&e))))
 }
 
 fn show_progress(collector: &Collector, is_over: &Stopped, quiet: bool) {
@@ -121,13 +123,13 @@ fn serve_agent(number: i32, output: &Path) -> Result<ExitCode, Failure> {
 
 fn stopping_signals() -> Result<Signals, Failure> {
     Signals::block(&[libc::SIGINT, libc::SIGTERM])
-        .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {e}")))
+        .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {}", why(&e))))
 }
 
 /// Makes the directory, or sees that nobody else can put a socket of their own into it.
 fn prepare(directory: &Path) -> Result<PathBuf, Failure> {
     let shown = directory.display();
-    let failed = |e| Failure::usage(format_args!("cannot use {shown}: {e}"));
+    let failed = |e| Failure::usage(format_args!("cannot use {shown}: {}", why(&e)));
     if let Err(e) = DirBuilder::new().mode(0o700).recursive(true).create(directory) {
         return Err(failed(e));
     }

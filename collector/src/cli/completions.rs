@@ -1,7 +1,7 @@
 //! `gpuspy completions` and `gpuspy man`: what a shell and man(1) know of the commands, made from their definition.
 
 use super::{Cli, Failure, print};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man as Page;
 use std::process::ExitCode;
@@ -21,8 +21,16 @@ pub(super) struct Man {
 
 pub(super) fn completions(options: &Completions) -> Result<ExitCode, Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(options.shell, &mut Cli::command(), "gpuspy", &mut text);
+    clap_complete::generate(options.shell, &mut visible(&Cli::command()), "gpuspy", &mut text);
     print(&String::from_utf8_lossy(&text))
+}
+
+/// A command with what of it people are told of: clap completes hidden options and commands like any other.
+fn visible(command: &Command) -> Command {
+    let options = command.get_arguments().filter(|argument| !argument.is_hide_set()).cloned();
+    let commands = command.get_subcommands().filter(|command| !command.is_hide_set()).map(visible);
+    let about = command.get_about().cloned().unwrap_or_default();
+    Command::new(command.get_name().to_owned()).about(about).args(options).subcommands(commands)
 }
 
 pub(super) fn man(options: &Man) -> Result<ExitCode, Failure> {

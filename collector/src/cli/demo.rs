@@ -17,6 +17,7 @@ use super::launch::PrivateDir;
 use super::run::{Observed, observe};
 use super::{Failure, doctor, export, print, quoted, report, say, say_what_is_missing};
 use crate::collect::{Session, Target};
+use crate::why::why;
 use clap::Args;
 use flate2::read::GzDecoder;
 use phases::Window;
@@ -68,8 +69,9 @@ pub(super) fn demo(options: &Options) -> Result<ExitCode, Failure> {
 
 /// Where trace and Chrome trace go. Only what a demo can have left before is replaced.
 fn places(folder: &Path) -> Result<(Target, PathBuf), Failure> {
-    fs::create_dir_all(folder)
-        .map_err(|e| Failure::usage(format_args!("cannot make the folder {}: {e}", folder.display())))?;
+    fs::create_dir_all(folder).map_err(|e| {
+        Failure::usage(format_args!("cannot make the folder {}: {}", folder.display(), why(&e)))
+    })?;
     let chrome = folder.join(CHROME);
     if chrome.exists() && !is_chrome_trace(&chrome) {
         let chrome = chrome.display();
@@ -115,7 +117,7 @@ impl Stage {
 /// Runs the workload under the agent. Returns its trace, and when its phases were.
 fn perform(stage: &Stage, target: Target) -> Result<(PathBuf, Vec<Window>), Failure> {
     let program = std::env::current_exe()
-        .map_err(|e| Failure::usage(format_args!("cannot find out where gpuspy itself lies: {e}")))?;
+        .map_err(|e| Failure::usage(format_args!("cannot find out where gpuspy itself lies: {}", why(&e))))?;
     let told = stage.place.path().join("phases");
     let mut command = Command::new(program);
     command
@@ -138,7 +140,8 @@ fn perform(stage: &Stage, target: Target) -> Result<(PathBuf, Vec<Window>), Fail
             Ok(session @ Session { trace, .. }) => say_what_is_missing(session, traces.path(*trace)),
         }
     }
-    let status = status.map_err(|e| Failure::usage(format_args!("cannot start the demo's workload: {e}")))?;
+    let status =
+        status.map_err(|e| Failure::usage(format_args!("cannot start the demo's workload: {}", why(&e))))?;
     ended_well(status)?;
     let nothing =
         || Failure::usage("nothing was collected from the demo: gpuspy doctor says what is in the way");

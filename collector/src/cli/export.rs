@@ -1,10 +1,11 @@
 //! `gpuspy export`: a trace for another tool.
 
-use super::report::{PATIENCE, traces_of, unreadable};
+use super::report::{PATIENCE, say_damage, traces_of, unreadable};
 use super::{Failure, panic, say, time};
 use crate::export::chrome::{Export, Source, Summary};
 use crate::model::filter::Filter;
 use crate::trace::{TraceError, TraceReader, wait_until_complete};
+use crate::why::why;
 use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -27,16 +28,16 @@ pub(super) struct Options {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Nothing that ended before, counted from the begin of the collection: 1.5s, 200ms, 10us, 3m
-    #[arg(long, value_name = "TIME", value_parser = time::duration)]
+    #[arg(long, value_name = "TIME", value_parser = time::duration, allow_hyphen_values = true)]
     since: Option<u64>,
     /// Nothing that began then or later
-    #[arg(long, value_name = "TIME", value_parser = time::duration)]
+    #[arg(long, value_name = "TIME", value_parser = time::duration, allow_hyphen_values = true)]
     until: Option<u64>,
     /// Only what concerns this GPU; may be given several times
-    #[arg(long = "device", value_name = "N")]
+    #[arg(long = "device", value_name = "N", allow_negative_numbers = true)]
     devices: Vec<u32>,
     /// Only what concerns this stream, by its id in `report --operations`; may be given several times
-    #[arg(long = "stream", value_name = "ID")]
+    #[arg(long = "stream", value_name = "ID", allow_negative_numbers = true)]
     streams: Vec<u64>,
 }
 
@@ -89,7 +90,7 @@ pub(super) fn write_chrome(trace: &Path, file: &Path) -> Result<(), Failure> {
 }
 
 fn cannot_write(name: impl std::fmt::Display, error: &io::Error) -> Failure {
-    Failure::usage(format_args!("cannot write {name}: {error}"))
+    Failure::usage(format_args!("cannot write {name}: {}", why(error)))
 }
 
 /// A trace after the first pass over it.
@@ -124,10 +125,7 @@ fn open(path: &Path) -> Result<Opened, TraceError> {
     let mut reader = TraceReader::open(path)?;
     let (names, status) = (reader.names().clone(), reader.status().cloned());
     let source = Source::of(names, status, reader.records());
-    let lost = reader.damage().records_lost_at_least;
-    if lost > 0 {
-        say(format_args!("{} is damaged: at least {lost} records are missing", path.display()));
-    }
+    say_damage(path, reader.damage());
     Ok(Opened { path: path.to_owned(), reader, source })
 }
 
@@ -158,11 +156,14 @@ fn write_directory(directory: &Path, opened: Vec<Opened>, filter: &Filter) -> Re
     if ranks > 0 && ranks < files.len() {
         say("some processes have no rank: HTA takes their files for rank 0, so give it the others alone");
     }
-    let mut all = Summary::default();
+    let (mut all, mut written) = (Summary::default(), Vec::new());
     for (name, mut processes) in files {
         processes.sort_by_key(|one| one.source.began());
-        all.add(&write_file(&directory.join(name + ".json.gz"), processes, filter)?);
+        let name = name + ".json.gz";
+        all.add(&write_file(&directory.join(&name), processes, filter)?);
+        written.push(name);
     }
+    say(format_args!("wrote {} into {}", written.join(", "), directory.display()));
     Ok(all)
 }
 

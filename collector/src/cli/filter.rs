@@ -10,22 +10,22 @@ use regex::Regex;
 #[command(next_help_heading = "Limit it to")]
 pub(super) struct FilterOptions {
     /// A GPU, by its number in the program; may be repeated
-    #[arg(long = "device", value_name = "N")]
+    #[arg(long = "device", value_name = "N", allow_negative_numbers = true)]
     devices: Vec<u32>,
     /// A stream, by the number that --operations gives it; may be repeated
-    #[arg(long = "stream", value_name = "ID")]
+    #[arg(long = "stream", value_name = "ID", allow_negative_numbers = true)]
     streams: Vec<u64>,
     /// A thread that called, by its Linux thread id; may be repeated
-    #[arg(long = "thread", value_name = "TID")]
+    #[arg(long = "thread", value_name = "TID", allow_negative_numbers = true)]
     threads: Vec<u32>,
     /// Kernels whose demangled name or symbol this regular expression finds
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     kernel: Option<Regex>,
     /// What begins at this time or later, counted from the begin of the collection: 1.5s, 200ms, 10us, 3m
-    #[arg(long, value_name = "T", value_parser = time::duration)]
+    #[arg(long, value_name = "T", value_parser = time::duration, allow_hyphen_values = true)]
     since: Option<u64>,
     /// What begins before this time
-    #[arg(long, value_name = "T", value_parser = time::duration)]
+    #[arg(long, value_name = "T", value_parser = time::duration, allow_hyphen_values = true)]
     until: Option<u64>,
 }
 

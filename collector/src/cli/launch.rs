@@ -1,6 +1,7 @@
 //! What has to be true before a program can be started under the agent.
 
 use super::Failure;
+use crate::why::{said, why};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -39,7 +40,8 @@ impl PrivateDir {
             }
         }
         Err(Failure::usage(format_args!(
-            "no directory for the socket can be made ({last}); set TMPDIR to a place for one"
+            "no directory for the socket can be made ({}); set TMPDIR to a place for one",
+            said(&last)
         )))
     }
 
@@ -70,8 +72,9 @@ pub(super) fn find_agent() -> Result<PathBuf, Failure> {
     match File::open(&absolute) {
         Ok(_) => Ok(absolute),
         Err(e) => Err(Failure::usage(format_args!(
-            "cannot open the agent {}: {e}; {AGENT} belongs beside gpuspy, or GPUSPY_AGENT must name it",
-            absolute.display()
+            "cannot open the agent {}: {}; {AGENT} belongs beside gpuspy, or GPUSPY_AGENT must name it",
+            absolute.display(),
+            said(&e)
         ))),
     }
 }
@@ -83,7 +86,7 @@ pub(super) fn loadable(agent: &Path, private: &PrivateDir) -> Result<PathBuf, Fa
     }
     let link = private.path().join(AGENT);
     symlink(agent, &link)
-        .map_err(|e| Failure::usage(format_args!("cannot make the link {}: {e}", link.display())))?;
+        .map_err(|e| Failure::usage(format_args!("cannot make the link {}: {}", link.display(), why(&e))))?;
     Ok(link)
 }
 
@@ -99,8 +102,17 @@ pub(super) fn preload(agent: &Path, existing: Option<OsString>) -> OsString {
     value
 }
 
+/// A program that ignores LD_PRELOAD.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct BlindSpot {
+    /// Why the agent cannot see into it.
+    pub(super) reason: String,
+    /// What can be done.
+    pub(super) remedy: &'static str,
+}
+
 /// Why the agent cannot see into a program, if it is of a kind that ignores LD_PRELOAD.
-pub(super) fn blind_spot(program: &OsStr) -> Option<String> {
+pub(super) fn blind_spot(program: &OsStr) -> Option<BlindSpot> {
     let mut path = resolve(program)?;
     let mut begin = read_begin(&path)?;
     if let Some(line) = begin.strip_prefix(b"#!") {
@@ -115,12 +127,17 @@ pub(super) fn blind_spot(program: &OsStr) -> Option<String> {
     // A program of the user's own gains no rights by its setuid bit, and the loader treats it like any other.
     let changes_user = mode & 0o4000 != 0 && metadata.uid() != effective_uid()?;
     if changes_user || mode & 0o2010 == 0o2010 {
-        return Some(format!(
-            "{shown} is setuid or setgid, and the loader keeps the agent out of such a program"
-        ));
+        return Some(BlindSpot {
+            reason: format!(
+                "{shown} is setuid or setgid, and the loader keeps the agent out of such a program"
+            ),
+            remedy: "run a copy of it without that bit, or as its owner",
+        });
     }
-    (begin.starts_with(b"\x7fELF") && !has_interpreter(&path)?)
-        .then(|| format!("{shown} is statically linked, and the agent cannot see into it"))
+    (begin.starts_with(b"\x7fELF") && !has_interpreter(&path)?).then(|| BlindSpot {
+        reason: format!("{shown} is statically linked, and the agent cannot see into it"),
+        remedy: "link it dynamically, against the C library too; programs that it starts are seen as it is",
+    })
 }
 
 fn effective_uid() -> Option<u32> {
@@ -212,11 +229,11 @@ mod tests {
         let mut bytes = vec![0u8; 64];
         bytes[..5].copy_from_slice(b"\x7fELF\x02");
         fs::write(&program, &bytes).unwrap();
-        assert!(blind_spot(program.as_os_str()).unwrap().contains("statically linked"));
+        assert!(blind_spot(program.as_os_str()).unwrap().reason.contains("statically linked"));
         let script = place.path().join("script");
         fs::write(&script, format!("#! {} -x\n", program.display())).unwrap();
-        assert!(blind_spot(script.as_os_str()).unwrap().contains("static is statically"));
+        assert!(blind_spot(script.as_os_str()).unwrap().reason.contains("static is statically"));
         fs::set_permissions(&program, fs::Permissions::from_mode(0o2755)).unwrap();
-        assert!(blind_spot(program.as_os_str()).unwrap().contains("setgid"));
+        assert!(blind_spot(program.as_os_str()).unwrap().reason.contains("setgid"));
     }
 }

@@ -17,7 +17,9 @@ mod time;
 mod view;
 
 use crate::collect::Session;
-use clap::{Parser, Subcommand};
+use crate::why::why;
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::fmt;
 use std::io::Write;
 use std::path::Path;
@@ -93,11 +95,37 @@ impl From<crate::collect::Error> for Failure {
 pub fn main() -> ExitCode {
     panic::install();
     panic::caught(|| {
-        obey(Cli::parse().command).unwrap_or_else(|failure| {
-            say(&failure.sentence);
-            ExitCode::from(failure.code)
-        })
+        obey(Cli::try_parse().unwrap_or_else(|error| blamed(error).exit()).command).unwrap_or_else(
+            |failure| {
+                say(&failure.sentence);
+                ExitCode::from(failure.code)
+            },
+        )
     })
+}
+
+/// An error, blamed on the variable that the value came from where it was none of the command line's.
+fn blamed(mut error: clap::Error) -> clap::Error {
+    let told = |kind| error.get(kind).map(ToString::to_string);
+    let Some((option, value)) = told(ContextKind::InvalidArg).zip(told(ContextKind::InvalidValue)) else {
+        return error;
+    };
+    let mut all = Cli::command();
+    all.build();
+    let mut arguments = all.get_subcommands().flat_map(clap::Command::get_arguments);
+    let variable =
+        arguments.find(|argument| argument.to_string() == option).and_then(|found| found.get_env());
+    let Some(variable) = variable.filter(|variable| std::env::var_os(variable).is_some_and(|v| v == *value))
+    else {
+        return error;
+    };
+    let long = option.split(' ').next().unwrap_or_default();
+    let is_typed = |argument: std::ffi::OsString| argument.to_string_lossy().split('=').next() == Some(long);
+    let variable = variable.to_string_lossy().into_owned();
+    if !std::env::args_os().take_while(|argument| argument != "--").any(is_typed) {
+        error.insert(ContextKind::InvalidArg, ContextValue::String(variable));
+    }
+    error
 }
 
 fn obey(command: Command) -> Result<ExitCode, Failure> {
@@ -139,7 +167,7 @@ fn print(text: &str) -> Result<ExitCode, Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::usage(format_args!("cannot write to stdout: {e}")))
+            Err(Failure::usage(format_args!("cannot write to stdout: {}", why(&e))))
         }
         _ => Ok(ExitCode::SUCCESS),
     }

@@ -1,11 +1,12 @@
 //! `gpuspy report --operations`: a line for each operation, printed as the trace is read.
 
-use super::report::{PATIENCE, traces_of, unreadable};
+use super::report::{PATIENCE, say_damage, traces_of, unreadable};
 use super::{Failure, say};
 use crate::model::filter::Filter;
 use crate::model::survey::Survey;
 use crate::report::Operations;
 use crate::trace::{TraceReader, wait_until_complete};
+use crate::why::why;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,7 +20,9 @@ pub(super) fn print(path: &Path, filter: &Filter) -> Result<ExitCode, Failure> {
             Ok(Ok(())) => {}
             // `… | head` has seen what it wanted.
             Ok(Err(e)) if e.kind() == ErrorKind::BrokenPipe => break,
-            Ok(Err(e)) => return Err(Failure::usage(format_args!("cannot write the operations: {e}"))),
+            Ok(Err(e)) => {
+                return Err(Failure::usage(format_args!("cannot write the operations: {}", why(&e))));
+            }
             Err(failure) => unread.push(failure),
         }
     }
@@ -49,9 +52,6 @@ fn print_one(path: &Path, filter: &Filter, out: &mut impl Write) -> Result<io::R
             return Ok(Err(e));
         }
     }
-    let lost = reader.damage().records_lost_at_least;
-    if lost > 0 {
-        say(format_args!("{} is damaged: at least {lost} records are missing", path.display()));
-    }
+    say_damage(path, reader.damage());
     Ok(Ok(()))
 }

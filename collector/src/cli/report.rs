@@ -6,8 +6,9 @@ use super::{Failure, UNREADABLE, operations, panic, print, say};
 use crate::analyze::{self, Input, ProcessReport};
 use crate::model::filter::Filter;
 use crate::model::survey::Survey;
-use crate::report;
+use crate::report::{self, Unread, View};
 use crate::trace::{Damage, TraceError, TraceReader, wait_until_complete};
+use crate::why::why;
 use clap::Args;
 use std::fs;
 use std::io::{self, Write};
@@ -42,11 +43,11 @@ pub(super) fn report(options: &Options) -> Result<ExitCode, Failure> {
     if options.operations {
         return operations::print(&options.trace, &filter);
     }
-    let reports = read(&options.trace, PATIENCE, &filter)?;
+    let run = read(&options.trace, PATIENCE, &filter)?;
     if options.json {
-        return print(&json(&reports));
+        return print(&run.json());
     }
-    print(&screen(&options.view, &reports, &io::stdout()))
+    print(&run.screen(&options.view, &io::stdout()))
 }
 
 /// The report of traces that were just written: on stderr, and as JSON beside them.
@@ -54,25 +55,25 @@ pub(super) fn after_run(trace: &Path, print: bool, write_json: bool) -> Result<(
     if !print && !write_json {
         return Ok(());
     }
-    let reports = read(trace, Duration::ZERO, &Filter::default())?;
+    let run = read(trace, Duration::ZERO, &Filter::default())?;
     if print {
         let stderr = io::stderr();
-        let text = screen(&ViewOptions::default(), &reports, &stderr);
+        let text = run.screen(&ViewOptions::default(), &stderr);
         // That nobody reads it is no error.
         let _ = stderr.lock().write_all(text.as_bytes());
     }
     if write_json {
         let path = beside(trace);
-        fs::write(&path, json(&reports))
-            .map_err(|e| Failure::usage(format_args!("cannot write {}: {e}", path.display())))?;
+        fs::write(&path, run.json())
+            .map_err(|e| Failure::usage(format_args!("cannot write {}: {}", path.display(), why(&e))))?;
     }
     Ok(())
 }
 
 /// The report of traces that were just written, as stdout shows it.
 pub(super) fn for_stdout(trace: &Path) -> Result<String, Failure> {
-    let reports = read(trace, Duration::ZERO, &Filter::default())?;
-    Ok(screen(&ViewOptions::default(), &reports, &io::stdout()))
+    let run = read(trace, Duration::ZERO, &Filter::default())?;
+    Ok(run.screen(&ViewOptions::default(), &io::stdout()))
 }
 
 /// Columns of stdout.
@@ -91,39 +92,58 @@ fn beside(trace: &Path) -> PathBuf {
     name.into()
 }
 
-fn screen(options: &ViewOptions, reports: &[ProcessReport], stream: &impl AsFd) -> String {
-    let sizes = reports.iter().map(|report| fs::metadata(&report.process.path).map(|file| file.len()));
-    let trace_bytes = sizes.sum::<io::Result<u64>>().ok();
-    report::terminal(reports, &options.view(trace_bytes), &options.style(stream))
+/// What was read: a report of each trace that could be, one at least.
+struct Run {
+    reports: Vec<ProcessReport>,
+    unread: Vec<Unread>,
 }
 
-fn json(reports: &[ProcessReport]) -> String {
-    format!("{:#}\n", report::json(reports))
+impl Run {
+    fn screen(&self, options: &ViewOptions, stream: &impl AsFd) -> String {
+        let sizes =
+            self.reports.iter().map(|report| fs::metadata(&report.process.path).map(|file| file.len()));
+        let trace_bytes = sizes.sum::<io::Result<u64>>().ok();
+        let view = View { unread: self.unread.clone(), ..options.view(trace_bytes) };
+        report::terminal(&self.reports, &view, &options.style(stream))
+    }
+
+    fn json(&self) -> String {
+        format!("{:#}\n", report::json_without(&self.reports, &self.unread))
+    }
 }
 
 /// Reads a trace, or all traces of a directory.
-fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Vec<ProcessReport>, Failure> {
+fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Run, Failure> {
     let deadline = Instant::now() + patience;
-    let mut reports = Vec::new();
-    let mut failures = Vec::new();
+    let (mut reports, mut unread, mut last) = (Vec::new(), Vec::new(), None);
     for trace in traces_of(path)? {
         match read_one(&trace, deadline, filter) {
             Ok(report) => reports.push(report),
-            Err(error) => failures.push(unreadable(&trace, &error)),
+            Err(error) => {
+                unread.push(Unread { path: trace.display().to_string(), why: error.to_string() });
+                last = Some(unreadable(&trace, &error));
+            }
         }
     }
-    match failures.pop() {
+    match last {
         Some(failure) if reports.is_empty() => Err(failure),
-        last => {
-            failures.into_iter().chain(last).for_each(|failure| say(&failure.sentence));
+        _ => {
+            unread.iter().for_each(|Unread { path, why }| say(format_args!("cannot read {path}: {why}")));
             analyze::sort(&mut reports);
-            Ok(reports)
+            Ok(Run { reports, unread })
         }
     }
 }
 
 pub(super) fn unreadable(path: &Path, error: &TraceError) -> Failure {
     Failure { code: UNREADABLE, sentence: format!("cannot read {}: {error}", path.display()) }
+}
+
+/// Says what a trace that was read lacks.
+pub(super) fn say_damage(path: &Path, damage: Damage) {
+    for (what, how) in report::damage::told(&damage.into()) {
+        say(format_args!("{} is {what}: {how}", path.display()));
+    }
 }
 
 /// The trace itself, or those of a directory in the order of their names: one at least.
@@ -152,13 +172,13 @@ fn read_one(path: &Path, deadline: Instant, filter: &Filter) -> Result<ProcessRe
     let mut reader = TraceReader::open(path)?;
     let clocks = Survey::of(reader.records());
     // Damage inside a chunk shows when it is read, and the report begins with what was lost: by now all of it is known.
-    let Damage { chunks_lost, records_lost_at_least: records_lost, cut, .. } = reader.damage();
+    let damage = reader.damage().into();
     let (names, status) = (reader.names().clone(), reader.status().cloned());
     Ok(analyze::process(Input {
         path: path.display().to_string(),
         names: &names,
         status: status.as_ref(),
-        damage: analyze::Damage { chunks_lost, records_lost, cut },
+        damage,
         clocks: &clocks,
         filter,
         records: reader.records(),

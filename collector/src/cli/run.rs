@@ -1,10 +1,11 @@
 //! `gpuspy run`.
 
-use super::launch::{self, PrivateDir};
+use super::launch::{self, BlindSpot, PrivateDir};
 use super::{Failure, panic, progress, quoted, report, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals};
 use crate::collect::{self, Collector, Session, Stopper, Target};
 use crate::trace::record::Ending;
+use crate::why::why;
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use gpuspy_wire::capture::{self, CaptureRange};
@@ -26,7 +27,7 @@ pub(super) struct Options {
     #[arg(long, value_enum, default_value_t = Timing::Auto, env = "GPUSPY_TIMING")]
     timing: Timing,
     /// What --timing auto may cost, in percent of wall time: hooks of all threads and the agent's own thread
-    #[arg(long, value_name = "PERCENT", default_value = "5", env = "GPUSPY_BUDGET", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "5", env = "GPUSPY_BUDGET", value_parser = percent, allow_negative_numbers = true)]
     budget: f64,
     /// Only what happens inside a range is told: profiler-api (from cudaProfilerStart to cudaProfilerStop),
     /// nvtx:NAME[@DOMAIN] (while an NVTX range of that text is open; @* = of any domain), or
@@ -108,8 +109,26 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         }
         Err(error) => Err(Failure {
             code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
-            sentence: format!("cannot run {}: {error}", options.command[0].display()),
+            sentence: format!("cannot run {}: {}", options.command[0].display(), why_not(&error)),
         }),
+    }
+}
+
+/// Why a program was not started.
+fn why_not(error: &io::Error) -> String {
+    match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::NotFound, _) => {
+            "there is no such program, or not the interpreter that it names; give its path, or see to PATH"
+                .to_owned()
+        }
+        (io::ErrorKind::PermissionDenied, _) => {
+            "it is a folder, or may not be executed; name a program, or chmod +x it".to_owned()
+        }
+        (_, Some(libc::ENOEXEC)) => {
+            "it is no program of this machine, and no script: that begins with #! and its interpreter"
+                .to_owned()
+        }
+        _ => why(error),
     }
 }
 
@@ -164,11 +183,12 @@ pub(super) fn observe(
     let forwarded = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
     let ignored = [libc::SIGINT, libc::SIGQUIT];
     let signals = Signals::block(&[&forwarded[..], &ignored, &[libc::SIGCHLD]].concat())
-        .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {e}")))?;
+        .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {}", why(&e))))?;
     let listener = collect::bind(&socket)?;
     let (collector, stopper) = Collector::new(target)?;
     let sessions = Mutex::new(Vec::new());
-    let (over, is_over) = sys::stop().map_err(|e| Failure::usage(format_args!("cannot make a pipe: {e}")))?;
+    let (over, is_over) =
+        sys::stop().map_err(|e| Failure::usage(format_args!("cannot make a pipe: {}", why(&e))))?;
     let began = Instant::now();
     let status = std::thread::scope(|threads| {
         if shows_progress {
@@ -265,7 +285,7 @@ fn nothing_seen(program: &std::ffi::OsStr) -> String {
         return "nothing was collected: GPUSPY=0 turns the agent off".to_owned();
     }
     match launch::blind_spot(program) {
-        Some(reason) => format!("nothing was collected: {reason}"),
+        Some(BlindSpot { reason, remedy }) => format!("nothing was collected: {reason}: {remedy}"),
         None => format!(
             "nothing was collected: no CUDA call was made; if it made some, see gpuspy doctor -- {}",
             quoted(program.as_ref())

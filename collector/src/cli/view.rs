@@ -13,7 +13,7 @@ pub(super) struct ViewOptions {
     #[arg(long = "section", value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["json", "operations"])]
     sections: Vec<Section>,
     /// Rows of each table
-    #[arg(long, value_name = "N", value_parser = at_least::<1>, conflicts_with_all = ["json", "operations"])]
+    #[arg(long, value_name = "N", value_parser = at_least::<1>, allow_negative_numbers = true, conflicts_with_all = ["json", "operations"])]
     top: Option<usize>,
     /// What rows are sorted by
     #[arg(long, value_enum, value_name = "COLUMN", default_value_t, conflicts_with_all = ["json", "operations"])]
@@ -22,7 +22,7 @@ pub(super) struct ViewOptions {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
     color: Color,
     /// Columns of the screen, 80 at least [default: the terminal's, else 100]
-    #[arg(long, value_name = "N", value_parser = at_least::<NARROWEST>)]
+    #[arg(long, value_name = "N", value_parser = at_least::<NARROWEST>, allow_negative_numbers = true)]
     width: Option<usize>,
     /// Nothing but ASCII: bars of #, us for microseconds. So it is too where the locale is not UTF-8
     #[arg(long)]
@@ -51,7 +51,8 @@ fn at_least<const LEAST: usize>(text: &str) -> Result<usize, String> {
 impl ViewOptions {
     /// What is shown.
     pub(super) fn view(&self, trace_bytes: Option<u64>) -> View {
-        View { sections: self.sections.clone(), top: self.top, sort: self.sort, trace_bytes }
+        let (sections, unread) = (self.sections.clone(), Vec::new());
+        View { sections, top: self.top, sort: self.sort, trace_bytes, unread }
     }
 
     /// How it is drawn on a stream.

@@ -25,6 +25,8 @@ pub use output::{Target, Traces};
 pub use progress::{Figures, Progress};
 pub use session::Session;
 
+use crate::why::why;
+
 /// Why something could not be collected: one sentence, without the full stop.
 #[derive(Clone, Debug)]
 pub struct Error(String);
@@ -39,7 +41,7 @@ impl Error {
 
     /// `doing`, and what the system said to it.
     pub(crate) fn io(doing: impl std::fmt::Display, error: std::io::Error) -> Error {
-        Error(format!("{doing}: {error}"))
+        Error(format!("{doing}: {}", why(&error)))
     }
 
     /// Says whose fault it is.

@@ -5,6 +5,7 @@ use super::{Error, Result};
 use crate::trace::TraceWriter;
 use crate::trace::format::MAGIC;
 use crate::trace::record::Status;
+use crate::why::said;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -88,8 +89,10 @@ fn parent(path: &Path) -> &Path {
 }
 
 fn writable(directory: &Path) -> Result<()> {
-    let doing = || format!("cannot write into {}; name another --output", directory.display());
-    sys::is_writable(directory).map_err(|e| Error::io(doing(), e))
+    let shown = directory.display();
+    sys::is_writable(directory).map_err(|e| {
+        Error::new(format!("cannot write into {shown}: {}; make it, or name another --output", said(&e)))
+    })
 }
 
 /// The traces of one run, as they come.

@@ -7,6 +7,8 @@
 //! - An operation without a GPU time has its call on the host's side and nothing on the GPU's. A graph launch, and a burst
 //!   of launches, is one `kernel`: Kineto has no category for either, and HTA counts as idle what is none of `kernel`,
 //!   `gpu_memcpy` and `gpu_memset`.
+//! - Questions in a row (`cudaEventQuery` until it says yes) are one slice with their number in `calls` and the time in them in `ns
+//!   inside`: they are one record.
 //! - A range of the program's (NVTX) is a `user_annotation`, and a `gpu_user_annotation` for each stream on which something of it
 //!   ran: on a row of its own beside the stream's, without `args.stream`. `process/ranges.rs` says which row. A mark is an instant.
 //! - A synchronise stands inside its call, on the host's thread, without `args.stream`: HTA takes whatever has one for
@@ -96,7 +98,7 @@ impl Source {
 /// What an export holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// API calls.
+    /// API calls; questions in a row are one event and count each.
     pub calls: u64,
     /// Operations on a row of a GPU.
     pub operations: u64,
@@ -104,6 +106,10 @@ pub struct Summary {
     pub untimed: BTreeMap<&'static str, u64>,
     /// Work that became a node of a graph instead of being executed.
     pub captured: u64,
+    /// Ranges, on the host and on each stream of a GPU, and marks.
+    pub annotations: u64,
+    /// Changes of the device memory that is held.
+    pub memory_events: u64,
 }
 
 impl Summary {
@@ -117,6 +123,8 @@ impl Summary {
         self.calls += other.calls;
         self.operations += other.operations;
         self.captured += other.captured;
+        self.annotations += other.annotations;
+        self.memory_events += other.memory_events;
         for (why, count) in &other.untimed {
             *self.untimed.entry(why).or_default() += count;
         }
@@ -130,7 +138,6 @@ pub struct Export<'f, W> {
     filter: &'f Filter,
     layout: Layout,
     correlations: u64,
-    memory_events: u64,
     summary: Summary,
 }
 
@@ -164,7 +171,7 @@ impl<'f, W: Write> Export<'f, W> {
         for (source, process) in sources.iter().zip(&layout.processes) {
             metadata(&mut out, source, process, filter)?;
         }
-        Ok(Export { out, filter, layout, correlations: 0, memory_events: 0, summary: Summary::default() })
+        Ok(Export { out, filter, layout, correlations: 0, summary: Summary::default() })
     }
 
     /// Writes the events of a process, the `index`th of those that the export began with: the second pass over its trace.
@@ -189,12 +196,13 @@ impl<'f, W: Write> Export<'f, W> {
     /// # Errors
     /// Of writing.
     pub fn finish(mut self) -> io::Result<(W, Summary)> {
-        let Summary { calls, operations, untimed, captured } = &self.summary;
+        let Summary { calls, operations, untimed, captured, annotations, .. } = &self.summary;
         let untimed: Vec<String> = untimed.iter().map(|(why, count)| format!("\"{why}\": {count}")).collect();
         let version = env!("CARGO_PKG_VERSION");
         write!(
             self.out.out,
             "\n],\n\"gpuspy\": {{\"version\": \"{version}\", \"calls\": {calls}, \"operations\": {operations}, \
+             \"annotations\": {annotations}, \
              \"captured\": {captured}, \"untimed\": {{{}}}}}\n}}\n",
             untimed.join(", ")
         )?;

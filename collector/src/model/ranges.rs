@@ -13,8 +13,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Started ranges that are kept after their end, for calls that began before it.
 pub const RECENT: usize = 64;
-/// Ranges that are open at a time, in one thread's domain, and started ones. More are not followed.
+/// Ranges that are open at a time in one thread's domain. More are not followed.
 const MOST_OPEN: usize = 4096;
+/// Started ranges that are open at a time: fewer, since every operation lies in all of them.
+const MOST_STARTED: usize = 256;
 
 /// What is known of the inside of a range.
 pub trait Inside {
@@ -58,6 +60,8 @@ pub struct Ranges<T> {
     /// By thread and domain.
     pushed: BTreeMap<(u32, u32), Stack<T>>,
     started: HashMap<u64, Begun<T>>,
+    /// Further ones that are not followed.
+    beyond: u64,
     ended: VecDeque<Over<T>>,
     recent: usize,
 }
@@ -65,16 +69,19 @@ pub struct Ranges<T> {
 impl<T: Inside> Ranges<T> {
     /// None open. So many ended ones are kept for late calls, [`RECENT`] of them or none.
     pub fn new(recent: usize) -> Self {
-        Ranges { pushed: BTreeMap::new(), started: HashMap::new(), ended: VecDeque::new(), recent }
+        let (pushed, started) = (BTreeMap::new(), HashMap::new());
+        Ranges { pushed, started, beyond: 0, ended: VecDeque::new(), recent }
     }
 
     /// Begins a range; false if it is one too many to be followed.
     pub fn begin(&mut self, begun: Begun<T>) -> bool {
         let Range { change, id, domain, .. } = begun.range;
         if change == RangeChange::Start {
-            let is_followed = self.started.len() < MOST_OPEN;
+            let is_followed = self.started.len() < MOST_STARTED;
             if is_followed {
                 self.started.insert(id, begun);
+            } else {
+                self.beyond += 1;
             }
             return is_followed;
         }
@@ -106,7 +113,11 @@ impl<T: Inside> Ranges<T> {
 
     /// Ends a started one; `Err` if there is none of this id. Hands out the one that has been over for long enough.
     pub fn end(&mut self, id: u64, end: u64) -> Result<Option<Over<T>>, Stray> {
-        let begun = self.started.remove(&id).ok_or(Stray)?;
+        let Some(begun) = self.started.remove(&id) else {
+            // Which ones are not followed is not kept.
+            self.beyond = self.beyond.checked_sub(1).ok_or(Stray)?;
+            return Ok(None);
+        };
         self.ended.push_back(Over { begun, end });
         Ok(if self.ended.len() > self.recent { self.ended.pop_front() } else { None })
     }
@@ -214,6 +225,18 @@ mod tests {
         let open: Vec<_> =
             open.into_iter().map(|over| (over.begun.at, over.begun.inside.0, over.end)).collect();
         assert_eq!(open, [(1, vec![2], 50), (0, vec![2], 50), (1, vec![2], 50)]);
+    }
+
+    #[test]
+    fn started_ranges_are_followed_up_to_a_number_and_the_ends_of_others_are_no_strays() {
+        let mut ranges = Ranges::new(0);
+        let started = 1..=MOST_STARTED as u64 + 2;
+        let followed = started.clone().filter(|id| ranges.begin(begun(1, *id, 0, *id))).count();
+        assert_eq!(followed, MOST_STARTED);
+        assert_eq!(ranges.around(1, 1_000).count(), MOST_STARTED);
+        let ends = started.map(|id| ranges.end(id, 2_000).unwrap().is_some());
+        assert_eq!(ends.filter(|is_told| *is_told).count(), MOST_STARTED);
+        assert_eq!(ranges.end(7, 2_000).unwrap_err(), Stray);
     }
 
     #[test]

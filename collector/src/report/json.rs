@@ -1,6 +1,7 @@
 //! The report for programs. Its keys are a contract; `collector/schema/report.schema.json` states it.
 
 use super::names::demangle;
+use super::view::Unread;
 use crate::analyze::calls::{ByApi, HostTimes};
 use crate::analyze::durations::Durations;
 use crate::analyze::estimate::{Estimate, Kind, Sum};
@@ -28,6 +29,11 @@ use serde_json::{Map, Value, json};
 
 /// The report of one process, or the sums of several; `processes` lists each.
 pub fn json(reports: &[ProcessReport]) -> Value {
+    json_without(reports, &[])
+}
+
+/// The same of a run of which some traces could not be read.
+pub fn json_without(reports: &[ProcessReport], unread: &[Unread]) -> Value {
     let all = Tables::of_run(reports);
     json!({
         "coverage": coverage(&all),
@@ -46,6 +52,7 @@ pub fn json(reports: &[ProcessReport]) -> Value {
         "ranges": ranges(&all.ranges),
         "marks": marks(&all.ranges),
         "processes": reports.iter().map(process).collect::<Vec<_>>(),
+        "unread": unread,
     })
 }
 
@@ -70,6 +77,7 @@ fn coverage(all: &Tables) -> Value {
         "pending": coverage.pending,
         "outside_range": { "launches": coverage.outside.0, "others": coverage.outside.1 },
         "stray_range_ends": all.ranges.stray,
+        "ranges_not_followed": all.ranges.not_followed,
         "driver_hooked": coverage.driver_hooked,
         "bursts": {
             "count": coverage.bursts.count,
@@ -490,6 +498,7 @@ fn process(report: &ProcessReport) -> Value {
         "damage": {
             "chunks_lost": process.damage.chunks_lost,
             "records_lost": process.damage.records_lost,
+            "times_lost": process.damage.times_lost,
             "cut": process.damage.cut,
         },
         "clock_contradictions": process.clock_contradictions,

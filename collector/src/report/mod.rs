@@ -5,6 +5,7 @@
 //! operations, a line of JSON each.
 
 mod chart;
+pub mod damage;
 mod json;
 pub mod names;
 mod operations;
@@ -14,7 +15,7 @@ mod text;
 pub mod units;
 mod view;
 
-pub use json::json;
+pub use json::{json, json_without};
 pub use operations::Operations;
 pub use terminal::terminal;
-pub use view::{NARROWEST, Section, Sort, Style, USUAL, View};
+pub use view::{NARROWEST, Section, Sort, Style, USUAL, Unread, View};

@@ -91,6 +91,17 @@ pub struct View {
     pub sort: Sort,
     /// Bytes of the traces on disk, where known.
     pub trace_bytes: Option<u64>,
+    /// Traces that belong to what is shown and are not in it.
+    pub unread: Vec<Unread>,
+}
+
+/// A trace that could not be read at all.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Unread {
+    /// Where it is.
+    pub path: String,
+    /// Why, as the end of a sentence.
+    pub why: String,
 }
 
 impl View {

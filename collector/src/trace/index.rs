@@ -3,6 +3,7 @@
 use super::format::{ChunkKind, HEADER_BYTES, Header, MAGIC, VERSION};
 use super::meta;
 use super::record::{Names, Status};
+use crate::why::why;
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -46,7 +47,7 @@ impl fmt::Display for TraceError {
             TraceError::NothingReadable => {
                 f.write_str("it began as a gpuspy trace, but nothing in it is readable")
             }
-            TraceError::Io(error) => write!(f, "it cannot be read: {error}"),
+            TraceError::Io(error) => write!(f, "it cannot be read: {}", why(error)),
         }
     }
 }

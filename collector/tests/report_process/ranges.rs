@@ -147,3 +147,19 @@ fn names_beyond_some_thousands_are_one_row() {
     let counts: Vec<_> = rows(&report).iter().map(|row| (row[1].clone(), row[2].clone())).collect();
     assert_eq!(counts, [(value!("(no text)"), value!(4_096)), (value!("(others)"), value!(904))]);
 }
+
+#[test]
+fn ranges_that_are_one_too_many_are_told_and_their_ends_are_no_strays() {
+    let mut app = App::new();
+    (1..=300).for_each(|id| app.range(1, RangeChange::Start, id, 0, STEP));
+    (1..=300).for_each(|id| app.range(1, RangeChange::End, id, 0, 0));
+    let status = status_until(app.now);
+    let reports = [app.report(Some(&status), Damage::default())];
+    let report = json(&reports);
+    assert_valid(&report);
+    assert_eq!(rows(&report), [value!([null, "step", 256, 0, 0, 0, 0, 0])]);
+    let coverage = &report["coverage"];
+    assert_eq!((&coverage["stray_range_ends"], &coverage["ranges_not_followed"]), (&value!(0), &value!(44)));
+    let screen = terminal(&reports, &View::default(), &wide(100));
+    assert!(screen.contains("256 ranges; 44 more are not listed"), "{screen}");
+}

@@ -193,7 +193,7 @@ fn ranges_have_a_section_where_there_are_any() {
     insta::assert_snapshot!(section(&annotated_epoch(), &[Section::Ranges]));
     assert!(screen(&annotated_epoch(), 100).contains("\nRanges"));
     assert!(!screen(&whole_epoch(), 100).contains("Ranges"));
-    let view = View { sections: vec![Section::Ranges], sort: Sort::Count, top: Some(1), trace_bytes: None };
+    let view = View { sections: vec![Section::Ranges], sort: Sort::Count, top: Some(1), ..View::default() };
     let most = terminal(&annotated_epoch(), &view, &wide(80));
     assert!(most.contains("  step\n") && !most.contains("epoch"), "{most}");
 }
@@ -295,7 +295,7 @@ fn a_section_that_has_nothing_says_so() {
 #[test]
 fn rows_are_limited_and_sorted_as_asked() {
     let names = |sort, top| {
-        let view = View { sections: vec![Section::Kernels], sort, top, trace_bytes: None };
+        let view = View { sections: vec![Section::Kernels], sort, top, ..View::default() };
         let screen = terminal(&whole_epoch(), &view, &Style { full_names: true, ..wide(80) });
         let rows = screen.lines().skip_while(|line| !line.contains("time %")).skip(1);
         let names = rows.filter_map(|line| line.rsplit_once("  ").map(|(_, name)| name.replace("void ", "")));

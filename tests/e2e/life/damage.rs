@@ -1,6 +1,6 @@
 //! A real trace, cut and corrupted everywhere: there is a report, or a clear error.
 
-use gpuspy_collector::analyze::{self, Damage, Input, ProcessReport};
+use gpuspy_collector::analyze::{self, Input, ProcessReport};
 use gpuspy_collector::model::filter::Filter;
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::report::{self, Style, View};
@@ -23,16 +23,12 @@ fn report(bytes: &[u8]) -> Option<ProcessReport> {
     let mut reader = TraceReader::new(Cursor::new(bytes)).ok()?;
     let clocks = Survey::of(reader.records());
     let (names, status) = (reader.names().clone(), reader.status().cloned());
-    let known = reader.damage();
+    let damage = reader.damage().into();
     let report = analyze::process(Input {
         path: "cut.gspy".to_owned(),
         names: &names,
         status: status.as_ref(),
-        damage: Damage {
-            chunks_lost: known.chunks_lost,
-            records_lost: known.records_lost_at_least,
-            cut: known.cut,
-        },
+        damage,
         clocks: &clocks,
         filter: &Filter::default(),
         records: reader.records(),

@@ -20,8 +20,9 @@ pub(super) fn library_path(place: &PrivateDir, why: &str) -> Result<OsString, Fa
     let file = find(why)?;
     // The link is where the loader looks, and all that it finds there.
     let link = place.path().join(FILES[0]);
-    symlink(&file, &link)
-        .map_err(|e| Failure::usage(format_args!("cannot make the link {}: {e}", link.display())))?;
+    symlink(&file, &link).map_err(|e| {
+        Failure::usage(format_args!("cannot make the link {}: {}", link.display(), crate::why::why(&e)))
+    })?;
     let mut path = place.path().as_os_str().to_owned();
     if let Some(existing) = std::env::var_os("LD_LIBRARY_PATH").filter(|path| !path.is_empty()) {
         path.push(":");

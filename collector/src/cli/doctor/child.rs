@@ -40,7 +40,7 @@ impl Nursery {
     pub(super) fn new(limit: Duration) -> Result<Nursery, Failure> {
         let private = PrivateDir::new()?;
         let signals = Signals::block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
-            .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {e}")))?;
+            .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {}", crate::why::why(&e))))?;
         Ok(Nursery { private, signals, limit })
     }
 

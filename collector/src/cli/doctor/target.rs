@@ -1,7 +1,7 @@
 //! Can the agent be loaded into this very program?
 
 use super::{Check, elf};
-use crate::cli::launch::{self, resolve};
+use crate::cli::launch::{self, BlindSpot, resolve};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
@@ -55,11 +55,7 @@ pub(super) fn check(command: &OsStr) -> Check {
         );
     }
     match launch::blind_spot(path.as_os_str()) {
-        Some(reason) => Check::problem(
-            topic,
-            reason,
-            "link it dynamically, or run it without the setuid bit; a wrapper's child can be seen, it cannot",
-        ),
+        Some(BlindSpot { reason, remedy }) => Check::problem(topic, reason, remedy),
         None => Check::ok(topic, format!("{shown}: the agent can be loaded into it")),
     }
 }

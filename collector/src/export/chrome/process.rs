@@ -215,18 +215,24 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         let (begin, end) = (self.moment(host(call.begin)), self.moment(host(call.end)));
         let (begin, end) = self.threads.entry(record.thread).or_default().place(begin, end);
         let (ts, dur) = (Micros(begin), Micros(end.saturating_sub(begin)));
-        let names = &self.source.names;
-        let api =
-            self.apis.entry(call.api).or_insert_with(|| Api::of(names.get(Namespace::Api, call.api.into())));
-        let Api { name, category } = api;
-        let result = match &record.body {
-            Body::Api(api) if api.result != 0 => format!(r#","result":{}"#, api.result),
-            _ => String::new(),
-        };
+        let shown = self.api_name(call.api);
+        let api = self.apis.entry(call.api).or_insert_with(|| Api::of(shown));
+        let (category, mut name) = (api.category, api.name.clone());
+        let (mut calls, mut details) = (1, String::new());
+        if let Body::Api(api) = &record.body {
+            if api.result != 0 {
+                details = format!(r#","result":{}"#, api.result);
+            }
+            if api.calls > 1 {
+                calls = api.calls;
+                name = Text::of(&format!("{} ({calls} in a row)", self.api_name(call.api)));
+                details.push_str(&format!(r#","calls":{calls},"ns inside":{}"#, api.inside));
+            }
+        }
         let events = &mut self.export.out;
-        self.export.summary.calls += 1;
+        self.export.summary.calls += u64::from(calls);
         events.push(format_args!(
-            r#"{{"ph":"X","cat":"{category}","name":{name},"pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{"cbid":0,"correlation":{number}{result}}}}}"#
+            r#"{{"ph":"X","cat":"{category}","name":{name},"pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{"cbid":0,"correlation":{number}{details}}}}}"#
         ))?;
         if let Body::Synchronize(sync) = &record.body {
             let kind = sync_kind(sync);
@@ -241,6 +247,11 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
             ))?;
         }
         Ok(())
+    }
+
+    /// What a call is called.
+    fn api_name(&self, api: u16) -> &'s str {
+        self.source.names.get(Namespace::Api, api.into()).map_or("(unknown call)", base_name)
     }
 
     fn gpu(&mut self, (start, row): (i64, GpuRow)) -> io::Result<()> {
@@ -323,8 +334,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
 }
 
 impl Api {
-    fn of(name: Option<&str>) -> Api {
-        let name = name.map_or("(unknown call)", base_name);
+    fn of(name: &str) -> Api {
         let category = if name.starts_with("cuda") { "cuda_runtime" } else { "cuda_driver" };
         Api { name: Text::of(name), category }
     }

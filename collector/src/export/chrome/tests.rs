@@ -290,6 +290,44 @@ fn an_operation_without_a_time_is_a_call_and_nothing_on_the_gpu() {
 }
 
 #[test]
+fn questions_in_a_row_are_one_slice_and_count_each() {
+    let call = Call { api: WAIT, begin: 10_000, end: 90_000, ..Call::default() };
+    let asked = |calls, inside| record(1, Body::Api(Api { call, result: 0, subject: 9, calls, inside }));
+    let names = names();
+    let trace = exported(&[(None, names.clone(), vec![asked(100, 7_000)])]);
+    let [row] = of_category(&trace, "cuda_runtime")[..] else { panic!("{trace}") };
+    assert_eq!(row["name"], "cudaStreamSynchronize (100 in a row)");
+    assert_eq!((&row["args"]["calls"], &row["args"]["ns inside"]), (&json!(100), &json!(7_000)));
+    assert_eq!(trace["gpuspy"]["calls"], 100);
+    let single = exported(&[(None, names, vec![asked(1, 0)])]);
+    let [row] = of_category(&single, "cuda_runtime")[..] else { panic!("{single}") };
+    assert_eq!((&row["name"], &row["args"]["calls"]), (&json!("cudaStreamSynchronize"), &Value::Null));
+}
+
+#[test]
+fn an_export_of_annotations_or_of_memory_alone_is_not_empty() {
+    let summary = |records: Vec<Record>, filter: &Filter| {
+        let source = [Source::of(names(), Some(status(7)), records.iter().cloned())];
+        let mut export = Export::begin(Vec::new(), &source, filter).unwrap();
+        export.process(0, &source[0], records).unwrap();
+        export.finish().unwrap().1
+    };
+    let everything = Filter::default();
+    assert!(summary(vec![context(1, 0)], &everything).is_empty());
+    let ranges =
+        vec![range(1, 2_000, RangeChange::Push, 0, 0, 1), range(1, 9_000, RangeChange::Pop, 0, 0, 0)];
+    assert_eq!(summary(ranges, &everything).annotations, 1);
+    let mark = summary(vec![range(1, 2_000, RangeChange::Mark, 0, 0, 1)], &everything);
+    assert!(mark.annotations == 1 && !mark.is_empty());
+    let call = Call { api: WAIT, begin: 2_000, end: 3_000, context: 1, ..Call::default() };
+    let (memory, address, bytes, stream, pool) = (Memory::Device, 64, 8, 0, 0);
+    let alloc = record(1, Body::Alloc(Alloc { call, memory, address, bytes, stream, pool }));
+    // Its call is over when the time that is asked for begins, and the memory comes then.
+    let memory = summary(vec![alloc], &Filter { since: Some(2_000), ..everything });
+    assert_eq!((memory.calls, memory.memory_events), (0, 1));
+}
+
+#[test]
 fn operations_whose_estimates_overlap_are_laid_end_to_end() {
     // The second one's call returned first; on the GPU it came after, and began 100 ns before the first one's end.
     let first = launch(10_000, 5_000, 30_000);

@@ -4,10 +4,12 @@ use super::Run;
 use super::screen::{Screen, number, plural};
 use crate::analyze::summary::{ProcessInfo, ProcessReport, Tables};
 use crate::model::outcome::Outcome;
+use crate::report::damage;
 use crate::report::names::{cut, plain};
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, duration, percent};
+use crate::report::view::Unread;
 use std::collections::BTreeMap;
 
 /// Column at which what is beside `gpuspy` begins.
@@ -27,21 +29,16 @@ pub fn warnings(screen: &mut Screen<'_>, run: &Run<'_>) {
              known. `gpuspy doctor` looks for why.",
         ));
     }
+    let unread = &screen.view.unread;
+    for Unread { path, why } in unread {
+        let rest = format!(" {}: {why}. What follows lacks it.", plain(path));
+        screen.line(problem("unreadable trace:").then(rest));
+    }
     for process in run.reports.iter().map(|report| &report.process) {
-        let damage = process.damage;
         let which = if run.reports.len() > 1 { format!(" {}:", plain(&process.path)) } else { String::new() };
-        if damage.chunks_lost > 0 || damage.records_lost > 0 {
-            let chunks = plural(damage.chunks_lost, "chunk", "chunks");
-            let records = plural(damage.records_lost, "record", "records");
-            screen.line(
-                problem("damaged trace:")
-                    .then(format!("{which} {chunks} could not be read, {records} missing.")),
-            );
-        }
-        if damage.cut {
-            let rest =
-                format!("{which} the file ends in the middle of a chunk; the report goes up to there.");
-            screen.line(problem("cut trace:").then(rest));
+        for (what, how) in damage::told(&process.damage) {
+            let reach = if what == "cut" { "; the report goes up to there" } else { "" };
+            screen.line(problem(&format!("{what} trace:")).then(format!("{which} {how}{reach}.")));
         }
         for note in &process.notes {
             screen.line(Text::toned(Tone::Waste, note));

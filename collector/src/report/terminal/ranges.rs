@@ -45,6 +45,10 @@ fn sentence(ranges: &RangeUse) -> String {
     if stray > 0 {
         sentence.push_str(&format!("; {} without a begin", plural(stray, "end", "ends")));
     }
+    if ranges.not_followed > 0 {
+        let more = count(ranges.not_followed);
+        sentence.push_str(&format!("; {more} more are not listed: too many were open when they began"));
+    }
     sentence
 }
 

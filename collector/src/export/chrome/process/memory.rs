@@ -71,8 +71,8 @@ impl<W: Write> Pass<'_, '_, W> {
         let rows = self.rows();
         let device = rows.gpus.get(&ordinal).copied().unwrap_or(0);
         let (pid, tid, held) = (rows.pid, rows.tid(record.thread), self.held.device);
-        let (ts, count) = (Micros(self.moment(host(record.at))), self.export.memory_events);
-        self.export.memory_events += 1;
+        let (ts, count) = (Micros(self.moment(host(record.at))), self.export.summary.memory_events);
+        self.export.summary.memory_events += 1;
         self.export.out.push(format_args!(
             r#"{{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":{pid},"tid":{tid},"ts":{ts},"args":{{"Total Allocated":{held},"Total Reserved":{held},"Bytes":{bytes},"Addr":{address},"Device Id":{device},"Device Type":1,"Ev Idx":{count}}}}}"#
         ))?;

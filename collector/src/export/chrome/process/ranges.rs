@@ -195,6 +195,7 @@ impl<W: Write> Pass<'_, '_, W> {
     fn mark(&mut self, thread: u32, at: u64, range: &Range) -> io::Result<()> {
         let (name, ts) = (self.range_name(range), Micros(self.moment(host(at))));
         let (pid, tid) = (self.rows().pid, self.rows().tid(thread));
+        self.export.summary.annotations += 1;
         self.export.out.push(format_args!(
             r#"{{"ph":"i","cat":"user_annotation","s":"t","name":{name},"pid":{pid},"tid":{tid},"ts":{ts}}}"#
         ))
@@ -208,6 +209,7 @@ impl<W: Write> Pass<'_, '_, W> {
         (begin, end): (i64, i64),
     ) -> io::Result<()> {
         let (ts, dur) = (Micros(begin), Micros(end.saturating_sub(begin)));
+        self.export.summary.annotations += 1;
         self.export.out.push(format_args!(
             r#"{{"ph":"X","cat":"{category}","name":{name},"pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur}}}"#
         ))

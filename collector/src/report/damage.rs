@@ -1,0 +1,58 @@
+//! What reading a trace lost, in words.
+
+use super::units::count;
+use crate::analyze::Damage;
+
+/// What is to be said of it: what the trace is (`damaged`, `cut`), and in what way. Nothing where nothing is missing.
+pub fn told(damage: &Damage) -> Vec<(&'static str, String)> {
+    let Damage { chunks_lost, records_lost, times_lost, cut } = *damage;
+    let some =
+        |n: u64, of: &str| (n > 0).then(|| format!("{} {of}{}", count(n), if n == 1 { "" } else { "s" }));
+    let missing = [some(records_lost, "record"), some(times_lost, "GPU time")];
+    let missing: Vec<String> = missing.into_iter().flatten().collect();
+    let missing =
+        if missing.is_empty() { String::new() } else { format!("at least {}", missing.join(" and ")) };
+    let is_missing =
+        |before: &str| if missing.is_empty() { String::new() } else { format!("{before}{missing} missing") };
+    // The chunk that the cut goes through is a lost one.
+    if cut && chunks_lost <= 1 {
+        return vec![("cut", format!("the file ends in the middle of a chunk{}", is_missing(", ")))];
+    }
+    let mut told = Vec::new();
+    if let Some(chunks) = some(chunks_lost, "chunk") {
+        told.push(("damaged", format!("{chunks} could not be read{}", is_missing(", "))));
+    } else if !missing.is_empty() {
+        told.push(("damaged", is_missing("")));
+    }
+    if cut {
+        told.push(("cut", "the file ends in the middle of a chunk".to_owned()));
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_trace_is_no_damaged_one_besides() {
+        let cut = Damage { chunks_lost: 1, cut: true, ..Damage::default() };
+        assert_eq!(told(&cut), [("cut", "the file ends in the middle of a chunk".to_owned())]);
+        let with_records = Damage { records_lost: 5_000, times_lost: 1, ..cut };
+        let words = "the file ends in the middle of a chunk, at least 5 000 records and 1 GPU time missing";
+        assert_eq!(told(&with_records), [("cut", words.to_owned())]);
+        let heads: Vec<&str> =
+            told(&Damage { chunks_lost: 2, ..cut }).into_iter().map(|(head, _)| head).collect();
+        assert_eq!(heads, ["damaged", "cut"]);
+    }
+
+    #[test]
+    fn all_that_is_missing_is_told() {
+        assert_eq!(told(&Damage::default()), []);
+        let words = |damage: Damage| told(&damage).into_iter().map(|(_, words)| words).collect::<Vec<_>>();
+        let times = Damage { chunks_lost: 1, times_lost: 30, ..Damage::default() };
+        assert_eq!(words(times), ["1 chunk could not be read, at least 30 GPU times missing"]);
+        assert_eq!(words(Damage { chunks_lost: 2, ..Damage::default() }), ["2 chunks could not be read"]);
+        assert_eq!(words(Damage { records_lost: 1, ..Damage::default() }), ["at least 1 record missing"]);
+    }
+}
