@@ -2,11 +2,13 @@
 // cudaGetDriverEntryPoint. Looks up what it does know, too, what is not there, and another library's.
 //
 //   tomorrow [fork]     a child looks it up twice more, and launches with what it found
+//   tomorrow kill       is killed a second after all that
 // link: -l:libcudart.so.12 -l:libcuda.so.1
 #include "driver.h"
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 #include "call.h"
@@ -88,5 +90,10 @@ int main(int argc, char **argv)
     REQUIRE(by_getproc(name) != NULL);
     lookups++;
     printf("{\"program\":\"tomorrow\",\"lookups\":%d,\"by_tomorrow\":%d,\"launches\":1}\n", lookups, launches);
+    if (argc > 1 && strcmp(argv[1], "kill") == 0) {
+        fflush(stdout);
+        pause_us(1000000);
+        raise(SIGKILL);
+    }
     return 0;
 }

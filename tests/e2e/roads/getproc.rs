@@ -235,3 +235,11 @@ fn a_forked_childs_lookups_are_its_own() {
     let done = Run::of("tomorrow").arg("fork").observed().succeeded();
     only_tomorrows_function_is_unknown(&done);
 }
+
+#[test]
+fn a_killed_process_keeps_the_lookups_that_were_told() {
+    let done = Run::of("tomorrow").arg("kill").observed();
+    assert_eq!(done.status.code(), Some(128 + 9), "{}", done.stderr);
+    let unknown = json!([{ "name": "cuTomorrowLaunchKernel", "lookups": done.said()["lookups"] }]);
+    assert_eq!(done.report()["coverage"]["unknown_functions"], unknown);
+}
