@@ -10,7 +10,11 @@ use std::fmt::Write as _;
 /// Why functions are passed through: base names (`*` stands for anything), a word, and the reason. The first that fits
 /// counts. None is meant for a function that enqueues work or takes memory: see [`MUST`].
 const PASSED: &[(&str, &str, &str)] = &[
-    ("cuGL* cuEGL* cuVDPAU* cuGraphics*", "graphics", "graphics interop: never seen"),
+    (
+        "cuGL* cuEGL* cuVDPAU* cuGraphics* cuEventCreateFromEGLSync",
+        "graphics",
+        "graphics interop: never seen",
+    ),
     ("cudbg*", "debugger", "the debugger's"),
     ("cuGetExportTable", "lookup", "tables by which the runtime checks its driver: never touched"),
     ("cuGraph*NodeGet* cuGraphGet* cuGraphExecGet* cuGraphNodeFindInClone", "query", "asks about a graph"),
@@ -48,7 +52,8 @@ const PASSED: &[(&str, &str, &str)] = &[
         "asks about devices or errors",
     ),
     (
-        "cuCtxGet* cuDevicePrimaryCtxGetState cuFuncGet* cuKernelGet* cuLibraryGet* cuLibraryEnumerateKernels cuModuleGet*",
+        "cuCtxGet* cuDevicePrimaryCtxGetState cuFuncGet* cuKernelGet* cuLibraryGet* cuLibraryEnumerateKernels cuModuleGet* \
+         cuModuleEnumerateFunctions cuFuncIsLoaded",
         "query",
         "asks about contexts or code",
     ),
@@ -104,6 +109,7 @@ const PASSED: &[(&str, &str, &str)] = &[
         "opens a device to another",
     ),
     ("cuLink*", "host", "links code, on the host"),
+    ("cuCheckpointProcess*", "host", "freezes a whole process, and goes on with it"),
     ("cuFlushGPUDirectRDMAWrites", "host", "makes other devices' writes visible"),
     ("cuProfiler* cudaProfiler*", "profiler", "another profiler's switches"),
     (
@@ -154,6 +160,12 @@ fn base(symbol: &str) -> &str {
     base
 }
 
+/// Functions of drivers that none of the lists has.
+const LATER: &str = "cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState \
+    cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuEventCreateFromEGLSync cuFuncIsLoaded \
+    cuKernelGetLibrary cuModuleEnumerateFunctions cuModuleGetFunctionCount cuStreamGetGreenCtx \
+    cuTensorMapEncodeIm2colWide";
+
 /// Every function that a driver exports (535), that NVIDIA's runtime asks for (12.9 and 13.5), that torch imports, and that
 /// the table has.
 fn functions() -> BTreeSet<String> {
@@ -171,6 +183,7 @@ fn functions() -> BTreeSet<String> {
             all.insert(format!("{}{suffix}", words[0]));
         }
     }
+    all.extend(LATER.split_whitespace().map(str::to_owned));
     all.retain(|name| name.starts_with("cu") || name.starts_with("__cu"));
     all
 }
@@ -213,7 +226,10 @@ fn list() -> String {
         memory, streams and contexts. *passed through*: not seen, for the reason given.\n\n\
         Memory is counted by what calls ask for. Not told by any call, and so not counted, is what the driver takes for\n\
         itself: contexts, code and its global variables, local memory, its own pools' rounding, the padding of arrays, and\n\
-        the memory that graphs allocate while they run.\n\n"
+        the memory that graphs allocate while they run.\n\n\
+        The runtime's functions that are not listed pass through; what they do is recorded where they ask the driver for it.\n\
+        Functions that are neither listed nor in any release of the runtime so far are unknown: a program that looks them up\n\
+        is told of in its report's coverage, by their names.\n\n"
         .to_owned();
     let total: usize = counts.values().sum();
     let parts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
@@ -267,5 +283,46 @@ fn the_list_of_all_functions_is_current() {
     assert!(
         written == list,
         "docs/functions.md is out of date: GPUSPY_UPDATE=1 cargo test -p gpuspy-agent coverage"
+    );
+}
+
+/// What passes through by intent, and the names by which `cuGetProcAddress` is asked for it: sorted, without the table's.
+fn passed() -> BTreeSet<String> {
+    let path = root().join("tests/simcudart/data/libcudart_exports.txt");
+    let runtime = std::fs::read_to_string(path).unwrap();
+    let mut all: BTreeSet<String> =
+        functions().into_iter().chain(runtime.lines().map(str::to_owned)).collect();
+    all.extend(all.clone().iter().map(|symbol| base(symbol).to_owned()));
+    let names =
+        |hook: &crate::hook::Hook| [hook.symbol, hook.base].map(|name| name.to_str().unwrap().to_owned());
+    let table: BTreeSet<String> = table::all().iter().flat_map(names).collect();
+    all.retain(|name| name.starts_with("cu") && !table.contains(name));
+    all
+}
+
+#[test]
+fn the_agent_knows_what_passes() {
+    let mut text = "//! Generated from the lists that `coverage.rs` reads: `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent coverage`.\n\n\
+        /// Functions of CUDA's that pass through by intent: not in the table, and not unknown. Sorted.\n\
+        #[rustfmt::skip]\n\
+        pub const PASSED: &[&str] = &["
+        .to_owned();
+    let mut width = usize::MAX;
+    for name in passed() {
+        let name = format!("\"{name}\",");
+        let begins_line = width.saturating_add(name.len()) > 110;
+        text.push_str(if begins_line { "\n    " } else { " " });
+        width = if begins_line { name.len() } else { width + 1 + name.len() };
+        text.push_str(&name);
+    }
+    text.push_str("\n];\n");
+    let path = root().join("agent/src/roads/known.rs");
+    if std::env::var_os("GPUSPY_UPDATE").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == text,
+        "roads/known.rs is out of date: GPUSPY_UPDATE=1 cargo test -p gpuspy-agent coverage"
     );
 }

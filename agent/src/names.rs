@@ -268,7 +268,7 @@ pub fn tell(ring: &mut Ring, namespace: Namespace, id: u32, text: &[u8]) -> bool
 }
 
 /// Builds the record of a name, cut to what a record holds, and hands its words on.
-fn with_intern<T>(namespace: Namespace, id: u32, text: &[u8], push: impl FnOnce(&[u64]) -> T) -> T {
+pub fn with_intern<T>(namespace: Namespace, id: u32, text: &[u8], push: impl FnOnce(&[u64]) -> T) -> T {
     let kept = text.get(..MAX_TEXT).unwrap_or(text);
     let cells = Intern::cells(kept.len());
     let mut words = vec![0u64; cells * CELL_WORDS];
@@ -292,7 +292,7 @@ fn with_intern<T>(namespace: Namespace, id: u32, text: &[u8], push: impl FnOnce(
 
 /// FNV-1a, 64 bits (Fowler, Noll, Vo), never 0. Two of a process's few thousand kernel names collide with a
 /// probability below 1e-11.
-fn hash(text: &[u8]) -> u64 {
+pub fn hash(text: &[u8]) -> u64 {
     let mixed = text
         .iter()
         .fold(0xCBF2_9CE4_8422_2325, |h: u64, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01B3));

@@ -41,6 +41,7 @@ fn names() -> Names {
     let mut add = |space, id: u32, text: &str| names.insert((space, id), text.to_owned());
     add(Namespace::Kernel, GEMM, "_Z19sm90_gemm_bf16_128xILi4EfEvPKT0_Pf");
     add(Namespace::Kernel, ADD, "vector_add");
+    add(Namespace::Function, 1, "cuFooBar");
     add(Namespace::Kernel, NCCL, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL");
     for (id, name) in [
         (LAUNCH, "cudaLaunchKernel"),
@@ -608,6 +609,31 @@ fn several_processes_add_up() {
 }
 
 #[test]
+fn unknown_functions_are_counted_once_and_summed_over_processes() {
+    let process = |counts: &[(u32, u64)]| {
+        let mut app = training();
+        for &(function, count) in counts {
+            app.push(Body::Lookup(Lookup { function, count }));
+        }
+        app.report(None, Damage::default())
+    };
+    // Each record tells the sum until then.
+    let reports = [process(&[(1, 1), (1, 3), (0, 2)]), process(&[(1, 4)])];
+    let report = json(&reports);
+    assert_valid(&report);
+    let unknown = value!([{ "name": null, "lookups": 2 }, { "name": "cuFooBar", "lookups": 7 }]);
+    assert_eq!(report["coverage"]["unknown_functions"], unknown);
+    let screen = terminal(&reports, &View::default(), &wide(200));
+    assert!(
+        screen.contains("does not know: others (2 lookups), cuFooBar (7 lookups); work that"),
+        "{screen}"
+    );
+    let known = [training().report(None, Damage::default())];
+    assert_eq!(json(&known)["coverage"]["unknown_functions"], value!([]));
+    assert!(!terminal(&known, &View::default(), &wide(200)).contains("does not know"));
+}
+
+#[test]
 fn the_schema_names_the_contract_and_refuses_others() {
     let status = status();
     let mut app = training();
@@ -621,7 +647,10 @@ fn the_schema_names_the_contract_and_refuses_others() {
     unknown["surprise"] = value!(1);
     assert!(!validator.is_valid(&unknown));
     let contract = [
-        ("coverage", "launches timed captured in_graphs untimed unattributed dropped dropped_by"),
+        (
+            "coverage",
+            "launches timed captured in_graphs untimed unattributed dropped dropped_by unknown_functions",
+        ),
         ("overhead", "agent_ns poller_ns"),
         ("clock", "uncertainty_ns"),
         (

@@ -4,7 +4,7 @@ use core::ffi::CStr;
 
 use crate::cuda::*;
 use crate::hook::Entry;
-use crate::roads::getproc;
+use crate::roads::{getproc, unknown};
 use crate::session;
 
 /// A question for a driver function.
@@ -17,6 +17,7 @@ pub struct Lookup {
 /// and everything else are the real one's. No session begins on account of a lookup.
 pub fn lookup(_: Entry, what: impl FnOnce() -> Lookup, real: impl FnOnce() -> CUresult) -> CUresult {
     let what = what();
+    let counted = unknown::counted();
     let result = real();
     if result != CUDA_SUCCESS || what.symbol.is_null() || what.pfn.is_null() || !session::is_enabled() {
         return result; // (success with a null pointer is valid: below)
@@ -25,11 +26,15 @@ pub fn lookup(_: Entry, what: impl FnOnce() -> Lookup, real: impl FnOnce() -> CU
     let symbol = unsafe { CStr::from_ptr(what.symbol) };
     // SAFETY: the call succeeded, so it has written there.
     let answer = unsafe { *what.pfn };
-    if !answer.is_null()
-        && let Some(hook) = getproc::substitute(symbol, answer as usize)
-    {
+    if answer.is_null() {
+        return result;
+    }
+    match getproc::substitute(symbol, answer as usize) {
         // SAFETY: as above.
-        unsafe { *what.pfn = hook.cast_mut().cast() };
+        Some(hook) => unsafe { *what.pfn = hook.cast_mut().cast() },
+        // A runtime that has asked the driver through us has had it counted.
+        None if unknown::counted() == counted => unknown::found(symbol),
+        None => {}
     }
     result
 }

@@ -26,6 +26,7 @@ use crate::gpu::budget::Budget;
 use crate::gpu::range::Schedule;
 use crate::modules::Modules;
 use crate::nvtx;
+use crate::roads::unknown;
 use crate::session::segment::{Claim, anchor};
 use crate::session::{Session, collector, job};
 use crate::sys;
@@ -172,6 +173,7 @@ impl Poller {
             self.modules.tell_new(self.session, &mut self.ring);
             self.session.names.tell_unsent(&mut self.ring);
             self.domains.tell_new(&mut self.ring);
+            unknown::tell_new(&mut self.ring);
         }
         if now - self.anchored >= ANCHOR_NS {
             self.anchored = now;

@@ -11,7 +11,7 @@
 
 use crate::hook::{Hook, Layer};
 use crate::roads;
-use crate::roads::{deepbind, libraries};
+use crate::roads::{deepbind, libraries, unknown};
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -178,7 +178,13 @@ unsafe extern "C" fn by_handle(handle: *mut c_void, name: *const c_char) -> *mut
     }
     // SAFETY: dlsym found something by it: a terminated string.
     let name = unsafe { CStr::from_ptr(name) };
-    let Some(hook) = find(name) else { return answer };
+    let Some(hook) = find(name) else {
+        // (Another hook's answer may lie elsewhere.)
+        if unknown::is_cudas(name) && in_library(handle, name).is_some_and(libraries::is_cuda) {
+            unknown::found(name);
+        }
+        return answer;
+    };
     substitute(hook, handle, answer as usize).map_or(answer, |entry| entry.cast_mut().cast())
 }
 

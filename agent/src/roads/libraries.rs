@@ -48,6 +48,18 @@ fn open(name: &CStr, flags: c_int) -> Option<*mut c_void> {
 
 /// The object that holds an address, by its path, if it is a shared libcudart.
 pub fn runtime_at(address: usize) -> Option<&'static CStr> {
+    path_at(address).filter(|path| is_runtime_name(path.to_bytes()))
+}
+
+/// Whether an address lies in libcuda or in a shared libcudart.
+pub fn is_cuda(address: usize) -> bool {
+    path_at(address).is_some_and(|path| {
+        is_runtime_name(path.to_bytes()) || file_name(path.to_bytes()).starts_with(b"libcuda.so")
+    })
+}
+
+/// The path of the object that holds an address.
+fn path_at(address: usize) -> Option<&'static CStr> {
     // SAFETY: all-zero is a Dl_info.
     let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
     // SAFETY: dladdr reads the loader's tables and writes our struct.
@@ -55,8 +67,7 @@ pub fn runtime_at(address: usize) -> Option<&'static CStr> {
         return None;
     }
     // SAFETY: a terminated path that lives as long as the object.
-    let path = unsafe { CStr::from_ptr(info.dli_fname) };
-    is_runtime_name(path.to_bytes()).then_some(path)
+    Some(unsafe { CStr::from_ptr(info.dli_fname) })
 }
 
 /// The file name of a path.

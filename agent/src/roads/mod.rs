@@ -4,13 +4,17 @@
 //!   order (another preload's, or the library's), found here;
 //! - by `dlsym`: [`dlsym`];
 //! - by `cuGetProcAddress`: [`getproc`].
+//!
+//! Functions that are looked up and that nobody here knows are told by name: [`unknown`].
 
 mod deepbind;
 pub mod dlsym;
 pub mod getproc;
+mod known;
 pub mod libraries;
 mod runtime;
 mod slots;
+pub mod unknown;
 
 use crate::hook::{ABSENT, Hook, Layer, Road};
 use crate::session;

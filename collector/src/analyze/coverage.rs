@@ -19,6 +19,8 @@ pub struct Seen<'a> {
     damaged: u64,
     coverage: Coverage,
     lost: BTreeMap<LossCause, u64>,
+    /// By the number of the function's name.
+    lookups: BTreeMap<u32, u64>,
     clock: Quantiles,
 }
 
@@ -48,6 +50,9 @@ pub struct Coverage {
     pub outside: (u64, u64),
     /// A driver launch function is known to pass through the agent; `None` when nobody said.
     pub driver_hooked: Option<bool>,
+    /// Functions of CUDA's that were looked up and that the agent does not know: what they do is not seen. Lookups by name;
+    /// `None`: of those whose names were too many to be told.
+    pub unknown_functions: BTreeMap<Option<String>, u64>,
 }
 
 /// Launches that no event may stand between (programmatic ones), timed in bursts. Each is untimed by itself.
@@ -87,6 +92,10 @@ impl Coverage {
         for (reason, count) in &other.untimed {
             *self.untimed.entry(reason).or_default() += count;
         }
+        for (name, lookups) in &other.unknown_functions {
+            let sum = self.unknown_functions.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(*lookups);
+        }
         for (cause, count) in &other.dropped_by {
             let sum = self.dropped_by.entry(cause).or_default();
             *sum = sum.saturating_add(*count);
@@ -99,7 +108,8 @@ impl<'a> Seen<'a> {
     pub fn new(names: &'a Names, status: Option<&'a Status>, damaged: u64) -> Self {
         let untimed = Reason::all().map(|reason| (reason.name(), 0)).collect();
         let coverage = Coverage { untimed, ..Coverage::default() };
-        Seen { names, status, damaged, coverage, lost: BTreeMap::new(), clock: Quantiles::default() }
+        let (lost, lookups) = (BTreeMap::new(), BTreeMap::new());
+        Seen { names, status, damaged, coverage, lost, lookups, clock: Quantiles::default() }
     }
 
     fn burst(&mut self, operation: &Operation, launches: u32) {
@@ -132,9 +142,17 @@ impl Analysis for Seen<'_> {
     type Table = (Coverage, Quantiles);
 
     fn observe(&mut self, event: &Event<'_>) {
-        if let Body::Loss { cause, count } = event.record.body {
-            let lost = self.lost.entry(cause).or_default();
-            *lost = lost.saturating_add(count);
+        match &event.record.body {
+            Body::Loss { cause, count } => {
+                let lost = self.lost.entry(*cause).or_default();
+                *lost = lost.saturating_add(*count);
+            }
+            // Each tells the sum until then.
+            Body::Lookup(lookup) => {
+                let lookups = self.lookups.entry(lookup.function).or_default();
+                *lookups = lookup.count.max(*lookups);
+            }
+            _ => {}
         }
         let Some(operation) = &event.operation else { return };
         if let When::Timed(occupancy) = operation.when
@@ -166,6 +184,11 @@ impl Analysis for Seen<'_> {
         self.coverage.dropped_by = lost.filter(|(_, count)| *count > 0).collect();
         self.coverage.outside =
             self.status.map_or((0, 0), |status| (status.outside_launches, status.outside_others));
+        for (function, lookups) in &self.lookups {
+            let name = self.names.get(Namespace::Function, *function).map(str::to_owned);
+            let sum = self.coverage.unknown_functions.entry(name).or_default();
+            *sum = sum.saturating_add(*lookups);
+        }
         self.coverage.driver_hooked = self.status.map(|status| status.driver_hooked);
         (self.coverage, self.clock)
     }

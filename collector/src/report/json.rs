@@ -79,6 +79,7 @@ fn coverage(all: &Tables) -> Value {
         "stray_range_ends": all.ranges.stray,
         "ranges_not_followed": all.ranges.not_followed,
         "driver_hooked": coverage.driver_hooked,
+        "unknown_functions": coverage.unknown_functions.iter().map(unknown_function).collect::<Vec<_>>(),
         "bursts": {
             "count": coverage.bursts.count,
             "launches": coverage.bursts.launches,
@@ -87,6 +88,10 @@ fn coverage(all: &Tables) -> Value {
         "never_timed": never_timed(&all.kernels),
         "timing": timing(&all.duty),
     })
+}
+
+fn unknown_function((name, lookups): (&Option<String>, &u64)) -> Value {
+    json!({ "name": name, "lookups": lookups })
 }
 
 fn timing(duty: &Duty) -> Value {

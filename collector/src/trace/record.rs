@@ -500,7 +500,7 @@ pub struct KernelFacts {
 /// A CUDA function that the agent does not know was looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
-    /// In [`Namespace::Function`].
+    /// In [`Namespace::Function`]; 0 = of all functions whose names were too many.
     pub function: u32,
     /// Lookups until then.
     pub count: u64,

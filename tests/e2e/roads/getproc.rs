@@ -2,8 +2,8 @@
 
 use super::{assert_every_launch_counted_once, assert_silent, table};
 use gpuspy_collector::trace::{TraceReader, wait_until_complete};
-use gpuspy_tests::{Run, program, root};
-use serde_json::Value;
+use gpuspy_tests::{Done, Run, program, root};
+use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
@@ -209,4 +209,37 @@ fn a_lookup_that_the_runtime_makes_for_the_program_is_counted_once() {
     let status = reader.status().unwrap();
     assert!(status.lookups > 0);
     assert_eq!(status.lookups_hooked, status.lookups, "this driver has every function that is asked for");
+}
+
+/// What the report says of functions that the agent does not know, and that they launched what they launched.
+fn only_tomorrows_function_is_unknown(done: &Done) {
+    let (said, report) = (done.said(), done.report());
+    let unknown = json!([{ "name": "cuTomorrowLaunchKernel", "lookups": said["lookups"] }]);
+    assert_eq!(report["coverage"]["unknown_functions"], unknown);
+    assert_eq!(report["coverage"]["launches"], said["launches"], "its own launches are not seen");
+    let launched = done.truth().operations();
+    let by_tomorrow = launched.iter().filter(|o| o.name == "tomorrow_5us").count();
+    assert_eq!(json!(by_tomorrow), said["by_tomorrow"], "they pass");
+}
+
+#[test]
+fn a_function_that_cuda_adds_tomorrow_passes_and_is_told_by_name_and_lookups() {
+    let done = Run::of("tomorrow").observed().succeeded();
+    only_tomorrows_function_is_unknown(&done);
+    let text = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("does not know: cuTomorrowLaunchKernel (12 lookups)"), "{}", done.stderr);
+}
+
+#[test]
+fn a_forked_childs_lookups_are_its_own() {
+    let done = Run::of("tomorrow").arg("fork").observed().succeeded();
+    only_tomorrows_function_is_unknown(&done);
+}
+
+#[test]
+fn a_killed_process_keeps_the_lookups_that_were_told() {
+    let done = Run::of("tomorrow").arg("kill").observed();
+    assert_eq!(done.status.code(), Some(128 + 9), "{}", done.stderr);
+    let unknown = json!([{ "name": "cuTomorrowLaunchKernel", "lookups": done.said()["lookups"] }]);
+    assert_eq!(done.report()["coverage"]["unknown_functions"], unknown);
 }

@@ -36,6 +36,7 @@ impl Class {
             | b"cuLaunch"
             | b"cuLaunchGrid"
             | b"cuLaunchGridAsync"
+            | b"cuTomorrowLaunchKernel"
             | b"cuGraphLaunch" => Self::Launch,
             b"cuEventRecord" | b"cuEventRecordWithFlags" => Self::Record,
             b"cuEventQuery" | b"cuStreamQuery" => Self::Query,

@@ -236,7 +236,7 @@ pub struct Lookup {
     pub head: Head,
     /// Lookups until now, of the whole session.
     pub count: u64,
-    /// Its name, in [`Namespace::Function`](super::Namespace::Function).
+    /// Its name, in [`Namespace::Function`](super::Namespace::Function); 0 = of all functions whose names were too many.
     pub function: u32,
     /// Zero.
     pub reserved: u32,

@@ -7,6 +7,7 @@ use crate::analyze::kernels::never_timed;
 use crate::analyze::windows::{Duty, Timing};
 use crate::model::Reason;
 use crate::model::clock::{DRIFT_PPM, TURN_PPM};
+use crate::report::names::plain;
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{count, duration, percent};
 use gpuspy_wire::record::{LossCause, Untimed};
@@ -17,7 +18,7 @@ pub fn seen(screen: &mut Screen<'_>, run: &Run<'_>) {
     let whole = !screen.view.sections.is_empty();
     screen.section("Seen", launches(all));
     screen.more(losses(all));
-    for sentence in [bursts(all), never(all)].into_iter().flatten() {
+    for sentence in [unknown(all, whole), bursts(all), never(all)].into_iter().flatten() {
         screen.more(sentence);
     }
     windows(&all.duty, whole).into_iter().for_each(|sentence| screen.more(sentence));
@@ -118,6 +119,31 @@ fn reason(name: &str) -> &str {
         if name == LossCause::GpuTimePending.name() { "never seen to end" } else { name },
         |(_, words)| words,
     )
+}
+
+/// Names of unknown functions that are listed in the overview.
+const UNKNOWN_NAMED: usize = 4;
+
+/// Functions that were looked up and that nobody here knows.
+fn unknown(all: &Tables, whole: bool) -> Option<Text> {
+    let functions = &all.coverage.unknown_functions;
+    if functions.is_empty() {
+        return None;
+    }
+    let named = if whole { functions.len() } else { UNKNOWN_NAMED };
+    let mut list: Vec<String> = functions
+        .iter()
+        .take(named)
+        .map(|(name, lookups)| {
+            let name = name.as_deref().map_or("others".into(), plain);
+            format!("{name} ({})", plural(*lookups, "lookup", "lookups"))
+        })
+        .collect();
+    if functions.len() > named {
+        list.push(format!("and {} more", functions.len() - named));
+    }
+    let line = Text::toned(Tone::Waste, "functions that this version does not know");
+    Some(line.then(format!(": {}; work that they give the GPU is not seen", list.join(", "))))
 }
 
 fn bursts(all: &Tables) -> Option<Text> {

@@ -20,7 +20,7 @@ use crate::worker::HostCall;
 use std::sync::Arc;
 
 exports! {
-    cuLaunchKernel | cuLaunchKernel_ptsz => launch_kernel(function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: Handle, arguments: *const *const u8, extra: *const u64);
+    cuLaunchKernel | cuLaunchKernel_ptsz | cuTomorrowLaunchKernel => launch_kernel(function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: Handle, arguments: *const *const u8, extra: *const u64);
     cuLaunchKernelEx | cuLaunchKernelEx_ptsz => launch_kernel_ex(config: *const LaunchConfig, function: Handle, arguments: *const *const u8, extra: *const u64);
     cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz => launch_cooperative(function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: Handle, arguments: *const *const u8);
     cuLaunchCooperativeKernelMultiDevice => launch_on_devices(launches: *const LaunchParameters, count: u32, flags: u32);
