@@ -2,9 +2,9 @@
 
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, KernelFacts};
-use gpuspy_tests::{Done, Run};
+use gpuspy_tests::{Done, Run, program};
 use gpuspy_wire::record::Namespace;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Kernel, threads, dynamic shared bytes, device.
@@ -92,6 +92,17 @@ fn shapes_of_the_program() -> BTreeSet<Shape> {
         .collect()
 }
 
+/// The row of a kernel.
+fn kernel(report: &Value, name: &str) -> Value {
+    let kernels = report["kernels"].as_array().unwrap();
+    kernels.iter().find(|kernel| kernel["name"] == name).unwrap_or_else(|| panic!("no {name}")).clone()
+}
+
+/// The program's own file: of a preloaded program, as the kernel tells it.
+fn path(name: &str) -> Value {
+    std::fs::canonicalize(program(name)).unwrap().to_str().unwrap().into()
+}
+
 #[test]
 fn a_kernels_facts_are_the_drivers_and_asked_once_for_each_shape() {
     for timing in ["exact", "off"] {
@@ -104,7 +115,9 @@ fn a_kernels_facts_are_the_drivers_and_asked_once_for_each_shape() {
         // 128 registers: 16 warps, two blocks of 8. 80 KiB and 1: two blocks of 228.
         assert_eq!((wide.registers, wide.local_bytes, wide.blocks_per_multiprocessor), (128, 48, 2));
         assert_eq!(wide.max_threads, 512);
-        let apis = done.report()["apis"].clone();
+        let report = done.report();
+        in_the_report(&report);
+        let apis = report["apis"].clone();
         let apis: Vec<&str> =
             apis.as_array().unwrap().iter().map(|api| api["name"].as_str().unwrap()).collect();
         assert!(
@@ -112,4 +125,88 @@ fn a_kernels_facts_are_the_drivers_and_asked_once_for_each_shape() {
             "{apis:?}"
         );
     }
+}
+
+/// By hand, from what the program launched and what the stand-in's 132 multiprocessors of 64 warps hold.
+fn in_the_report(report: &Value) {
+    let keys = [
+        "shapes",
+        "threads",
+        "registers",
+        "blocks_per_multiprocessor",
+        "theoretical_occupancy",
+        "limited_by",
+    ];
+    let has = |name: &str| keys.map(|key| kernel(report, name)[key].clone()).to_vec();
+    let waves = |name: &str| {
+        let waves = kernel(report, name)["waves"].clone();
+        (waves["min"].as_f64(), waves["max"].as_f64())
+    };
+    let is = |name: &str, truth: Value| assert_eq!(json!(has(name)), truth, "{name}");
+    // Two of three launches of 256 threads, one of 96, one of 1024, and those of a size that no call said.
+    is("plain_5us", json!([4, 256, 32, 8, 1.0, ["warps", "registers"]]));
+    assert_eq!(waves("plain_5us"), (Some(0.25), Some(0.25)));
+    is("wide_regs128_smem16384_local48_5us", json!([1, 256, 128, 2, 0.25, ["registers", "shared memory"]]));
+    // A CUkernel, its CUfunction, and that in a cooperative launch.
+    is("kernel_regs64_5us", json!([3, 512, 64, 2, 0.5, ["registers"]]));
+    // 72 registers: 2304 a warp, 7 in each part, 28 warps in blocks of two.
+    is("both_regs72_5us", json!([1, 64, 72, 14, 0.4375, ["registers"]]));
+    is("captured_kernel_regs56_5us", json!([1, 160, 56, 7, 35.0 / 64.0, ["registers"]]));
+    assert_eq!(waves("captured_kernel_regs56_5us"), (Some(20.0 / 924.0), Some(20.0 / 924.0)));
+    assert_eq!(waves("node_regs40_smem512_5us"), (None, None), "nobody saw it launched");
+    for (name, registers) in [("one_regs50_5us", 50), ("two_regs60_5us", 60), ("three_regs70_5us", 70)] {
+        assert_eq!(kernel(report, name)["registers"], registers, "{name}: by the same handle");
+    }
+    for row in report["kernels"].as_array().unwrap() {
+        let by = if row["name"].as_str().unwrap().contains("kernel") {
+            "cuLibraryLoadData"
+        } else {
+            "cuModuleLoadData"
+        };
+        assert_eq!((&row["library"], &row["loaded_by"]), (&path("kernel_facts"), &by.into()), "{row}");
+    }
+}
+
+#[test]
+fn a_kernel_is_from_the_file_that_holds_it() {
+    // The runtime, by stubs and by handles; the driver, by symbols and by pointers; a library with kernels of its own.
+    let programs = [
+        ("work_runtime", "work_runtime", "work_5us", Value::Null),
+        ("work_driver", "work_driver", "work_5us", "cuModuleLoadData".into()),
+        ("work_getproc", "work_getproc", "work_5us", "cuModuleLoadData".into()),
+        ("plugins", "libplugin12.so", "plugin_5us", Value::Null),
+        ("graphs_runtime", "graphs_runtime", "runtime_a_4us", Value::Null),
+    ];
+    for (name, file, symbol, loaded_by) in programs {
+        let done = Run::of(name).env("SIMCUDA_DEVICES", "2").observed().succeeded();
+        let kernel = kernel(&done.report(), symbol);
+        assert_eq!((&kernel["library"], &kernel["loaded_by"]), (&path(file), &loaded_by), "{name}");
+    }
+}
+
+#[test]
+fn however_often_a_kernel_is_launched_the_driver_is_asked_once_of_each_handle() {
+    let done = Run::of("work_runtime").observed().succeeded();
+    let truth = done.truth();
+    let (launches, mut handles) = (truth.enqueued("kernel"), BTreeMap::new());
+    for line in truth.of("asked").filter(|line| line["api"].as_str().unwrap().contains("Occupancy")) {
+        *handles.entry(line["function"].as_u64().unwrap()).or_insert(0) += 1;
+    }
+    // Three kernels, by CUfunction and by CUkernel.
+    assert_eq!(handles.values().copied().collect::<Vec<_>>(), [1; 6], "of {launches} launches");
+    assert_eq!(truth.of("asked").count(), 6 * 5);
+    assert!(launches > 5000);
+}
+
+#[test]
+fn a_driver_that_does_not_answer_costs_the_facts_and_nothing_else() {
+    let silent = "cuFuncGetAttribute:999:*,cuKernelGetAttribute:999:*,cuOccupancyMaxActiveBlocksPerMultiprocessor:999:*";
+    let run = Run::of("work_driver").env("SIMCUDA_FAIL", silent).env("GPUSPY_TIMING", "off");
+    let done = run.observed().succeeded();
+    let (report, said) = (done.report(), done.said());
+    assert_eq!(report["coverage"]["launches"], said["launches"]);
+    let kernel = kernel(&report, "work_5us");
+    let keys = ["registers", "blocks_per_multiprocessor", "theoretical_occupancy", "waves"];
+    assert!(keys.iter().all(|key| kernel[key].is_null()), "{kernel}");
+    assert_eq!((&kernel["library"], &kernel["threads"]), (&path("work_driver"), &json!(64)));
 }

@@ -1,6 +1,7 @@
 //! In which shapes was a kernel launched, and how well does it fill a GPU?
 
 use super::Analysis;
+use super::calls::base_name;
 use super::kernels::Kernel;
 use crate::model::facts::{Facts, Known, Shape};
 use crate::model::multiprocessor::{Limit, WARP, limits};
@@ -49,7 +50,7 @@ pub struct Said {
     pub warps_per_multiprocessor: u32,
     /// The file that the kernel is from.
     pub library: Option<String>,
-    /// The API that loaded its module, where the app called it.
+    /// The driver's function that loaded its module, where the app called it.
     pub loaded_by: Option<String>,
 }
 
@@ -234,10 +235,17 @@ impl ShapeCounts {
 fn said(facts: &Facts, shape: &Shape, known: &Process, names: &Names) -> Option<Said> {
     let Known { facts, loaded_by } = facts.of(shape)?;
     let device = known.context_devices.get(&shape.context).and_then(|device| known.devices.get(device));
-    Some(told(facts, device).with_origin(
-        known.modules.resolve(facts.origin, names).map(|site| site.path),
-        loaded_by.and_then(|api| names.get(Namespace::Api, api.into())),
-    ))
+    // What a runtime does for a program is not the program's doing, and no kernel is from a runtime.
+    let file = |address| {
+        known.modules.resolve(address, names).map(|site| site.path).filter(|path| !is_runtime(path))
+    };
+    let load = loaded_by.filter(|load| file(load.caller).is_some());
+    let api = load.and_then(|load| names.get(Namespace::Api, load.api.into()));
+    Some(Said {
+        library: file(facts.origin),
+        loaded_by: api.map(|api| base_name(api).to_owned()),
+        ..told(facts, device)
+    })
 }
 
 fn told(facts: &KernelFacts, device: Option<&Device>) -> Said {
@@ -254,12 +262,6 @@ fn told(facts: &KernelFacts, device: Option<&Device>) -> Said {
     }
 }
 
-impl Said {
-    /// The runtime that loaded a kernel for a program is not the file that it is from.
-    fn with_origin(self, path: Option<String>, loaded_by: Option<&str>) -> Said {
-        let is_runtime =
-            |path: &String| path.rsplit('/').next().is_some_and(|name| name.starts_with("libcudart.so"));
-        let loaded_by = loaded_by.map(|api| super::calls::base_name(api).to_owned());
-        Said { library: path.filter(|path| !is_runtime(path)), loaded_by, ..self }
-    }
+fn is_runtime(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.starts_with("libcudart.so"))
 }

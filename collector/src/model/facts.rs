@@ -35,16 +35,25 @@ impl Shape {
 pub struct Known {
     /// What the driver said last.
     pub facts: KernelFacts,
-    /// The API that loaded its module, in [`Namespace::Api`], where the app called it.
-    pub loaded_by: Option<u16>,
+    /// The call that loaded its module, where one was seen.
+    pub loaded_by: Option<Load>,
+}
+
+/// A call that loaded a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// In [`Namespace::Api`].
+    pub api: u16,
+    /// Its return address.
+    pub caller: u64,
 }
 
 /// What is known of all kernels.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     known: HashMap<Shape, Known>,
-    /// Modules and libraries that are loaded, by the API that did it.
-    modules: HashMap<u64, u16>,
+    /// Modules and libraries that are loaded.
+    modules: HashMap<u64, Load>,
     loading: HashSet<u16>,
     unloading: HashSet<u16>,
 }
@@ -71,7 +80,7 @@ impl Facts {
         if self.unloading.contains(&api.call.api) {
             self.modules.remove(&api.subject);
         } else if self.loading.contains(&api.call.api) && self.modules.len() < MOST_MODULES {
-            self.modules.insert(api.subject, api.call.api);
+            self.modules.insert(api.subject, Load { api: api.call.api, caller: api.call.caller });
         }
     }
 
@@ -123,7 +132,9 @@ mod tests {
             ..Default::default()
         };
         let shape = Shape::of(7, 1, [8, 4, 2], 0);
-        let known = |facts: &Facts| facts.of(&shape).map(|known| (known.facts.registers, known.loaded_by));
+        let known = |facts: &Facts| {
+            facts.of(&shape).map(|known| (known.facts.registers, known.loaded_by.map(|load| load.api)))
+        };
         facts.told(&said(30));
         assert_eq!(known(&facts), Some((30, None)));
         facts.called(&call(1, 50, 0));

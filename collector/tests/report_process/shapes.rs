@@ -155,7 +155,7 @@ fn a_kernel_has_no_more_shapes_than_are_kept() {
 fn the_overview_tells_of_kernels_that_take_much_and_the_section_of_all() {
     let reports = [reported(&Filter::default())];
     let overview = terminal(&reports, &View::default(), &wide(100));
-    let gemm = "200 blocks are 75.8 % of the 264 that the GPU holds";
+    let gemm = "200 blocks of the 264 that fit";
     let sentences: Vec<&str> = overview.lines().filter(|line| line.starts_with("Occupancy")).collect();
     assert!(sentences.len() == 1 && sentences[0].contains(gemm), "{overview}");
     assert!(!overview.contains("local memory"), "graphs' kernels have no time of their own: {overview}");

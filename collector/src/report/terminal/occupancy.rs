@@ -11,13 +11,13 @@ use crate::report::table::{Table, left, names, right};
 use crate::report::text::Text;
 use crate::report::units::{bytes, count, percent};
 
-/// Kernels that the overview says something of, and their least part of all kernels' time, percent.
-const MOST: usize = 3;
-const WORTH_PERCENT: u64 = 5;
+/// Kernels that the overview says something of, and the least part of wall that each takes: one of so many.
+const MOST: usize = 2;
+const WORTH: u64 = 20;
 /// Less of a multiprocessor's warps is little.
 const LITTLE: f64 = 0.5;
 /// Columns of a name in a sentence.
-const NAME: usize = 40;
+const NAME: usize = 30;
 
 /// The section: whole where it is asked for, in the overview what is worth to be changed.
 pub fn occupancy(screen: &mut Screen<'_>, run: &Run<'_>) {
@@ -123,16 +123,11 @@ fn wave(waves: f64) -> String {
 /// What to change, where that is clear, in a sentence.
 fn advice(launched: &Launched) -> Option<String> {
     let said = launched.said.as_ref()?;
-    let blocks = launched.blocks.zip(launched.resident()).zip(launched.waves());
-    if let Some((((_, most), resident), (_, waves))) = blocks
-        && waves < 1.0
-    {
-        let part = percent(most, resident);
-        let blocks = plural(most, "block is", "blocks are");
-        return Some(format!(
-            "{blocks} {part} of the {} that the GPU holds: too few to fill it, more or smaller ones would",
-            count(resident)
-        ));
+    let (least, most) = launched.blocks.unwrap_or_default();
+    let resident = launched.resident().filter(|_| launched.blocks.is_some());
+    if let Some(resident) = resident.filter(|resident| most < *resident) {
+        let blocks = plural(most, "block", "blocks");
+        return Some(format!("{blocks} of the {} that fit: too few to fill the GPU", count(resident)));
     }
     if said.local_bytes > 0 {
         let local = bytes(said.local_bytes.into());
@@ -146,12 +141,13 @@ fn advice(launched: &Launched) -> Option<String> {
         let of = percent((occupancy * 1000.0) as u64, 1000);
         return Some(format!("{of} of the warps that would fit: {what}"));
     }
-    let (((least, most), resident), (waves, _)) = blocks?;
-    (least == most && waves > 1.0 && waves < 1.5).then(|| {
-        let over = count(most - resident);
+    let resident = resident?;
+    let over = most - resident;
+    let has_tail = least == most && over > 0 && over.saturating_mul(2) < resident;
+    has_tail.then(|| {
+        let (over, most) = (count(over), count(most));
         format!(
-            "{over} of its {} blocks run when all others are done: fewer, or larger ones, take one wave",
-            count(most)
+            "{over} of its {most} blocks run when all others are done: fewer, or larger ones, take one wave"
         )
     })
 }
@@ -177,9 +173,10 @@ fn sentence_of(name: &str, advice: &str) -> Text {
 
 /// The overview's few lines: of kernels that take much of the time and could do with less.
 fn worth_changing(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let total = |kernel: &Kernel| kernel.total().map_or(0, |total| total.value);
-    let all = run.all.kernels.iter().map(total).fold(0, u64::saturating_add);
-    let is_worth = |kernel: &&Kernel| total(kernel) > 0 && total(kernel) >= all / 100 * WORTH_PERCENT;
+    let wall = run.gpu_wall();
+    let is_worth = |kernel: &&Kernel| {
+        kernel.total().is_some_and(|total| total.value > 0 && total.value.saturating_mul(WORTH) >= wall)
+    };
     let found = run.all.kernels.iter().filter(is_worth);
     let mut found = found.filter_map(|kernel| Some((kernel, advice(known(kernel)?)?)));
     let lines: Vec<Text> =
@@ -223,8 +220,8 @@ mod tests {
     #[test]
     fn what_to_change_is_told_where_it_is_clear() {
         let none = Said::default;
-        assert!(advised((1, 1), 8, none()).starts_with("1 block is 0.1 % of the 800 that the GPU holds"));
-        assert!(advised((10, 799), 8, none()).starts_with("799 blocks are 99.9 %"));
+        assert_eq!(advised((1, 1), 8, none()), "1 block of the 800 that fit: too few to fill the GPU");
+        assert!(advised((10, 799), 8, none()).starts_with("799 blocks of the 800 that fit"));
         assert_eq!(advised((10, 800), 8, none()), "", "sometimes it does fill the GPU");
         let spilled = || Said { local_bytes: 16, ..none() };
         assert!(advised((10, 800), 8, spilled()).starts_with("16 B of local memory a thread"));
