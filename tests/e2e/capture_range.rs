@@ -191,6 +191,8 @@ fn a_range_that_never_begins_is_told_in_a_sentence() {
             (&json!(0), &json!([]), &json!([]))
         );
         assert_eq!(report["coverage"]["outside_range"]["launches"], done.truth().enqueued("kernel"));
+        let export = Command::new(gpuspy()).arg("export").arg(done.trace()).output().unwrap();
+        assert!(String::from_utf8_lossy(&export.stderr).contains("the export is empty"), "{range}");
     }
 }
 
