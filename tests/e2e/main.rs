@@ -3,6 +3,7 @@
 mod accuracy;
 mod budget;
 mod calls;
+mod capture_range;
 mod captures;
 mod clock;
 mod compare;

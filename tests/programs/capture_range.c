@@ -1,15 +1,16 @@
 // Work before, inside and after ranges that are worth looking at, told in the way that is asked for.
 //
-//   capture_range driver|runtime|push|start|domain|before|threads|nothing OUTSIDE [RANGES]
+//   capture_range driver|runtime|push|start|domain|before|fork|threads|nothing OUTSIDE [RANGES]
 //
 // OUTSIDE launches run before each range and after the last one, where memory comes and goes, too; a kernel of 20 ms on a
 // stream of its own begins just before each range. Inside are copies, sets, memory and INSIDE launches; the range ends when
-// all of it is done. `before` pushes its range before CUDA is met, `threads` has three threads with overlapping ranges, and
-// with `nothing` nobody says anything. Prints the time that each range took, from inside.
+// all of it is done. `before` pushes its range before CUDA is met, and so does `fork`, which forks then and is two processes
+// from there on; `threads` has three threads with overlapping ranges, and with `nothing` nobody says anything. Prints the time that each range took, from inside.
 // link: -l:libcuda.so.1 -l:libcudart.so.12
 #include "driver.h"
 
 #include <nvtx3/nvToolsExt.h>
+#include <sys/wait.h>
 
 enum { INSIDE = 100, COPIES = 10, SETS = 5, KEPT = 8 << 20, MORE = 4 << 20, LATER = 64 << 20, THREADS = 3 };
 
@@ -130,8 +131,11 @@ int main(int argc, char **argv)
     how = argv[1];
     long launches = atol(argv[2]), ranges = argc == 4 ? atol(argv[3]) : 1;
     domain = nvtxDomainCreateA("a domain");
-    if (is("before"))
+    bool is_early = is("before") || is("fork");
+    if (is_early)
         nvtxRangePushA("it");
+    pid_t child = is("fork") ? fork() : 0;
+    REQUIRE(child >= 0);
     start_cuda();
     CHECK(cuCtxGetCurrent(&context));
     outside_kernel = load_kernel("outside_2us");
@@ -156,11 +160,13 @@ int main(int argc, char **argv)
         printf("%s%" PRIu64, range == 0 ? "" : ",", to - from);
         CHECK(cuCtxSynchronize());
     }
-    if (is("before"))
+    if (is_early)
         nvtxRangePop();
     outside(launches);
     CHECK(cuMemFree(kept));
     CHECK(cuCtxSynchronize());
     printf("]}\n");
+    int status = 0;
+    REQUIRE(child == 0 || (waitpid(child, &status, 0) == child && status == 0));
     return 0;
 }

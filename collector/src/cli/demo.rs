@@ -129,6 +129,7 @@ fn perform(stage: &Stage, target: Target) -> Result<(PathBuf, Vec<Window>), Fail
         // Each operation's time is wanted, whatever is set for other programs.
         .env("GPUSPY_TIMING", "exact")
         .env("GPUSPY_GRAPH", "launches")
+        .env_remove("GPUSPY_CAPTURE_RANGE")
         .env("GPUSPY_QUIET", "1")
         .env_remove("GPUSPY")
         .envs(stage.library_path.iter().map(|path| ("LD_LIBRARY_PATH", path)));

@@ -63,6 +63,7 @@ pub(super) fn export(options: &Options) -> Result<ExitCode, Failure> {
     let filter = options.filter()?;
     panic::about(&options.trace);
     let opened = open_all(&options.trace)?;
+    let captured = opened.iter().find_map(|one| one.source.captured().map(str::to_owned));
     let written = match options.output.as_deref().filter(|path| path.as_os_str() != "-") {
         Some(path) if is_directory(path) => write_directory(path, opened, &filter),
         Some(path) => write_file(path, opened, &filter),
@@ -72,8 +73,12 @@ pub(super) fn export(options: &Options) -> Result<ExitCode, Failure> {
             written => written.map_err(|e| cannot_write("stdout", &e)),
         },
     }?;
-    if written.is_empty() && !filter.is_everything() {
-        let trace = options.trace.display();
+    let trace = options.trace.display();
+    if let Some(asked) = captured.filter(|_| written.is_empty()) {
+        say(format_args!(
+            "the export is empty: nothing in {trace} is in a range that was captured ({asked})"
+        ));
+    } else if written.is_empty() && !filter.is_everything() {
         say(format_args!("the export is empty: nothing in {trace} meets what was asked for ({filter})"));
     }
     Ok(ExitCode::SUCCESS)

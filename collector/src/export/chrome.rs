@@ -20,6 +20,7 @@
 //!   blank behind the colon. Its backend is NCCL where a kernel of NCCL's was launched, and otherwise unknown.
 //! - With a filter, a row is there if it concerns what is asked for and any part of it lies in the time asked for; then it is
 //!   there whole. All numbers and moments are those of the whole trace.
+//! - Where ranges were captured, it is so with the time in them; a range of the program's that was open before begins with them.
 //! - What a trace does not know is left out. `est. achieved occupancy %` is reckoned as Kineto's own is: nothing is measured.
 //!   `cbid` is 0, CUPTI's invalid one.
 //!
@@ -34,6 +35,7 @@ mod scene;
 use crate::model::clock::Clocks;
 use crate::model::filter::Filter;
 use crate::model::job::Job;
+use crate::model::period;
 use crate::model::survey::Survey;
 use crate::trace::record::{Names, Record, Status};
 use gpuspy_wire::record::{Fact, Namespace};
@@ -66,6 +68,11 @@ impl Source {
     /// Its process's place in a job.
     pub fn job(&self) -> Job {
         Job::of(&self.names)
+    }
+
+    /// Which ranges of its process were to be captured; `None` = all of the run.
+    pub fn captured(&self) -> Option<&str> {
+        period::asked(&self.names)
     }
 
     /// Its process's id, where the trace holds a status.

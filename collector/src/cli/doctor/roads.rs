@@ -80,6 +80,7 @@ fn attempt(nursery: &Nursery, preload: &OsString, errand: Errand, runtime: Optio
         ("GPUSPY_QUIET", "".into()),
         ("GPUSPY_SOCKET", socket.into()),
         ("GPUSPY_TIMING", "exact".into()),
+        ("GPUSPY_CAPTURE_RANGE", "".into()),
         // With one queue the agent would not time everything; that variable has a line of its own.
         ("CUDA_DEVICE_MAX_CONNECTIONS", "8".into()),
     ];
