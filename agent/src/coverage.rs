@@ -213,7 +213,7 @@ fn list() -> String {
         memory, streams and contexts. *passed through*: not seen, for the reason given.\n\n\
         Memory is counted by what calls ask for. Not told by any call, and so not counted, is what the driver takes for\n\
         itself: contexts, code and its global variables, local memory, its own pools' rounding, the padding of arrays, and\n\
-        the memory that graphs allocate while they run.\n\n"
+        what is held for graphs beyond what their launches take.\n\n"
         .to_owned();
     let total: usize = counts.values().sum();
     let parts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();

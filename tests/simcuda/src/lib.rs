@@ -48,6 +48,7 @@
 //!   that dependencies allow: `launch` is its `seq`, `ran` the end of the node (`null` if it was not known then). Physical memory is `reserved` from its creation until it is neither
 //!   referred to nor mapped; of its mappings, each a line, the first brings its bytes and the last takes them away. Imported
 //!   memory that is opened again brings none. `gone`: the same, with its context.
+//! - `memory_node`: a node that takes memory was added to `graph`, or one that frees it (`bytes` is 0), by hand or by a capture.
 //! - `sync`: `scope` (context, stream, event), `stream`, `event`, `begin`, `end` of the call. Only those that succeeded.
 //! - `event_record`: `stream`, `event`, `begin`, `captured`, and the time of the event, `end` and `gpu_end` (as
 //!   `cuEventElapsedTime` sees it), `null` if not known when the call returned. `event_wait`: `stream`, `event`, `begin`.
