@@ -86,14 +86,20 @@ impl Use {
                 self.frees = self.frees.saturating_sub(one);
                 self.live_bytes = self.live_bytes.saturating_add(bytes);
             }
+            MemoryChange::Passed { blocks, bytes, .. } => {
+                self.allocations += one * blocks;
+                self.allocated_bytes = self.allocated_bytes.saturating_add(one * bytes);
+                self.frees += one * blocks;
+            }
             MemoryChange::Vanished { bytes, .. } => self.live_bytes = self.live_bytes.saturating_sub(bytes),
         }
     }
 
-    /// What is held now is held at this moment.
-    fn peak(&mut self, at: u64) {
-        if self.live_bytes > self.peak_bytes {
-            (self.peak_bytes, self.peak_at) = (self.live_bytes, at);
+    /// What is held now is held at this moment, and so much more for no longer than that.
+    fn peak(&mut self, at: u64, passing: u64) {
+        let held = self.live_bytes.saturating_add(passing);
+        if held > self.peak_bytes {
+            (self.peak_bytes, self.peak_at) = (held, at);
         }
     }
 
@@ -205,7 +211,7 @@ impl MemoryTimeline {
         self.is_counting = true;
         let from = self.since_began(self.period.from);
         let MemoryUse { device, by_kind, .. } = &mut self.sum;
-        by_kind.values_mut().chain([device]).for_each(|part| part.peak(from));
+        by_kind.values_mut().chain([device]).for_each(|part| part.peak(from, 0));
     }
 
     fn change(&mut self, change: MemoryChange, is_counted: bool, at: u64) {
@@ -220,11 +226,12 @@ impl MemoryTimeline {
         if !self.is_counting {
             return;
         }
-        part.peak(at);
+        let passing = if let MemoryChange::Passed { at_once, .. } = change { at_once } else { 0 };
+        part.peak(at, passing);
         if is_device_memory(memory) {
-            device.peak(at);
+            device.peak(at, passing);
             timeline.hold(held, at);
-            timeline.raise(device.live_bytes);
+            timeline.raise(device.live_bytes.saturating_add(passing));
         }
     }
 
@@ -248,6 +255,7 @@ fn kind(change: MemoryChange) -> Memory {
         MemoryChange::Allocated { memory, .. }
         | MemoryChange::Freed { memory, .. }
         | MemoryChange::FreeFailed { memory, .. }
+        | MemoryChange::Passed { memory, .. }
         | MemoryChange::Vanished { memory, .. } => memory,
     }
 }
@@ -273,7 +281,7 @@ mod tests {
             (60, MemoryChange::Vanished { memory, bytes: 100, of }),
         ] {
             use_.change(change, true);
-            use_.peak(at);
+            use_.peak(at, 0);
         }
         let expected = Use {
             allocations: 3,
@@ -328,6 +336,23 @@ mod tests {
         let expected = MemoryLine { from_ns: 0, bucket_ns: 1_000, peaks: vec![0, 15, 5, 5, 5, 0, 0] };
         assert_eq!(line(&changes, 1_007_000), expected);
         assert_eq!(line(&[], 1_007_000), MemoryLine::default(), "nothing was ever held");
+    }
+
+    #[test]
+    fn what_passes_counts_and_is_held_for_a_moment() {
+        let mut fold = MemoryTimeline::new(1_000_000, Period::default());
+        observe(&mut fold, &[(1_000_500, 10)]);
+        let memory = Memory::Graph;
+        let passed = MemoryChange::Passed { memory, blocks: 3, bytes: 9, at_once: 7, of: OF };
+        let body = Body::Loss { cause: LossCause::RingFull, count: 0 };
+        let record = Record { thread: 1, at: 1_002_500, body };
+        fold.observe(&Event { memory: vec![passed], ..Event::new(&record) });
+        let told = fold.finish(1_005_000);
+        assert_eq!(told.timeline.peaks, [10, 10, 17, 10, 10]);
+        let (peak_bytes, peak_at) = (17, 2_500);
+        let all = Use { allocations: 4, allocated_bytes: 19, frees: 3, peak_bytes, peak_at, live_bytes: 10 };
+        assert_eq!(told.device, all);
+        assert_eq!((told.by_kind["graph"].peak_bytes, told.by_kind["graph"].live_bytes), (7, 0));
     }
 
     #[test]

@@ -636,8 +636,9 @@ mod tests {
         assert_eq!(memory_of(flag::CAPTURED), []);
         let of = memory::Allocator { context: 1, thread: 1, stream: Some(7) };
         let came = |bytes| MemoryChange::Allocated { memory: Memory::Graph, bytes, of };
-        let freed = MemoryChange::Freed { memory: Memory::Graph, bytes: 64, of };
-        assert_eq!(memory_of(0), [came(64), came(32), freed]);
+        let memory = Memory::Graph;
+        let passed = MemoryChange::Passed { memory, blocks: 1, bytes: 64, at_once: 64, of };
+        assert_eq!(memory_of(0), [came(32), passed]);
     }
 
     #[test]

@@ -307,18 +307,29 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
     /// Writes what became of device memory.
     fn memory(&mut self, event: &Event<'_>) -> io::Result<()> {
         for change in &event.memory {
-            let (memory, bytes, of) = match *change {
+            let (memory, steps, of) = match *change {
                 MemoryChange::Allocated { memory, bytes, of }
-                | MemoryChange::FreeFailed { memory, bytes, of } => (memory, host(bytes), of),
+                | MemoryChange::FreeFailed { memory, bytes, of } => (memory, [host(bytes), 0], of),
                 MemoryChange::Freed { memory, bytes, of } | MemoryChange::Vanished { memory, bytes, of } => {
-                    (memory, -host(bytes), of)
+                    (memory, [-host(bytes), 0], of)
+                }
+                MemoryChange::Passed { memory, at_once, of, .. } => {
+                    (memory, [host(at_once), -host(at_once)], of)
                 }
             };
             if is_device_memory(memory) && self.sieve.holds(&of) {
-                self.held = self.held.saturating_add(bytes);
-                if self.sieve.period().contains(host(event.record.at)) {
-                    self.memory_event(event.record, bytes)?;
-                }
+                self.memory_steps(event.record, steps)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds bytes to what is held, and then others where there are any.
+    fn memory_steps(&mut self, record: &Record, [first, then]: [i64; 2]) -> io::Result<()> {
+        for bytes in [Some(first), (then != 0).then_some(then)].into_iter().flatten() {
+            self.held = self.held.saturating_add(bytes);
+            if self.sieve.period().contains(host(record.at)) {
+                self.memory_event(record, bytes)?;
             }
         }
         Ok(())
