@@ -1,6 +1,7 @@
 //! Every way to take a GPU's memory: what the report says is held, by kind, is what the stand-in says was.
 
 use crate::compare::{by_name, known_calls, transfers};
+use crate::export::exported;
 use gpuspy_tests::truth::Truth;
 use gpuspy_tests::{Done, Run, report};
 use serde_json::{Value, json};
@@ -153,6 +154,11 @@ fn what_graphs_take_is_counted_at_their_launches() {
     assert_eq!((failed["cuGraphLaunch"], failed.values().sum::<u64>()), (2, 2));
     let most = report["memory"]["timeline"]["peaks_bytes"].as_array().unwrap().iter().map(|b| b.as_u64());
     assert_eq!(most.max().unwrap(), report["memory"]["peak_bytes"].as_u64());
+    let chrome = exported(&done.trace());
+    let counters = chrome["traceEvents"].as_array().unwrap().iter().filter(|e| e["name"] == "device memory");
+    let held: Vec<u64> = counters.map(|counter| counter["args"]["bytes"].as_u64().unwrap()).collect();
+    assert_eq!(held.iter().max().copied(), report["memory"]["peak_bytes"].as_u64());
+    assert_eq!(held.last().copied(), report["memory"]["live_bytes"].as_u64());
 }
 
 #[test]
