@@ -226,7 +226,7 @@ fn list() -> String {
         memory, streams and contexts. *passed through*: not seen, for the reason given.\n\n\
         Memory is counted by what calls ask for. Not told by any call, and so not counted, is what the driver takes for\n\
         itself: contexts, code and its global variables, local memory, its own pools' rounding, the padding of arrays, and\n\
-        the memory that graphs allocate while they run.\n\n\
+        what is held for graphs beyond what their launches take.\n\n\
         The runtime's functions that are not listed pass through; what they do is recorded where they ask the driver for it.\n\
         Functions that are neither listed nor in any release of the runtime so far are unknown: a program that looks them up\n\
         is told of in its report's coverage, by their names.\n\n"

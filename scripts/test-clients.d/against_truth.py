@@ -11,6 +11,7 @@ A client's last line of output may be JSON about itself:
     calls      calls that succeeded, by name, exactly
     kernels    names of kernels that must have been launched
 """
+import itertools
 import json
 import os
 import subprocess
@@ -28,6 +29,8 @@ BECOMES = {
     "__cudaLaunchKernel": ["cuLaunchKernel"],
     "cudaLaunchKernelExC": ["cuLaunchKernelEx"],
     "cudaGraphLaunch": ["cuGraphLaunch"],
+    "cudaGraphAddMemAllocNode": ["cuGraphAddMemAllocNode"],
+    "cudaGraphAddMemFreeNode": ["cuGraphAddMemFreeNode"],
     "cudaMalloc": ["cuMemAlloc"],
     "cudaMallocAsync": ["cuMemAllocAsync"],
     "cudaMallocManaged": ["cuMemAllocManaged"],
@@ -53,7 +56,7 @@ FAMILY = {driver: min(drivers) for drivers in BECOMES.values() for driver in dri
 FAMILY |= {runtime: FAMILY[drivers[0]] for runtime, drivers in BECOMES.items()}
 
 WORK = ("kernel", "copy", "memset", "graph")
-DEVICE = ("device", "managed", "pool", "mapped", "array")
+DEVICE = ("device", "managed", "pool", "mapped", "array", "graph")
 
 
 class Truth:
@@ -64,7 +67,9 @@ class Truth:
         self.captured = [line for line in work if line["captured"]]
         self.own = [line for line in work if not line["captured"] and not line["in_graph"]]
         self.in_graphs = [line for line in work if line["in_graph"]]
-        self.memory = sorted((line for line in lines if line["kind"] in ("alloc", "free")), key=lambda line: line["begin"])
+        memory = (line for line in lines if line["kind"] in ("alloc", "free"))
+        self.memory = sorted(memory, key=lambda line: (line["begin"], line.get("seq", 0)))
+        self.memory_nodes = [line for line in lines if line["kind"] == "memory_node"]
         self.syncs = [line for line in lines if line["kind"] == "sync"]
         contexts = Counter(line["destroyed"] for line in lines if line["kind"] == "context")
         # Memory goes with its context; programs here destroy all of them or none.
@@ -101,17 +106,24 @@ class Truth:
         return {kind: (came, went, 0 if self.nothing_left else held) for kind, (came, went, held) in found.items()}
 
     def peak(self):
-        """The most device memory that was held at once."""
+        """The most device memory that was held at once. Of a graph launch: the most that it can hold."""
         held = most = 0
-        for line in self.memory:
-            if line["memory"] in DEVICE:
+        lines = (line for line in self.memory if line["memory"] in DEVICE)
+        for launch, part in itertools.groupby(lines, key=lambda line: line.get("launch")):
+            largest, before = {}, held
+            for line in part:
                 held += line["bytes"] if line["kind"] == "alloc" else -line["bytes"]
                 most = max(most, held)
+                if launch is not None and line["kind"] == "alloc":
+                    largest[line["address"]] = max(line["bytes"], largest.get(line["address"], 0))
+            most = max(most, before + sum(largest.values()))
         return most
 
     def calls(self):
         """Calls that succeeded, by the driver's name."""
-        operations = [*self.own, *self.captured, *self.memory, *self.syncs]
+        # What a graph launch takes is no call of its own.
+        memory = [line for line in self.memory if line["api"] != "cuGraphLaunch"]
+        operations = [*self.own, *self.captured, *memory, *self.memory_nodes, *self.syncs]
         return Counter(FAMILY.get(line["api"], line["api"]) for line in operations)
 
 

@@ -20,7 +20,8 @@ fn export(trace: &Path, arguments: &[&str]) -> Output {
     Command::new(gpuspy()).arg("export").arg(trace).args(["--to", "chrome"]).args(arguments).output().unwrap()
 }
 
-fn exported(trace: &Path) -> Value {
+/// The Chrome trace of a trace.
+pub fn exported(trace: &Path) -> Value {
     let output = export(trace, &[]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()

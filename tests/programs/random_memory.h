@@ -1,6 +1,6 @@
 // What a random program (random_program.c) does when it is told `memory`: besides all else, every other way to take
-// memory: pitched, pools of its own, physical memory and its mappings, arrays, memory of others. The stand-in's truth tells
-// what came of it.
+// memory: pitched, pools of its own, physical memory and its mappings, arrays, memory of others and of graphs. The stand-in's
+// truth tells what came of it.
 #pragma once
 #include "random_world.h"
 
@@ -21,6 +21,8 @@ static _Thread_local struct {
     int created_units[KEPT];
     CUarray arrays[KEPT];
     CUmipmappedArray mipmaps[KEPT];
+    // What launches of graphs left.
+    CUdeviceptr left[KEPT];
 } held;
 
 static void step_pitched(void)
@@ -145,4 +147,114 @@ static void step_external(void)
     CU(cuExternalMemoryGetMappedBuffer, cuExternalMemoryGetMappedBuffer, (&buffer, external, &part));
     CU(cuMemFree, cuMemFree_v2, (buffer));
     CU(cuDestroyExternalMemory, cuDestroyExternalMemory, (external));
+}
+
+// ---- graphs ----
+
+enum { GRAPH_BLOCKS = 4 };
+
+struct with_blocks {
+    CUgraph graph;
+    CUdeviceptr blocks[GRAPH_BLOCKS];
+    // Whether the block is there after a launch, and now.
+    bool stays[GRAPH_BLOCKS], there[GRAPH_BLOCKS];
+    int count;
+};
+
+// Blocks one behind the other or side by side; some are freed in the graph.
+static void make_blocks(struct with_blocks *made)
+{
+    CUgraphNode node = NULL;
+    CHECK(cuGraphCreate(&made->graph, 0));
+    made->count = 1 + roll(GRAPH_BLOCKS);
+    for (int block = 0; block < made->count; block++) {
+        CUDA_MEM_ALLOC_NODE_PARAMS parameters = {.bytesize = 1 + (size_t)roll(1 << 20)};
+        bool is_behind = node != NULL && one_in(2);
+        parameters.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+        parameters.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        CU(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, (&node, made->graph, &node, is_behind, &parameters));
+        made->blocks[block] = parameters.dptr;
+        made->stays[block] = one_in(2);
+        made->there[block] = false;
+        if (!made->stays[block])
+            CU(cuGraphAddMemFreeNode, cuGraphAddMemFreeNode, (&node, made->graph, &node, 1, parameters.dptr));
+    }
+}
+
+// Whoever frees a block by a call.
+static void free_block(CUdeviceptr block)
+{
+    if (one_in(2)) {
+        struct target target = any_target();
+        target_enter(target);
+        CU_ON(target, cuMemFreeAsync, cuMemFreeAsync, _ptsz, (block, target.stream));
+        target_leave(target);
+    } else {
+        CU(cuMemFree, cuMemFree_v2, (block));
+    }
+}
+
+static void run_blocks(CUgraphExec executable)
+{
+    struct target target = any_target();
+    target_enter(target);
+    CU_ON(target, cuGraphLaunch, cuGraphLaunch, _ptsz, (executable, target.stream));
+    target_leave(target);
+}
+
+// Frees what a launch left, by calls or by a graph; `all` of it, or some.
+static void free_blocks(struct with_blocks *made, bool all)
+{
+    CUgraph graph = NULL;
+    CUgraphExec executable;
+    for (int block = 0; block < made->count; block++) {
+        if (!made->there[block] || (!all && one_in(2)))
+            continue;
+        made->there[block] = false;
+        if (one_in(2)) {
+            free_block(made->blocks[block]);
+            continue;
+        }
+        CUgraphNode node;
+        if (graph == NULL)
+            CHECK(cuGraphCreate(&graph, 0));
+        CU(cuGraphAddMemFreeNode, cuGraphAddMemFreeNode, (&node, graph, NULL, 0, made->blocks[block]));
+    }
+    if (graph == NULL)
+        return;
+    CU(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, (&executable, graph, 0));
+    run_blocks(executable);
+    FAILS(cuGraphLaunch(executable, mine()->streams[0]));
+    CU(cuGraphExecDestroy, cuGraphExecDestroy, (executable));
+    CHECK(cuGraphDestroy(graph));
+}
+
+// Memory of a graph: freed inside, by calls, by another graph, by the next launch, much later, or never.
+static void step_graph_blocks(void)
+{
+    struct with_blocks made;
+    CUgraphExec executable;
+    unsigned long long flags = one_in(2) ? CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH : 0;
+    make_blocks(&made);
+    CU(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, (&executable, made.graph, flags));
+    FAILS(cuGraphInstantiateWithFlags(&executable, made.graph, flags));
+    for (int left = 1 + roll(4); left > 0; left--) {
+        run_blocks(executable);
+        for (int block = 0; block < made.count; block++)
+            made.there[block] = made.stays[block];
+        if (left > 1)
+            free_blocks(&made, flags == 0);
+    }
+    CU(cuGraphExecDestroy, cuGraphExecDestroy, (executable));
+    if (one_in(2))
+        free_blocks(&made, false);
+    CHECK(cuGraphDestroy(made.graph));
+    for (int block = 0; block < made.count; block++) {
+        CUdeviceptr *place = &held.left[roll(KEPT)];
+        if (!made.there[block])
+            continue;
+        if (*place != 0)
+            free_block(*place);
+        *place = made.blocks[block];
+    }
 }

@@ -444,6 +444,12 @@ static void capture_some(struct capture *capture, struct target target)
                   (own->device, own->pinned, 1 + (size_t)roll(1 << 15), target.stream));
         } else if (one_in(5)) {
             set_device(true, target, own->device, 1 + (size_t)roll(1 << 15));
+        } else if (with_memory && one_in(4)) {
+            // The graph's own.
+            CUdeviceptr block;
+            CU_ON(target, cuMemAllocAsync, cuMemAllocAsync, _ptsz, (&block, 1 + (size_t)roll(1 << 20), target.stream));
+            set_device(true, target, block, 1);
+            CU_ON(target, cuMemFreeAsync, cuMemFreeAsync, _ptsz, (block, target.stream));
         } else if (wide && one_in(4)) {
             launch_overlapping(roll(6), target);
             capture->kernels++;
@@ -726,6 +732,7 @@ static void (*const wide_steps[])(void) = {
 
 static void (*const memory_steps[])(void) = {
     step_pitched, step_pool, step_pool, step_virtual, step_virtual, step_virtual, step_array, step_array, step_external,
+    step_graph_blocks, step_graph_blocks,
 };
 
 #define ANY_OF(steps) (steps)[roll((int)(sizeof(steps) / sizeof *(steps)))]

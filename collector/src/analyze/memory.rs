@@ -100,15 +100,21 @@ impl Use {
                 self.frees = self.frees.saturating_sub(one);
                 self.live_bytes = self.live_bytes.saturating_add(bytes);
             }
+            MemoryChange::Passed { blocks, bytes, .. } => {
+                self.allocations += one * blocks;
+                self.allocated_bytes = self.allocated_bytes.saturating_add(one * bytes);
+                self.frees += one * blocks;
+            }
             MemoryChange::Vanished { bytes, .. } => self.live_bytes = self.live_bytes.saturating_sub(bytes),
         }
     }
 
-    /// What is held now is held at this moment. Whether it is more than ever before.
-    fn peak(&mut self, at: u64) -> bool {
-        let is_most = self.live_bytes > self.peak_bytes;
+    /// What is held now is held at this moment, and so much more for no longer than that. Whether it is more than ever before.
+    fn peak(&mut self, at: u64, passing: u64) -> bool {
+        let held = self.live_bytes.saturating_add(passing);
+        let is_most = held > self.peak_bytes;
         if is_most {
-            (self.peak_bytes, self.peak_at) = (self.live_bytes, at);
+            (self.peak_bytes, self.peak_at) = (held, at);
         }
         is_most
     }
@@ -150,16 +156,18 @@ impl Default for Drawing {
 }
 
 impl Drawing {
-    /// What was held until `at` becomes `level`.
-    fn change(&mut self, level: u64, at: u64) {
+    /// What was held until `at` becomes `level`, and `passing` more for no longer than that.
+    fn change(&mut self, level: u64, passing: u64, at: u64) {
         self.hold(self.level, at);
-        self.raise(level);
+        self.raise(level.saturating_add(passing));
+        self.level = level;
     }
 
     /// Time counts again, with `level`; of what was between only the less of both is known to have been held.
     fn enter(&mut self, level: u64, at: u64) {
         self.hold(self.level.min(level), at);
         self.raise(level);
+        self.level = level;
     }
 
     /// The line that it has become, where the level is what is held at the end.
@@ -186,7 +194,6 @@ impl Drawing {
         if let Some(last) = self.peaks.last_mut() {
             *last = level.max(*last);
         }
-        self.level = level;
     }
 }
 
@@ -277,10 +284,10 @@ impl MemoryTimeline {
             let on_line = from.saturating_sub(self.lines.from_ns);
             let MemoryUse { device, by_kind, .. } = &mut self.sum;
             for (kind, part) in by_kind {
-                part.peak(from);
+                part.peak(from, 0);
                 self.lines.of(kind).enter(part.live_bytes, on_line);
             }
-            if device.peak(from) {
+            if device.peak(from, 0) {
                 self.owners.peaked();
             }
             self.lines.device.enter(device.live_bytes, on_line);
@@ -300,13 +307,14 @@ impl MemoryTimeline {
             return;
         }
         let on_line = at.saturating_sub(self.lines.from_ns);
-        part.peak(at);
-        self.lines.of(memory.name()).change(part.live_bytes, on_line);
+        let passing = if let MemoryChange::Passed { at_once, .. } = change { at_once } else { 0 };
+        part.peak(at, passing);
+        self.lines.of(memory.name()).change(part.live_bytes, passing, on_line);
         if is_device_memory(memory) {
-            if device.peak(at) {
-                self.owners.peaked();
+            if device.peak(at, passing) {
+                self.owners.peaked_with(change.allocator().caller, passing);
             }
-            self.lines.device.change(device.live_bytes, on_line);
+            self.lines.device.change(device.live_bytes, passing, on_line);
         }
     }
 
@@ -330,6 +338,7 @@ fn kind(change: MemoryChange) -> Memory {
         MemoryChange::Allocated { memory, .. }
         | MemoryChange::Freed { memory, .. }
         | MemoryChange::FreeFailed { memory, .. }
+        | MemoryChange::Passed { memory, .. }
         | MemoryChange::Vanished { memory, .. } => memory,
     }
 }
@@ -356,7 +365,7 @@ mod tests {
             (60, MemoryChange::Vanished { memory, bytes: 100, of }),
         ] {
             use_.change(change, true);
-            use_.peak(at);
+            use_.peak(at, 0);
         }
         let expected = Use {
             allocations: 3,
@@ -411,6 +420,23 @@ mod tests {
         let expected = MemoryLine { from_ns: 0, bucket_ns: 1_000, peaks: vec![0, 15, 5, 5, 5, 0, 0] };
         assert_eq!(line(&changes, 1_007_000), expected);
         assert!(line(&[], 1_007_000).peaks.is_empty(), "nothing was ever held");
+    }
+
+    #[test]
+    fn what_passes_counts_and_is_held_for_a_moment() {
+        let mut fold = MemoryTimeline::new(1_000_000, Period::default());
+        observe(&mut fold, &[(1_000_500, 10)]);
+        let memory = Memory::Graph;
+        let passed = MemoryChange::Passed { memory, blocks: 3, bytes: 9, at_once: 7, of: OF };
+        let body = Body::Loss { cause: LossCause::RingFull, count: 0 };
+        let record = Record { thread: 1, at: 1_002_500, body };
+        fold.observe(&Event { memory: vec![passed], ..Event::new(&record) }, true);
+        let told = fold.finish(1_005_000, |_| None);
+        assert_eq!(told.timeline.peaks, [10, 10, 17, 10, 10]);
+        let (peak_bytes, peak_at) = (17, 2_500);
+        let all = Use { allocations: 4, allocated_bytes: 19, frees: 3, peak_bytes, peak_at, live_bytes: 10 };
+        assert_eq!(told.device, all);
+        assert_eq!((told.by_kind["graph"].peak_bytes, told.by_kind["graph"].live_bytes), (7, 0));
     }
 
     #[test]

@@ -75,12 +75,29 @@ impl Owners {
             MemoryChange::Vanished { bytes, .. } => {
                 owner.live_bytes = owner.live_bytes.saturating_sub(bytes);
             }
+            MemoryChange::Passed { blocks, bytes, .. } => {
+                owner.allocations += one * blocks;
+                owner.allocated_bytes = owner.allocated_bytes.saturating_add(one * bytes);
+                let freeing = self.by_caller.entry(caller).or_default();
+                freeing.frees += one * blocks;
+                freeing.freed_bytes = freeing.freed_bytes.saturating_add(one * bytes);
+            }
         }
     }
 
     /// What is held now is more than ever before.
     pub fn peaked(&mut self) {
         self.is_at_peak = true;
+    }
+
+    /// The same, with so much more of an owner's for no longer than this moment.
+    pub fn peaked_with(&mut self, caller: u64, passing: u64) {
+        self.peaked();
+        if passing > 0 {
+            self.leave_peak();
+            let owner = self.by_caller.entry(caller).or_default();
+            owner.at_peak_bytes = owner.at_peak_bytes.saturating_add(passing);
+        }
     }
 
     /// Answers, with `library` naming the file that an address lies in.

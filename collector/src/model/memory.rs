@@ -80,6 +80,19 @@ pub enum MemoryChange {
         /// Whose it is.
         of: Allocator,
     },
+    /// Blocks came and went with one call.
+    Passed {
+        /// Their kind.
+        memory: Memory,
+        /// How many.
+        blocks: u64,
+        /// Bytes of all of them.
+        bytes: u64,
+        /// Bytes of those that can have been there at the same time.
+        at_once: u64,
+        /// Whose they were.
+        of: Allocator,
+    },
     /// A block went without a call of the app that we saw: with its context, or in a free that was lost.
     Vanished {
         /// Its kind.
@@ -98,6 +111,7 @@ impl MemoryChange {
             MemoryChange::Allocated { of, .. }
             | MemoryChange::Freed { of, .. }
             | MemoryChange::FreeFailed { of, .. }
+            | MemoryChange::Passed { of, .. }
             | MemoryChange::Vanished { of, .. } => of,
         }
     }

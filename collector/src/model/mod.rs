@@ -636,9 +636,12 @@ mod tests {
         let mut model = Model::new(&Names::default(), &clocks);
         let (graph, kernels, copies, memsets, handle) = (5, 0, 0, 0, 0);
         model.observe(&record(Body::Graph(Graph { graph, handle, kernels, copies, memsets, others: 1 })));
-        let (kind, count, bytes, address) = (NodeKind::Alloc, 1, 64, 4096);
-        let node = GraphNode { graph, kind, kernel: 0, count, bytes, address };
-        model.observe(&record(Body::GraphNode(node)));
+        for (kind, bytes, address) in
+            [(NodeKind::Alloc, 64, 4096), (NodeKind::Alloc, 32, 8192), (NodeKind::Free, 0, 4096)]
+        {
+            let node = GraphNode { graph, kind, kernel: 0, count: 1, bytes, address };
+            model.observe(&record(Body::GraphNode(node)));
+        }
         let mut memory_of = |flags| {
             let mut launch = kernel(Untimed::Off, None, flags);
             launch.what = What::Graph { graph, handle, kernels, copies, memsets };
@@ -646,7 +649,10 @@ mod tests {
         };
         assert_eq!(memory_of(flag::CAPTURED), []);
         let of = memory::Allocator { context: 1, thread: 1, stream: Some(7), caller: 0 };
-        assert_eq!(memory_of(0), [MemoryChange::Allocated { memory: Memory::Graph, bytes, of }]);
+        let came = |bytes| MemoryChange::Allocated { memory: Memory::Graph, bytes, of };
+        let memory = Memory::Graph;
+        let passed = MemoryChange::Passed { memory, blocks: 1, bytes: 64, at_once: 64, of };
+        assert_eq!(memory_of(0), [came(32), passed]);
     }
 
     #[test]

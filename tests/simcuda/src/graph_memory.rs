@@ -22,6 +22,7 @@ use crate::handle::Handle;
 use crate::memory::{Allocation, MemoryKind};
 use crate::state::State;
 use crate::work::Work;
+use crate::{thread, truth};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
@@ -139,6 +140,15 @@ fn move_of(work: &Work) -> Option<(u64, bool)> {
     }
 }
 
+/// Tells the truth about a node that takes memory, or (no bytes) frees it.
+fn tell_node(call: &Call, graph: Handle, address: u64, bytes: u64) {
+    let (api, tid, begin) = (call.api.name, thread::tid(), call.begin);
+    truth::line(format_args!(
+        "\"kind\":\"memory_node\",\"api\":\"{api}\",\"tid\":{tid},\"begin\":{begin},\"graph\":{graph},\
+         \"address\":{address},\"bytes\":{bytes}"
+    ));
+}
+
 impl Moves {
     /// What these steps do.
     pub fn of(steps: &[Step]) -> Self {
@@ -182,7 +192,13 @@ impl State {
     }
 
     /// Adds a node that takes memory. Returns it and the address.
-    pub fn add_take(&mut self, graph: Handle, before: Vec<Handle>, asked: Asked) -> Outcome<(Handle, u64)> {
+    pub fn add_take(
+        &mut self,
+        call: &Call,
+        graph: Handle,
+        before: Vec<Handle>,
+        asked: Asked,
+    ) -> Outcome<(Handle, u64)> {
         self.check_memory_graph(graph)?;
         self.check_dependencies(graph, &before)?;
         let halves = |word: u64| [word as u32, (word >> 32) as u32];
@@ -204,6 +220,7 @@ impl State {
         };
         let number = self.id();
         let node = self.add_node(graph, NodeWork::One(Work::Take(number)), before)?;
+        tell_node(call, graph, address, asked.bytes);
         let (freed, done) = (Freed::Nowhere, Done::At(0));
         let block = Block { address, asked, taken, device, graph, node, freed, live: false, done };
         self.graph_memory.blocks.insert(number, block);
@@ -228,7 +245,13 @@ impl State {
 
     /// Adds a node that frees memory. cuda.h, cuGraphAddMemFreeNode: an allocation of a node, freed once in a graph, and
     /// either in its own or in others.
-    pub fn add_give(&mut self, graph: Handle, before: Vec<Handle>, address: u64) -> Outcome<Handle> {
+    pub fn add_give(
+        &mut self,
+        call: &Call,
+        graph: Handle,
+        before: Vec<Handle>,
+        address: u64,
+    ) -> Outcome<Handle> {
         self.check_memory_graph(graph)?;
         self.check_dependencies(graph, &before)?;
         let at: Vec<(u64, &Block)> = self
@@ -254,6 +277,7 @@ impl State {
             return Err(INVALID_VALUE);
         }
         let node = self.add_node(graph, NodeWork::One(Work::Give(number)), before)?;
+        tell_node(call, graph, address, 0);
         if let Some(block) = self.graph_memory.blocks.get_mut(&number) {
             block.freed = if is_own { Freed::Inside(node) } else { Freed::Elsewhere };
         }

@@ -50,6 +50,7 @@
 //!   that dependencies allow: `launch` is its `seq`, `ran` the end of the node (`null` if it was not known then). Physical memory is `reserved` from its creation until it is neither
 //!   referred to nor mapped; of its mappings, each a line, the first brings its bytes and the last takes them away. Imported
 //!   memory that is opened again brings none. `gone`: the same, with its context.
+//! - `memory_node`: a node that takes memory was added to `graph`, or one that frees it (`bytes` is 0), by hand or by a capture.
 //! - `sync`: `scope` (context, stream, event), `stream`, `event`, `begin`, `end` of the call. Only those that succeeded.
 //! - `waited`: a call that is no synchronisation waited for work all the same: `begin` of the call, `until` when the last of
 //!   that work was done (of a copy or set: what was ahead of it), `end` when the wait was over. Only if that is after `begin`.

@@ -13,6 +13,7 @@ use super::{Allocator, Block, Blocks, MemoryChange, PendingFree};
 use crate::trace::record::Work;
 use gpuspy_wire::record::Memory;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// What one launch of a graph takes and frees. Its size is that of the graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +24,19 @@ pub struct GraphMemory {
     passing: Vec<(u64, u64)>,
     /// First addresses of blocks that it frees and did not take.
     freed: Vec<u64>,
+    /// What follows for each launch; worked out at the first one.
+    plan: OnceLock<Plan>,
+}
+
+/// In which order blocks come, so that the most is held that can be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Plan {
+    /// Blocks that stay, first addresses and bytes: those that can be there beside all that pass.
+    before: Vec<(u64, u64)>,
+    /// How many blocks pass, bytes of all, and of those that can be there at once.
+    passing: [u64; 3],
+    /// Blocks that stay where larger ones pass.
+    after: Vec<(u64, u64)>,
 }
 
 impl GraphMemory {
@@ -33,45 +47,47 @@ impl GraphMemory {
 
     /// A node takes a block. Nodes come in an order in which a graph uses an address again.
     pub fn takes(&mut self, address: u64, bytes: u64) {
+        self.plan.take();
         let before = self.kept.insert(address, bytes);
         self.passing.extend(before.map(|bytes| (address, bytes)));
     }
 
     /// A node frees the block at an address.
     pub fn frees(&mut self, address: u64) {
+        self.plan.take();
         match self.kept.remove(&address) {
             Some(bytes) => self.passing.push((address, bytes)),
             None => self.freed.push(address),
         }
     }
 
-    /// The blocks that it takes, parted: those that can be there together, the largest first; and the rest, each of which
-    /// lies where a larger one does.
-    fn parted(&self) -> (Vec<Taken>, Vec<Taken>) {
-        let kept = self.kept.iter().map(|(&address, &bytes)| Taken { address, bytes, stays: true });
-        let passing = self.passing.iter().map(|&(address, bytes)| Taken { address, bytes, stays: false });
-        let mut taken: Vec<Taken> = kept.chain(passing).collect();
-        taken.sort_by_key(|block| std::cmp::Reverse(block.bytes));
-        let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
-        taken.into_iter().partition(|block| {
-            let end = block.address.saturating_add(block.bytes.max(1));
-            let below = ends.range(..end).next_back();
-            let is_free = below.is_none_or(|(_, below)| *below <= block.address);
-            if is_free {
-                ends.insert(block.address, end);
+    fn plan(&self) -> &Plan {
+        self.plan.get_or_init(|| {
+            let kept = self.kept.iter().map(|(&address, &bytes)| (address, bytes, true));
+            let passing = self.passing.iter().map(|&(address, bytes)| (address, bytes, false));
+            let mut taken: Vec<(u64, u64, bool)> = kept.chain(passing).collect();
+            // Of blocks that share addresses the largest is there beside the others.
+            taken.sort_by_key(|(_, bytes, _)| std::cmp::Reverse(*bytes));
+            let (mut plan, mut ends) = (Plan::default(), BTreeMap::new());
+            for (address, bytes, stays) in taken {
+                let end = address.saturating_add(bytes.max(1));
+                let below = ends.range(..end).next_back();
+                let is_free = below.is_none_or(|(_, below): (&u64, &u64)| *below <= address);
+                if is_free {
+                    ends.insert(address, end);
+                }
+                if stays {
+                    let place = if is_free { &mut plan.before } else { &mut plan.after };
+                    place.push((address, bytes));
+                } else {
+                    let at_once = if is_free { bytes } else { 0 };
+                    let sums = plan.passing.iter_mut().zip([1, bytes, at_once]);
+                    sums.for_each(|(sum, more)| *sum = sum.saturating_add(more));
+                }
             }
-            is_free
+            plan
         })
     }
-}
-
-/// A block that a launch takes.
-#[derive(Clone, Copy, Debug)]
-struct Taken {
-    address: u64,
-    bytes: u64,
-    /// It is there after the launch.
-    stays: bool,
 }
 
 impl Blocks {
@@ -82,23 +98,24 @@ impl Blocks {
         }
         let memory = Memory::Graph;
         let of = Allocator::of(thread, &work.call, memory, work.stream);
-        let (together, alone) = graph.parted();
         let mut changes = Vec::new();
-        for block in together.iter().chain(&alone) {
-            changes.extend(self.displace(block.address, block.bytes).into_iter().map(freed_by_launch));
-        }
-        for come in [together.as_slice()].into_iter().chain(alone.chunks(1)) {
-            changes.extend(come.iter().map(|&Taken { bytes, .. }| MemoryChange::Allocated {
-                memory,
-                bytes,
-                of,
-            }));
-            let passing = come.iter().filter(|block| !block.stays);
-            changes.extend(passing.map(|&Taken { bytes, .. }| MemoryChange::Freed { memory, bytes, of }));
-        }
         for (&address, &bytes) in &graph.kept {
+            changes.extend(self.displace(address, bytes).into_iter().map(freed_by_launch));
             self.addressed.insert(address, Block { memory, bytes, of, context: 0, handle: 0, references: 1 });
         }
+        let Plan { before, passing: [blocks, bytes, at_once], after } = graph.plan();
+        let came = |&(_, bytes): &(u64, u64)| MemoryChange::Allocated { memory, bytes, of };
+        changes.extend(before.iter().map(came));
+        if *blocks > 0 {
+            changes.push(MemoryChange::Passed {
+                memory,
+                blocks: *blocks,
+                bytes: *bytes,
+                at_once: *at_once,
+                of,
+            });
+        }
+        changes.extend(after.iter().map(came));
         let mut others = PendingFree::default();
         for address in &graph.freed {
             if self.addressed.get(address).is_some_and(|block| block.memory == memory) {
@@ -139,47 +156,56 @@ mod tests {
         graph
     }
 
-    fn launched(blocks: &mut Blocks, graph: &GraphMemory) -> Vec<i64> {
+    /// Bytes that come, or go where negative, or that pass: of how many blocks, of all, and at once.
+    #[derive(Debug, PartialEq)]
+    enum Change {
+        By(i64),
+        Passed(u64, u64, u64),
+    }
+    use Change::{By, Passed};
+
+    fn launched(blocks: &mut Blocks, graph: &GraphMemory) -> Vec<Change> {
         let changes = blocks.graph_launched(1, &simulation::work(150, 50, 0), graph);
-        let signed = |change: MemoryChange| match change {
-            MemoryChange::Allocated { memory: Memory::Graph, bytes, .. } => bytes as i64,
-            MemoryChange::Freed { memory: Memory::Graph, bytes, .. } => -(bytes as i64),
+        let short = |change: MemoryChange| match change {
+            MemoryChange::Allocated { memory: Memory::Graph, bytes, .. } => By(bytes as i64),
+            MemoryChange::Freed { memory: Memory::Graph, bytes, .. } => By(-(bytes as i64)),
+            MemoryChange::Passed { memory: Memory::Graph, blocks, bytes, at_once, .. } => {
+                Passed(blocks, bytes, at_once)
+            }
             other => panic!("{other:?}"),
         };
-        changes.into_iter().map(signed).collect()
+        changes.into_iter().map(short).collect()
     }
 
     #[test]
     fn what_a_graph_frees_itself_is_held_at_once_and_the_rest_stays() {
         let mut blocks = Blocks::default();
         let serial = graph(&[(100, Some(10)), (100, None), (200, Some(20)), (200, None), (300, Some(30))]);
-        assert_eq!(launched(&mut blocks, &serial), [30, 20, 10, -20, -10]);
+        assert_eq!(launched(&mut blocks, &serial), [By(30), Passed(2, 30, 30)]);
         assert_eq!((blocks.kind_of(300), blocks.kind_of(100)), (Some(Memory::Graph), None));
-        assert_eq!(launched(&mut blocks, &serial), [-30, 30, 20, 10, -20, -10], "freed by the next launch");
+        assert_eq!(launched(&mut blocks, &serial), [By(-30), By(30), Passed(2, 30, 30)], "freed by the next");
     }
 
     #[test]
     fn blocks_that_share_an_address_are_never_held_together() {
         let mut blocks = Blocks::default();
-        let again =
-            graph(&[(100, Some(10)), (100, None), (100, Some(8)), (100, None), (105, Some(2)), (105, None)]);
-        assert_eq!(launched(&mut blocks, &again), [10, -10, 8, -8, 2, -2]);
-        let kept = graph(&[(100, Some(10)), (100, None), (100, Some(8)), (200, Some(5))]);
-        assert_eq!(
-            launched(&mut blocks, &kept),
-            [10, 5, -10, 8],
-            "the larger one may be there with all others"
-        );
+        let once = [(100, Some(8)), (100, None), (100, Some(10)), (100, None), (105, Some(2)), (105, None)];
+        assert_eq!(launched(&mut blocks, &graph(&once)), [Passed(3, 20, 10)]);
+        let mut kept = graph(&[(100, Some(10)), (100, None), (100, Some(8)), (200, Some(5))]);
+        let larger = [By(5), Passed(1, 10, 10), By(8)];
+        assert_eq!(launched(&mut blocks, &kept), larger, "it may be there with all others");
         assert_eq!((blocks.kind_of(107), blocks.kind_of(108)), (Some(Memory::Graph), None));
+        kept.frees(200);
+        assert_eq!(launched(&mut blocks, &kept), [By(-8), Passed(2, 15, 15), By(8)], "told late");
     }
 
     #[test]
     fn a_block_goes_by_a_call_or_with_the_launch_of_another_graph_and_not_with_a_context() {
         let mut blocks = Blocks::default();
         let (taking, freeing) = (graph(&[(100, Some(10))]), graph(&[(100, None)]));
-        assert_eq!(launched(&mut blocks, &taking), [10]);
-        assert_eq!(launched(&mut blocks, &freeing), [-10]);
-        assert_eq!(launched(&mut blocks, &freeing), [0; 0], "the launch that took it was not seen");
+        assert_eq!(launched(&mut blocks, &taking), [By(10)]);
+        assert_eq!(launched(&mut blocks, &freeing), [By(-10)]);
+        assert_eq!(launched(&mut blocks, &freeing), [], "the launch that took it was not seen");
         launched(&mut blocks, &taking);
         assert!(blocks.context_destroyed(1).is_empty());
         let call = Call { correlation: 5, context: 1, ..Call::default() };

@@ -56,7 +56,7 @@ pub unsafe fn add_alloc(
         };
         let before = list(before, count)?;
         let wanted = Asked { pool: asked.pool, access, bytes: asked.bytes as u64 };
-        let (made, address) = call.lock().add_take(graph, before, wanted)?;
+        let (made, address) = call.lock().add_take(call, graph, before, wanted)?;
         asked.address = address;
         put(node, made)
     }
@@ -77,7 +77,7 @@ pub unsafe fn add_free(
     // SAFETY: the caller's.
     unsafe {
         let before = list(before, count)?;
-        put(node, call.lock().add_give(graph, before, address)?)
+        put(node, call.lock().add_give(call, graph, before, address)?)
     }
 }
 

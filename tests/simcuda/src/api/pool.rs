@@ -122,7 +122,7 @@ unsafe fn alloc(
     stream: Handle,
 ) -> Outcome {
     if state.checked(stream).capture.is_some() {
-        let known = capture_alloc(&mut state, bytes, pool, stream)?;
+        let known = capture_alloc(call, &mut state, bytes, pool, stream)?;
         // SAFETY: cuda.h's promise.
         return unsafe { put(address, known) };
     }
@@ -163,7 +163,7 @@ unsafe fn alloc(
 
 /// In a capture an allocation becomes a node, "owned by the graph instead of the memory pool. The memory pool's properties
 /// are used" (cuda.h, cuMemAllocAsync).
-fn capture_alloc(state: &mut Guard, bytes: u64, pool: Handle, stream: Handle) -> Outcome<u64> {
+fn capture_alloc(call: &Call, state: &mut Guard, bytes: u64, pool: Handle, stream: Handle) -> Outcome<u64> {
     state.check_capture(stream)?;
     let of = state.pools.get(pool).ok_or(INVALID_HANDLE)?;
     if of.imported {
@@ -173,7 +173,7 @@ fn capture_alloc(state: &mut Guard, bytes: u64, pool: Handle, stream: Handle) ->
     // CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_HANDLE_TYPE_NONE; CU_MEM_LOCATION_TYPE_DEVICE, the device.
     (properties[0], properties[1]) = (1, 1 | u64::from(of.device) << 32);
     let asked = Asked { pool: properties, access: Box::default(), bytes };
-    state.capture_with(stream, |state, graph, before| state.add_take(graph, before, asked))
+    state.capture_with(stream, |state, graph, before| state.add_take(call, graph, before, asked))
 }
 
 unsafe fn free_async(call: &mut Call, address: u64, stream: Handle) -> Outcome {
@@ -183,7 +183,7 @@ unsafe fn free_async(call: &mut Call, address: u64, stream: Handle) -> Outcome {
         // cuda.h: it becomes a node, and "must therefore be passed the address of a graph allocation".
         state.check_capture(stream)?;
         return state.capture_with(stream, |state, graph, before| {
-            let node = state.add_give(graph, before, address)?;
+            let node = state.add_give(call, graph, before, address)?;
             Ok((node, ()))
         });
     }

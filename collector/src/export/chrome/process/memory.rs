@@ -22,21 +22,31 @@ impl<W: Write> Pass<'_, '_, W> {
     /// Writes what became of memory.
     pub(super) fn memory(&mut self, event: &Event<'_>) -> io::Result<()> {
         for change in &event.memory {
-            let (memory, bytes, of) = match *change {
+            let (memory, steps, of) = match *change {
                 MemoryChange::Allocated { memory, bytes, of }
-                | MemoryChange::FreeFailed { memory, bytes, of } => (memory, host(bytes), of),
+                | MemoryChange::FreeFailed { memory, bytes, of } => (memory, [host(bytes), 0], of),
                 MemoryChange::Freed { memory, bytes, of } | MemoryChange::Vanished { memory, bytes, of } => {
-                    (memory, -host(bytes), of)
+                    (memory, [-host(bytes), 0], of)
+                }
+                MemoryChange::Passed { memory, at_once, of, .. } => {
+                    (memory, [host(at_once), -host(at_once)], of)
                 }
             };
-            if !self.sieve.holds(&of) {
-                continue;
+            if self.sieve.holds(&of) {
+                self.memory_steps(event.record, memory, steps)?;
             }
-            let is_shown = self.sieve.period().contains(host(event.record.at));
+        }
+        Ok(())
+    }
+
+    /// Adds bytes to what is held, and then others where there are any.
+    fn memory_steps(&mut self, record: &Record, memory: Memory, [first, then]: [i64; 2]) -> io::Result<()> {
+        let is_shown = self.sieve.period().contains(host(record.at));
+        for bytes in [Some(first), (then != 0).then_some(then)].into_iter().flatten() {
             if is_device_memory(memory) {
                 self.held.device = self.held.device.saturating_add(bytes);
                 if is_shown {
-                    self.memory_event(event.record, bytes)?;
+                    self.memory_event(record, bytes)?;
                 }
             }
             let held = self.held.by_kind.entry(memory).or_default();
@@ -44,7 +54,7 @@ impl<W: Write> Pass<'_, '_, W> {
             let held = *held;
             // Of a plain program it would say the same once more.
             if is_shown && memory != Memory::Device {
-                self.counter(event.record, format_args!("{} memory", memory.name()), held)?;
+                self.counter(record, format_args!("{} memory", memory.name()), held)?;
             }
         }
         Ok(())
