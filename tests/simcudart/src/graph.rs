@@ -4,9 +4,10 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
 use crate::driver::{Driver, Handle};
-use crate::error::{self, Result};
+use crate::error::{self, INVALID_VALUE, Result};
 use crate::kernel::function;
 use crate::launch::Dim3;
+use crate::shaped::Copy3D;
 
 /// `cudaKernelNodeParams` (driver_types.h).
 #[repr(C)]
@@ -125,6 +126,19 @@ export! {
         = with_context |driver| {
         let parameters = kernel_node(driver, parameters)?;
         driver.cuGraphExecKernelNodeSetParams(exec, node, (&raw const parameters).cast())
+    }
+
+    fn cudaGraphExecMemcpyNodeSetParams(exec: Handle, node: Handle, copy: *const Copy3D) = with_context |driver| {
+        let copy = copy.as_ref().ok_or(INVALID_VALUE)?.of_driver(driver)?;
+        driver.cuGraphExecMemcpyNodeSetParams(exec, node, (&raw const copy).cast(), current(driver)?)
+    }
+
+    fn cudaGraphExecMemsetNodeSetParams(exec: Handle, node: Handle, parameters: *const c_void) = with_context |driver| {
+        driver.cuGraphExecMemsetNodeSetParams(exec, node, parameters, current(driver)?)
+    }
+
+    fn cudaGraphExecChildGraphNodeSetParams(exec: Handle, node: Handle, child: Handle) = with_driver |driver| {
+        driver.cuGraphExecChildGraphNodeSetParams(exec, node, child)
     }
 
     // The signature of CUDA 12; the structure is the driver's.

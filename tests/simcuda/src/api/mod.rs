@@ -22,6 +22,7 @@ pub mod memory;
 pub mod module;
 pub mod multicast;
 pub mod pool;
+pub mod semaphore;
 pub mod stream;
 pub mod user_object;
 pub mod virtual_memory;
