@@ -106,8 +106,7 @@ int main(void)
     CHECK(cudaGraphExecMemcpyNodeSetParams(executable, nodes[0], &part));
     run(executable, 2, 0, 2, 1, 1);
     copied_less += 2 * BYTES / 2;
-    part.extent.width = BYTES;
-    CHECK(cudaGraphExecMemcpyNodeSetParams(executable, nodes[0], &part));
+    CHECK(cudaGraphExecMemcpyNodeSetParams1D(executable, nodes[0], device, host, BYTES, cudaMemcpyHostToDevice));
     CHECK(cudaGraphNodeSetEnabled(executable, nodes[2], 0));
     CHECK(cudaGraphNodeSetEnabled(executable, nodes[3], 0));
     run(executable, 2, 0, 1, 1, 0);

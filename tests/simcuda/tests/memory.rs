@@ -346,9 +346,7 @@ fn a_place_gets_only_a_pool_of_its_own() {
         let properties: [u64; 11] = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let (mut pool, mut current) = (0u64, 0u64);
         ok!(cuMemPoolCreate(&mut pool => &mut u64, properties.as_ptr() => *const u64));
-        let set = |location: [i32; 2], kind: u32| {
-            cu!(cuMemSetMemPool(&location => &[i32; 2], kind => u32, pool => u64))
-        };
+        let set = |location: [i32; 2], kind: u32| cu!(cuMemSetMemPool(&location => &[i32; 2], kind => u32, pool => u64));
         assert_eq!([set([2, 0], 1), set([1, 0], 2)], [INVALID_VALUE; 2], "the host's, and managed");
         assert_eq!(set([1, 7], 1), 101, "no such device");
         assert_eq!(set([1, 0], 1), 0);

@@ -59,6 +59,12 @@ unsafe fn kernel_node(driver: &Driver, node: *const KernelNode) -> Result<Driver
     Ok(DriverKernelNode { first, kernel: null_mut(), context: null_mut() })
 }
 
+/// A copy of bytes behind each other, between addresses that say themselves what they are.
+fn linear(to: *mut c_void, from: *const c_void, bytes: usize) -> LinearCopy {
+    let side = |device| Side { offsets: [0; 4], memory: UNIFIED, host: null_mut(), device, array: [0; 4] };
+    LinearCopy { from: side(from), to: side(to), extent: [bytes, 1, 1] }
+}
+
 unsafe fn current(driver: &Driver) -> Result<Handle> {
     let mut context = null_mut();
     // SAFETY: a place of ours.
@@ -104,10 +110,7 @@ export! {
 
     fn cudaGraphAddMemcpyNode1D(node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
         to: *mut c_void, from: *const c_void, bytes: usize, _kind: c_int) = with_context |driver| {
-        let side = |device| {
-            Side { offsets: [0; 4], memory: UNIFIED, host: null_mut(), device, array: [0; 4] }
-        };
-        let copy = LinearCopy { from: side(from), to: side(to), extent: [bytes, 1, 1] };
+        let copy = linear(to, from, bytes);
         driver.cuGraphAddMemcpyNode(node, graph, before, count, (&raw const copy).cast(), current(driver)?)
     }
 
@@ -130,6 +133,12 @@ export! {
 
     fn cudaGraphExecMemcpyNodeSetParams(exec: Handle, node: Handle, copy: *const Copy3D) = with_context |driver| {
         let copy = copy.as_ref().ok_or(INVALID_VALUE)?.of_driver(driver)?;
+        driver.cuGraphExecMemcpyNodeSetParams(exec, node, (&raw const copy).cast(), current(driver)?)
+    }
+
+    fn cudaGraphExecMemcpyNodeSetParams1D(exec: Handle, node: Handle, to: *mut c_void, from: *const c_void, bytes: usize,
+        _kind: c_int) = with_context |driver| {
+        let copy = linear(to, from, bytes);
         driver.cuGraphExecMemcpyNodeSetParams(exec, node, (&raw const copy).cast(), current(driver)?)
     }
 
