@@ -81,6 +81,12 @@ fn graphs_of_the_runtime_list_what_they_ran() {
         let calls = by_name(&done.report()["apis"], "name", "count");
         assert_eq!(calls["cudaGraphInstantiateWithFlags"], 1, "labelled with what the app called");
         assert_eq!(calls["cudaGraphExecKernelNodeSetParams"], 2);
+        assert_eq!(calls["cudaGraphExecMemcpyNodeSetParams"], 1);
+        assert_eq!(calls["cudaGraphExecMemcpyNodeSetParams1D"], 1);
+        assert_eq!(
+            (calls["cudaGraphExecMemsetNodeSetParams"], calls["cudaGraphExecChildGraphNodeSetParams"]),
+            (1, 1)
+        );
         let timed = check(run(), &["--graph", "nodes"]);
         assert!(kernels_hold_the_truth(&timed) > 0);
     }

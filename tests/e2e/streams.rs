@@ -83,3 +83,21 @@ fn streams_that_do_not_tell_their_context_are_counted_exactly() {
     println!("{}", done.report()["coverage"]["untimed"]);
     intervals_hold(&compare(&done));
 }
+
+#[test]
+fn what_stands_behind_a_semaphore_of_another_api_is_timed_from_when_it_opens() {
+    let done = Run::of("semaphores").observed().succeeded();
+    counted(&done);
+    let calls = by_name(&done.report()["apis"], "name", "count");
+    for (name, count) in done.said()["apis"].as_object().unwrap() {
+        assert_eq!(json!(calls.get(name)), *count, "{name}");
+    }
+    let compared = compare(&done);
+    intervals_hold(&compared);
+    assert_eq!(done.truth().of("failed").count(), 0);
+    // Each second one stands behind the other stream's kernel; the truth is told from where it can run.
+    let after: Vec<_> = of(&compared, "then_5us").skip(1).step_by(2).collect();
+    let ends: Vec<u64> = of(&compared, "first_200us").map(|c| c.truth.occupancy.1).collect();
+    assert!(after.iter().zip(&ends).all(|(after, end)| after.truth.occupancy.0 >= *end));
+    assert!(after.iter().filter(|c| c.timed().is_some()).count() * 10 >= after.len() * 9);
+}

@@ -1,5 +1,6 @@
 // What a random program (random_program.c) moves when it is told `wide`, besides plain copies and sets: by rows and slices,
-// in batches, and managed memory to where it is wanted.
+// in batches, to and from arrays, and managed memory to where it
+// is wanted.
 #pragma once
 #include "random_world.h"
 
@@ -89,6 +90,59 @@ static void copy_slices(enum transfer kind, bool async, struct target target)
     else
         CU_ON(target, cuMemcpy3D, cuMemcpy3D_v2, _ptds, (&copy));
     count_transfer(kind, sides.side, shape.width * shape.height * shape.depth);
+}
+
+// A part of a line of elements: to it, from it, or between two parts.
+static void copy_line(enum transfer kind, bool async, struct target target)
+{
+    size_t at = 4 * (size_t)roll(ARRAY_WIDTH), bytes = 4 * (size_t)(1 + roll(ARRAY_WIDTH - (int)at / 4));
+    struct sides_of_copy sides = some_sides(kind);
+    CUarray line = mine()->line;
+    if (kind == HTOD && async)
+        CU_ON(target, cuMemcpyHtoAAsync, cuMemcpyHtoAAsync_v2, _ptsz, (line, at, sides.from_host, bytes, target.stream));
+    else if (kind == HTOD)
+        CU_ON(target, cuMemcpyHtoA, cuMemcpyHtoA_v2, _ptds, (line, at, sides.from_host, bytes));
+    else if (kind == DTOH && async)
+        CU_ON(target, cuMemcpyAtoHAsync, cuMemcpyAtoHAsync_v2, _ptsz, (sides.to_host, line, at, bytes, target.stream));
+    else if (kind == DTOH)
+        CU_ON(target, cuMemcpyAtoH, cuMemcpyAtoH_v2, _ptds, (sides.to_host, line, at, bytes));
+    else if (async)
+        return; // these have no asynchronous variants
+    else if (one_in(3))
+        CU_ON(target, cuMemcpyAtoA, cuMemcpyAtoA_v2, _ptds, (line, 0, line, at, bytes));
+    else if (one_in(2))
+        CU_ON(target, cuMemcpyAtoD, cuMemcpyAtoD_v2, _ptds, (sides.to_device, line, at, bytes));
+    else
+        CU_ON(target, cuMemcpyDtoA, cuMemcpyDtoA_v2, _ptds, (line, at, sides.from_device, bytes));
+    count_transfer(kind, sides.side, bytes);
+}
+
+// Rows of elements; the other side's address may say itself what it is.
+static void copy_plane(enum transfer kind, bool async, struct target target)
+{
+    struct sides_of_copy sides = some_sides(kind);
+    CUDA_MEMCPY2D copy = {.srcMemoryType = sides.from_type, .srcHost = sides.from_host, .srcDevice = sides.from_device};
+    copy.dstMemoryType = sides.to_type;
+    copy.dstHost = sides.to_host;
+    copy.dstDevice = sides.to_device;
+    copy.WidthInBytes = 4 * (size_t)(1 + roll(128));
+    copy.Height = 1 + (size_t)roll(ARRAY_HEIGHT / 2);
+    copy.srcPitch = copy.dstPitch = copy.WidthInBytes + (size_t)roll(64);
+    copy.srcArray = copy.dstArray = mine()->plane;
+    if (kind == HTOD || (kind == DTOD && one_in(2))) {
+        copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+        copy.dstXInBytes = 4 * (size_t)roll(ARRAY_WIDTH - 128);
+        copy.dstY = (size_t)roll(ARRAY_HEIGHT / 2);
+    } else {
+        copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+        copy.srcXInBytes = 4 * (size_t)roll(ARRAY_WIDTH - 128);
+        copy.srcY = (size_t)roll(ARRAY_HEIGHT / 2);
+    }
+    if (async)
+        CU_ON(target, cuMemcpy2DAsync, cuMemcpy2DAsync_v2, _ptsz, (&copy, target.stream));
+    else
+        CU_ON(target, cuMemcpy2D, cuMemcpy2D_v2, _ptds, (&copy));
+    count_transfer(kind, sides.side, copy.WidthInBytes * copy.Height);
 }
 
 static void copy_slices_to_peer(bool async, struct target target)
@@ -181,7 +235,7 @@ static void step_move(void)
     target_enter(target);
     for (int left = 1 + roll(3); left > 0; left--) {
         enum transfer kind = (enum transfer)roll(3);
-        switch (roll(6)) {
+        switch (roll(8)) {
         case 0:
         case 1:
             copy_rows(kind, async, target);
@@ -194,6 +248,12 @@ static void step_move(void)
             break;
         case 4:
             set_rows(async, target);
+            break;
+        case 5:
+            copy_line(kind, async, target);
+            break;
+        case 6:
+            copy_plane(kind, async, target);
             break;
         default:
             prefetch(target);

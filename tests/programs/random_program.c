@@ -756,6 +756,12 @@ static void set_up(struct place *place)
     atomic_fetch_add(&allocated[DEVICE], 1);
     atomic_fetch_add(&allocated[MANAGED], 1);
     atomic_fetch_add(&allocated[PINNED], 2);
+    if (wide) {
+        CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = ARRAY_WIDTH, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+        CU(cuArray3DCreate, cuArray3DCreate_v2, (&own->line, &shape));
+        shape.Height = ARRAY_HEIGHT;
+        CU(cuArray3DCreate, cuArray3DCreate_v2, (&own->plane, &shape));
+    }
 }
 
 static void *run_thread(void *index)

@@ -10,6 +10,7 @@
 enum { KERNELS = 8, KERNEL_HANDLES = 2, SHARED_STREAMS = 3, SHARED_EVENTS = 2, OWN_STREAMS = 3, OWN_EVENTS = 3 };
 enum { RUNTIME_KERNELS = 2, FIRST_RUNTIME_KERNEL = KERNELS + KERNEL_HANDLES };
 enum { ALL_KERNELS = FIRST_RUNTIME_KERNEL + RUNTIME_KERNELS };
+enum { ARRAY_WIDTH = 1024, ARRAY_HEIGHT = 64 };
 enum { MAX_THREADS = 4, CONTEXTS = 2, BLOCKS = 12, GATES = 1024, BUFFER_BYTES = 1 << 20 };
 
 static const char *const kernel_names[ALL_KERNELS] = {"r_1us",  "r_2us",  "r_5us",   "r_10us",  "r_trigger50_20us",
@@ -86,6 +87,8 @@ struct own {
     // Made when it is needed.
     CUevent signal;
     CUdeviceptr device, managed;
+    // Told `wide`: ARRAY_WIDTH floats, and as many in ARRAY_HEIGHT rows.
+    CUarray line, plane;
     char *pinned;
     // What gates wait for, and how many there were.
     volatile uint32_t *words;

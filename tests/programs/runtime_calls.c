@@ -220,6 +220,15 @@ static void check_pools_and_kernels(void)
     REQUIRE(attributes.maxThreadsPerBlock > 0);
     CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (const void *)stub_500us, 128, 0));
     REQUIRE(blocks > 0);
+    size_t shared = 0;
+    int clusters = 0;
+    cudaLaunchConfig_t config = {.gridDim = {64, 1, 1}, .blockDim = {128, 1, 1}};
+    CHECK(cudaOccupancyAvailableDynamicSMemPerBlock(&shared, (const void *)stub_500us, 1, 128));
+    REQUIRE(shared > 0);
+    CHECK(cudaOccupancyMaxActiveClusters(&clusters, (const void *)stub_500us, &config));
+    REQUIRE(clusters > 0);
+    CHECK(cudaOccupancyMaxPotentialClusterSize(&clusters, (const void *)stub_500us, &config));
+    REQUIRE(clusters > 0);
     CHECK(cudaGetKernel(&kernel, (const void *)stub_500us));
     REQUIRE(kernel != NULL);
 }

@@ -27,6 +27,7 @@ pub enum Kind {
     UserObject,
     Green,
     Resources,
+    Semaphore,
 }
 
 impl Kind {

@@ -50,6 +50,17 @@ pub struct External {
     pub context: Handle,
 }
 
+/// A semaphore of another API: its value, which outlives it, since work may be waiting.
+#[derive(Clone, Copy, Debug)]
+pub struct Semaphore {
+    /// The address of its value.
+    pub value: u64,
+    /// It only rises, and is waited for by value; else it is set and taken.
+    pub timeline: bool,
+    /// The context that it was imported in.
+    pub context: Handle,
+}
+
 /// What is open.
 #[derive(Debug)]
 pub struct Imports {
@@ -58,11 +69,18 @@ pub struct Imports {
     counts: BTreeMap<u64, (Handle, Exported, u32)>,
     /// `cuImportExternalMemory`'s.
     pub external: Table<External>,
+    /// `cuImportExternalSemaphore`'s.
+    pub semaphores: Table<Semaphore>,
 }
 
 impl Default for Imports {
     fn default() -> Self {
-        Self { open: HashMap::new(), counts: BTreeMap::new(), external: Table::new(Kind::External) }
+        Self {
+            open: HashMap::new(),
+            counts: BTreeMap::new(),
+            external: Table::new(Kind::External),
+            semaphores: Table::new(Kind::Semaphore),
+        }
     }
 }
 
@@ -102,5 +120,6 @@ impl Imports {
         self.open.retain(|(of, _), _| *of != context);
         self.counts.retain(|_, (of, ..)| *of != context);
         self.external.remove_where(|external| external.context == context);
+        self.semaphores.remove_where(|semaphore| semaphore.context == context);
     }
 }

@@ -337,3 +337,20 @@ fn another_processs_memory_is_opened_here_and_ones_own_is_not() {
         assert_eq!(cu!(cuDestroyExternalMemory(external => u64)), INVALID_HANDLE);
     });
 }
+
+#[test]
+fn a_place_gets_only_a_pool_of_its_own() {
+    alone("a_place_gets_only_a_pool_of_its_own", &[("SIMCUDA_DRIVER_VERSION", "13000")], || {
+        begin();
+        // CUmemPoolProps: pinned, no handles, on device 0.
+        let properties: [u64; 11] = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let (mut pool, mut current) = (0u64, 0u64);
+        ok!(cuMemPoolCreate(&mut pool => &mut u64, properties.as_ptr() => *const u64));
+        let set = |location: [i32; 2], kind: u32| cu!(cuMemSetMemPool(&location => &[i32; 2], kind => u32, pool => u64));
+        assert_eq!([set([2, 0], 1), set([1, 0], 2)], [INVALID_VALUE; 2], "the host's, and managed");
+        assert_eq!(set([1, 7], 1), 101, "no such device");
+        assert_eq!(set([1, 0], 1), 0);
+        ok!(cuDeviceGetMemPool(&mut current => &mut u64, 0 => i32));
+        assert_eq!(current, pool);
+    });
+}

@@ -13,6 +13,27 @@ pub struct Channels {
     kind: c_int,
 }
 
+/// `cudaExternalMemoryMipmappedArrayDesc` (driver_types.h).
+#[repr(C)]
+pub struct ExternalArray {
+    offset: u64,
+    channels: Channels,
+    extent: Extent,
+    flags: c_uint,
+    levels: c_uint,
+}
+
+/// `CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC` (cuda.h).
+#[repr(C)]
+struct DriverExternalArray {
+    offset: u64,
+    array: ArrayDescription,
+    levels: c_uint,
+    reserved: [c_uint; 16],
+}
+
+const _: () = assert!(size_of::<ExternalArray>() == 64 && size_of::<DriverExternalArray>() == 120);
+
 /// The driver's description: `CUarray_format` (cuda.h) from the width and the kind of a channel
 /// (`cudaChannelFormatKindSigned` 0, `Unsigned` 1, `Float` 2).
 unsafe fn description(channels: *const Channels, extent: Extent, flags: c_uint) -> Result<ArrayDescription> {
@@ -77,6 +98,14 @@ export! {
     fn cudaMallocMipmappedArray(mipmap: *mut Handle, channels: *const Channels, extent: Extent, levels: c_uint, flags: c_uint)
         = with_context |driver| {
         driver.cuMipmappedArrayCreate(mipmap, &description(channels, extent, flags)?, levels)
+    }
+
+    fn cudaExternalMemoryGetMappedMipmappedArray(mipmap: *mut Handle, external: Handle, array: *const ExternalArray)
+        = with_context |driver| {
+        let ExternalArray { offset, channels, extent, flags, levels } = array.as_ref().ok_or(INVALID_VALUE)?;
+        let array = description(channels, *extent, *flags)?;
+        let array = DriverExternalArray { offset: *offset, array, levels: *levels, reserved: [0; 16] };
+        driver.cuExternalMemoryGetMappedMipmappedArray(mipmap, external, (&raw const array).cast())
     }
 
     fn cudaFreeArray(array: Handle) = with_context |driver| {

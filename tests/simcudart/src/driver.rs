@@ -140,6 +140,10 @@ driver_functions! {
         fn cuKernelGetFunction[12000](function: *mut Handle, kernel: Handle);
         fn cuFuncGetAttribute[2020](value: *mut c_int, attribute: c_int, function: Handle);
         fn cuFuncSetCacheConfig[3000](function: Handle, config: c_int);
+        fn cuFuncSetSharedMemConfig[4020](function: Handle, config: c_int);
+        fn cuOccupancyAvailableDynamicSMemPerBlock[10020](bytes: *mut usize, function: Handle, blocks: c_int, block_size: c_int);
+        fn cuOccupancyMaxPotentialClusterSize[11070](size: *mut c_int, function: Handle, config: *const c_void);
+        fn cuOccupancyMaxActiveClusters[11070](clusters: *mut c_int, function: Handle, config: *const c_void);
         fn cuFuncSetAttribute[9000](function: Handle, attribute: c_int, value: c_int);
         fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags[7000](blocks: *mut c_int, function: Handle,
             block_size: c_int, shared_bytes: usize, flags: c_uint);
@@ -165,6 +169,7 @@ driver_functions! {
         fn cuMemPoolExportPointer[11020](data: *mut c_void, block: DevicePtr);
         fn cuMemPoolImportPointer[11020](block: *mut DevicePtr, pool: Handle, data: *mut c_void);
         fn cuDeviceGetMemPool[11020](pool: *mut Handle, device: Device);
+        fn cuMemSetMemPool[13000](location: *const Location, kind: c_int, pool: Handle);
         fn cuDeviceSetMemPool[11020](device: Device, pool: Handle);
         fn cuMemAllocPitch[3020](block: *mut DevicePtr, pitch: *mut usize, width: usize, height: usize, element: c_uint);
         fn cuArray3DCreate[3020](array: *mut Handle, description: *const ArrayDescription);
@@ -174,6 +179,7 @@ driver_functions! {
         fn cuMipmappedArrayDestroy[5000](mipmap: Handle);
         fn cuImportExternalMemory[10000](external: *mut Handle, description: *const c_void);
         fn cuExternalMemoryGetMappedBuffer[10000](block: *mut DevicePtr, external: Handle, buffer: *const c_void);
+        fn cuExternalMemoryGetMappedMipmappedArray[10000](mipmap: *mut Handle, external: Handle, array: *const c_void);
         fn cuDestroyExternalMemory[10000](external: Handle);
         fn cuIpcGetEventHandle[4010](handle: *mut IpcHandle, event: Handle);
         fn cuIpcOpenEventHandle[4010](event: *mut Handle, handle: IpcHandle);
@@ -210,6 +216,9 @@ driver_functions! {
         fn cuDeviceSetGraphMemAttribute[11040](device: Device, attribute: c_int, value: *mut c_void);
         fn cuDeviceGraphMemTrim[11040](device: Device);
         fn cuGraphExecKernelNodeSetParams[12000](exec: Handle, node: Handle, parameters: *const c_void);
+        fn cuGraphExecMemcpyNodeSetParams[10020](exec: Handle, node: Handle, copy: *const c_void, context: Handle);
+        fn cuGraphExecMemsetNodeSetParams[10020](exec: Handle, node: Handle, parameters: *const c_void, context: Handle);
+        fn cuGraphExecChildGraphNodeSetParams[11010](exec: Handle, node: Handle, child: Handle);
         fn cuGraphExecUpdate[12000](exec: Handle, graph: Handle, info: *mut c_void);
         fn cuGraphNodeSetEnabled[11060](exec: Handle, node: Handle, enabled: c_uint);
         fn cuGraphInstantiateWithFlags[11040](exec: *mut Handle, graph: Handle, flags: u64);
@@ -279,6 +288,8 @@ driver_functions! {
         fn cuStreamGetId[12000, 12000](stream: Handle, id: *mut u64);
         fn cuStreamAddCallback[5000, 7000](stream: Handle, callback: *mut c_void, data: *mut c_void, flags: c_uint);
         fn cuStreamBeginCapture[10010, 10010](stream: Handle, mode: c_int);
+        fn cuStreamBeginCaptureToGraph[12030, 12030](stream: Handle, graph: Handle, before: *const Handle, edges: *const c_void,
+            count: usize, mode: c_int);
         fn cuStreamEndCapture[10000, 10000](stream: Handle, graph: *mut Handle);
         fn cuStreamIsCapturing[10000, 10000](stream: Handle, status: *mut c_int);
         fn cuStreamGetCaptureInfo[11030, 11030](stream: Handle, status: *mut c_int, id: *mut u64, graph: *mut Handle,

@@ -4,9 +4,10 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
 use crate::driver::{DevicePtr, Driver, Handle};
-use crate::error::{self, Result};
+use crate::error::{self, INVALID_VALUE, Result};
 use crate::kernel::function;
 use crate::launch::Dim3;
+use crate::shaped::Copy3D;
 
 /// `cudaKernelNodeParams` (driver_types.h).
 #[repr(C)]
@@ -58,6 +59,12 @@ unsafe fn kernel_node(driver: &Driver, node: *const KernelNode) -> Result<Driver
     Ok(DriverKernelNode { first, kernel: null_mut(), context: null_mut() })
 }
 
+/// A copy of bytes behind each other, between addresses that say themselves what they are.
+fn linear(to: *mut c_void, from: *const c_void, bytes: usize) -> LinearCopy {
+    let side = |device| Side { offsets: [0; 4], memory: UNIFIED, host: null_mut(), device, array: [0; 4] };
+    LinearCopy { from: side(from), to: side(to), extent: [bytes, 1, 1] }
+}
+
 unsafe fn current(driver: &Driver) -> Result<Handle> {
     let mut context = null_mut();
     // SAFETY: a place of ours.
@@ -103,10 +110,7 @@ export! {
 
     fn cudaGraphAddMemcpyNode1D(node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
         to: *mut c_void, from: *const c_void, bytes: usize, _kind: c_int) = with_context |driver| {
-        let side = |device| {
-            Side { offsets: [0; 4], memory: UNIFIED, host: null_mut(), device, array: [0; 4] }
-        };
-        let copy = LinearCopy { from: side(from), to: side(to), extent: [bytes, 1, 1] };
+        let copy = linear(to, from, bytes);
         driver.cuGraphAddMemcpyNode(node, graph, before, count, (&raw const copy).cast(), current(driver)?)
     }
 
@@ -148,6 +152,25 @@ export! {
         = with_context |driver| {
         let parameters = kernel_node(driver, parameters)?;
         driver.cuGraphExecKernelNodeSetParams(exec, node, (&raw const parameters).cast())
+    }
+
+    fn cudaGraphExecMemcpyNodeSetParams(exec: Handle, node: Handle, copy: *const Copy3D) = with_context |driver| {
+        let copy = copy.as_ref().ok_or(INVALID_VALUE)?.of_driver(driver)?;
+        driver.cuGraphExecMemcpyNodeSetParams(exec, node, (&raw const copy).cast(), current(driver)?)
+    }
+
+    fn cudaGraphExecMemcpyNodeSetParams1D(exec: Handle, node: Handle, to: *mut c_void, from: *const c_void, bytes: usize,
+        _kind: c_int) = with_context |driver| {
+        let copy = linear(to, from, bytes);
+        driver.cuGraphExecMemcpyNodeSetParams(exec, node, (&raw const copy).cast(), current(driver)?)
+    }
+
+    fn cudaGraphExecMemsetNodeSetParams(exec: Handle, node: Handle, parameters: *const c_void) = with_context |driver| {
+        driver.cuGraphExecMemsetNodeSetParams(exec, node, parameters, current(driver)?)
+    }
+
+    fn cudaGraphExecChildGraphNodeSetParams(exec: Handle, node: Handle, child: Handle) = with_driver |driver| {
+        driver.cuGraphExecChildGraphNodeSetParams(exec, node, child)
     }
 
     // The signature of CUDA 12; the structure is the driver's.

@@ -13,6 +13,7 @@ use std::sync::Mutex;
 use crate::context::{self, lock};
 use crate::driver::{DevicePtr, Driver, Handle, driver};
 use crate::error::{INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, Result};
+use crate::launch::LaunchConfig;
 
 /// One registered fat binary. Handles are kept as addresses.
 #[derive(Default)]
@@ -302,6 +303,27 @@ export! {
 
     fn cudaFuncSetCacheConfig(func: *const c_void, config: c_int) = with_context |driver| {
         driver.cuFuncSetCacheConfig(function(driver, func)?, config)
+    }
+
+    fn cudaFuncSetSharedMemConfig(func: *const c_void, config: c_int) = with_context |driver| {
+        driver.cuFuncSetSharedMemConfig(function(driver, func)?, config)
+    }
+
+    fn cudaOccupancyAvailableDynamicSMemPerBlock(bytes: *mut usize, func: *const c_void, blocks: c_int, block_size: c_int)
+        = with_context |driver| {
+        driver.cuOccupancyAvailableDynamicSMemPerBlock(bytes, function(driver, func)?, blocks, block_size)
+    }
+
+    fn cudaOccupancyMaxPotentialClusterSize(size: *mut c_int, func: *const c_void, config: *const LaunchConfig)
+        = with_context |driver| {
+        let config = config.as_ref().ok_or(INVALID_VALUE)?.of_driver();
+        driver.cuOccupancyMaxPotentialClusterSize(size, function(driver, func)?, (&raw const config).cast())
+    }
+
+    fn cudaOccupancyMaxActiveClusters(clusters: *mut c_int, func: *const c_void, config: *const LaunchConfig)
+        = with_context |driver| {
+        let config = config.as_ref().ok_or(INVALID_VALUE)?.of_driver();
+        driver.cuOccupancyMaxActiveClusters(clusters, function(driver, func)?, (&raw const config).cast())
     }
 
     fn cudaFuncSetAttribute(func: *const c_void, attribute: c_int, value: c_int) = with_context |driver| {

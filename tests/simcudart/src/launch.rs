@@ -30,7 +30,7 @@ pub struct LaunchConfig {
 
 /// `CUlaunchConfig` (cuda.h). Attributes are the same in both APIs.
 #[repr(C)]
-struct DriverConfig {
+pub struct DriverConfig {
     grid: Dim3,
     block: Dim3,
     shared_bytes: c_uint,
@@ -40,6 +40,21 @@ struct DriverConfig {
 }
 
 const _: () = assert!(size_of::<LaunchConfig>() == 56 && size_of::<DriverConfig>() == 56);
+
+impl LaunchConfig {
+    /// As the driver takes it.
+    pub fn of_driver(&self) -> DriverConfig {
+        let LaunchConfig { grid, block, shared_bytes, stream, attributes, attribute_count } = *self;
+        DriverConfig {
+            grid,
+            block,
+            shared_bytes: shared_bytes as c_uint,
+            stream,
+            attributes,
+            attribute_count,
+        }
+    }
+}
 
 unsafe fn launch(
     driver: &Driver,
@@ -91,15 +106,7 @@ export_on_stream! {
 
     fn cudaLaunchKernelExC, cudaLaunchKernelExC_ptsz(config: *const LaunchConfig, func: *const c_void,
         arguments: *mut *mut c_void) = with_context |driver, default| {
-        let config = config.as_ref().ok_or(error::INVALID_VALUE)?;
-        let config = DriverConfig {
-            grid: config.grid,
-            block: config.block,
-            shared_bytes: config.shared_bytes as c_uint,
-            stream: config.stream,
-            attributes: config.attributes,
-            attribute_count: config.attribute_count,
-        };
+        let config = config.as_ref().ok_or(error::INVALID_VALUE)?.of_driver();
         let function = function(driver, func)?;
         driver.cuLaunchKernelEx(default, (&raw const config).cast(), function, arguments, null_mut())
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use crate::driver::{DevicePtr, Handle};
+use crate::driver::{DevicePtr, Handle, Location};
 use crate::memory::allocate;
 
 export! {
@@ -36,6 +36,10 @@ export! {
 
     fn cudaDeviceSetMemPool(device: c_int, pool: Handle) = with_driver |driver| {
         driver.cuDeviceSetMemPool(device, pool)
+    }
+
+    fn cudaMemSetMemPool(location: *const Location, kind: c_int, pool: Handle) = with_driver |driver| {
+        driver.cuMemSetMemPool(location, kind, pool)
     }
 
     fn cudaMemPoolExportToShareableHandle(shared: *mut c_void, pool: Handle, kind: c_int, flags: c_uint) = with_driver |driver| {

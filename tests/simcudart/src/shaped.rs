@@ -41,7 +41,7 @@ pub struct Peer3D {
 
 /// A side of `CUDA_MEMCPY3D` and of `CUDA_MEMCPY3D_PEER` (cuda.h).
 #[repr(C)]
-struct DriverSide {
+pub struct DriverSide {
     x_bytes: usize,
     y: usize,
     z: usize,
@@ -57,7 +57,7 @@ struct DriverSide {
 
 /// `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER` (cuda.h).
 #[repr(C)]
-struct DriverCopy3D {
+pub struct DriverCopy3D {
     from: DriverSide,
     to: DriverSide,
     extent: Extent,
@@ -109,7 +109,8 @@ unsafe fn unit(driver: &Driver, from: &Side, to: &Side) -> Result<usize> {
 }
 
 impl Copy3D {
-    unsafe fn of_driver(&self, driver: &Driver) -> Result<DriverCopy3D> {
+    /// As the driver takes it.
+    pub unsafe fn of_driver(&self, driver: &Driver) -> Result<DriverCopy3D> {
         let (from, to) = match self.kind {
             HOST_TO_HOST..DEFAULT => (
                 1 + c_uint::from(self.kind & DEVICE_TO_HOST != 0),

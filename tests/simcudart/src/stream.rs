@@ -56,6 +56,11 @@ export_on_stream! {
     fn cudaStreamBeginCapture, cudaStreamBeginCapture_ptsz(stream: Handle, mode: c_int)
         = with_context |driver, default| { driver.cuStreamBeginCapture(default, stream, mode) }
 
+    fn cudaStreamBeginCaptureToGraph, cudaStreamBeginCaptureToGraph_ptsz(stream: Handle, graph: Handle,
+        before: *const Handle, edges: *const c_void, count: usize, mode: c_int) = with_context |driver, default| {
+        driver.cuStreamBeginCaptureToGraph(default, stream, graph, before, edges, count, mode)
+    }
+
     fn cudaStreamEndCapture, cudaStreamEndCapture_ptsz(stream: Handle, graph: *mut Handle)
         = with_context |driver, default| { driver.cuStreamEndCapture(default, stream, graph) }
 

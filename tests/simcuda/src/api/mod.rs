@@ -24,6 +24,7 @@ pub mod module;
 pub mod multicast;
 pub mod occupancy;
 pub mod pool;
+pub mod semaphore;
 pub mod stream;
 pub mod user_object;
 pub mod virtual_memory;

@@ -20,6 +20,7 @@ exports! {
     cuDeviceGetDefaultMemPool => default_pool(pool: *mut Handle, device: i32);
     cuDeviceGetMemPool => device_pool(pool: *mut Handle, device: i32);
     cuDeviceSetMemPool => set_device_pool(device: i32, pool: Handle);
+    cuMemSetMemPool => set_pool(location: *const [i32; 2], kind: u32, pool: Handle);
     cuMemPoolCreate => create(pool: *mut Handle, properties: *const PoolProperties);
     cuMemPoolDestroy => destroy(pool: Handle);
     cuMemPoolTrimTo => trim(pool: Handle, keep: usize);
@@ -246,6 +247,16 @@ unsafe fn set_device_pool(call: &mut Call, device: i32, pool: Handle) -> Outcome
     }
     state.device_pools.insert(device, pool);
     Ok(())
+}
+
+/// cuda.h, cuMemSetMemPool: location and type must match the pool's, and all of the simulator's are devices' and pinned.
+unsafe fn set_pool(call: &mut Call, location: *const [i32; 2], kind: u32, pool: Handle) -> Outcome {
+    // SAFETY: cuda.h's promise: a CUmemLocation, its type and its number.
+    match unsafe { location.as_ref() } {
+        // SAFETY: as above.
+        Some(&[1, device]) if kind == 1 => unsafe { set_device_pool(call, device, pool) },
+        _ => Err(INVALID_VALUE),
+    }
 }
 
 unsafe fn create(call: &mut Call, pool: *mut Handle, properties: *const PoolProperties) -> Outcome {
