@@ -75,6 +75,7 @@ pub mod graph;
 pub mod handle;
 pub mod image;
 pub mod imported;
+pub mod interprocess;
 pub mod memory;
 pub mod programmatic;
 pub mod state;

@@ -13,6 +13,7 @@ use crate::graph::{Exec, Graph, GraphNode};
 use crate::handle::{Handle, Kind, Table};
 use crate::image::{Function, KernelHandle, Library, Module};
 use crate::imported::Imports;
+use crate::interprocess::{Shared, SharedEvents};
 use crate::memory::{Memory, Pool};
 use crate::programmatic::Last;
 use crate::thread;
@@ -141,6 +142,8 @@ pub struct Event {
     pub flags: u32,
     /// Its last record.
     pub recorded: Recorded,
+    /// Other processes' part in it (`CU_EVENT_INTERPROCESS`).
+    pub shared: Option<Shared>,
 }
 
 /// A device's primary context.
@@ -181,6 +184,7 @@ pub struct State {
     pub virtual_memory: VirtualMemory,
     pub arrays: Arrays,
     pub imports: Imports,
+    pub shared_events: SharedEvents,
     pub captures: HashMap<u64, Capture>,
     pub engine: Engine<Job>,
     pub known: Vec<Known<Job>>,
@@ -248,6 +252,7 @@ impl State {
             virtual_memory: VirtualMemory::default(),
             arrays: Arrays::default(),
             imports: Imports::default(),
+            shared_events: SharedEvents::default(),
             captures: HashMap::new(),
             engine: Engine::default(),
             known: Vec::new(),
@@ -375,6 +380,7 @@ impl State {
         let now = self.now;
         self.engine.open(gate, now, &mut self.known);
         self.settle();
+        self.shared_events.tell_ended();
         OPENED.notify_all();
     }
 }
