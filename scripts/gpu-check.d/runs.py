@@ -97,6 +97,7 @@ class Runner:
             "NUMBA_CACHE_DIR": "numba",
             "TORCHINDUCTOR_CACHE_DIR": "inductor",
             "TRITON_CACHE_DIR": "triton",
+            "WARP_CACHE_PATH": "warp",
         }
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("GPUSPY")},
