@@ -98,6 +98,7 @@ class Runner:
             "TORCHINDUCTOR_CACHE_DIR": "inductor",
             "TRITON_CACHE_DIR": "triton",
             "WARP_CACHE_PATH": "warp",
+            "XDG_CACHE_HOME": "others",
         }
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("GPUSPY")},
