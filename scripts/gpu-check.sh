@@ -5,10 +5,10 @@
 #   scripts/gpu-check.sh [-o FOLDER] [--quick] [--budget SECONDS] [--gpuspy PATH] [--program NAME=COMMAND]...
 #
 # Needs the built target/release/gpuspy and libgpuspy.so (side by side, or --gpuspy) and python3. Uses what it finds of nvcc,
-# torch, triton, cupy, jax, numba and warp, and says what it skips. --program adds a program of one's own that prints such a line
-# of JSON as those in gpu-check.d/programs do (gpu-check.d/parts.py tells its keys). Runs for at most SECONDS (540, with
-# --quick 150), the most important things first. Changes no setting of the GPU; writes into FOLDER (gpu-check) and a temporary
-# folder of its own. Exit status 0 unless nothing worked at all.
+# torch, triton, cupy, jax, numba, warp, taichi and pycuda, and says what it skips. --program adds a program of one's own that
+# prints such a line of JSON as those in gpu-check.d/programs do (gpu-check.d/parts.py tells its keys). Runs for at most SECONDS
+# (540, with --quick 150), the most important things first. Changes no setting of the GPU; writes into FOLDER (gpu-check) and a
+# temporary folder of its own. Exit status 0 unless nothing worked at all.
 #
 # FOLDER/gpu-check.txt is for people. FOLDER/gpu-check.json, with all times in ns:
 #

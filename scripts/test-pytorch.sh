@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs PyTorch programs under gpuspy on the stand-in GPU: what the report counts must equal what the stand-in saw.
 #
-# PyTorch 2.7.1 comes from PyPI on first use, pinned by hash and without NVIDIA's packages, into downloads/: 0.85 GB, and 1.7 GB
-# when installed. Its kernels are launched and timed there as on a GPU but compute nothing: in place of NVIDIA's libraries it
-# finds the stand-in driver and runtime, a stand-in cuBLAS (tests/simcublas), and stubs of what else it must be able to load.
+# PyTorch 2.7.1 with its Triton comes from PyPI on first use, pinned by hash and without NVIDIA's packages, into downloads/: 1 GB,
+# and 2.2 GB when installed. Its kernels are launched and timed there as on a GPU but compute nothing: in place of NVIDIA's
+# libraries it finds the stand-in driver and runtime, a stand-in cuBLAS (tests/simcublas), and stubs of what else it must be able
+# to load.
 #
 # Needs Python 3.11 with pip and venv, gcc and binutils, on x86-64.
 set -euo pipefail
@@ -15,7 +16,7 @@ torch=$root/downloads/torch-2.7.1
 libraries=$root/target/sim/torch-2.7.1
 
 # pip unpacks the wheel beside where it puts it.
-install torch-2.7.1 "$here/requirements.txt" 3000
+install torch-2.7.1 "$here/requirements.txt" 3600
 "$root/scripts/build-sim.sh"
 
 built=$libraries/.complete
@@ -25,11 +26,16 @@ if [[ ! -e $built || -n $(find "$here/stubs.py" "$root/tests/simcublas" "$torch/
         libcublas.so.12="$root/tests/simcublas/cublas.c" libcublasLt.so.12="$root/tests/simcublas/cublas_lt.c"
     touch "$built"
 fi
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-# program NAME PROGRAM. Warnings are off, since PyTorch misses NumPy aloud.
+# PyTorch misses NumPy aloud.
+export PYTHONWARNINGS=ignore
+
+# program NAME PROGRAM
 program() {
-    observe "$1" "$torch/bin/python" -W ignore "$here/programs/$2.py"
+    observe "$1" "$torch/bin/python" "$here/programs/$2.py"
 }
 
 program training train
@@ -40,6 +46,15 @@ program memory memory
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True program "memory mapped piece by piece" memory
 PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync program "memory of the driver's pool" memory
 program "out of memory" out_of_memory
+# Where the stand-in has them: a capture makes this allocator's calls into nodes that take and free memory.
+if [[ -e $root/tests/simcuda/src/graph_memory.rs ]]; then
+    PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync program "graphs that take memory" graph
+fi
 program processes processes
+program "tensors of another process" ipc
+SIMCUDA_DEVICES=2 OMP_NUM_THREADS=1 observe torchrun "$torch/bin/python" -m torch.distributed.run --standalone --nproc-per-node 2 \
+    "$here/programs/ranks.py"
+# Compiled anew each time, as in a clean checkout.
+TORCHINDUCTOR_CACHE_DIR=$scratch TRITON_CACHE_DIR=$scratch/triton program torch.compile compiled
 program nvtx nvtx
 finish

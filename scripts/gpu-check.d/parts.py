@@ -33,6 +33,8 @@ PYTHON_PROGRAMS = (
     ("jax_steps", ("jax",), False),
     ("numba_add", ("numba",), False),
     ("warp_axpy", ("warp",), False),
+    ("taichi_scale", ("taichi",), False),
+    ("pycuda_axpy", ("pycuda",), False),
 )
 
 

@@ -97,6 +97,8 @@ class Runner:
             "NUMBA_CACHE_DIR": "numba",
             "TORCHINDUCTOR_CACHE_DIR": "inductor",
             "TRITON_CACHE_DIR": "triton",
+            "WARP_CACHE_PATH": "warp",
+            "XDG_CACHE_HOME": "others",
         }
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("GPUSPY")},

@@ -10,6 +10,7 @@ A client's last line of output may be JSON about itself:
                allocations, frees, syncs, failed, processes. Else at least one launch is asked for
     calls      calls that succeeded, by name, exactly
     kernels    names of kernels that must have been launched
+    ranks      of each rank of a job, fields of its process as the report has them, as pid and parent; `gpus` are among its GPUs
 """
 import itertools
 import json
@@ -41,6 +42,8 @@ BECOMES = {
     "cudaFreeAsync": ["cuMemFreeAsync"],
     "cudaFreeHost": ["cuMemFreeHost"],
     "cudaHostUnregister": ["cuMemHostUnregister"],
+    "cudaIpcOpenMemHandle": ["cuIpcOpenMemHandle"],
+    "cudaIpcCloseMemHandle": ["cuIpcCloseMemHandle"],
     "cudaMemset": ["cuMemsetD8"],
     "cudaMemsetAsync": ["cuMemsetD8Async"],
     "cudaMemcpy": ["cuMemcpy", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemcpyDtoD"],
@@ -249,6 +252,13 @@ def claims(said, report, truth):
             wrong.append(f"calls of {name}: gpuspy says {counted.get(name, 0)}, the client {count}")
     names = {kernel["name"] for kernel in report["kernels"]}
     wrong.extend(f"no kernel {name} was seen" for name in said.get("kernels", []) if name not in names)
+    processes = {process["rank"]: process for process in report["processes"]}
+    for rank in said.get("ranks", []):
+        process = processes.get(rank["rank"], {"gpus": []})
+        same = all(process.get(field) == value for field, value in rank.items() if field != "gpus")
+        # Libraries make contexts on other GPUs as well.
+        if not same or not set(rank["gpus"]) <= set(process["gpus"]):
+            wrong.append(f"rank {rank['rank']}: gpuspy says {process}, the client {rank}")
     return wrong
 
 

@@ -1,4 +1,5 @@
 """What the Python programs share, without a GPU: the line of JSON tells of the measured part and of nothing else."""
+import ast
 import contextlib
 import importlib.metadata
 import io
@@ -10,8 +11,10 @@ import types
 import unittest
 from unittest import mock
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "programs"))
+FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [FOLDER, os.path.join(FOLDER, "programs")]
 
+import parts
 import steady
 
 
@@ -64,6 +67,27 @@ class Measuring(unittest.TestCase):
             with open(path, encoding="utf-8") as file:
                 on, off = json.load(file)
         self.assertTrue(on <= said["region"][0] <= said["region"][1] <= off)
+
+
+class Listed(unittest.TestCase):
+    """Most of them run nowhere but on a GPU: here they are read only."""
+
+    def test_every_program_is_tried_and_is_python(self):
+        there = {name.removesuffix(".py") for name in os.listdir(parts.PROGRAMS) if name.endswith(".py")}
+        listed = {name: packages for name, packages, _ in parts.PYTHON_PROGRAMS}
+        self.assertEqual(there - {"steady"}, listed.keys())
+        self.assertTrue({"cupy", "jax", "warp"} <= {package for packages in listed.values() for package in packages})
+        for name, packages in listed.items():
+            with self.subTest(program=name), open(os.path.join(parts.PROGRAMS, f"{name}.py"), encoding="utf-8") as file:
+                nodes = list(ast.walk(ast.parse(file.read())))
+                imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+                imported |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+                imported |= {name.partition(".")[0] for name in imported}
+                # What it needs besides, as torch.compile Triton, is the first one's to import.
+                self.assertTrue(imported >= {"steady", packages[0]}, imported)
+                calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+                measured = [call for call in calls if isinstance(call, ast.Attribute) and call.attr == "measure"]
+                self.assertEqual(len(measured), 1, "one measured part")
 
 
 if __name__ == "__main__":

@@ -75,6 +75,15 @@ class OneRun(unittest.TestCase):
         self.assertTrue(claims({"kernels": ["nobody"]}, self.report, truth))
         self.assertTrue(claims({"calls": {"cudaMalloc": 10**6}}, self.report, truth))
 
+    def test_a_rank_is_the_process_that_it_says_it_is(self):
+        report, truth = copy.deepcopy(self.report), Truth(self.lines)
+        report["processes"][0] |= {"rank": 1, "parent": 7, "gpus": ["GPU-0", "GPU-1"]}
+        own = {"rank": 1, "parent": 7, "gpus": ["GPU-1"]}
+        self.assertEqual(claims({"ranks": [own]}, report, truth), [])
+        for field, value in (("rank", 0), ("parent", 8), ("gpus", ["GPU-2"])):
+            with self.subTest(field=field):
+                self.assertTrue(claims({"ranks": [own | {field: value}]}, report, truth))
+
     def test_a_client_that_does_nothing_has_shown_nothing(self):
         self.assertTrue(claims({}, self.report, Truth([])))
 

@@ -5,13 +5,15 @@ import torch
 
 
 def give(kernels=(), calls=None, **at_least):
-    """Tells what the program did at least, and exactly what PyTorch counted of its allocator's calls."""
+    """Tells what the program did at least, and exactly what PyTorch counted of its own allocator's calls."""
     torch.cuda.synchronize()
-    stats = torch.cuda.memory_stats()
-    counted = {"cudaMalloc": stats["segment.all.allocated"], "cudaFree": stats["segment.all.freed"]}
+    counted = {}
+    if torch.cuda.get_allocator_backend() == "native":
+        stats = torch.cuda.memory_stats()
+        counted = {"cudaMalloc": stats["segment.all.allocated"], "cudaFree": stats["segment.all.freed"]}
     tell(kernels, {**counted, **(calls or {})}, **at_least)
 
 
-def tell(kernels=(), calls=None, **at_least):
+def tell(kernels=(), calls=None, ranks=(), **at_least):
     """The same of a program of several processes, of which this one cannot speak for the others."""
-    print(json.dumps({"kernels": list(kernels), "calls": calls or {}, "at_least": at_least}))
+    print(json.dumps({"kernels": list(kernels), "calls": calls or {}, "ranks": list(ranks), "at_least": at_least}))

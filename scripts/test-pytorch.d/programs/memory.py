@@ -17,8 +17,4 @@ for _ in range(ROUNDS):
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
 assert torch.cuda.max_memory_reserved() >= sum(SIZES) * MB
-work = {"launches": ROUNDS * (len(SIZES) + 2), "sets": ROUNDS, "allocations": ROUNDS * 3, "frees": ROUNDS * 3}
-if torch.cuda.get_allocator_backend() == "native":
-    account.give(**work)
-else:
-    account.tell(**work)
+account.give(launches=ROUNDS * (len(SIZES) + 2), sets=ROUNDS, allocations=ROUNDS * 3, frees=ROUNDS * 3)

@@ -203,6 +203,7 @@ impl State {
 
     /// A capturing stream waits for an event: only for one of its own capture.
     fn capture_wait(&mut self, id: u64, stream: Handle, event: Handle) -> Outcome {
+        self.learn(event);
         let recorded = self.events.get(event).map(|event| event.recorded.clone());
         match recorded {
             Some(Recorded::Capture { capture, nodes }) if capture == id => {

@@ -88,6 +88,7 @@ pub mod green;
 pub mod handle;
 pub mod image;
 pub mod imported;
+pub mod interprocess;
 pub mod memory;
 pub mod programmatic;
 pub mod resources;

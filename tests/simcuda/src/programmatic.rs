@@ -123,6 +123,9 @@ impl State {
 
     /// Makes `recorded` an event's last record.
     pub fn fire(&mut self, event: Handle, recorded: Recorded) {
+        if let Recorded::Stream(done) = &recorded {
+            self.share(event, done);
+        }
         if let Some(event) = self.events.get_mut(event) {
             event.recorded = recorded;
         }

@@ -15,6 +15,7 @@ use crate::green::{Green, Part};
 use crate::handle::{Handle, Kind, Table};
 use crate::image::{Function, KernelHandle, Library, Module};
 use crate::imported::Imports;
+use crate::interprocess::{Shared, SharedEvents};
 use crate::memory::{Memory, Pool};
 use crate::programmatic::Last;
 use crate::thread;
@@ -151,6 +152,8 @@ pub struct Event {
     pub flags: u32,
     /// Its last record.
     pub recorded: Recorded,
+    /// Other processes' part in it (`CU_EVENT_INTERPROCESS`).
+    pub shared: Option<Shared>,
 }
 
 /// A device's primary context.
@@ -194,6 +197,7 @@ pub struct State {
     pub virtual_memory: VirtualMemory,
     pub arrays: Arrays,
     pub imports: Imports,
+    pub shared_events: SharedEvents,
     pub captures: HashMap<u64, Capture>,
     pub engine: Engine<Job>,
     pub known: Vec<Known<Job>>,
@@ -264,6 +268,7 @@ impl State {
             virtual_memory: VirtualMemory::default(),
             arrays: Arrays::default(),
             imports: Imports::default(),
+            shared_events: SharedEvents::default(),
             captures: HashMap::new(),
             engine: Engine::default(),
             known: Vec::new(),
@@ -418,6 +423,7 @@ impl State {
         let now = self.now;
         self.engine.open(gate, now, &mut self.known);
         self.settle();
+        self.shared_events.tell_ended();
         OPENED.notify_all();
     }
 }

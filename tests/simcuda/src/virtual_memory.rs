@@ -4,6 +4,7 @@
 
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, OUT_OF_MEMORY, Outcome};
 use crate::handle::{Handle, Kind, Table};
+use crate::interprocess::PAGE;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -91,6 +92,23 @@ pub fn memory_file(bytes: u64) -> Outcome<File> {
     };
     file.set_len(bytes).map_err(|_| OUT_OF_MEMORY)?;
     Ok(file)
+}
+
+/// A page of a file, that all who map it share.
+pub fn shared_page(file: &File, offset: u64) -> Outcome<u64> {
+    let (protection, descriptor) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
+    // SAFETY: at no particular address.
+    let got = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            PAGE as usize,
+            protection,
+            libc::MAP_SHARED,
+            descriptor,
+            offset as i64,
+        )
+    };
+    if got == libc::MAP_FAILED { Err(OUT_OF_MEMORY) } else { Ok(got as u64) }
 }
 
 impl VirtualMemory {

@@ -7,6 +7,7 @@ use crate::effects;
 use crate::engine::{Done, Known, Length, Task};
 use crate::error::Outcome;
 use crate::handle::Handle;
+use crate::interprocess::Mapped;
 use crate::memory::Copy;
 use crate::memory::Set;
 use crate::programmatic::{Last, Moment};
@@ -98,6 +99,13 @@ pub enum Action {
     Host(HostCall),
     /// A value is waited for or written.
     Value(Value),
+    /// Another process's record of an event is waited for.
+    Elsewhere {
+        /// What is known of the event.
+        cell: Arc<Mapped>,
+        /// Which record of it.
+        number: u64,
+    },
     /// A graph is done.
     GraphEnd {
         /// At the head of its stream then.
@@ -297,7 +305,8 @@ impl State {
     }
 
     /// What an event was recorded behind, outside captures.
-    fn recorded(&self, event: Handle) -> Option<Done> {
+    fn recorded(&mut self, event: Handle) -> Option<Done> {
+        self.learn(event);
         match &self.events.get(event)?.recorded {
             Recorded::Stream(done) => Some(done.clone()),
             _ => None,

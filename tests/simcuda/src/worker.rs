@@ -99,8 +99,9 @@ struct Gate {
 
 impl Gate {
     /// Whether nothing but its turn keeps it closed.
-    fn passes(&self) -> bool {
+    fn passes(&self, now: Ns) -> bool {
         match &self.job.action {
+            Action::Elsewhere { cell, number } => cell.end(*number).is_some_and(|end| end <= now),
             Action::Value(value) => value.wait.is_none_or(|flags| value.passes(flags)),
             _ => true,
         }
@@ -113,7 +114,7 @@ pub struct Worker {
     /// Host functions and writes, by time, then order of arrival.
     due: BTreeMap<(Ns, u64), Gate>,
     next: u64,
-    /// Waits for values.
+    /// Waits for values, and for other processes.
     waits: Vec<Gate>,
 }
 
@@ -127,7 +128,7 @@ impl Worker {
         START.call_once(|| spawn("simcuda-host", work));
         self.next += 1;
         let gate = Gate { job, head, node };
-        if matches!(&gate.job.action, Action::Value(Value { wait: Some(_), .. })) {
+        if matches!(&gate.job.action, Action::Value(Value { wait: Some(_), .. }) | Action::Elsewhere { .. }) {
             self.waits.push(gate);
         } else {
             self.due.insert((head, self.next), gate);
@@ -141,7 +142,7 @@ impl State {
     pub fn look_at_values(&mut self) {
         let mut at = 0;
         while let Some(gate) = self.worker.waits.get(at) {
-            if gate.head > self.now || !gate.passes() {
+            if gate.head > self.now || !gate.passes(self.now) {
                 at += 1;
                 continue;
             }

@@ -9,6 +9,7 @@ use crate::error::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, NOT_READY, Ou
 use crate::export::exports;
 use crate::graph::NodeWork;
 use crate::handle::Handle;
+use crate::interprocess::{ExportedEvent, Shared};
 use crate::state::{self, Event, Guard, Recorded};
 use crate::work::{Work, issue};
 use crate::{effects, thread, truth};
@@ -20,6 +21,8 @@ exports! {
     cuEventQuery => query(event: Handle);
     cuEventSynchronize => synchronize(event: Handle);
     cuEventDestroy | cuEventDestroy_v2 => destroy(event: Handle);
+    cuIpcGetEventHandle => export(exported: *mut ExportedEvent, event: Handle);
+    cuIpcOpenEventHandle => open(event: *mut Handle, exported: ExportedEvent);
     cuEventElapsedTime | cuEventElapsedTime_v2 => elapsed_time(milliseconds: *mut f32, start: Handle, end: Handle);
 }
 
@@ -38,7 +41,8 @@ unsafe fn create(call: &mut Call, event: *mut Handle, flags: u32) -> Outcome {
     let mut state = call.lock();
     let (context, made_in) = (state.current()?, state.current_itself()?);
     state.check_assumed_unsafe("event_create_in_capture")?;
-    let handle = state.events.insert(Event { context, made_in, flags, recorded: Recorded::Never });
+    let shared = if flags & INTERPROCESS == 0 { None } else { Some(state.shared_events.create()?) };
+    let handle = state.events.insert(Event { context, made_in, flags, recorded: Recorded::Never, shared });
     // SAFETY: cuda.h's promise.
     unsafe { put(event, handle) }
 }
@@ -54,7 +58,7 @@ unsafe fn record_with_flags(call: &mut Call, event: Handle, stream: Handle, flag
     }
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
-    let Event { context, made_in, .. } = *state.events.get(event).ok_or(INVALID_HANDLE)?;
+    let &Event { context, made_in, .. } = state.events.get(event).ok_or(INVALID_HANDLE)?;
     let of = state.checked(stream).context;
     // cuda.h, cuEventRecord: "hEvent and hStream must be from the same context".
     let other = config().assume.is("green_events", "own") && made_in != of;
@@ -94,6 +98,7 @@ fn recorded(state: &mut Guard, event: Handle, unsafe_as: &str) -> Outcome<Option
     state.events.get(event).ok_or(INVALID_HANDLE)?;
     state.check_event(event)?;
     state.check_assumed_unsafe(unsafe_as)?;
+    state.learn(event);
     match &state.events.get(event).ok_or(INVALID_HANDLE)?.recorded {
         Recorded::Stream(done) => Ok(Some(done.clone())),
         // cuda.h, cuEventRecord: before the first record an event stands for no work.
@@ -128,6 +133,25 @@ unsafe fn destroy(call: &mut Call, event: Handle) -> Outcome {
     state.current()?;
     // cuda.h: may be destroyed before it is done; who waits for it waits on.
     state.events.remove(event).map(|_| ()).ok_or(INVALID_HANDLE)
+}
+
+unsafe fn export(call: &mut Call, exported: *mut ExportedEvent, event: Handle) -> Outcome {
+    let state = call.lock();
+    state.current()?;
+    // cuda.h: the event must be an interprocess one; what another gets is an assumption.
+    let shared = state.events.get(event).and_then(|event| event.shared.as_ref()).ok_or(INVALID_HANDLE)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(exported, shared.export()?) }
+}
+
+unsafe fn open(call: &mut Call, event: *mut Handle, exported: ExportedEvent) -> Outcome {
+    let mut state = call.lock();
+    let (context, made_in) = (state.current()?, state.current_itself()?);
+    let shared = Some(Shared::open(&exported)?);
+    let flags = INTERPROCESS | DISABLE_TIMING;
+    let handle = state.events.insert(Event { context, made_in, flags, recorded: Recorded::Never, shared });
+    // SAFETY: cuda.h's promise.
+    unsafe { put(event, handle) }
 }
 
 unsafe fn elapsed_time(call: &mut Call, milliseconds: *mut f32, start: Handle, end: Handle) -> Outcome {

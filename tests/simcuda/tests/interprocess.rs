@@ -1,0 +1,133 @@
+//! Events that two processes share.
+
+mod common;
+
+use common::{Gate, begin, event, kernel, launch, number, of_kind, stream, synchronize, with_truth};
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::time::Duration;
+
+const INVALID_CONTEXT: i32 = 201;
+const INVALID_HANDLE: i32 = 400;
+const NOT_READY: i32 = 600;
+const INTERPROCESS: u32 = 4 | 2;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Exported([u8; 64]);
+
+fn export(event: u64) -> (i32, Exported) {
+    let mut exported = Exported([0; 64]);
+    (cu!(cuIpcGetEventHandle(&mut exported => &mut Exported, event => u64)), exported)
+}
+
+fn open(exported: Exported) -> (i32, u64) {
+    let mut event = 0;
+    (cu!(cuIpcOpenEventHandle(&mut event => &mut u64, exported => Exported)), event)
+}
+
+fn query(event: u64) -> i32 {
+    cu!(cuEventQuery(event => u64))
+}
+
+/// What one process has to tell the other.
+struct Peer(PipeReader, PipeWriter);
+
+impl Peer {
+    fn say(&mut self, what: &[u8]) {
+        self.1.write_all(what).unwrap();
+    }
+
+    fn hear<const N: usize>(&mut self) -> [u8; N] {
+        let mut heard = [0; N];
+        self.0.read_exact(&mut heard).unwrap();
+        heard
+    }
+}
+
+/// Records an event behind a kernel, and once more behind a closed gate.
+fn owner(mut guest: Peer) {
+    begin();
+    let (stream, shared) = (stream(1), event(INTERPROCESS));
+    assert_eq!(export(event(2)).0, INVALID_HANDLE, "cuda.h: only an interprocess event");
+    let (result, exported) = export(shared);
+    assert_eq!(result, 0);
+    assert_eq!(open(exported).0, INVALID_CONTEXT, "its own");
+    launch(kernel("owned_30ms"), stream, 0);
+    ok!(cuEventRecord(shared => u64, stream => u64));
+    guest.say(&exported.0);
+    guest.hear::<1>();
+    let gate = Gate::close(&[stream]);
+    launch(kernel("gated_1ms"), stream, 0);
+    ok!(cuEventRecord(shared => u64, stream => u64));
+    guest.say(b"x");
+    guest.hear::<1>();
+    std::thread::sleep(Duration::from_millis(20));
+    gate.open();
+    guest.hear::<1>();
+    ok!(simcudaTruthFlush());
+}
+
+/// Waits for both records, on a stream and on the host.
+fn guest(mut owner: Peer) {
+    begin();
+    let stream = stream(1);
+    assert_eq!(open(Exported([7; 64])).0, INVALID_HANDLE, "nobody's");
+    let (result, shared) = open(Exported(owner.hear()));
+    assert_eq!(result, 0);
+    let wait_and_launch = |name| {
+        assert_eq!(query(shared), NOT_READY);
+        ok!(cuStreamWaitEvent(stream => u64, shared => u64, 0 => u32));
+        launch(kernel(name), stream, 0);
+    };
+    wait_and_launch("first_1us");
+    synchronize(stream);
+    owner.say(b"x");
+    owner.hear::<1>();
+    wait_and_launch("second_1us");
+    owner.say(b"x");
+    ok!(cuEventSynchronize(shared => u64));
+    assert_eq!(query(shared), 0);
+    synchronize(stream);
+    // Recorded here, it is done when this stream is.
+    launch(kernel("third_20ms"), stream, 0);
+    ok!(cuEventRecord(shared => u64, stream => u64));
+    assert_eq!(query(shared), NOT_READY);
+    synchronize(stream);
+    assert_eq!(query(shared), 0);
+    owner.say(b"x");
+}
+
+#[test]
+fn a_stream_waits_for_another_processs_event() {
+    let both = || {
+        let ((hear, say), (hear_back, say_back)) = (pipe().unwrap(), pipe().unwrap());
+        // SAFETY: the child touches nothing that another thread of this process could have left locked.
+        match unsafe { libc::fork() } {
+            0 => {
+                drop((hear_back, say));
+                let done = std::panic::catch_unwind(|| owner(Peer(hear, say_back)));
+                // SAFETY: the child's end, without the test harness's.
+                unsafe { libc::_exit(done.is_err().into()) }
+            }
+            child => {
+                drop((hear, say_back));
+                guest(Peer(hear_back, say));
+                let mut status = -1;
+                // SAFETY: a valid place.
+                assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+                assert_eq!(status, 0, "the owner of the event");
+            }
+        }
+    };
+    with_truth("a_stream_waits_for_another_processs_event", &[], both, |truth| {
+        let kernels = of_kind(&truth, "kernel");
+        let time = |name: &str, field: &str| {
+            number(
+                kernels.iter().find(|line| line["name"] == name).unwrap_or_else(|| panic!("{name}")),
+                field,
+            )
+        };
+        assert!(time("first_1us", "start") >= time("owned_30ms", "end"), "known when it was waited for");
+        assert!(time("second_1us", "start") >= time("gated_1ms", "end"), "not known");
+    });
+}
