@@ -20,7 +20,7 @@ use crate::model::occupancy::host;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, CountedCall, Drained, Event, Operation, When};
 use crate::trace::record::{Body, Names};
-use gpuspy_wire::record::{Namespace, flag};
+use gpuspy_wire::record::{Memory, Namespace, flag};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Calls held back at most, until other threads' calls have returned.
@@ -187,8 +187,8 @@ struct Stream {
     operations: VecDeque<(u64, End)>,
     is_legacy: bool,
     is_non_blocking: bool,
-    /// It was told to wait for an event, and no operation of it has come since.
-    is_dependent: bool,
+    /// It was told to wait for an event, by a call that returned at this host time, and no operation of it has come since.
+    dependent: Option<u64>,
 }
 
 impl Stream {
@@ -199,12 +199,14 @@ impl Stream {
         self.operations.push_back((returned, end));
     }
 
-    /// An operation came: what is before it in the stream was over when it was.
-    fn issued(&mut self, returned: u64, end: End) {
+    /// An operation came, by a call from `begin` to `returned`: what is before it in the stream was over when it was. Two
+    /// threads' calls can return in another order than that in which they went onto the stream.
+    fn issued(&mut self, begin: u64, returned: u64, end: End) {
         let later = self.operations.iter_mut().rev().take_while(|(_, before)| before.hi > end.hi);
-        later.for_each(|(_, before)| before.hi = end.hi);
+        let before = later.filter(|(before, _)| *before <= begin);
+        before.for_each(|(_, before)| before.hi = end.hi);
         self.add(returned, end);
-        self.is_dependent = false;
+        self.dependent = self.dependent.filter(|since| *since > begin);
     }
 
     /// When the work was over that had been issued before `begin`; at most when all of it was.
@@ -263,8 +265,8 @@ pub struct Waits<'a> {
     names: &'a Names,
     causes: HashMap<u16, Cause>,
     streams: HashMap<(u32, u64), Stream>,
-    /// By thread: the context of the memory that it frees, or that it ends, in the call that it is in.
-    contexts: HashMap<u32, u32>,
+    /// By thread: the context of the memory that it frees, or that it ends, in the call that it is in; `None` = all.
+    contexts: HashMap<u32, Option<u32>>,
     /// Contexts that ended, by the thread whose call that was, which is still to be judged.
     ended: Vec<(u32, u32)>,
     held: VecDeque<Held>,
@@ -296,10 +298,13 @@ impl<'a> Waits<'a> {
         self.let_go(record.at);
         match &record.body {
             Body::Free(free) => {
-                self.contexts.insert(thread, free.call.context);
+                // A block is its allocator's. What is mapped, any context may use.
+                let owner = event.memory.first().map_or(free.call.context, |block| block.allocator().context);
+                let is_one = free.memory != Memory::Mapped && owner != 0;
+                self.contexts.insert(thread, is_one.then_some(owner));
             }
             Body::Context(context) if context.destroyed => {
-                self.contexts.insert(thread, context.context);
+                self.contexts.insert(thread, Some(context.context));
                 self.ended.push((thread, context.context));
             }
             Body::Stream(stream) if stream.destroyed => self.stream_gone((stream.context, stream.stream)),
@@ -309,7 +314,7 @@ impl<'a> Waits<'a> {
             }
             Body::EventWait(wait) if wait.call.flags & (flag::FAILED | flag::CAPTURED) == 0 => {
                 let stream = self.streams.entry((wait.call.context, wait.stream)).or_default();
-                stream.is_dependent = true;
+                stream.dependent = Some(wait.call.end);
             }
             _ => {}
         }
@@ -343,7 +348,7 @@ impl<'a> Waits<'a> {
         let (thread, Some(of)) = (event.record.thread, event.record.body.call()) else { return };
         let told = self.contexts.remove(&thread);
         if let Some(cause) = self.causes.get(&call.api).filter(|_| !call.failed) {
-            let work = self.context_over(told.or((of.context != 0).then_some(of.context)), of.begin);
+            let work = self.context_over(told.unwrap_or((of.context != 0).then_some(of.context)), of.begin);
             let (key, host_ns) = ((call.api, *cause), call.host_ns);
             self.hold(Held { key, counts, begin: of.begin, host_ns, work });
         }
@@ -373,7 +378,7 @@ impl<'a> Waits<'a> {
             };
             self.hold(Held { key: (call.api, cause), counts, begin, host_ns, work });
         }
-        self.streams.entry(stream).or_default().issued(operation.returned, end);
+        self.streams.entry(stream).or_default().issued(work.call.begin, operation.returned, end);
     }
 
     /// When the work was over that is ahead of an operation by the order of streams.
@@ -385,7 +390,7 @@ impl<'a> Waits<'a> {
         };
         let streams = self.streams.iter().filter(|(other, stream)| is_ahead(other, stream));
         let (over, is_dependent) = streams.fold((End::NONE, false), |(all, dependent), (_, stream)| {
-            (all.with(stream.over(begin)), dependent || stream.is_dependent)
+            (all.with(stream.over(begin)), dependent || stream.dependent.is_some())
         });
         // Nothing is ahead of what has begun.
         let begun = match operation.when {
@@ -398,7 +403,7 @@ impl<'a> Waits<'a> {
         End { hi: hi.min(begun).max(over.lo), ..over }
     }
 
-    /// When all work of a context was over; without one, that of all contexts may be meant.
+    /// When all work of a context was over; without one, that of any context may be meant.
     fn context_over(&self, context: Option<u32>, begin: u64) -> End {
         let is_meant = |of: u32| context.is_none_or(|context| context == of);
         let meant = self.streams.iter().filter(|((of, _), _)| is_meant(*of));

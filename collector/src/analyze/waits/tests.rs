@@ -1,8 +1,9 @@
 use super::*;
+use crate::model::memory::{Allocator, MemoryChange};
 use crate::model::occupancy::{Basis, Length, Occupancy};
 use crate::model::{Reason, simulation};
 use crate::trace::record::{Api, Call, Context, EventOp, Free, Record, Stream as StreamRecord};
-use gpuspy_wire::record::{Memory, Untimed};
+use gpuspy_wire::record::Untimed;
 
 const FREE: u16 = 1;
 const UNLOAD: u16 = 2;
@@ -145,6 +146,31 @@ fn a_free_on_an_idle_gpu_and_one_that_returns_while_work_runs_wait_for_nothing()
 }
 
 #[test]
+fn a_block_is_its_allocators_and_a_mapping_everybodys() {
+    let names = names();
+    let freed = |memory: Memory, owner: u32, contexts: u32| {
+        let mut trace = Trace::new(&names);
+        trace.kernel(7, 1_000, 5_000);
+        if contexts == 2 {
+            trace.waits.streams.insert((2, 9), Stream::default());
+        }
+        let call = Call { begin: 2_000, end: 2_000, context: 2, ..Call::default() };
+        let free = Free { call, memory, address: 64, stream: 0, bytes: 0 };
+        let record = Record { thread: 1, at: 2_000, body: Body::Free(free) };
+        let of = Allocator { context: owner, thread: 1, stream: None };
+        let memory = vec![MemoryChange::Freed { memory, bytes: 8, of }];
+        trace.waits.observe(&Event { memory, ..Event::new(&record) }, true);
+        // Its other half.
+        trace.call(UNLOAD, (2_000, 5_400));
+        trace.only().map(|(_, waited)| (waited.count, waited.undecided))
+    };
+    assert_eq!(freed(Memory::Device, 1, 2), Some((1, 0)));
+    assert_eq!(freed(Memory::Device, 2, 2), None);
+    assert_eq!(freed(Memory::Mapped, 2, 1), Some((1, 0)));
+    assert_eq!(freed(Memory::Mapped, 2, 2), Some((0, 1)), "there is work of one, and it may be the other's");
+}
+
+#[test]
 fn a_call_that_does_not_synchronise_waits_for_nothing() {
     let names = names();
     let mut trace = Trace::new(&names);
@@ -185,6 +211,17 @@ fn timed_work_behind_untimed_work_tells_when_that_was_over() {
     trace.kernel(7, 1_100, 1_900);
     trace.call(FREE, (2_000, 2_400));
     assert_eq!(trace.only(), None);
+}
+
+#[test]
+fn the_order_in_which_two_threads_calls_return_is_not_their_streams() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    // Entered first, and perhaps first on the stream, but told last: it does not bound the other.
+    trace.work((2, 7), (1_005, 1_020), KERNEL, None);
+    trace.work((1, 7), (1_000, 1_030), KERNEL, Some((1_030, 1_900)));
+    trace.call(FREE, (2_000, 2_400));
+    assert_eq!(trace.only().unwrap().1, undecided(400));
 }
 
 #[test]
