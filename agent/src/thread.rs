@@ -40,9 +40,11 @@ struct Scope {
     caller: u64,
     /// Bits `1 << Kind` of what was recorded inside.
     recorded: u32,
+    /// The context that a question inside is about; 0 = not known.
+    context: u32,
 }
 
-const NO_SCOPE: Scope = Scope { frame: 0, api: 0, begin: 0, caller: 0, recorded: 0 };
+const NO_SCOPE: Scope = Scope { frame: 0, api: 0, begin: 0, caller: 0, recorded: 0, context: 0 };
 
 struct Thread {
     /// The session that the rest belongs to: another one means that this is a forked child.
@@ -154,6 +156,7 @@ pub fn enter(entry: &Entry) -> Option<Call> {
         begin: entered,
         caller: entry.caller.address,
         recorded: 0,
+        context: 0,
     };
     let (outer, via) = match layer {
         Layer::Runtime => {
@@ -272,10 +275,18 @@ impl Call {
         self.via != Via::RuntimeDriver
     }
 
+    /// Says which context a question is about, for the outermost call around it.
+    pub fn asks_about(&self, context: u32) {
+        let t = self.thread();
+        let scope = if t.runtime.frame != 0 { &mut t.runtime } else { &mut t.driver };
+        scope.context = context;
+    }
+
     /// Gives a question that was answered: one more of those that are told together, if it is like them.
     pub fn asked(&self, subject: u64, result: i32, end: u64) {
         let t = self.thread();
         let took = u32::try_from(end.wrapping_sub(self.begin)).unwrap_or(u32::MAX);
+        let context = if self.layer == Layer::Runtime { t.runtime.context } else { t.driver.context };
         let first = &t.asked;
         let is_like = first.head.api == self.api
             && first.caller == self.caller
@@ -288,7 +299,7 @@ impl Call {
                 begin: self.begin,
                 end,
                 caller: self.caller,
-                context: 0,
+                context,
                 result,
                 subject,
                 more: 0,
@@ -303,6 +314,10 @@ impl Call {
         asked.inside = asked.inside.saturating_add(took);
         if asked.subject != subject {
             asked.subject = 0;
+        }
+        // Questions about several contexts are no single one's.
+        if asked.context != context {
+            asked.context = 0;
         }
     }
 

@@ -1,6 +1,6 @@
 //! A real trace, cut and corrupted everywhere: there is a report, or a clear error.
 
-use gpuspy_collector::analyze::{self, Damage, Input, ProcessReport};
+use gpuspy_collector::analyze::{self, Input, ProcessReport};
 use gpuspy_collector::model::filter::Filter;
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::report::{self, Style, View};
