@@ -41,9 +41,11 @@ struct Scope {
     recorded: u32,
     /// An address in the file whose kernel it launches; 0 = unknown, or no launch.
     origin: u64,
+    /// The context that a question inside is about; 0 = not known.
+    context: u32,
 }
 
-const NO_SCOPE: Scope = Scope { frame: 0, api: 0, begin: 0, caller: 0, recorded: 0, origin: 0 };
+const NO_SCOPE: Scope = Scope { frame: 0, api: 0, begin: 0, caller: 0, recorded: 0, origin: 0, context: 0 };
 
 struct Thread {
     /// The session that the rest belongs to: another one means that this is a forked child.
@@ -156,6 +158,7 @@ pub fn enter(entry: &Entry) -> Option<Call> {
         caller: entry.caller.address,
         recorded: 0,
         origin: 0,
+        context: 0,
     };
     let (outer, via) = match layer {
         Layer::Runtime => {
@@ -285,10 +288,18 @@ impl Call {
         self.via != Via::RuntimeDriver
     }
 
+    /// Says which context a question is about, for the outermost call around it.
+    pub fn asks_about(&self, context: u32) {
+        let t = self.thread();
+        let scope = if t.runtime.frame != 0 { &mut t.runtime } else { &mut t.driver };
+        scope.context = context;
+    }
+
     /// Gives a question that was answered: one more of those that are told together, if it is like them.
     pub fn asked(&self, subject: u64, result: i32, end: u64) {
         let t = self.thread();
         let took = u32::try_from(end.wrapping_sub(self.begin)).unwrap_or(u32::MAX);
+        let context = if self.layer == Layer::Runtime { t.runtime.context } else { t.driver.context };
         let first = &t.asked;
         let is_like = first.head.api == self.api
             && first.caller == self.caller
@@ -301,7 +312,7 @@ impl Call {
                 begin: self.begin,
                 end,
                 caller: self.caller,
-                context: 0,
+                context,
                 result,
                 subject,
                 more: 0,
@@ -316,6 +327,10 @@ impl Call {
         asked.inside = asked.inside.saturating_add(took);
         if asked.subject != subject {
             asked.subject = 0;
+        }
+        // Questions about several contexts are no single one's.
+        if asked.context != context {
+            asked.context = 0;
         }
     }
 

@@ -12,16 +12,18 @@ fn of(list: &Value, name: &str) -> Value {
     entry.unwrap_or_else(|| panic!("no {name} in {list}")).clone()
 }
 
-/// Records of questions, and the calls that they stand for.
-fn questions(done: &Done) -> (usize, u64) {
+/// Records of questions, the calls that they stand for, and records that do not say which context they are about.
+fn questions(done: &Done) -> (usize, u64, usize) {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let names = reader.names().clone();
     let is_question = |api: u16| names.get(Namespace::Api, api.into()).is_some_and(|n| n.contains("Query"));
     let told = reader.records().filter_map(|record| match record.body {
-        Body::Api(api) if is_question(api.call.api) => Some(u64::from(api.calls)),
+        Body::Api(api) if is_question(api.call.api) => Some((u64::from(api.calls), api.call.context == 0)),
         _ => None,
     });
-    told.fold((0, 0), |(records, calls), more| (records + 1, calls + more))
+    told.fold((0, 0, 0), |(records, calls, unknown), (more, is_unknown)| {
+        (records + 1, calls + more, unknown + usize::from(is_unknown))
+    })
 }
 
 #[test]
@@ -39,10 +41,11 @@ fn questions_in_a_row_are_one_record_and_every_one_is_counted() {
             assert!(host >= 500 * 20_000 && host < spun, "{name}: {host} of {spun}");
         }
         // Ten spins of 4,000; each is told at least every tenth of a second or so.
-        let (records, calls) = questions(&done);
+        let (records, calls, unknown) = questions(&done);
         assert!((10..=100).contains(&records), "{how}: {records} records");
         assert!(calls >= 40_000, "{how}: {calls} questions");
         let failed = u64::from(how == "driver");
+        assert_eq!(unknown as u64, failed, "{how}: only the one about no event is about no context");
         assert_eq!(
             of(&report["apis"], names[0])["failed"],
             failed,

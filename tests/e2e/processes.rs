@@ -95,7 +95,9 @@ fn an_export_to_a_directory_has_a_file_for_each_rank() {
     let (done, traces) = family();
     let folder = done.folder().join("exports/");
     let output = ask(&["export", "-o", folder.to_str().unwrap()], &traces);
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let wrote =
+        format!("gpuspy: wrote rank0.json.gz, rank1.json.gz, rank2.json.gz into {}\n", folder.display());
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), wrote));
     assert_eq!(names(&folder), ["rank0.json.gz", "rank1.json.gz", "rank2.json.gz"]);
     for (rank, said) in said(&done) {
         let text = unpacked(&folder.join(format!("rank{rank}.json.gz")));

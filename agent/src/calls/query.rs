@@ -41,6 +41,9 @@ pub fn query(entry: Entry, what: impl FnOnce() -> Query, real: impl FnOnce() -> 
     let what = what();
     let is_driver = call.layer == Layer::Driver;
     let entries = if is_driver { what.entries(&call) } else { None };
+    if let Some(context) = entries.and_then(|(stream, _)| stream.context()) {
+        call.asks_about(context.number);
+    }
     let (result, before, end) = call.real(real);
     if result == CUDA_SUCCESS
         && let Some((stream, entries)) = entries

@@ -6,8 +6,8 @@
 //! - An operation concerns its device, its stream, the thread that called, and its kernel. A graph launch concerns every
 //!   kernel that it ran, a burst every thread and kernel that launched into it; of their launches only those count that are
 //!   asked for ([`Sieve::narrow`]).
-//! - A call that is no operation concerns the device of its context, a stream only if it names one, its thread, and no
-//!   kernel. A block of memory is its allocator's, whoever frees it.
+//! - A call that is no operation concerns the device of its context (where that is not known, the device of a process that
+//!   uses only one), a stream only if it names one, its thread, and no kernel. A block of memory is its allocator's, whoever frees it.
 //! - A range of the program's, and a mark, concerns the thread that says it.
 //! - What is told of the process itself (its devices, its modules, what was lost) concerns everybody.
 //!
@@ -122,6 +122,8 @@ pub struct Sieve<'a> {
     kernels: HashMap<u32, bool>,
     /// Context → device, as far as told.
     devices: HashMap<u32, u32>,
+    /// The only device that the process uses.
+    only_device: Option<u32>,
     /// Streams, by context and id, with an open burst that holds launches that are asked for, and how many.
     bursts: HashMap<(u32, u64), u32>,
     /// That number, of the burst that was sifted last.
@@ -149,6 +151,7 @@ impl<'a> Sieve<'a> {
             threads: threads.collect(),
             kernels: HashMap::new(),
             devices: HashMap::new(),
+            only_device: only_device(names),
             bursts: HashMap::new(),
             of_burst: 0,
         }
@@ -200,7 +203,7 @@ impl<'a> Sieve<'a> {
 
     /// Whether a block that it allocated is asked for.
     pub fn holds(&self, allocator: &Allocator) -> bool {
-        self.is_of(allocator.context, allocator.stream)
+        self.calls_on(allocator.context, allocator.stream)
             && self.is_of_thread(allocator.thread)
             && self.filter.kernel.is_none()
     }
@@ -227,7 +230,7 @@ impl<'a> Sieve<'a> {
             }
             (None, Body::Range(_)) => self.is_of_thread(event.record.thread),
             (None, _) => body.call().is_none_or(|call| {
-                self.is_of(call.context, stream(body))
+                self.calls_on(call.context, stream(body))
                     && self.is_of_thread(event.record.thread)
                     && self.filter.kernel.is_none()
             }),
@@ -261,10 +264,20 @@ impl<'a> Sieve<'a> {
         }
     }
 
+    /// Whether work in a context, on a stream, is.
     fn is_of(&self, context: u32, stream: Option<u64>) -> bool {
+        self.filter.is_of_device(self.devices.get(&context).copied()) && self.is_of_stream(stream)
+    }
+
+    /// Whether a call that is no work is: many are of no context that anybody tells.
+    fn calls_on(&self, context: u32, stream: Option<u64>) -> bool {
+        let device = if context == 0 { self.only_device } else { self.devices.get(&context).copied() };
+        self.filter.is_of_device(device) && self.is_of_stream(stream)
+    }
+
+    fn is_of_stream(&self, stream: Option<u64>) -> bool {
         let streams = &self.filter.streams;
-        self.filter.is_of_device(self.devices.get(&context).copied())
-            && (streams.is_empty() || stream.is_some_and(|stream| streams.contains(&stream)))
+        streams.is_empty() || stream.is_some_and(|stream| streams.contains(&stream))
     }
 
     fn is_of_thread(&self, claim: u32) -> bool {
@@ -293,6 +306,15 @@ impl<'a> Sieve<'a> {
 /// ([`Work::correlation`](gpuspy_wire::record::Work)).
 fn claim(correlation: u64) -> u32 {
     (correlation >> 40) as u32
+}
+
+/// The device of a process that uses one: each that is used is named ([`Namespace::Device`], its ordinal + 1).
+fn only_device(names: &Names) -> Option<u32> {
+    let mut used = names.0.keys().filter(|(namespace, _)| *namespace == Namespace::Device);
+    match (used.next(), used.next()) {
+        (Some((_, id)), None) => id.checked_sub(1),
+        _ => None,
+    }
 }
 
 /// The stream that a call names, if it does.
@@ -495,6 +517,26 @@ mod tests {
         assert_eq!(passed(&kernel(".*")), [false; 3]);
         assert_eq!(passed(&Filter { since: Some(40), ..everything.clone() }), [true; 3]);
         assert_eq!(passed(&Filter { since: Some(41), ..everything }), [false; 3], "where it began counts");
+    }
+
+    /// Failed calls, questions about new events, and what the runtime does by itself.
+    #[test]
+    fn a_call_of_no_known_context_is_of_the_only_device() {
+        let passes = |used: &[u32], asked: u32| {
+            let device = |ordinal: &u32| ((Namespace::Device, ordinal + 1), "GPU".to_owned());
+            let names = Names(used.iter().map(device).collect());
+            let call = Call { api: 1, begin: 40, ..Call::default() };
+            let body = Body::Api(Api { call, result: 2, subject: 0, calls: 1, inside: 0 });
+            let filter = Filter { devices: vec![asked], ..Filter::default() };
+            let mut sieve = Sieve::new(&filter, &names, None, 0);
+            let unknown = Allocator { context: 0, thread: 1, stream: None };
+            let passes = sieve.passes(&Event::new(&Record { thread: 1, at: 60, body }));
+            assert_eq!(sieve.holds(&unknown), passes, "its memory too");
+            passes
+        };
+        assert!(passes(&[3], 3) && !passes(&[3], 0));
+        assert!(!passes(&[3, 4], 3), "nobody knows whose it is");
+        assert!(!passes(&[], 3));
     }
 
     #[test]

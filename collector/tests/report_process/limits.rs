@@ -74,6 +74,7 @@ fn a_failure_for_lack_of_memory_is_of_whoever_asked() {
     assert_eq!(report(&Filter { threads: vec![900], ..everything.clone() }), 1);
     assert_eq!(report(&Filter { threads: vec![901], ..everything.clone() }), 0);
     assert_eq!(report(&Filter { devices: vec![1], ..everything.clone() }), 0);
+    assert_eq!(report(&Filter { devices: vec![0], ..everything.clone() }), 1);
     assert_eq!(report(&Filter { until: Some(1), ..everything }), 0);
     assert_eq!(report(&only("gemm")), 0);
 }
