@@ -528,8 +528,8 @@ mod tests {
             let call = Call { api: 1, begin: 40, ..Call::default() };
             let body = Body::Api(Api { call, result: 2, subject: 0, calls: 1, inside: 0 });
             let filter = Filter { devices: vec![asked], ..Filter::default() };
-            let mut sieve = Sieve::new(&filter, &names, None, 0);
-            let unknown = Allocator { context: 0, thread: 1, stream: None };
+            let mut sieve = Sieve::new(&filter, &names, None, 0, &Captures::default());
+            let unknown = Allocator { context: 0, thread: 1, stream: None, caller: 0 };
             let passes = sieve.passes(&Event::new(&Record { thread: 1, at: 60, body }));
             assert_eq!(sieve.holds(&unknown), passes, "its memory too");
             passes

@@ -157,7 +157,7 @@ fn a_block_is_its_allocators_and_a_mapping_everybodys() {
         let call = Call { begin: 2_000, end: 2_000, context: 2, ..Call::default() };
         let free = Free { call, memory, address: 64, stream: 0, bytes: 0 };
         let record = Record { thread: 1, at: 2_000, body: Body::Free(free) };
-        let of = Allocator { context: owner, thread: 1, stream: None };
+        let of = Allocator { context: owner, thread: 1, stream: None, caller: 0 };
         let memory = vec![MemoryChange::Freed { memory, bytes: 8, of }];
         trace.waits.observe(&Event { memory, ..Event::new(&record) }, true);
         // Its other half.
