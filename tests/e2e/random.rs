@@ -59,7 +59,7 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_ASSUME", "event_create_in_capture=unsafe,module_load_in_capture=safe,callback_api=allowed")],
     &[("SIMCUDA_ASSUME", "launch_queue=700,copy_ns=200,set_ns=0,poll_ns=200000,device_mbps=20000")],
     &[("SIMCUDA_ASSUME", "staging_bytes=0,pinned_mbps=60000,pageable_mbps=1000,peer_mbps=3000")],
-    &[("SIMCUDA_ASSUME", "programmatic_trigger=30,while_loops=1,unmap_many=refused")],
+    &[("SIMCUDA_ASSUME", "programmatic_trigger=30,while_loops=1,unmap_many=refused,green_events=own")],
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "1")],
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "one_connection=streams")],
     &[("SIMCUDA_ASSUME", "programmatic_trigger=0,launch_events=late,negative_elapsed=refused")],
