@@ -374,6 +374,8 @@ impl<'a> Waits<'a> {
             let work = match waits_for_its_stream(operation, work.call.flags, begin.saturating_add(host_ns)) {
                 Some(true) => ahead,
                 Some(false) => End::NONE,
+                // It returned before what is ahead of it was over.
+                None if ahead.lo > host(begin.saturating_add(host_ns)) => End::NONE,
                 None => End { lo: i64::MIN, ..ahead },
             };
             self.hold(Held { key: (call.api, cause), counts, begin, host_ns, work });
