@@ -259,6 +259,7 @@ fn a_delay_counts_from_the_first_call_and_ends_in_time() {
     let [(from, to)] = ranges.as_slice() else { panic!("{ranges:?}") };
     assert!(from + SECOND / 1000 >= began + SECOND / 20 && *to >= began + 9 * SECOND / 100 - SECOND / 1000);
     let operations = done.truth().operations();
+    assert!(operations.iter().any(|op| op.called >= *to), "the program went on behind it");
     let inside =
         operations.iter().filter(|op| op.kind == "kernel" && is_in(&ranges, op.called)).count() as i64;
     let told = report["coverage"]["launches"].as_i64().unwrap();

@@ -118,7 +118,9 @@ impl Captures {
     }
 
     fn is_inside(&self, moment: u64) -> bool {
-        self.ranges.iter().rev().any(|(from, to)| *from <= moment && moment < *to)
+        // Nearly all that is asked for is of the newest.
+        let begun = self.ranges.iter().rev().find(|(from, _)| *from <= moment);
+        begun.is_some_and(|(_, to)| moment < *to)
     }
 
     fn is_open(&self) -> bool {
