@@ -11,7 +11,6 @@ use crate::model::memory::{MemoryChange, is_device_memory};
 use crate::model::occupancy::host;
 use crate::model::period::Period;
 use crate::trace::record::{Body, Record};
-use gpuspy_wire::record::Memory;
 use std::collections::BTreeMap;
 
 /// Use of memory of one kind or of several.
@@ -296,7 +295,7 @@ impl MemoryTimeline {
 
     fn change(&mut self, change: MemoryChange, caller: u64, is_counted: bool, at: u64) {
         let MemoryUse { device, by_kind, .. } = &mut self.sum;
-        let memory = kind(change);
+        let memory = change.memory();
         let part = by_kind.entry(memory.name()).or_default();
         part.change(change, is_counted);
         if is_device_memory(memory) {
@@ -333,23 +332,13 @@ fn moment(record: &Record) -> i64 {
     })
 }
 
-fn kind(change: MemoryChange) -> Memory {
-    match change {
-        MemoryChange::Allocated { memory, .. }
-        | MemoryChange::Freed { memory, .. }
-        | MemoryChange::FreeFailed { memory, .. }
-        | MemoryChange::Passed { memory, .. }
-        | MemoryChange::Vanished { memory, .. } => memory,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::memory::Allocator;
     use crate::model::period::Captures;
     use crate::trace::record::{Api, Call, Free, Names};
-    use gpuspy_wire::record::LossCause;
+    use gpuspy_wire::record::{LossCause, Memory};
 
     #[test]
     fn the_peak_is_the_first_moment_of_the_most() {

@@ -16,6 +16,7 @@
 
 use super::calls::base_name;
 use super::estimate::Sum;
+use crate::model::memory::MemoryChange;
 use crate::model::occupancy::host;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, CountedCall, Drained, Event, Operation, When};
@@ -298,9 +299,15 @@ impl<'a> Waits<'a> {
         self.let_go(record.at);
         match &record.body {
             Body::Free(free) => {
-                // A block is its allocator's. What is mapped, any context may use.
-                let owner = event.memory.first().map_or(free.call.context, |block| block.allocator().context);
-                let is_one = free.memory != Memory::Mapped && owner != 0;
+                // A block is its allocator's. What is mapped, any context may use; what came from a pool or a graph is of no
+                // context, and the one that frees it may be another.
+                let block = event.memory.first();
+                let owner = block.map_or(free.call.context, |block| block.allocator().context);
+                let is_one = match block.map_or(free.memory, MemoryChange::memory) {
+                    Memory::Mapped => false,
+                    Memory::Pool | Memory::Graph => owner == free.call.context,
+                    _ => true,
+                } && owner != 0;
                 self.contexts.insert(thread, is_one.then_some(owner));
             }
             Body::Context(context) if context.destroyed => {

@@ -105,6 +105,17 @@ pub enum MemoryChange {
 }
 
 impl MemoryChange {
+    /// The kind of the block, or blocks.
+    pub fn memory(&self) -> Memory {
+        match *self {
+            MemoryChange::Allocated { memory, .. }
+            | MemoryChange::Freed { memory, .. }
+            | MemoryChange::FreeFailed { memory, .. }
+            | MemoryChange::Vanished { memory, .. }
+            | MemoryChange::Passed { memory, .. } => memory,
+        }
+    }
+
     /// Whose the block is.
     pub fn allocator(&self) -> &Allocator {
         match self {
