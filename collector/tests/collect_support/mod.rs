@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A process's segment, as its agent sees it.
 pub struct FakeAgent {
@@ -153,9 +153,12 @@ impl FakeAgent {
         send(stream, &hello.to_bytes(), &[self.memfd.as_raw_fd()]);
     }
 
-    /// Waits until a collector drains it.
+    /// Waits until a collector drains it, or for some seconds: one that cannot write is gone again before that is seen.
     pub fn wait_attached(&self) {
-        while self.segment.header().live.0.attached.load(Ordering::Relaxed) != 1 {
+        let waited = Instant::now();
+        while self.segment.header().live.0.attached.load(Ordering::Relaxed) != 1
+            && waited.elapsed() < Duration::from_secs(3)
+        {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
