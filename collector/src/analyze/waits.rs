@@ -82,7 +82,8 @@ impl Cause {
             | "cuCtxDetach"
             | "cuDevicePrimaryCtxRelease"
             | "cuDevicePrimaryCtxReset"
-            | "cudaDeviceReset" => Cause::ContextEnd,
+            | "cudaDeviceReset"
+            | "cudaThreadExit" => Cause::ContextEnd,
             _ => return None,
         })
     }
