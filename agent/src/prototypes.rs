@@ -18,6 +18,44 @@ const NOT_IN_C_HEADERS: &[&str] = &[
     "cudaProfilerStop",
 ];
 
+/// Functions of the runtime that have other arguments in CUDA 13 than in CUDA 12 under the same name, as the headers of 12.9
+/// and 13 declare them; empty: not there. What an entry of one reads is the same in both, and what differs is pointers,
+/// whole numbers and a structure of one word, each in a register or a place of its own (the psABIs of x86-64 and AArch64): an
+/// entry of so many words hands on what either has. A last one that the caller did not give is read from the caller's own frame.
+const TWO_PROTOTYPES: &[(&str, [&str; 2])] = &[
+    (
+        "cudaMemcpyBatchAsync",
+        [
+            "void **, void **, size_t *, size_t, struct cudaMemcpyAttributes *, size_t *, size_t, size_t *, cudaStream_t",
+            "void *const *, const void *const *, const size_t *, size_t, struct cudaMemcpyAttributes *, size_t *, size_t, \
+             cudaStream_t",
+        ],
+    ),
+    (
+        "cudaMemcpy3DBatchAsync",
+        [
+            "size_t, struct cudaMemcpy3DBatchOp *, size_t *, unsigned long long, cudaStream_t",
+            "size_t, struct cudaMemcpy3DBatchOp *, unsigned long long, cudaStream_t",
+        ],
+    ),
+    // In CUDA 11: cudaGraphExec_t, cudaGraph_t, cudaGraphNode_t *, enum cudaGraphExecUpdateResult *.
+    ("cudaGraphExecUpdate", ["cudaGraphExec_t, cudaGraph_t, cudaGraphExecUpdateResultInfo *"; 2]),
+    (
+        "cudaSignalExternalSemaphoresAsync",
+        [
+            "const cudaExternalSemaphore_t *, const struct cudaExternalSemaphoreSignalParams_v1 *, unsigned int, cudaStream_t",
+            "const cudaExternalSemaphore_t *, const struct cudaExternalSemaphoreSignalParams *, unsigned int, cudaStream_t",
+        ],
+    ),
+    (
+        "cudaWaitExternalSemaphoresAsync",
+        [
+            "const cudaExternalSemaphore_t *, const struct cudaExternalSemaphoreWaitParams_v1 *, unsigned int, cudaStream_t",
+            "const cudaExternalSemaphore_t *, const struct cudaExternalSemaphoreWaitParams *, unsigned int, cudaStream_t",
+        ],
+    ),
+];
+
 /// The repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
@@ -60,7 +98,9 @@ fn c_type(rust: &str) -> String {
         | "cudaMemoryAdvise"
         | "cudaFuncAttribute"
         | "cudaFuncCache"
-        | "cudaSharedMemConfig" => format!("enum {rust}"),
+        | "cudaSharedMemConfig"
+        | "cudaJitOption"
+        | "cudaLibraryOption" => format!("enum {rust}"),
         "cudaKernelNodeParams"
         | "cudaMemcpy3DParms"
         | "cudaMemsetParams"
@@ -80,27 +120,52 @@ fn c_type(rust: &str) -> String {
         | "cudaMemcpyAttributes"
         | "cudaMemcpy3DBatchOp"
         | "cudaLaunchParams"
+        | "cudaExternalSemaphoreSignalParams"
+        | "cudaExternalSemaphoreWaitParams"
+        | "cudaGraphRecaptureCallbackData"
         | "cudaFuncAttributes" => format!("struct {rust}"),
         _ => rust.into(),
     }
 }
 
-/// An entry as a C declaration.
-fn c_declaration(hook: &Hook, parameters: &str) -> String {
+/// An entry's parameters as C's types.
+fn c_types(parameters: &str) -> Vec<String> {
     let inner = parameters.trim().strip_prefix('(').unwrap().strip_suffix(')').unwrap();
     // stringify! breaks lines, and writes a section's tokens apart.
     let inner = inner.split_whitespace().collect::<Vec<_>>().join(" ").replace("* ", "*");
-    let list: Vec<String> = inner
-        .split(',')
-        .filter(|p| !p.trim().is_empty())
-        .map(|p| c_type(p.split_once(':').expect("name: type").1))
-        .collect();
-    let list = if list.is_empty() { "void".into() } else { list.join(", ") };
+    let typed = inner.split(',').filter(|p| !p.trim().is_empty());
+    typed.map(|p| c_type(p.split_once(':').expect("name: type").1)).collect()
+}
+
+/// An entry as a C declaration, for one of the [`header_versions`].
+fn c_declaration(hook: &Hook, parameters: &str, version: usize) -> String {
     let symbol = hook.symbol.to_str().unwrap();
+    let types = c_types(parameters);
+    let name = symbol.strip_suffix("_ptsz").unwrap_or(symbol);
+    if let Some((_, of_versions)) = TWO_PROTOTYPES.iter().find(|(two, _)| *two == name) {
+        return c_of_words(symbol, of_versions[version], &types);
+    }
+    let list = if types.is_empty() { "void".into() } else { types.join(", ") };
     match hook.layer {
         Layer::Driver => format!("CUresult CUDAAPI {symbol}({list});"),
         Layer::Runtime => format!("cudaError_t CUDARTAPI {symbol}({list});"),
     }
+}
+
+/// One of [`TWO_PROTOTYPES`] as a version has it, and that the entry has room for it: no more parameters than types, the same
+/// size each where the entry reads it, a word at most where it hands it on.
+fn c_of_words(symbol: &str, prototype: &str, types: &[String]) -> String {
+    let mut text = format!("cudaError_t CUDARTAPI {symbol}({prototype});");
+    let parameters: Vec<&str> = prototype.split(',').collect();
+    assert!(parameters.len() <= types.len(), "{symbol}: the entry drops what {prototype} has");
+    for (parameter, entry) in parameters.iter().zip(types) {
+        let fits = match entry.as_str() {
+            "word" => format!("sizeof({parameter}) <= sizeof(void *)"),
+            read => format!("sizeof({parameter}) == sizeof({read})"),
+        };
+        write!(text, " _Static_assert({fits}, \"{symbol}\");").unwrap();
+    }
+    text
 }
 
 const PROLOGUE: &str =
@@ -145,7 +210,7 @@ fn header_versions() -> Vec<PathBuf> {
 #[test]
 fn prototypes_equal_the_headers() {
     let mut missing: BTreeSet<&str> = table::TEXTS.iter().map(|(symbol, ..)| *symbol).collect();
-    for headers in header_versions() {
+    for (version, headers) in header_versions().into_iter().enumerate() {
         let declared = declared(&headers);
         let mut source = PROLOGUE.to_owned();
         for (hook, parameters, _) in entries() {
@@ -154,7 +219,7 @@ fn prototypes_equal_the_headers() {
                 missing.remove(symbol);
                 // Used before our redeclaration: what the header does not declare would not compile.
                 writeln!(source, "void *const use_{symbol} = (void *){symbol};").unwrap();
-                writeln!(source, "{}", c_declaration(hook, parameters)).unwrap();
+                writeln!(source, "{}", c_declaration(hook, parameters, version)).unwrap();
             }
         }
         let (ok, errors) =

@@ -107,6 +107,12 @@ impl Copy {
         Copy { stream: Some(stream), ..self }
     }
 
+    /// An asynchronous one of the runtime's, of which it is not known which argument the stream is. None is needed: no
+    /// event stands beside a runtime's call.
+    pub fn on_some_stream(self) -> Copy {
+        self.on(core::ptr::null_mut())
+    }
+
     /// Between two contexts.
     pub fn peer(self, dst: CUcontext, src: CUcontext) -> Copy {
         Copy { peer: Some((dst, src)), ..self }

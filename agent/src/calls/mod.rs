@@ -60,6 +60,8 @@ pub trait Plain: Sized {
     fn after(&self, _call: &Call, _end: u64) -> bool {
         false
     }
+    /// After a successful call of a runtime, the record of which the driver layer has made.
+    fn labelled(&self, _call: &Call) {}
     /// After a failed one, in the driver's layer: true when something of ours may be why. It is undone now, and the app's
     /// call is to be made as it is.
     fn undone(&self) -> bool {
@@ -87,6 +89,9 @@ pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -
         (result, _, end) = call.real(&real);
     }
     let seen = !is_driver && call.was_recorded(what.kind());
+    if seen && result == CUDA_SUCCESS {
+        what.labelled(&call);
+    }
     if !seen {
         let recorded = result == CUDA_SUCCESS && what.after(&call, end);
         if result != CUDA_SUCCESS && is_driver {

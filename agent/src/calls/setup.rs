@@ -317,6 +317,13 @@ impl Plain for Load {
         false
     }
 
+    /// The app asked the runtime for it: the app is who brought the kernels.
+    fn labelled(&self, call: &Call) {
+        if let Some(owner) = written(self.out) {
+            call.session.facts.loaded(call, owner as u64);
+        }
+    }
+
     fn subject(&self) -> u64 {
         self.owner.get()
     }

@@ -154,8 +154,8 @@ macro_rules! copies { ($next:ident $($before:tt)*) => { $next! { $($before)*
          stream: cudaStream_t)
         => work(Copy::new(runtime_direction(kind), dst as u64, symbol as u64, count).on(stream));
 
-    // Batches, and copies with attributes. cudaMemcpyBatchAsync and cudaMemcpy3DBatchAsync have other arguments in CUDA
-    // 13 under the same names: they pass, and the driver's calls inside them are recorded under their own.
+    // Batches, and copies with attributes. The runtime's two batches end in other words in CUDA 12 than in 13 under the
+    // same names: what is read stands before those, and the words are handed on unseen.
     driver "cuMemcpyBatchAsync" { cuMemcpyBatchAsync @ 12080, cuMemcpyBatchAsync_ptsz @ 12080 per_thread }
         (dsts: *mut CUdeviceptr, srcs: *mut CUdeviceptr, sizes: *mut size_t, count: size_t,
          attrs: *mut CUmemcpyAttributes, attrsIdxs: *mut size_t, numAttrs: size_t, failIdx: *mut size_t,
@@ -178,6 +178,20 @@ macro_rules! copies { ($next:ident $($before:tt)*) => { $next! { $($before)*
         { cuMemcpy3DWithAttributesAsync @ 13020, cuMemcpy3DWithAttributesAsync_ptsz @ 13020 per_thread }
         (op: *mut CUDA_MEMCPY3D_BATCH_OP, flags: unsigned_long_long, hStream: CUstream)
         => work(Copy::of_operation(op).on(hStream));
+    runtime "cudaMemcpyBatchAsync" { cudaMemcpyBatchAsync @ 0, cudaMemcpyBatchAsync_ptsz @ 0 per_thread }
+        (dsts: *mut *mut void, srcs: *mut *mut void, sizes: *mut size_t, count: size_t,
+         attrs: *mut cudaMemcpyAttributes, attrsIdxs: *mut size_t, numAttrs: size_t, eighth: word, ninth: word)
+        => work(Copy::batch(dsts, srcs, sizes, count).on_some_stream());
+    runtime "cudaMemcpy3DBatchAsync" { cudaMemcpy3DBatchAsync @ 0, cudaMemcpy3DBatchAsync_ptsz @ 0 per_thread }
+        (numOps: size_t, opList: *mut cudaMemcpy3DBatchOp, third: word, fourth: word, fifth: word)
+        => work(Copy::batch_3d(opList, numOps).on_some_stream());
+    driver "cuFabricCpyBatchAsync" { cuFabricCpyBatchAsync @ 13050, cuFabricCpyBatchAsync_ptsz @ 13050 per_thread }
+        (numOps: size_t, opList: *mut CUDA_FABRIC_COPY_BATCH_OP, flags: unsigned_long_long, hStream: CUstream)
+        => plain(Enqueue::on(hStream));
+    driver "cuMemBatchDecompressAsync"
+        { cuMemBatchDecompressAsync @ 12060, cuMemBatchDecompressAsync_ptsz @ 12060 per_thread }
+        (paramsArray: *mut CUmemDecompressParams, count: size_t, flags: unsigned_int, errorIndex: *mut size_t,
+         stream: CUstream) => plain(Enqueue::on(stream));
     runtime "cudaMemcpyWithAttributesAsync"
         { cudaMemcpyWithAttributesAsync @ 0, cudaMemcpyWithAttributesAsync_ptsz @ 0 per_thread }
         (dst: *mut void, src: *const void, size: size_t, attr: *mut cudaMemcpyAttributes, stream: cudaStream_t)
@@ -242,7 +256,7 @@ macro_rules! copies { ($next:ident $($before:tt)*) => { $next! { $($before)*
         => work(Set::of_3d(pitchedDevPtr, value, extent).on(stream));
 
     // Managed memory: where it is to be, and what is not needed. cudaMemPrefetchAsync and cudaMemAdvise have other
-    // arguments in CUDA 13 under the same names: they pass, as above.
+    // arguments in CUDA 13 under the same names: they pass, and the driver's calls inside are recorded under their own.
     driver "cuMemPrefetchAsync" { cuMemPrefetchAsync @ 8000, cuMemPrefetchAsync_ptsz @ 8000 per_thread }
         (devPtr: CUdeviceptr, count: size_t, dstDevice: CUdevice, hStream: CUstream)
         => work(Copy::prefetch_to_device(devPtr, count, dstDevice).on(hStream));

@@ -18,6 +18,15 @@ macro_rules! graphs { ($next:ident $($before:tt)*) => { $next! { $($before)*
         => plain(CaptureBegin { stream: hStream });
     driver "cuStreamEndCapture" { cuStreamEndCapture @ 10000, cuStreamEndCapture_ptsz @ 10000 per_thread }
         (hStream: CUstream, phGraph: *mut CUgraph) => plain(CaptureEnd::of(hStream));
+    // Into a graphics API's list of commands, which runs when that is submitted: no event of ours belongs there. cuda.h likens
+    // it to a relaxed capture; that cuStreamIsCapturing tells of it is an assumption.
+    driver "cuStreamBeginCaptureToCig"
+        { cuStreamBeginCaptureToCig @ 13010, cuStreamBeginCaptureToCig_ptsz @ 13010 per_thread }
+        (hStream: CUstream, streamCigCaptureParams: *mut CUstreamCigCaptureParams)
+        => plain(CaptureBegin { stream: hStream });
+    driver "cuStreamEndCaptureToCig"
+        { cuStreamEndCaptureToCig @ 13010, cuStreamEndCaptureToCig_ptsz @ 13010 per_thread }
+        (hStream: CUstream) => plain(CaptureEnd::of(hStream));
     driver "cuGraphInstantiate" { cuGraphInstantiate @ 10000, cuGraphInstantiate_v2 @ 11000 }
         (phGraphExec: *mut CUgraphExec, hGraph: CUgraph, phErrorNode: *mut CUgraphNode, logBuffer: *mut char_t,
          bufferSize: size_t)
@@ -70,9 +79,18 @@ macro_rules! graphs { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (stream: cudaStream_t, graph: cudaGraph_t, dependencies: *const cudaGraphNode_t,
          dependencyData: *const cudaGraphEdgeData, numDependencies: size_t, mode: cudaStreamCaptureMode)
         => plain(CaptureBegin { stream });
+    runtime "cudaStreamBeginRecaptureToGraph"
+        { cudaStreamBeginRecaptureToGraph @ 0, cudaStreamBeginRecaptureToGraph_ptsz @ 0 per_thread }
+        (stream: cudaStream_t, mode: cudaStreamCaptureMode, graph: cudaGraph_t,
+         callbackData: *mut cudaGraphRecaptureCallbackData)
+        => plain(CaptureBegin { stream });
     runtime "cudaStreamEndCapture" { cudaStreamEndCapture @ 0, cudaStreamEndCapture_ptsz @ 0 per_thread }
         (stream: cudaStream_t, pGraph: *mut cudaGraph_t) => plain(CaptureEnd::of(stream));
-    // cudaGraphInstantiate and cudaGraphExecUpdate have other arguments in CUDA 11 under the same name: they pass.
+    // cudaGraphInstantiate has other arguments in CUDA 11 under the same name: it passes. So has cudaGraphExecUpdate, after
+    // the two that are read: a fourth in CUDA 11, handed on unseen.
+    runtime "cudaGraphExecUpdate" { cudaGraphExecUpdate @ 0 }
+        (hGraphExec: cudaGraphExec_t, hGraph: cudaGraph_t, third: word, fourth: word)
+        => plain(Host { subject: hGraphExec as u64 });
     runtime "cudaGraphInstantiateWithFlags" { cudaGraphInstantiateWithFlags @ 0 }
         (pGraphExec: *mut cudaGraphExec_t, graph: cudaGraph_t, flags: unsigned_long_long)
         => plain(Host { subject: graph as u64 });

@@ -82,6 +82,9 @@ macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
         => plain(Enqueue::on(hStream));
     runtime "cudaLaunchHostFunc" { cudaLaunchHostFunc @ 0, cudaLaunchHostFunc_ptsz @ 0 per_thread }
         (stream: cudaStream_t, function: cudaHostFn_t, userData: *mut void) => plain(Enqueue::on(stream));
+    runtime "cudaLaunchHostFunc" { cudaLaunchHostFunc_v2 @ 0, cudaLaunchHostFunc_v2_ptsz @ 0 per_thread }
+        (stream: cudaStream_t, function: cudaHostFn_t, userData: *mut void, syncMode: unsigned_int)
+        => plain(Enqueue::on(stream));
     runtime "cudaStreamAddCallback" { cudaStreamAddCallback @ 0, cudaStreamAddCallback_ptsz @ 0 per_thread }
         (stream: cudaStream_t, callback: cudaStreamCallback_t, userData: *mut void, flags: unsigned_int)
         => plain(Enqueue::on(stream));
@@ -93,9 +96,23 @@ macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
         { cuWaitExternalSemaphoresAsync @ 10000, cuWaitExternalSemaphoresAsync_ptsz @ 10000 per_thread }
         (extSemArray: *const CUexternalSemaphore, paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
          numExtSems: unsigned_int, stream: CUstream) => plain(Enqueue::on(stream));
+    runtime "cudaSignalExternalSemaphoresAsync"
+        { cudaSignalExternalSemaphoresAsync @ 0, cudaSignalExternalSemaphoresAsync_ptsz @ 0 per_thread,
+          cudaSignalExternalSemaphoresAsync_v2 @ 0, cudaSignalExternalSemaphoresAsync_v2_ptsz @ 0 per_thread }
+        (extSemArray: *const cudaExternalSemaphore_t, paramsArray: *const cudaExternalSemaphoreSignalParams,
+         numExtSems: unsigned_int, stream: cudaStream_t) => plain(Enqueue::on(stream));
+    runtime "cudaWaitExternalSemaphoresAsync"
+        { cudaWaitExternalSemaphoresAsync @ 0, cudaWaitExternalSemaphoresAsync_ptsz @ 0 per_thread,
+          cudaWaitExternalSemaphoresAsync_v2 @ 0, cudaWaitExternalSemaphoresAsync_v2_ptsz @ 0 per_thread }
+        (extSemArray: *const cudaExternalSemaphore_t, paramsArray: *const cudaExternalSemaphoreWaitParams,
+         numExtSems: unsigned_int, stream: cudaStream_t) => plain(Enqueue::on(stream));
     driver "cuGraphicsMapResources" { cuGraphicsMapResources @ 3000, cuGraphicsMapResources_ptsz @ 7000 per_thread }
         (count: unsigned_int, resources: *mut CUgraphicsResource, hStream: CUstream) => plain(Enqueue::on(hStream));
     driver "cuGraphicsUnmapResources"
         { cuGraphicsUnmapResources @ 3000, cuGraphicsUnmapResources_ptsz @ 7000 per_thread }
         (count: unsigned_int, resources: *mut CUgraphicsResource, hStream: CUstream) => plain(Enqueue::on(hStream));
+    runtime "cudaGraphicsMapResources" { cudaGraphicsMapResources @ 0 }
+        (count: int, resources: *mut cudaGraphicsResource_t, stream: cudaStream_t) => plain(Enqueue::on(stream));
+    runtime "cudaGraphicsUnmapResources" { cudaGraphicsUnmapResources @ 0 }
+        (count: int, resources: *mut cudaGraphicsResource_t, stream: cudaStream_t) => plain(Enqueue::on(stream));
 } } }

@@ -45,7 +45,16 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (phCtx: *mut CUgreenCtx, desc: CUdevResourceDesc, dev: CUdevice, flags: unsigned_int)
         => plain(GreenCreate { out: phCtx, device: dev });
     driver "cuGreenCtxDestroy" { cuGreenCtxDestroy @ 12040 } (hCtx: CUgreenCtx) => plain(GreenDestroy::of(hCtx));
+    runtime "cudaInitDevice" { cudaInitDevice @ 0 } (device: int, deviceFlags: unsigned_int, flags: unsigned_int)
+        => plain(Host { subject: 0 });
+    runtime "cudaSetDeviceFlags" { cudaSetDeviceFlags @ 0 } (flags: unsigned_int) => plain(Host { subject: 0 });
     runtime "cudaDeviceReset" { cudaDeviceReset @ 0 } () => plain(Host { subject: 0 });
+    runtime "cudaThreadExit" { cudaThreadExit @ 0 } () => plain(Host { subject: 0 });
+    runtime "cudaGreenCtxCreate" { cudaGreenCtxCreate @ 0 }
+        (phCtx: *mut cudaExecutionContext_t, desc: cudaDevResourceDesc_t, device: int, flags: unsigned_int)
+        => plain(Host { subject: 0 });
+    runtime "cudaExecutionCtxDestroy" { cudaExecutionCtxDestroy @ 0 } (ctx: cudaExecutionContext_t)
+        => plain(Host { subject: ctx as u64 });
 
     // Streams.
     driver "cuStreamCreate" { cuStreamCreate @ 2000 } (phStream: *mut CUstream, Flags: unsigned_int)
@@ -66,6 +75,9 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
     runtime "cudaStreamCreateWithPriority" { cudaStreamCreateWithPriority @ 0 }
         (pStream: *mut cudaStream_t, flags: unsigned_int, priority: int)
         => plain(StreamCreate { out: pStream });
+    runtime "cudaExecutionCtxStreamCreate" { cudaExecutionCtxStreamCreate @ 0 }
+        (phStream: *mut cudaStream_t, ctx: cudaExecutionContext_t, flags: unsigned_int, priority: int)
+        => plain(StreamCreate { out: phStream });
     runtime "cudaStreamDestroy" { cudaStreamDestroy @ 0 } (stream: cudaStream_t) => plain(StreamDestroy { stream });
 
     // Modules, as far as kernels' names need them.
@@ -94,6 +106,18 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
          libraryOptionValues: *mut *mut void, numLibraryOptions: unsigned_int)
         => plain(Load::of(library));
     driver "cuLibraryUnload" { cuLibraryUnload @ 12000 } (library: CUlibrary)
+        => plain(Unload { owner: library });
+    runtime "cudaLibraryLoadData" { cudaLibraryLoadData @ 0 }
+        (library: *mut cudaLibrary_t, code: *const void, jitOptions: *mut cudaJitOption,
+         jitOptionsValues: *mut *mut void, numJitOptions: unsigned_int, libraryOptions: *mut cudaLibraryOption,
+         libraryOptionValues: *mut *mut void, numLibraryOptions: unsigned_int)
+        => plain(Load::of(library));
+    runtime "cudaLibraryLoadFromFile" { cudaLibraryLoadFromFile @ 0 }
+        (library: *mut cudaLibrary_t, fileName: *const char_t, jitOptions: *mut cudaJitOption,
+         jitOptionsValues: *mut *mut void, numJitOptions: unsigned_int, libraryOptions: *mut cudaLibraryOption,
+         libraryOptionValues: *mut *mut void, numLibraryOptions: unsigned_int)
+        => plain(Load::of(library));
+    runtime "cudaLibraryUnload" { cudaLibraryUnload @ 0 } (library: cudaLibrary_t)
         => plain(Unload { owner: library });
     driver "cuLibraryGetKernel" { cuLibraryGetKernel @ 12000 }
         (pKernel: *mut CUkernel, library: CUlibrary, name: *const char_t)

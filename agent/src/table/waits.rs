@@ -14,6 +14,8 @@ macro_rules! waits { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (stream: cudaStream_t) => plain(Sync::of(SyncScope::Stream).on(stream));
     runtime "cudaEventSynchronize" { cudaEventSynchronize @ 0 } (event: cudaEvent_t)
         => plain(Sync::of(SyncScope::Event).event(event));
+    runtime "cudaExecutionCtxSynchronize" { cudaExecutionCtxSynchronize @ 0 } (ctx: cudaExecutionContext_t)
+        => plain(Sync::of(SyncScope::Context));
     runtime "cudaThreadSynchronize" { cudaThreadSynchronize @ 0 } () => plain(Sync::of(SyncScope::Device));
 
     // Questions: many in a row are one record.
@@ -59,4 +61,8 @@ macro_rules! waits { ($next:ident $($before:tt)*) => { $next! { $($before)*
         => plain(ContextEvent::record(Whole::Green(hCtx), hEvent));
     driver "cuGreenCtxWaitEvent" { cuGreenCtxWaitEvent @ 12040 } (hCtx: CUgreenCtx, hEvent: CUevent)
         => plain(ContextEvent::wait(Whole::Green(hCtx), hEvent));
+    runtime "cudaExecutionCtxRecordEvent" { cudaExecutionCtxRecordEvent @ 0 }
+        (ctx: cudaExecutionContext_t, event: cudaEvent_t) => plain(Host { subject: event as u64 });
+    runtime "cudaExecutionCtxWaitEvent" { cudaExecutionCtxWaitEvent @ 0 }
+        (ctx: cudaExecutionContext_t, event: cudaEvent_t) => plain(Host { subject: event as u64 });
 } } }

@@ -83,7 +83,8 @@ impl Cause {
             | "cuCtxDetach"
             | "cuDevicePrimaryCtxRelease"
             | "cuDevicePrimaryCtxReset"
-            | "cudaDeviceReset" => Cause::ContextEnd,
+            | "cudaDeviceReset"
+            | "cudaThreadExit" => Cause::ContextEnd,
             _ => return None,
         })
     }

@@ -66,8 +66,14 @@ impl Facts {
             apis.filter_map(|((_, id), _)| u16::try_from(*id).ok()).collect()
         };
         Facts {
-            loading: apis(|name| name.starts_with("cuModuleLoad") || name.starts_with("cuLibraryLoad")),
-            unloading: apis(|name| name == "cuModuleUnload" || name == "cuLibraryUnload"),
+            loading: apis(|name| {
+                ["cuModuleLoad", "cuLibraryLoad", "cudaLibraryLoad"]
+                    .iter()
+                    .any(|start| name.starts_with(start))
+            }),
+            unloading: apis(|name| {
+                ["cuModuleUnload", "cuLibraryUnload", "cudaLibraryUnload"].contains(&name)
+            }),
             ..Facts::default()
         }
     }

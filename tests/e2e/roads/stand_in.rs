@@ -8,6 +8,9 @@ use std::process::Command;
 /// Driver functions that the stand-in exports and that fail there, by what they begin with.
 const DRIVER_LACKS: &[(&str, &str)] = &[
     ("cuGraphics", "what they map is registered by graphics APIs, of which there is none"),
+    ("cuFabricCpyBatchAsync", "copies between the machines of a fabric"),
+    ("cuStreamBeginCaptureToCig", "captures into a graphics API's list of commands"),
+    ("cuStreamEndCaptureToCig", "the same"),
     ("cuStreamBeginRecaptureToGraph", "a capture that asks the program about each node that differs"),
     ("cuMemMapArrayAsync", "arrays whose tiles have memory each for itself"),
 ];
@@ -16,6 +19,13 @@ const DRIVER_LACKS: &[(&str, &str)] = &[
 const RUNTIME_LACKS: &[(&str, &str)] = &[
     ("cudaLaunchCooperativeKernelMultiDevice", "gone in CUDA 13"),
     ("cudaGraphExecNodeSetParams", "one structure for nodes of every kind"),
+    ("cudaGraphics", "as the driver's"),
+    ("cudaLaunchHostFunc_v2", "a driver's call of CUDA 13.1, which differs from the one before"),
+    ("cudaStreamBeginRecaptureToGraph", "as the driver's"),
+    ("cudaSignalExternalSemaphoresAsync", "other APIs' semaphores, in structures that differ by version"),
+    ("cudaWaitExternalSemaphoresAsync", "the same"),
+    ("cudaGreenCtxCreate", "green contexts, which clients make by the driver's calls"),
+    ("cudaExecutionCtx", "the same"),
 ];
 
 fn exports(library: &Path) -> BTreeSet<String> {

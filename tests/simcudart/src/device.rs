@@ -9,7 +9,7 @@ use crate::error::{self, Error, INVALID_VALUE, Result, SYMBOL_NOT_FOUND};
 use crate::kernel;
 
 /// The version of CUDA that this runtime plays: of the library's name, `libcudart.so.12` or `.13`.
-fn runtime_version() -> c_int {
+pub fn runtime_version() -> c_int {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: a place for the answer, of which all-zero is a valid value; the address asked for is this function's.
     let (found, info) = unsafe {
@@ -202,6 +202,27 @@ export! {
     fn cudaDeviceReset() = with_driver |driver| {
         kernel::unload_all(driver);
         context::reset(driver)
+    }
+
+    // Since CUDA 4 another name for it.
+    fn cudaThreadExit() = with_driver |driver| {
+        kernel::unload_all(driver);
+        context::reset(driver)
+    }
+
+    fn cudaSetDeviceFlags(flags: c_uint) = with_driver |driver| {
+        driver.cuDevicePrimaryCtxSetFlags(context::device(driver)?, flags)
+    }
+
+    // `flags` is 1 where `device_flags` count (driver_types.h, cudaInitDeviceFlagsAreValid).
+    fn cudaInitDevice(device: c_int, device_flags: c_uint, flags: c_uint) = with_driver |driver| {
+        if flags > 1 {
+            return Err(INVALID_VALUE);
+        }
+        if flags == 1 {
+            driver.cuDevicePrimaryCtxSetFlags(device, device_flags)?;
+        }
+        context::primary(driver, device).map(|_| ())
     }
 
     fn cudaProfilerStart() = with_context |driver| {

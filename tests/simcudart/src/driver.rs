@@ -122,6 +122,7 @@ driver_functions! {
         fn cuDeviceGetDefaultMemPool[11020](pool: *mut Handle, device: Device);
         fn cuDeviceCanAccessPeer[4000](can: *mut c_int, device: Device, peer: Device);
         fn cuDevicePrimaryCtxRetain[7000](context: *mut Handle, device: Device);
+        fn cuDevicePrimaryCtxSetFlags[7000](device: Device, flags: c_uint);
         fn cuDevicePrimaryCtxRelease[7000](device: Device);
         fn cuDevicePrimaryCtxReset[7000](device: Device);
         fn cuCtxGetCurrent[4000](context: *mut Handle);
@@ -133,6 +134,8 @@ driver_functions! {
         fn cuCtxEnablePeerAccess[4000](peer: Handle, flags: c_uint);
         fn cuCtxDisablePeerAccess[4000](peer: Handle);
         fn cuLibraryLoadData[12000](library: *mut Handle, code: *const c_void, jit_options: *mut c_int,
+            jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_int, values: *mut *mut c_void, count: c_uint);
+        fn cuLibraryLoadFromFile[12000](library: *mut Handle, path: *const c_char, jit_options: *mut c_int,
             jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_int, values: *mut *mut c_void, count: c_uint);
         fn cuLibraryUnload[12000](library: Handle);
         fn cuLibraryGetKernel[12000](kernel: *mut Handle, library: Handle, name: *const c_char);
@@ -257,6 +260,8 @@ driver_functions! {
         fn cuMemcpy3DPeerAsync[4000, 7000](copy: *const c_void, stream: Handle);
         fn cuMemcpyBatchAsync[12080, 12080](to: *const DevicePtr, from: *const DevicePtr, sizes: *const usize,
             count: usize, attributes: *const c_void, starts: *const usize, kinds: usize, failed: *mut usize,
+            stream: Handle);
+        fn cuMemcpy3DBatchAsync[12080, 12080](count: usize, operations: *const c_void, failed: *mut usize, flags: u64,
             stream: Handle);
         fn cuMemcpyWithAttributesAsync[13020, 13020](to: DevicePtr, from: DevicePtr, bytes: usize,
             attributes: *const c_void, stream: Handle);

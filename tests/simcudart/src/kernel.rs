@@ -43,6 +43,8 @@ struct Registry {
     variables: HashMap<usize, (usize, usize)>,
     /// Host stub → `CUkernel`.
     kernels: HashMap<usize, usize>,
+    /// `CUkernel` that the application asked for → its library.
+    given: HashMap<usize, usize>,
     /// Number of a context (`cuCtxGetId`) and `CUkernel` → `CUfunction`.
     functions: HashMap<(u64, usize), usize>,
     next: usize,
@@ -126,6 +128,20 @@ pub fn kernel(driver: &Driver, stub: *const c_void) -> Result<Handle> {
     with_registry(|registry| registry.kernel(driver, stub as usize)).map(|kernel| kernel as Handle)
 }
 
+/// The application has a kernel of a library that it loaded.
+pub fn given(library: Handle, kernel: Handle) {
+    with_registry(|registry| registry.given.insert(kernel as usize, library as usize));
+}
+
+/// It unloads the library.
+pub fn taken_back(library: Handle) {
+    with_registry(|registry| {
+        let Registry { given, functions, .. } = registry;
+        functions.retain(|(_, kernel), _| given.get(kernel) != Some(&(library as usize)));
+        given.retain(|_, of| *of != library as usize);
+    });
+}
+
 /// What `func` stands for in the current context: a host stub, or a `cudaKernel_t` that this runtime gave.
 pub fn function(driver: &Driver, func: *const c_void) -> Result<Handle> {
     let (current, mut context) = (context::current(driver)?, 0);
@@ -135,6 +151,7 @@ pub fn function(driver: &Driver, func: *const c_void) -> Result<Handle> {
         let kernel = match registry.kernel(driver, func as usize) {
             Ok(kernel) => kernel,
             Err(_) if registry.kernels.values().any(|kernel| *kernel == func as usize) => func as usize,
+            Err(_) if registry.given.contains_key(&(func as usize)) => func as usize,
             Err(error) => return Err(error),
         };
         if let Some(function) = registry.functions.get(&(context, kernel)) {

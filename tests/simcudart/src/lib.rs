@@ -26,6 +26,7 @@ mod event;
 mod graph;
 mod kernel;
 mod launch;
+mod library;
 mod managed;
 mod memory;
 mod pool;

@@ -1,9 +1,23 @@
 //! Managed memory: prefetches, discards, advice; copies with attributes. What has other arguments in CUDA 12 and 13 under
-//! one name (`cudaMemPrefetchAsync`, `cudaMemAdvise`, `cudaMemcpyBatchAsync`) is here as CUDA 12 has it.
+//! one name is here as CUDA 12 has it (`cudaMemPrefetchAsync`, `cudaMemAdvise`), or as the version has that is played: the
+//! batches of copies, whose last arguments differ.
 
 use std::ffi::{c_int, c_uint, c_void};
 
+use std::ptr::null_mut;
+
+use crate::device::runtime_version;
 use crate::driver::{DevicePtr, Handle, Location};
+
+/// The place for the index of a refused copy, and the stream, of the last two arguments of CUDA 12; CUDA 13 has only the
+/// stream.
+fn failed_and_stream(last: usize, behind: usize) -> (*mut usize, Handle) {
+    if runtime_version() < 13000 {
+        (last as *mut usize, behind as Handle)
+    } else {
+        (null_mut(), last as Handle)
+    }
+}
 
 export_on_stream! {
     fn cudaMemPrefetchAsync, cudaMemPrefetchAsync_ptsz(address: *const c_void, bytes: usize, device: c_int,
@@ -50,9 +64,21 @@ export_on_stream! {
     }
 
     fn cudaMemcpyBatchAsync, cudaMemcpyBatchAsync_ptsz(to: *const DevicePtr, from: *const DevicePtr,
-        sizes: *const usize, count: usize, attributes: *const c_void, starts: *const usize, kinds: usize,
-        failed: *mut usize, stream: Handle) = with_context |driver, default| {
+        sizes: *const usize, count: usize, attributes: *const c_void, starts: *const usize, kinds: usize, last: usize,
+        behind: usize) = with_context |driver, default| {
+        let (failed, stream) = failed_and_stream(last, behind);
         driver.cuMemcpyBatchAsync(default, to, from, sizes, count, attributes, starts, kinds, failed, stream)
+    }
+
+    // CUDA 12: count, operations, failed, flags, stream; CUDA 13 has no `failed`.
+    fn cudaMemcpy3DBatchAsync, cudaMemcpy3DBatchAsync_ptsz(count: usize, operations: *const c_void, third: usize,
+        fourth: usize, fifth: usize) = with_context |driver, default| {
+        let (failed, flags, stream) = if runtime_version() < 13000 {
+            (third as *mut usize, fourth, fifth)
+        } else {
+            (null_mut(), third, fourth)
+        };
+        driver.cuMemcpy3DBatchAsync(default, count, operations, failed, flags as u64, stream as Handle)
     }
 }
 

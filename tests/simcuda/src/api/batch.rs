@@ -1,5 +1,5 @@
-//! Copies with attributes, one by one and in batches (cuda.h, cuMemcpyBatchAsync and cuMemcpy3DBatchAsync): a batch is one
-//! operation of its stream.
+//! Copies with attributes, one by one and in batches (cuda.h, cuMemcpyBatchAsync and cuMemcpy3DBatchAsync), and batches to
+//! decompress: a batch is one operation of its stream.
 
 use super::offer;
 use crate::call::Call;
@@ -7,7 +7,7 @@ use crate::config::config;
 use crate::error::{INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
-use crate::memory::{Copy, Direction, Shape};
+use crate::memory::{Copy, Direction, MemoryKind, Shape};
 use crate::state::{Guard, State, StreamKind};
 use crate::work::{Work, issue};
 
@@ -16,6 +16,7 @@ exports! {
     cuMemcpyBatchAsync_v2 | cuMemcpyBatchAsync_v2_ptsz => batch_v2(dsts: *const u64, srcs: *const u64, sizes: *const usize, count: usize, attributes: *const Attributes, starts: *const usize, kinds: usize, stream: Handle);
     cuMemcpy3DBatchAsync | cuMemcpy3DBatchAsync_ptsz => batch_3d(count: usize, operations: *const Operation3D, failed: *mut usize, flags: u64, stream: Handle);
     cuMemcpy3DBatchAsync_v2 | cuMemcpy3DBatchAsync_v2_ptsz => batch_3d_v2(count: usize, operations: *const Operation3D, flags: u64, stream: Handle);
+    cuMemBatchDecompressAsync | cuMemBatchDecompressAsync_ptsz => decompress(parameters: *const Decompress, count: usize, flags: u32, failed: *mut usize, stream: Handle);
     cuMemcpyWithAttributesAsync | cuMemcpyWithAttributesAsync_ptsz => with_attributes(dst: u64, src: u64, bytes: usize, attributes: *const Attributes, stream: Handle);
     cuMemcpy3DWithAttributesAsync | cuMemcpy3DWithAttributesAsync_ptsz => with_attributes_3d(operation: *const Operation3D, flags: u64, stream: Handle);
 }
@@ -51,7 +52,23 @@ pub struct Operation3D {
     flags: u32,
 }
 
+/// `CUmemDecompressParams` of cuda.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Decompress {
+    source_bytes: u64,
+    /// Of the destination; a hint.
+    bytes: u64,
+    /// Where the number of bytes comes to stand, in 32 bits.
+    written: u64,
+    source: u64,
+    destination: u64,
+    algorithm: u32,
+    padding: [u8; 20],
+}
+
 const _: () = assert!(size_of::<Attributes>() == 24 && size_of::<Operation3D>() == 112);
+const _: () = assert!(size_of::<Decompress>() == 64);
 
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL`; STREAM is 1, ANY is 3.
 const DURING_CALL: u32 = 2;
@@ -238,4 +255,49 @@ unsafe fn with_attributes_3d(
     let operation = unsafe { operation.as_ref() }.filter(|_| flags == 0).ok_or(INVALID_VALUE)?;
     // SAFETY: as above.
     unsafe { run(call, 1, std::ptr::null_mut(), stream, false, |state, _| operation.copy(state)) }
+}
+
+impl Decompress {
+    /// cuda.h, cuMemBatchDecompressAsync: all three addresses are memory of a device's own; unused bytes are zero; the
+    /// algorithm is one (1 deflate, 2 snappy, 4 LZ4). That no bytes are refused is an assumption.
+    fn is_valid(&self, state: &State) -> bool {
+        let fits = |address, bytes| {
+            let kind = state.memory.find(address).map(|found| found.kind);
+            let capable = matches!(kind, Some(MemoryKind::Device | MemoryKind::Pool | MemoryKind::Mapped));
+            capable && bytes > 0 && state.memory.covers(address, bytes)
+        };
+        matches!(self.algorithm, 1 | 2 | 4)
+            && self.padding == [0; 20]
+            && fits(self.source, self.source_bytes)
+            && fits(self.destination, self.bytes.max(1))
+            && fits(self.written, 4)
+    }
+}
+
+/// Takes its place on the stream, for no time; nothing is decompressed. There is no graph node of the kind (cuda.h,
+/// CUgraphNodeType), so it cannot be captured.
+unsafe fn decompress(
+    call: &mut Call,
+    parameters: *const Decompress,
+    count: usize,
+    flags: u32,
+    failed: *mut usize,
+    stream: Handle,
+) -> Outcome {
+    // SAFETY: cuda.h's promise; SIZE_MAX: an error that is about no operation.
+    unsafe { offer(failed, usize::MAX) };
+    if parameters.is_null() || count == 0 || flags != 0 {
+        return Err(INVALID_VALUE);
+    }
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    // SAFETY: cuda.h's promise: `count` operations.
+    let all = unsafe { std::slice::from_raw_parts(parameters, count) };
+    if let Some(index) = all.iter().position(|one| !one.is_valid(&state)) {
+        // SAFETY: as above.
+        unsafe { offer(failed, index) };
+        return Err(INVALID_VALUE);
+    }
+    state.check_not_captured(stream)?;
+    issue(call, state, stream, &Work::Empty).map(|_| ())
 }
