@@ -75,7 +75,7 @@ fn the_gpus_time_holds(report: &Value, ranges: &[(u64, u64)], operations: &[Oper
     holds("compute_ns", busy(ranges, &kernels));
     let told = holds("idle_ns", idle);
     assert!(
-        told <= idle + wall / 20,
+        told <= idle + wall / 8,
         "a GPU that is busy with what came before is not called idle: {told}, {idle}"
     );
 }
