@@ -46,10 +46,8 @@ program memory memory
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True program "memory mapped piece by piece" memory
 PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync program "memory of the driver's pool" memory
 program "out of memory" out_of_memory
-# Where the stand-in has them: a capture makes this allocator's calls into nodes that take and free memory.
-if [[ -e $root/tests/simcuda/src/graph_memory.rs ]]; then
-    PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync program "graphs that take memory" graph
-fi
+# A capture makes this allocator's calls into nodes that take and free memory.
+PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync program "graphs that take memory" graph
 program processes processes
 program "tensors of another process" ipc
 SIMCUDA_DEVICES=2 OMP_NUM_THREADS=1 observe torchrun "$torch/bin/python" -m torch.distributed.run --standalone --nproc-per-node 2 \

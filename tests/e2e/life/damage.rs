@@ -67,16 +67,15 @@ fn a_trace_with_any_byte_flipped_is_reported_or_refused() {
     let whole = trace();
     let mut reported = 0;
     for at in 0..whole.len() {
-        for mask in [0xff, 1 << (at % 8)] {
-            let mut bytes = whole.clone();
-            bytes[at] ^= mask;
-            if let Some(report) = report(&bytes) {
-                reported += 1;
-                assert!(launches(&report) <= 200, "byte {at}: {} launches", launches(&report));
-            }
+        let mut bytes = whole.clone();
+        // All of a byte, or one bit of it, by turns.
+        bytes[at] ^= if at % 2 == 0 { 0xff } else { 1 << (at / 2 % 8) };
+        if let Some(report) = report(&bytes) {
+            reported += 1;
+            assert!(launches(&report) <= 200, "byte {at}: {} launches", launches(&report));
         }
     }
-    assert!(reported > whole.len(), "{reported} of {} flips", 2 * whole.len());
+    assert!(reported > whole.len() / 2, "{reported} of {} flips", whole.len());
 }
 
 /// `gpuspy report` of these bytes: its exit code, with a screen for 0 and one line for 3.
