@@ -89,6 +89,22 @@ fn every_call_of_the_runtime_that_moves_bytes_is_counted_under_its_own_name() {
 }
 
 #[test]
+fn a_batch_of_the_runtimes_is_counted_under_its_own_name_with_either_versions_arguments() {
+    for program in ["batches_12", "batches_13"] {
+        let done = observed(program);
+        is_exact(&done);
+        let mut calls = by_name(&done.report()["apis"], "name", "count");
+        // The runtime's own start.
+        calls.retain(|name, _| name.starts_with("cuda"));
+        assert_eq!(json!(calls), done.said()["apis"], "{program}");
+        let batch = BTreeSet::from([(3, flag::BATCH)]);
+        let shapes = shapes(&done);
+        assert_eq!(shapes["cudaMemcpyBatchAsync"], batch, "{program}");
+        assert_eq!(shapes["cudaMemcpy3DBatchAsync"], batch, "{program}");
+    }
+}
+
+#[test]
 fn every_call_of_the_driver_that_copies_an_array_is_one_operation() {
     let done = observed("arrays");
     is_exact(&done);
