@@ -89,8 +89,8 @@ fn every_call_of_the_runtime_that_moves_bytes_is_counted_under_its_own_name() {
 }
 
 #[test]
-fn a_batch_of_the_runtimes_is_counted_under_its_own_name_with_either_versions_arguments() {
-    for program in ["batches_12", "batches_13"] {
+fn what_cuda_12_and_13_call_alike_is_counted_under_that_name_with_the_arguments_of_either() {
+    for program in ["versions_12", "versions_13"] {
         let done = observed(program);
         is_exact(&done);
         let mut calls = by_name(&done.report()["apis"], "name", "count");
@@ -101,6 +101,7 @@ fn a_batch_of_the_runtimes_is_counted_under_its_own_name_with_either_versions_ar
         let shapes = shapes(&done);
         assert_eq!(shapes["cudaMemcpyBatchAsync"], batch, "{program}");
         assert_eq!(shapes["cudaMemcpy3DBatchAsync"], batch, "{program}");
+        assert_eq!(shapes["cudaMemPrefetchAsync"], BTreeSet::from([(1, flag::PREFETCH)]), "{program}");
     }
 }
 

@@ -1,6 +1,7 @@
-// Copies in batches by the runtime, whose calls end in other arguments in CUDA 12 than in CUDA 13 under the same names. The
-// including file says which: BATCH(function, to, from, sizes, count, attributes, start, stream) and
-// BATCH_3D(function, count, operations, stream), for each function and its variant of the thread's own default stream.
+// Calls of the runtime that end in other arguments in CUDA 12 than in CUDA 13 under the same names. The including file says
+// which: BATCH(function, to, from, sizes, count, attributes, start, stream), BATCH_3D(function, count, operations, stream)
+// and PREFETCH(function, address, bytes, device, stream), for each function and its variant of the thread's own default
+// stream, and ADVISE(address, bytes, advice, device); a device of cudaCpuDeviceId is the host.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,11 +12,11 @@ enum { COPIES = 3, BYTES = 4096 };
 
 #define RT(name, call) COUNTED(#name, call)
 
-static int run_batches(const char *program)
+static int run_versions(const char *program)
 {
     struct cudaMemcpyAttributes attributes = {.srcAccessOrder = cudaMemcpySrcAccessOrderStream};
     struct cudaMemcpy3DBatchOp operations[COPIES] = {0};
-    char *pinned, *first, *second;
+    char *pinned, *first, *second, *managed;
     void *from[COPIES], *to[COPIES];
     size_t sizes[COPIES], bytes = 0, start = 0;
     cudaStream_t stream;
@@ -23,6 +24,7 @@ static int run_batches(const char *program)
     RT(cudaMallocHost, cudaMallocHost((void **)&pinned, BYTES));
     RT(cudaMalloc, cudaMalloc((void **)&first, BYTES));
     RT(cudaMalloc, cudaMalloc((void **)&second, BYTES));
+    RT(cudaMallocManaged, cudaMallocManaged((void **)&managed, BYTES, cudaMemAttachGlobal));
     for (int copy = 0; copy < COPIES; copy++) {
         from[copy] = pinned + copy * 1000;
         to[copy] = first + copy * 1000;
@@ -47,6 +49,11 @@ static int run_batches(const char *program)
         move(HTOD, PINNED, bytes);
     for (int times = 0; times < 2; times++)
         move(DTOD, NONE, COPIES * 100);
+    RT(cudaMemPrefetchAsync, PREFETCH(cudaMemPrefetchAsync, managed, BYTES, 0, stream));
+    RT(cudaMemPrefetchAsync, PREFETCH(cudaMemPrefetchAsync_ptsz, managed, 1000, cudaCpuDeviceId, stream));
+    RT(cudaMemAdvise, ADVISE(managed, BYTES, cudaMemAdviseSetAccessedBy, 0));
+    move(HTOD, MANAGED, BYTES);
+    move(DTOH, MANAGED, 1000);
     RT(cudaDeviceSynchronize, cudaDeviceSynchronize());
     printf("{\"program\":\"%s\",", program);
     print_moved();
