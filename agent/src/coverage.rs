@@ -19,11 +19,6 @@ const PASSED: &[(&str, &str, &str)] = &[
     ("cuGetExportTable", "lookup", "tables by which the runtime checks its driver: never touched"),
     ("cuGraph*NodeGet* cuGraphGet* cuGraphExecGet* cuGraphNodeFindInClone", "query", "asks about a graph"),
     ("cuGraphDebugDotPrint cudaGraphGetNodes cudaGraphDebugDotPrint", "query", "asks about a graph"),
-    (
-        "cudaGraphInstantiate",
-        "same name",
-        "other arguments in CUDA 11 under the same name; the driver's is recorded",
-    ),
     ("cuGraphExec*Set*", "graph", "changes a node that neither runs a kernel nor moves bytes"),
     (
         "cuGraphAdd* cuGraphRemove* cuGraphCreate cuGraphClone cuGraphDestroy* cuGraph*Set* cuGraphConditionalHandleCreate",

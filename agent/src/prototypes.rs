@@ -18,10 +18,11 @@ const NOT_IN_C_HEADERS: &[&str] = &[
     "cudaProfilerStop",
 ];
 
-/// Functions of the runtime that have other arguments in CUDA 13 than in CUDA 12 under the same name, as the headers of 12.9
-/// and 13 declare them; empty: not there. What an entry of one reads is the same in both, and what differs is pointers,
-/// whole numbers and a structure of one word, each in a register or a place of its own (the psABIs of x86-64 and AArch64): an
-/// entry of so many words hands on what either has. A last one that the caller did not give is read from the caller's own frame.
+/// Functions of the runtime that have other arguments in CUDA 13 than in CUDA 12 under the same name, or in CUDA 12 than in 11;
+/// as the headers of 12.9 and 13 declare them. What an entry of one reads is the same in all. What differs is pointers, whole
+/// numbers and a structure of one word, each in a register or on the stack in a place of its own (the psABIs of x86-64 and
+/// AArch64): an entry of as many words as the longest has hands them on. A last one that the caller did not give is whatever
+/// the register holds, or the caller's own frame behind its arguments, and nobody looks at it.
 const TWO_PROTOTYPES: &[(&str, [&str; 2])] = &[
     (
         "cudaMemcpyBatchAsync",
@@ -38,6 +39,22 @@ const TWO_PROTOTYPES: &[(&str, [&str; 2])] = &[
             "size_t, struct cudaMemcpy3DBatchOp *, unsigned long long, cudaStream_t",
         ],
     ),
+    (
+        "cudaMemPrefetchAsync",
+        [
+            "const void *, size_t, int, cudaStream_t",
+            "const void *, size_t, struct cudaMemLocation, unsigned int, cudaStream_t",
+        ],
+    ),
+    (
+        "cudaMemAdvise",
+        [
+            "const void *, size_t, enum cudaMemoryAdvise, int",
+            "const void *, size_t, enum cudaMemoryAdvise, struct cudaMemLocation",
+        ],
+    ),
+    // In CUDA 11: cudaGraphExec_t *, cudaGraph_t, cudaGraphNode_t *, char *, size_t.
+    ("cudaGraphInstantiate", ["cudaGraphExec_t *, cudaGraph_t, unsigned long long"; 2]),
     // In CUDA 11: cudaGraphExec_t, cudaGraph_t, cudaGraphNode_t *, enum cudaGraphExecUpdateResult *.
     ("cudaGraphExecUpdate", ["cudaGraphExec_t, cudaGraph_t, cudaGraphExecUpdateResultInfo *"; 2]),
     (

@@ -12,7 +12,8 @@
 //!   to answer with it (12.9's and 13.5's own requests), `per_thread` marks those whose default stream is the thread's
 //!   own; the runtime has no versions (0);
 //! - *parameters* with CUDA's own type names: they are printed as C and compiled against NVIDIA's headers (the test
-//!   `prototypes_equal_the_headers`);
+//!   `prototypes_equal_the_headers`); `word` is an argument that differs between versions of CUDA which have the function
+//!   under one name (the test's `TWO_PROTOTYPES`): handed on, never looked at;
 //! - *how*: what the call is, in the words of [`crate::calls`], its fields read from the parameters.
 //!
 //! The entries stand in sections, a file each; [`hooks`](crate::hook::hooks) sees them as one list.

@@ -79,3 +79,18 @@ fn what_is_done_before_the_first_launch_is_told() {
     let done = Run::of("setup_calls").env("SIMCUDA_DEVICES", "2").observed().succeeded();
     assert_eq!(json!(by_name(&done.report()["apis"], "name", "count")), done.said()["apis"]);
 }
+
+#[test]
+fn what_the_runtime_is_asked_for_before_the_first_launch_is_told_under_its_name() {
+    let done = Run::of("setup_runtime").observed().succeeded();
+    let (said, report) = (done.said(), done.report());
+    assert_eq!(report["coverage"]["launches"], said["launches"]);
+    let mut calls = by_name(&report["apis"], "name", "count");
+    calls.retain(|name, _| said["apis"].get(name).is_some());
+    assert_eq!(json!(calls), said["apis"]);
+    let all = by_name(&report["apis"], "name", "count");
+    for inside in ["cuLibraryLoadData", "cuLibraryLoadFromFile", "cuLibraryUnload", "cuDevicePrimaryCtxReset"]
+    {
+        assert_eq!(all.get(inside), None, "the call around it is the app's");
+    }
+}

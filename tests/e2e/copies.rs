@@ -89,6 +89,23 @@ fn every_call_of_the_runtime_that_moves_bytes_is_counted_under_its_own_name() {
 }
 
 #[test]
+fn what_cuda_12_and_13_call_alike_is_counted_under_that_name_with_the_arguments_of_either() {
+    for program in ["versions_12", "versions_13"] {
+        let done = observed(program);
+        is_exact(&done);
+        let mut calls = by_name(&done.report()["apis"], "name", "count");
+        // The runtime's own start.
+        calls.retain(|name, _| name.starts_with("cuda"));
+        assert_eq!(json!(calls), done.said()["apis"], "{program}");
+        let batch = BTreeSet::from([(3, flag::BATCH)]);
+        let shapes = shapes(&done);
+        assert_eq!(shapes["cudaMemcpyBatchAsync"], batch, "{program}");
+        assert_eq!(shapes["cudaMemcpy3DBatchAsync"], batch, "{program}");
+        assert_eq!(shapes["cudaMemPrefetchAsync"], BTreeSet::from([(1, flag::PREFETCH)]), "{program}");
+    }
+}
+
+#[test]
 fn every_call_of_the_driver_that_copies_an_array_is_one_operation() {
     let done = observed("arrays");
     is_exact(&done);

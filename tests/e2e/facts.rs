@@ -174,6 +174,7 @@ fn a_kernel_is_from_the_file_that_holds_it() {
         ("work_runtime", "work_runtime", "work_5us", Value::Null),
         ("work_driver", "work_driver", "work_5us", "cuModuleLoadData".into()),
         ("work_getproc", "work_getproc", "work_5us", "cuModuleLoadData".into()),
+        ("setup_runtime", "setup_runtime", "library_5us", "cudaLibraryLoadFromFile".into()),
         ("plugins", "libplugin12.so", "plugin_5us", Value::Null),
         ("graphs_runtime", "graphs_runtime", "runtime_a_4us", Value::Null),
     ];

@@ -1,5 +1,5 @@
 // Bytes moved by every call of the driver that moves some: by rows, by slices, to a peer, in batches, set by rows, and
-// managed memory sent to where it is wanted. Each by its synchronous, asynchronous and per-thread variants, where it has
+// managed memory sent to where it is wanted; and a batch to decompress, of which nobody knows how much that moves. Each by its synchronous, asynchronous and per-thread variants, where it has
 // them; data is checked where it comes back. Prints what was moved, and by which calls.
 // link: -l:libcuda.so.1
 #define __CUDA_API_VERSION_INTERNAL
@@ -28,6 +28,8 @@ CUresult cuMemPrefetchBatchAsync(CUdeviceptr *, size_t *, size_t, CUmemLocation 
 CUresult cuMemDiscardBatchAsync(CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream);
 CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t,
                                            unsigned long long, CUstream);
+
+CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *, size_t, unsigned, size_t *, CUstream);
 
 #define CU(name, call) COUNTED(#name, call)
 
@@ -141,6 +143,20 @@ static void move_batches(void)
     wait();
 }
 
+static void decompress(void)
+{
+    CUmemDecompressParams both[2] = {{.srcNumBytes = 100, .dstNumBytes = 1000, .src = (void *)first, .dst = (void *)second,
+                                      .dstActBytes = (cuuint32_t *)(second + 2000), .algo = CU_MEM_DECOMPRESS_ALGORITHM_LZ4}};
+    size_t failed;
+    both[1] = both[0];
+    CU(cuMemBatchDecompressAsync, cuMemBatchDecompressAsync(both, 2, 0, &failed, stream));
+    CU(cuMemBatchDecompressAsync, cuMemBatchDecompressAsync_ptsz(both, 2, 0, NULL, stream));
+    both[1].src = pageable;
+    REQUIRE(cuMemBatchDecompressAsync(both, 2, 0, &failed, stream) == CUDA_ERROR_INVALID_VALUE && failed == 1);
+    COUNT("cuMemBatchDecompressAsync", 1);
+    wait();
+}
+
 static void set_rows(void)
 {
     CU(cuMemsetD2D8, cuMemsetD2D8_v2(first, PITCH, 1, ROW, ROWS));
@@ -201,6 +217,7 @@ int main(void)
     move_rows();
     move_slices();
     move_batches();
+    decompress();
     set_rows();
     move_managed();
     printf("{\"program\":\"moves\",");

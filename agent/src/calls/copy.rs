@@ -243,6 +243,11 @@ impl Copy {
         Copy { flags: flag::PREFETCH, ..Copy::new(direction, address, address, bytes) }
     }
 
+    /// A prefetch of which it is not known which argument says where to.
+    pub fn prefetch_somewhere(address: u64, bytes: usize) -> Copy {
+        Copy { direction: Direction::Default, ..Copy::prefetch(address, bytes, false) }
+    }
+
     /// A prefetch to a device, or with [`DEVICE_CPU`] to the host.
     pub fn prefetch_to_device(address: u64, bytes: usize, device: CUdevice) -> Copy {
         Copy::prefetch(address, bytes, device == DEVICE_CPU)

@@ -255,8 +255,8 @@ macro_rules! copies { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (pitchedDevPtr: cudaPitchedPtr, value: int, extent: cudaExtent, stream: cudaStream_t)
         => work(Set::of_3d(pitchedDevPtr, value, extent).on(stream));
 
-    // Managed memory: where it is to be, and what is not needed. cudaMemPrefetchAsync and cudaMemAdvise have other
-    // arguments in CUDA 13 under the same names: they pass, and the driver's calls inside are recorded under their own.
+    // Managed memory: where it is to be, and what is not needed. cudaMemPrefetchAsync and cudaMemAdvise end in other words in
+    // CUDA 13 under the same names, as above.
     driver "cuMemPrefetchAsync" { cuMemPrefetchAsync @ 8000, cuMemPrefetchAsync_ptsz @ 8000 per_thread }
         (devPtr: CUdeviceptr, count: size_t, dstDevice: CUdevice, hStream: CUstream)
         => work(Copy::prefetch_to_device(devPtr, count, dstDevice).on(hStream));
@@ -282,6 +282,9 @@ macro_rules! copies { ($next:ident $($before:tt)*) => { $next! { $($before)*
     driver "cuMemAdvise" { cuMemAdvise_v2 @ 12020 }
         (devPtr: CUdeviceptr, count: size_t, advice: CUmem_advise, location: CUmemLocation)
         => plain(Host { subject: devPtr });
+    runtime "cudaMemPrefetchAsync" { cudaMemPrefetchAsync @ 0, cudaMemPrefetchAsync_ptsz @ 0 per_thread }
+        (devPtr: *const void, count: size_t, third: word, fourth: word, fifth: word)
+        => work(Copy::prefetch_somewhere(devPtr as u64, count).on_some_stream());
     runtime "cudaMemPrefetchAsync" { cudaMemPrefetchAsync_v2 @ 0, cudaMemPrefetchAsync_v2_ptsz @ 0 per_thread }
         (devPtr: *const void, count: size_t, location: cudaMemLocation, flags: unsigned_int, stream: cudaStream_t)
         => work(Copy::prefetch_to(devPtr as u64, count, location).on(stream));
@@ -298,6 +301,9 @@ macro_rules! copies { ($next:ident $($before:tt)*) => { $next! { $($before)*
     runtime "cudaMemDiscardBatchAsync" { cudaMemDiscardBatchAsync @ 0, cudaMemDiscardBatchAsync_ptsz @ 0 per_thread }
         (dptrs: *mut *mut void, sizes: *mut size_t, count: size_t, flags: unsigned_long_long, stream: cudaStream_t)
         => plain(Enqueue::on(stream));
+    runtime "cudaMemAdvise" { cudaMemAdvise @ 0 }
+        (devPtr: *const void, count: size_t, advice: cudaMemoryAdvise, fourth: word)
+        => plain(Host { subject: devPtr as u64 });
     runtime "cudaMemAdvise" { cudaMemAdvise_v2 @ 0 }
         (devPtr: *const void, count: size_t, advice: cudaMemoryAdvise, location: cudaMemLocation)
         => plain(Host { subject: devPtr as u64 });

@@ -86,8 +86,10 @@ macro_rules! graphs { ($next:ident $($before:tt)*) => { $next! { $($before)*
         => plain(CaptureBegin { stream });
     runtime "cudaStreamEndCapture" { cudaStreamEndCapture @ 0, cudaStreamEndCapture_ptsz @ 0 per_thread }
         (stream: cudaStream_t, pGraph: *mut cudaGraph_t) => plain(CaptureEnd::of(stream));
-    // cudaGraphInstantiate has other arguments in CUDA 11 under the same name: it passes. So has cudaGraphExecUpdate, after
-    // the two that are read: a fourth in CUDA 11, handed on unseen.
+    // These two end in more words in CUDA 11 under the same names: what is read stands before those.
+    runtime "cudaGraphInstantiate" { cudaGraphInstantiate @ 0 }
+        (pGraphExec: *mut cudaGraphExec_t, graph: cudaGraph_t, third: word, fourth: word, fifth: word)
+        => plain(Host { subject: graph as u64 });
     runtime "cudaGraphExecUpdate" { cudaGraphExecUpdate @ 0 }
         (hGraphExec: cudaGraphExec_t, hGraph: cudaGraph_t, third: word, fourth: word)
         => plain(Host { subject: hGraphExec as u64 });

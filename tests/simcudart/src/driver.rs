@@ -38,6 +38,11 @@ pub struct Location {
 }
 
 impl Location {
+    /// One that was passed in a register: the type below, the number above (the psABIs of x86-64 and AArch64).
+    pub fn of_word(word: usize) -> Location {
+        Location { kind: word as c_int, id: (word >> 32) as c_int }
+    }
+
     /// A device, or with -1 (`cudaCpuDeviceId`) the host.
     pub fn of(device: c_int) -> Location {
         if device == -1 { Location { kind: 2, id: 0 } } else { Location { kind: 1, id: device } }

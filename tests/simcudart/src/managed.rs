@@ -1,6 +1,5 @@
-//! Managed memory: prefetches, discards, advice; copies with attributes. What has other arguments in CUDA 12 and 13 under
-//! one name is here as CUDA 12 has it (`cudaMemPrefetchAsync`, `cudaMemAdvise`), or as the version has that is played: the
-//! batches of copies, whose last arguments differ.
+//! Managed memory: prefetches, discards, advice; copies with attributes. What ends in other arguments in CUDA 12 and 13 under
+//! one name takes words, and reads them as the version that is played has them.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -19,10 +18,17 @@ fn failed_and_stream(last: usize, behind: usize) -> (*mut usize, Handle) {
     }
 }
 
+/// A place: a device in CUDA 12, a location in CUDA 13.
+fn place(word: usize) -> Location {
+    if runtime_version() < 13000 { Location::of(word as c_int) } else { Location::of_word(word) }
+}
+
 export_on_stream! {
-    fn cudaMemPrefetchAsync, cudaMemPrefetchAsync_ptsz(address: *const c_void, bytes: usize, device: c_int,
-        stream: Handle) = with_context |driver, default| {
-        driver.cuMemPrefetchAsync(default, address as DevicePtr, bytes, Location::of(device), 0, stream)
+    // CUDA 12: address, bytes, device, stream; CUDA 13: address, bytes, location, flags, stream.
+    fn cudaMemPrefetchAsync, cudaMemPrefetchAsync_ptsz(address: *const c_void, bytes: usize, third: usize, fourth: usize,
+        fifth: usize) = with_context |driver, default| {
+        let (flags, stream) = if runtime_version() < 13000 { (0, fourth) } else { (fourth as c_uint, fifth) };
+        driver.cuMemPrefetchAsync(default, address as DevicePtr, bytes, place(third), flags, stream as Handle)
     }
 
     fn cudaMemPrefetchAsync_v2, cudaMemPrefetchAsync_v2_ptsz(address: *const c_void, bytes: usize, location: Location,
@@ -83,8 +89,8 @@ export_on_stream! {
 }
 
 export! {
-    fn cudaMemAdvise(address: *const c_void, bytes: usize, advice: c_int, device: c_int) = with_context |driver| {
-        driver.cuMemAdvise(address as DevicePtr, bytes, advice, Location::of(device))
+    fn cudaMemAdvise(address: *const c_void, bytes: usize, advice: c_int, where_to: usize) = with_context |driver| {
+        driver.cuMemAdvise(address as DevicePtr, bytes, advice, place(where_to))
     }
 
     fn cudaMemAdvise_v2(address: *const c_void, bytes: usize, advice: c_int, location: Location)
