@@ -398,7 +398,7 @@ impl<'a> StartupFold<'a> {
         }
     }
 
-    /// Takes the next event that concerns what is asked for, whenever it was, in the trace's order.
+    /// Takes the next event, whatever it concerns and whenever it was, in the trace's order.
     pub fn observe(&mut self, event: &Event<'_>) {
         if let Body::Context(context) = &event.record.body
             && !context.destroyed
@@ -422,7 +422,7 @@ impl<'a> StartupFold<'a> {
         }
     }
 
-    /// The answer; `None` if no kernel ran. `library` says whose an address is.
+    /// The answer; `None` if no kernel ran, or all of it lies outside the period. `library` says whose an address is.
     pub fn finish(mut self, library: impl Fn(u64) -> Option<String>) -> Option<Startup> {
         let start = self.first_kernel?;
         let steady = self.is_steady();

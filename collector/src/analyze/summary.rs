@@ -117,7 +117,8 @@ pub struct Tables {
     pub syncs: ByApi,
     /// Calls that waited though they are no synchronise calls.
     pub implicit_syncs: ImplicitSyncs,
-    /// How long it took until the first kernel ran, and why; `None` if none did.
+    /// How long it took until the first kernel ran, and why: the process's, limited in time only. `None` if none did, or it
+    /// did before that time.
     pub startup: Option<Startup>,
     /// What the program said it was doing.
     pub ranges: RangeUse,
@@ -246,9 +247,9 @@ where
         }
         // A call may wait for work that is not asked for.
         waits.observe(&event, passed.call);
-        if passed.concerns {
-            startup.observe(&event);
-        } else {
+        // A process starts once, whatever of it is asked for.
+        startup.observe(&event);
+        if !passed.concerns {
             event.forget_operation();
         }
         event.memory.retain(|change| sieve.holds(change.allocator()));

@@ -60,12 +60,15 @@ fn cold() -> App {
 }
 
 fn reported(app: App, filter: &Filter) -> ProcessReport {
-    let names = texts();
+    with_status(app, &texts(), filter, status())
+}
+
+fn with_status(app: App, names: &Names, filter: &Filter, status: Status) -> ProcessReport {
     let clocks = Survey::of(app.records.iter().cloned());
-    let (path, status) = ("gpuspy-python-4242.gspy".to_owned(), Status { ended: app.now, ..status() });
+    let (path, status) = ("gpuspy-python-4242.gspy".to_owned(), Status { ended: app.now, ..status });
     let records = app.records.into_iter();
     let (status, damage) = (Some(&status), Damage::default());
-    process(Input { path, names: &names, status, damage, clocks: &clocks, filter, records })
+    process(Input { path, names, status, damage, clocks: &clocks, filter, records })
 }
 
 #[test]
@@ -142,4 +145,74 @@ fn two_parts_of_the_time_have_all_of_it() {
             assert_eq!(value!(sum(of)), *of(&whole), "{cut}");
         }
     }
+}
+
+/// What the sections of start-up and of waits say, in one line.
+fn said(report: ProcessReport) -> String {
+    let sections = vec![Section::Startup, Section::Syncs];
+    let screen = terminal(&[report], &View { sections, ..View::default() }, &wide(200));
+    screen.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn launches_behind_the_start_are_no_lack_of_kernels() {
+    let late = said(reported(cold(), &Filter { since: Some(1_000_000), ..Filter::default() }));
+    assert!(late.contains("the program's start lies outside these limits"), "{late}");
+    let none = said(reported(cold(), &Filter { until: Some(200_000), ..Filter::default() }));
+    assert!(!none.contains("the program's start lies outside"), "{none}");
+
+    let mut app = cold();
+    let at = app.records.iter().position(|record| record.at > BEGAN + 1_000_000).unwrap();
+    let begins = Record { thread: 1, at: app.records[at].at - 1, body: Body::Capture { begins: true } };
+    app.records.insert(at, begins);
+    let mut names = texts();
+    names.0.insert((Namespace::Fact, Fact::CaptureRange as u32), "profiler-api".to_owned());
+    let captured = said(with_status(app, &names, &Filter::default(), status()));
+    assert!(captured.contains("the program's start lies outside what was captured"), "{captured}");
+}
+
+#[test]
+fn a_process_starts_once_whatever_of_it_is_asked_for() {
+    let everything = Filter::default();
+    let whole = reported(cold(), &everything).tables.startup;
+    assert!(whole.is_some());
+    let add = Some(regex::Regex::new("vector_add").unwrap());
+    for filter in [
+        Filter { kernel: add, ..everything.clone() },
+        Filter { streams: vec![7], ..everything.clone() },
+        Filter { threads: vec![1], ..everything.clone() },
+        Filter { devices: vec![0], ..everything.clone() },
+    ] {
+        assert_eq!(reported(cold(), &filter).tables.startup, whole, "{filter:?}");
+    }
+    let limited = said(reported(cold(), &Filter { streams: vec![7], ..everything.clone() }));
+    assert!(limited.contains("a process starts once"), "{limited}");
+    assert!(!said(reported(cold(), &everything)).contains("a process starts once"));
+}
+
+/// Half a millisecond of a context, of which so much may be the agent's.
+#[test]
+fn a_context_that_gpuspy_made_slow_is_not_the_programs_to_mend() {
+    let screen = |agent_ns: u64| {
+        let mut app = App::new();
+        plain(&mut app, RETAIN, 500_000);
+        launch(&mut app, 5_000, 20_000);
+        said(with_status(app, &texts(), &Filter::default(), Status { agent_ns, ..status() }))
+    };
+    let (theirs, ours) = (screen(250_000), screen(250_001));
+    assert!(theirs.contains("a process that lives on makes its context once"), "{theirs}");
+    assert!(!ours.contains("a process that lives on"), "{ours}");
+    assert!(ours.contains("at most 250 µs is gpuspy's own"), "{ours}");
+    assert!(!screen(0).contains("gpuspy's own"));
+}
+
+#[test]
+fn calls_that_may_have_waited_are_more_where_others_did() {
+    let mut app = App::new();
+    app.untimed(LAUNCH, kernel(ADD), Untimed::DeepQueue, 0);
+    plain(&mut app, UNLOAD, 50_000);
+    let alone = said(reported(app, &Filter::default()));
+    assert!(alone.contains("1 other call may have waited: 50.0 µs of host time at most"), "{alone}");
+    let beside = said(reported(cold(), &Filter::default()));
+    assert!(beside.contains("1 more call may have waited, too: 50.0 µs"), "{beside}");
 }

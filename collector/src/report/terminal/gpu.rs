@@ -134,7 +134,7 @@ fn rows(identity: &Identity, frame: Option<Frame>) -> Vec<Row> {
     let exactly = |ns| Sum { value: ns, lo: ns, hi: ns };
     let (start_up, tail) = frame.map_or((0, 0), |frame| (frame.start_up, frame.tail));
     let rows = [
-        row("start-up", ['·', '-'], Tone::Dim, exactly(start_up), false),
+        row("before first operation", ['·', '-'], Tone::Dim, exactly(start_up), false),
         row("compute", ['█', '#'], Tone::Work, busy(Class::Compute), true),
         row("graphs", ['▓', '='], Tone::Work, busy(Class::Graph), true),
         row("exposed communication", ['▞', '%'], Tone::Move, busy(Class::Communication), true),

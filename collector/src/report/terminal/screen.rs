@@ -134,7 +134,25 @@ pub fn number(n: u64) -> Text {
     count(n).into()
 }
 
+/// The interval that holds a time, behind its best value; nothing where both ends read the same.
+pub fn interval(lo: u64, hi: u64) -> Text {
+    let (lo, hi) = (duration(lo), duration(hi));
+    if lo == hi { Text::default() } else { dim(format!(" ({lo} to {hi})")) }
+}
+
 /// One or many: `1 gap`, `7 gaps`.
 pub fn plural(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_whose_ends_read_the_same_is_not_told() {
+        let said = |lo, hi| interval(lo, hi).render(false, false);
+        assert_eq!(said(112_000_100, 112_000_200), "");
+        assert_eq!(said(112_000_000, 113_000_000), " (112 ms to 113 ms)");
+    }
 }

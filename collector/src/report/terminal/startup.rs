@@ -1,7 +1,7 @@
 //! How long it took until the GPU had something to do, and what that time went to.
 
 use super::Run;
-use super::screen::{Screen, plural};
+use super::screen::{Screen, interval, plural};
 use crate::analyze::startup::{Calls, Part, Startup};
 use crate::report::names::plain;
 use crate::report::table::{Table, left, right};
@@ -19,7 +19,7 @@ const LIBRARIES: usize = 3;
 /// The section.
 pub fn startup(screen: &mut Screen<'_>, run: &Run<'_>) {
     let Some(startup) = &run.all.startup else {
-        return screen.none("Start-up", "no kernel ran");
+        return none(screen, run);
     };
     let wall = run.host_wall();
     if screen.view.sections.is_empty() && !is_worth_it(startup, wall) {
@@ -30,17 +30,13 @@ pub fn startup(screen: &mut Screen<'_>, run: &Run<'_>) {
         1 => String::new(),
         n => format!(" of {n} processes, added up"),
     };
-    let interval = if first.lo == first.hi {
-        Text::default()
-    } else {
-        dim(format!(" ({} to {})", duration(first.lo), duration(first.hi)))
-    };
+    let captured = if is_captured(run) { " that were captured" } else { "" };
     let sentence = format!(
-        "from the first CUDA call to the first kernel{processes} {}, {} of wall",
+        "from the first CUDA call to the first kernel{captured}{processes} {}, {} of wall",
         duration(first.value),
         percent(first.value, wall)
     );
-    screen.section("Start-up", Text::from(sentence).then(interval));
+    screen.section("Start-up", Text::from(sentence).then(interval(first.lo, first.hi)));
     let warm_up = startup.until_steady.whole();
     if startup.steady > 0 {
         let no_news = "until only kernels were launched that had been before";
@@ -48,8 +44,31 @@ pub fn startup(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
     loads(screen, startup);
     first_launches(screen, startup);
-    advice(startup).into_iter().for_each(|advice| screen.more(advice));
+    let own_ns = run.all.overhead.map_or(0, |overhead| overhead.agent_ns);
+    let advice = advice(startup, own_ns);
+    let is_ours = advice.is_none();
+    advice.into_iter().for_each(|advice| screen.more(advice));
     parts(screen, startup);
+    if own_ns > 0 && (is_ours || !screen.view.sections.is_empty()) {
+        screen.remark(&own_cost(startup, own_ns));
+    }
+    remarks(screen, run, startup);
+}
+
+/// Why there is nothing to tell.
+fn none(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let ran = run.all.coverage.launches > 0 || run.all.coverage.in_graphs > 0;
+    if !ran {
+        screen.none("Start-up", "no kernel ran");
+    } else if !screen.view.sections.is_empty() {
+        let limits = if is_captured(run) { "what was captured" } else { "these limits" };
+        screen.section("Start-up", format!("the program's start lies outside {limits}"));
+    }
+}
+
+/// The ranges that were captured are reported: what came before them is not in the trace.
+fn is_captured(run: &Run<'_>) -> bool {
+    run.reports.iter().any(|report| report.process.captured.is_some())
 }
 
 fn is_worth_it(startup: &Startup, wall: u64) -> bool {
@@ -89,8 +108,9 @@ fn first_launches(screen: &mut Screen<'_>, startup: &Startup) {
     }
 }
 
-/// What to change about the largest part.
-fn advice(startup: &Startup) -> Option<&'static str> {
+/// What to change about the largest part. `own_ns` is what gpuspy took itself in the whole run: where that may be most of the
+/// time in which contexts came to be (it makes its events then), the program has nothing to change.
+fn advice(startup: &Startup, own_ns: u64) -> Option<&'static str> {
     let of = |part| startup.until_kernel.of(part);
     let parts = [Part::Context, Part::Load, Part::Link, Part::Memory, Part::Copy, Part::Own];
     let parts = parts.into_iter().map(|part| (of(part), part));
@@ -98,6 +118,7 @@ fn advice(startup: &Startup) -> Option<&'static str> {
         parts.chain([(startup.first_launches.excess_ns, Part::Launch)]).max_by_key(|(ns, _)| *ns)?;
     let is_eager = startup.module_loading.as_deref() == Some("EAGER");
     Some(match largest {
+        Part::Context if own_ns > startup.until_kernel.of(Part::Context) / 2 => return None,
         Part::Context => {
             "a process that lives on makes its context once; CUDA_VISIBLE_DEVICES hides GPUs it does not use"
         }
@@ -137,4 +158,27 @@ fn parts(screen: &mut Screen<'_>, startup: &Startup) {
         table.row([start, start_share, warm, warm_share, Text::toned(tone, part.label())]);
     }
     screen.table(&table, 0, "startup");
+}
+
+/// The hooks' time is known of the whole run and of all threads only.
+fn own_cost(startup: &Startup, own_ns: u64) -> String {
+    let until_kernel = duration(own_ns.min(startup.first_kernel.value));
+    format!(
+        "of the start-up at most {until_kernel} is gpuspy's own, which makes its events when a context comes: {} in the whole run",
+        duration(own_ns)
+    )
+}
+
+fn remarks(screen: &mut Screen<'_>, run: &Run<'_>, startup: &Startup) {
+    let first = startup.first_kernel;
+    let off_by = first.value.saturating_sub(first.lo);
+    if off_by.saturating_mul(100) >= first.value.saturating_mul(WORTH_PERCENT) {
+        screen.remark(
+            "a GPU's span begins where its first operation may have started at the earliest, not at the best value as \
+             here: what lies between may count as idle there",
+        );
+    }
+    if run.filter().is_some() {
+        screen.remark("only limits of time hold here: a process starts once, whatever of it is asked for");
+    }
 }

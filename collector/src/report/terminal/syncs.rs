@@ -1,7 +1,7 @@
 //! How long the host waited for the GPU: in calls that are made to wait, and in calls that wait besides what they do.
 
 use super::calls::section;
-use super::screen::{Screen, plural};
+use super::screen::{Screen, interval, plural};
 use super::{Run, screen};
 use crate::analyze::waits::{Cause, Waited};
 use crate::report::names::cut;
@@ -51,15 +51,16 @@ fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
             duration(waited),
             percent(waited, run.host_wall())
         );
-        screen
-            .section("", Text::from(sentence).then(dim(format!(" ({} to {})", duration(lo), duration(hi)))));
+        screen.section("", Text::from(sentence).then(interval(lo, hi)));
         largest(&rows).into_iter().for_each(|cause| screen.more(advice(cause)));
     }
     // Where nothing is timed, that goes without saying.
     if undecided > 0 && !screen.view.sections.is_empty() {
+        let more = if calls > 0 { "more" } else { "other" };
         screen.more(dim(format!(
-            "{} may have waited, too: {} of host time at most",
-            plural(undecided, "more call", "more calls"),
+            "{} may have waited{}: {} of host time at most",
+            plural(undecided, &format!("{more} call"), &format!("{more} calls")),
+            if calls > 0 { ", too" } else { "" },
             duration(undecided_ns)
         )));
     }
