@@ -531,7 +531,7 @@ fn what_failed_for_lack_of_memory_is_counted_and_said() {
     let reports = [app.report(None, Damage::default())];
     assert_eq!(json(&reports)["memory"]["out_of_memory"], 2, "the third failed for another reason");
     let screen = terminal(&reports, &View::default(), &wide(100));
-    assert!(screen.contains("2 calls failed for lack of memory"), "{screen}");
+    assert!(screen.contains("2 calls failed for lack of memory; --section calls names"), "{screen}");
 }
 
 #[test]
@@ -546,6 +546,54 @@ fn nothing_seen_is_said_and_not_made_up() {
     for said in ["0 launches", "own cost unknown", "nothing was timed", "the trace holds no call"] {
         assert!(screen.contains(said), "{said} missing:\n{screen}");
     }
+}
+
+#[test]
+fn a_damaged_trace_without_a_call_does_not_say_that_there_was_none() {
+    let empty = || App { now: 0, correlation: 0, records: Vec::new() };
+    let said = |damage| terminal(&[empty().report(None, damage)], &View::default(), &wide(100));
+    let cut = said(Damage { chunks_lost: 1, cut: true, ..Damage::default() });
+    assert!(cut.contains("what could be read of the trace holds no call"), "{cut}");
+    assert!(!cut.contains("made none"), "{cut}");
+    assert!(said(Damage::default()).contains("the program made none"));
+}
+
+#[test]
+fn causes_of_losses_are_told_in_words() {
+    let mut status = status();
+    let lost = LossCause::ALL.iter().copied().filter(|cause| *cause != LossCause::GpuTimePending);
+    status.lost = lost.map(|cause| (cause, 31)).collect();
+    let damage = Damage { chunks_lost: 1, records_lost: 181, ..Damage::default() };
+    let reports = [training().report(Some(&status), damage)];
+    let screen = terminal(&reports, &View::default(), &wide(4_000));
+    let line =
+        screen.lines().find(|line| line.contains("LOST records")).unwrap_or_else(|| panic!("{screen}"));
+    assert!(line.contains("31 while tracing was being set up"), "{line}");
+    assert!(line.contains("181 in damaged parts of the trace"), "{line}");
+    assert!(line.matches(" 31 ").count() == LossCause::ALL.len() - 1, "{line}");
+    for name in json(&reports)["coverage"]["dropped_by"].as_object().unwrap().keys() {
+        assert!(!line.contains(&format!(" {name},")) && !line.contains('_'), "{name}: {line}");
+    }
+}
+
+#[test]
+fn where_nothing_could_be_timed_no_window_is_counted() {
+    let mut names = names();
+    names.0.insert((Namespace::Fact, Fact::Timing as u32), "auto 5".to_owned());
+    let mut app = App::new();
+    app.sync(1_000);
+    let reports = [process(Input {
+        path: String::new(),
+        names: &names,
+        status: Some(&status()),
+        damage: Damage::default(),
+        clocks: &Survey::of(app.records.iter().cloned()),
+        filter: &Filter::default(),
+        records: app.records.into_iter(),
+    })];
+    let screen = terminal(&reports, &View::default(), &wide(100));
+    let said = "0 launches; nothing could be timed, as no window ever opened (budget 5 %)";
+    assert!(screen.contains(said) && !screen.contains("0 windows"), "{screen}");
 }
 
 #[test]

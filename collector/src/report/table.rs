@@ -7,7 +7,12 @@ use super::text::{Text, Tone};
 pub struct Column {
     head: &'static str,
     align: Align,
-    room: Room,
+    /// Shortens a name to the room that there is; without it a column is as wide as its widest cell.
+    shorten: Option<fn(&str, usize) -> String>,
+    /// A name is not given less than this while columns are left that it can do without.
+    least: usize,
+    /// May be left out: those of the highest rank first.
+    rank: Option<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,40 +21,35 @@ enum Align {
     Right,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Room {
-    /// As wide as its widest cell.
-    Fixed,
-    /// The same, or left out: those of the highest rank first.
-    Optional(u8),
-    /// Names: shortened by this function to the room that there is.
-    Shrinks(fn(&str, usize) -> String),
-}
-
-/// A name is not given less than this while columns are left that it can do without.
+/// Columns that a name is to have.
 const NAME: usize = 32;
 /// Blanks between columns.
 const BETWEEN: usize = 2;
 
 /// Words.
 pub const fn left(head: &'static str) -> Column {
-    Column { head, align: Align::Left, room: Room::Fixed }
+    Column { head, align: Align::Left, shorten: None, least: NAME, rank: None }
 }
 
 /// Numbers.
 pub const fn right(head: &'static str) -> Column {
-    Column { head, align: Align::Right, room: Room::Fixed }
+    Column { align: Align::Right, ..left(head) }
 }
 
 /// Names, shortened by `shorten` to the room that there is, wherever that is limited.
 pub const fn names(head: &'static str, shorten: fn(&str, usize) -> String) -> Column {
-    Column { head, align: Align::Left, room: Room::Shrinks(shorten) }
+    Column { shorten: Some(shorten), ..left(head) }
 }
 
 impl Column {
     /// Leaves the column out on narrow screens; the one with the highest rank goes first.
     pub const fn or_drop(self, rank: u8) -> Column {
-        Column { room: Room::Optional(rank), ..self }
+        Column { rank: Some(rank), ..self }
+    }
+
+    /// Gives a name that may be this short less room, before other columns are left out for it, or it is itself.
+    pub const fn down_to(self, least: usize) -> Column {
+        Column { least, ..self }
     }
 }
 
@@ -83,9 +83,9 @@ impl Table {
     /// The table with its names as they are shown where there is all room in the world.
     fn shortened(&self) -> Table {
         let rows = self.rows.iter().map(|row| {
-            let cells = row.iter().zip(&self.columns).map(|(cell, column)| match column.room {
-                Room::Shrinks(shorten) => cell.shortened(shorten, usize::MAX),
-                _ => cell.clone(),
+            let cells = row.iter().zip(&self.columns).map(|(cell, column)| match column.shorten {
+                Some(shorten) => cell.shortened(shorten, usize::MAX),
+                None => cell.clone(),
             });
             cells.collect()
         });
@@ -113,14 +113,11 @@ impl Table {
         let known = (0..self.columns.len()).filter(|column| self.is_known(*column));
         let mut shown: Vec<(usize, usize)> = known.map(|column| (column, self.natural(column))).collect();
         let Some(width) = width else { return shown };
-        let shrinks = |column: usize| matches!(self.columns[column].room, Room::Shrinks(_));
-        let rank = |column: usize| match self.columns[column].room {
-            Room::Optional(rank) => Some(rank),
-            _ => None,
-        };
+        let shrinks = |column: usize| self.columns[column].shorten.is_some();
+        let rank = |column: usize| self.columns[column].rank;
         let needed = |shown: &[(usize, usize)]| -> usize {
             let least = |(column, width): &(usize, usize)| {
-                if shrinks(*column) { (*width).min(NAME) } else { *width }
+                if shrinks(*column) { (*width).min(self.columns[*column].least) } else { *width }
             };
             shown.iter().map(least).sum::<usize>() + BETWEEN * shown.len().saturating_sub(1)
         };
@@ -131,6 +128,11 @@ impl Table {
         }
         share(&mut shown, width, shrinks);
         shown
+    }
+
+    /// Whether the column with this head is drawn, where it is none that a narrow screen leaves out.
+    pub fn has(&self, head: &str) -> bool {
+        (0..self.columns.len()).any(|column| self.columns[column].head == head && self.is_known(column))
     }
 
     /// Whether anything is known of any row. Of no row at all, everything is.
@@ -148,8 +150,8 @@ impl Table {
     /// A cell in its column.
     fn set(&self, column: usize, width: usize, cell: Text) -> Text {
         let column = &self.columns[column];
-        let cell = match column.room {
-            Room::Shrinks(shorten) if cell.width() > width => cell.shortened(shorten, width),
+        let cell = match column.shorten {
+            Some(shorten) if cell.width() > width => cell.shortened(shorten, width),
             _ => cell,
         };
         match column.align {
@@ -225,6 +227,26 @@ mod tests {
         assert_eq!(lines(&table, Some(45))[0], "  total  name");
         assert_eq!(lines(&table, Some(24)), ["  total  name", "1.00 ms  a_kernel_..deed"]);
         assert_eq!(lines(&table, None), lines(&table, Some(80)));
+    }
+
+    #[test]
+    fn a_name_that_may_be_short_shrinks_before_others_go_and_goes_itself_where_it_may() {
+        let table = |last: Column| {
+            let mut table = Table::new(&[right("total"), right("avg").or_drop(2), last]);
+            table.row(cells(["1.00 ms", "20.0 µs", "a_name_of_thirty_two_characters_"]));
+            lines(&table, Some(40)).remove(1)
+        };
+        assert_eq!(table(names("name", cut)), "1.00 ms  a_name_of_thirty_two..aracters_");
+        assert_eq!(table(names("name", cut).down_to(20)), "1.00 ms  20.0 µs  a_name_of_thir..cters_");
+        assert_eq!(table(names("name", cut).down_to(23).or_drop(3)), "1.00 ms  20.0 µs");
+    }
+
+    #[test]
+    fn what_is_known_of_no_row_is_not_drawn() {
+        let mut table = Table::new(&[right("count"), right("GB/s")]);
+        table.row(cells(["7", "-"]));
+        assert!(table.has("count") && !table.has("GB/s") && !table.has("time"));
+        assert_eq!(lines(&table, Some(40))[0], "count");
     }
 
     #[test]

@@ -360,6 +360,91 @@ fn no_line_is_longer_than_the_screen() {
     assert_eq!(narrow, screen(&whole_epoch(), 80), "there is no narrower screen");
 }
 
+fn section_at(reports: &[ProcessReport], section: Section, style: &Style) -> String {
+    terminal(reports, &View { sections: vec![section], ..View::default() }, style)
+}
+
+#[test]
+fn memorys_lines_leave_room_for_the_longest_kind() {
+    let mut app = epoch();
+    app.alloc(HOST_ALLOC, Memory::Registered, 0x7100_0000, 4 << 20);
+    app.alloc(MALLOC, Memory::Managed, 0x7200_0000, 4 << 20);
+    let reports = [reported(app, &texts(), 4242, Ending::Exited, &Filter::default())];
+    for width in [80, 100, 160] {
+        for ascii in [false, true] {
+            let memory = section_at(&reports, Section::Memory, &Style { ascii, ..wide(width) });
+            for kind in [" registered\n", " managed\n"] {
+                assert!(memory.contains(kind), "{memory}");
+            }
+            let longest = memory.lines().map(columns).max();
+            assert_eq!(longest, Some(width), "the lines are as long as there is room\n{memory}");
+        }
+    }
+}
+
+#[test]
+fn the_file_that_took_memory_is_named_where_there_is_room_for_it() {
+    let head = |width| {
+        let memory = section_at(&whole_epoch(), Section::Memory, &wide(width));
+        memory.lines().find(|line| line.contains("taken by")).unwrap().to_owned()
+    };
+    assert!(head(80).ends_with("  its frees"), "{}", head(80));
+    assert!(head(100).ends_with("  its frees  file"), "{}", head(100));
+    assert!(head(160).ends_with("  it freed  file"), "{}", head(160));
+}
+
+#[test]
+fn peaks_of_several_processes_are_said_to_be_of_one() {
+    let remark = "peaks are those of the process that held the most at once";
+    assert!(section(&killed(), &[Section::Memory]).contains(remark));
+    assert!(!section(&whole_epoch(), &[Section::Memory]).contains(remark));
+}
+
+#[test]
+fn marks_of_a_throughput_are_explained_where_there_is_one() {
+    let remark = "GB/s: > is certain";
+    let with = |errors: &[u32]| {
+        let mut app = App::new();
+        for (direction, error) in [Direction::HtoD, Direction::DtoH].into_iter().zip(errors) {
+            app.timed(COPY, copy(direction, 0x10_0000, 0x9000, 1 << 20), 0, 40_000);
+            let Some(Record { body: Body::Work(Work { gpu: Some(gpu), .. }), .. }) = app.records.last_mut()
+            else {
+                panic!("it has a time")
+            };
+            (gpu.start_error, gpu.duration_error) = (*error, *error);
+            app.sync(60_000);
+        }
+        section(&[reported(app, &texts(), 1, Ending::Exited, &Filter::default())], &[Section::Transfers])
+    };
+    let unknown = with(&[400_000]);
+    assert!(!unknown.contains("GB/s"), "{unknown}");
+    let both = with(&[400_000, 0]);
+    assert!(both.contains("  GB/s  ") && both.contains(remark), "{both}");
+    assert!(!with(&[0, 0]).contains(remark));
+}
+
+#[test]
+fn the_parent_and_the_gpus_of_each_process_are_told_where_they_are_known_and_there_is_room() {
+    let mut two = killed();
+    assert!(!screen(&two, 100).contains("parent"), "nobody knows");
+    two[1].process.parent = Some(4242);
+    two[1].process.gpus.push("GPU-of-another".to_owned());
+    let broad = screen(&two, 100);
+    let row = |pid: &str| -> Vec<&str> {
+        let row = broad.lines().find(|line| line.trim_start().starts_with(pid));
+        row.unwrap_or_else(|| panic!("{broad}")).split_whitespace().collect()
+    };
+    assert_eq!(
+        (&row("pid")[..4], &row("4242")[1..4]),
+        (&["pid", "parent", "GPUs", "ending"][..], &["-", "1", "exited"][..])
+    );
+    assert_eq!(row("4250")[1..4], ["4242", "2", "killed"]);
+    two[1].tables.coverage.launches = 123_456_789_012_345;
+    let narrow = screen(&two, 80);
+    let head = narrow.lines().find(|line| line.contains("ending")).unwrap();
+    assert!(!head.contains("parent") && head.ends_with("command"), "{narrow}");
+}
+
 /// The line of a table that ends with a name, without blanks.
 fn row<'s>(screen: &'s str, name: &str) -> Vec<&'s str> {
     let line = screen.lines().find(|line| line.ends_with(&format!("  {name}")));
@@ -412,7 +497,7 @@ fn the_screens_numbers_are_those_of_the_json() {
     assert!(screen.contains(&format!("{} gaps, {} in all", gaps["count"], ns(&gaps["total_ns"]))), "{gaps}");
     let memory = &json["memory"];
     assert!(
-        screen.contains(&format!("device: peak {}", bytes(memory["peak_bytes"].as_u64().unwrap()))),
+        screen.contains(&format!("on the GPU: peak {}", bytes(memory["peak_bytes"].as_u64().unwrap()))),
         "{memory}"
     );
     for transfer in json["transfers"].as_array().unwrap() {

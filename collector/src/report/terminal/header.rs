@@ -1,7 +1,7 @@
 //! What is doubtful, and what this is a report of.
 
 use super::Run;
-use super::screen::{Screen, number, plural};
+use super::screen::{NONE, Screen, number, plural};
 use crate::analyze::summary::{ProcessInfo, ProcessReport, Tables};
 use crate::model::outcome::Outcome;
 use crate::report::damage;
@@ -90,31 +90,32 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
 }
 
 fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let has_ranks = run.reports.iter().any(|report| report.process.job.rank.is_some());
-    let columns = [
+    let mut table = Table::new(&[
         right("rank"),
         right("pid"),
+        right("parent").or_drop(2),
+        right("GPUs").or_drop(1),
         names("ending", cut),
         right("wall"),
         right("launches"),
         right("timed"),
         names("command", cut),
-    ];
-    let shown = if has_ranks { 0 } else { 1 };
-    let mut table = Table::new(&columns[shown..]);
+    ]);
+    let known = |n: Option<u32>| n.map_or(NONE.to_owned(), |n| n.to_string());
     for report in run.reports {
         let (process, coverage) = (&report.process, &report.tables.coverage);
-        let rank = process.job.rank.map_or("-".to_owned(), |rank| rank.to_string());
-        let row = [
-            rank.into(),
+        let gpus = Some(process.gpus.len() as u32).filter(|n| *n > 0);
+        table.row([
+            known(process.job.rank).into(),
             process.pid.map_or("?".to_owned(), |pid| pid.to_string()).into(),
+            dim(known(process.parent)),
+            known(gpus).into(),
             ending(process),
             duration(process.wall_ns).into(),
             number(coverage.launches),
             percent(coverage.timed, coverage.launches).into(),
             process.command.as_deref().unwrap_or(&process.path).into(),
-        ];
-        table.row(row.into_iter().skip(shown));
+        ]);
     }
     screen.table(&table, 0, "");
 }

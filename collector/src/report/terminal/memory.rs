@@ -12,6 +12,8 @@ use std::cmp::Reverse;
 
 /// Libraries that the overview has room for.
 const LIBRARIES: usize = 5;
+/// A library's path in fewer columns tells nothing.
+const FILE: usize = 20;
 
 /// The section.
 pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
@@ -23,7 +25,7 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
     screen.section("Memory", sentence(run));
     if failed > 0 {
         let calls = plural(failed, "call", "calls");
-        let told = format!("  {calls} failed for lack of memory; Calls says which");
+        let told = format!("  {calls} failed for lack of memory; --section calls names those that failed");
         screen.line(Text::toned(Tone::Problem, told));
     }
     timeline(screen, run);
@@ -52,6 +54,10 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
         ]);
     }
     screen.table(&table, 0, "memory");
+    if run.reports.len() > 1 {
+        screen
+            .remark("peaks are those of the process that held the most at once, all else is the sum of all");
+    }
     by_library(screen, run);
 }
 
@@ -71,8 +77,8 @@ fn by_library(screen: &mut Screen<'_>, run: &Run<'_>) {
         right("live at end"),
         right("allocations"),
         right("its frees"),
-        right("it freed").or_drop(1),
-        names("", cut),
+        right("it freed").or_drop(2),
+        names("file", cut).down_to(FILE).or_drop(1),
     ]);
     let shown = screen.view.rows(LIBRARIES).min(rows.len());
     for (path, row) in &rows[..shown] {
@@ -102,7 +108,7 @@ fn sentence(run: &Run<'_>) -> String {
     };
     let peak = format!("{}{of} at {}", bytes(device.peak_bytes), duration(device.peak_at));
     let (live, allocations) = (bytes(device.live_bytes), count(rate(device.allocations, run.host_wall())));
-    format!("device: peak {peak}, {live} at the end, {allocations} allocations/s")
+    format!("on the GPU: peak {peak}, {live} at the end, {allocations} allocations/s")
 }
 
 /// Memory over time, of one process: that of the device, and where the section is asked for of each kind, each as high as its
@@ -110,26 +116,40 @@ fn sentence(run: &Run<'_>) -> String {
 fn timeline(screen: &mut Screen<'_>, run: &Run<'_>) {
     let [only] = run.reports else { return };
     let memory = &only.tables.memory;
+    let with_kinds = !screen.view.sections.is_empty() && memory.timelines.len() > 1;
+    let kinds = || memory.timelines.iter().filter(|_| with_kinds);
+    let ends = Ends {
+        from: duration(memory.timeline.from_ns),
+        to: duration(end(&memory.timeline).min(only.process.period_ns.1)),
+        longest_kind: kinds().map(|(kind, _)| kind.len()).max().unwrap_or(0),
+    };
+    // Under one another, and under the one of the device, only the kind tells them apart.
     if memory.device.peak_bytes > 0 {
-        draw(screen, &memory.timeline, "", only.process.period_ns.1);
+        draw(screen, &memory.timeline, &ends.from, &ends.to, &ends);
     }
-    if screen.view.sections.is_empty() || memory.timelines.len() < 2 {
-        return;
-    }
-    for (kind, line) in &memory.timelines {
-        draw(screen, line, kind, only.process.period_ns.1);
+    for (kind, line) in kinds() {
+        draw(screen, line, "", kind, &ends);
     }
 }
 
-fn draw(screen: &mut Screen<'_>, line: &MemoryLine, title: &str, end: u64) {
-    let from = duration(line.from_ns);
-    let to = line.from_ns.saturating_add(line.bucket_ns.saturating_mul(line.peaks.len() as u64));
-    let to = duration(to.min(end));
-    let room = screen.inner().saturating_sub(from.chars().count() + to.chars().count() + 2);
+/// What stands beside the lines, which are all of the same stretch of time.
+struct Ends {
+    from: String,
+    to: String,
+    /// Characters.
+    longest_kind: usize,
+}
+
+fn draw(screen: &mut Screen<'_>, line: &MemoryLine, before: &str, behind: &str, ends: &Ends) {
+    let left = ends.from.chars().count();
+    let right = ends.to.chars().count().max(ends.longest_kind);
+    let room = screen.inner().saturating_sub(left + right + 2);
     let most = line.peaks.iter().copied().max().unwrap_or(0);
-    // Under one another, and under the one of the device, only the title tells them apart.
-    let (before, behind) = if title.is_empty() { (from, to) } else { (String::new(), title.to_owned()) };
-    let before = format!("{before:width$}", width = duration(line.from_ns).chars().count());
     let drawn = sparkline(&line.peaks, most, room, screen.style.ascii);
-    screen.picture(dim(before).then(" ").then(drawn).then(" ").then(dim(behind)));
+    screen.picture(dim(format!("{before:left$} ")).then(drawn).then(" ").then(dim(behind)));
+}
+
+/// When a line ends, ns since the collection began.
+fn end(line: &MemoryLine) -> u64 {
+    line.from_ns.saturating_add(line.bucket_ns.saturating_mul(line.peaks.len() as u64))
 }

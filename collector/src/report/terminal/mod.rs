@@ -22,7 +22,7 @@ mod transfers;
 use super::text::{Text, Tone};
 use super::view::{Section, Style, View};
 use crate::analyze::windows::Timing;
-use crate::analyze::{ProcessReport, Tables};
+use crate::analyze::{Damage, ProcessReport, Tables};
 use screen::Screen;
 use std::borrow::Cow;
 
@@ -84,6 +84,9 @@ impl Run<'_> {
             && all.devices.iter().all(|device| device.identity.span == 0);
         is_empty.then(|| match self.filter() {
             Some(_) => "of what the trace holds, nothing is within these limits",
+            None if self.reports.iter().any(|report| report.process.damage != Damage::default()) => {
+                "what could be read of the trace holds no call; what could not may hold some"
+            }
             None if self.reports.iter().all(|report| report.process.captured.is_some()) => self.never_began(),
             None => "the trace holds no call: the program made none, or ended before its first was over",
         })

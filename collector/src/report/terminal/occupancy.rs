@@ -16,6 +16,8 @@ const MOST: usize = 2;
 const WORTH: u64 = 20;
 /// Less of a multiprocessor's warps is little.
 const LITTLE: f64 = 0.5;
+/// Columns that a name in the table can do with: what would have to change counts for more here.
+const SHORT: usize = 20;
 /// Columns of a name in a sentence.
 const NAME: usize = 30;
 
@@ -63,16 +65,16 @@ fn known(kernel: &Kernel) -> Option<&Launched> {
 fn table(rows: &[(Stats, &Kernel, &Launched)]) -> Table {
     let mut table = Table::new(&[
         right("regs"),
-        right("shared").or_drop(1),
+        right("shared").or_drop(2),
         right("threads"),
-        right("blocks/SM").or_drop(2),
+        right("blocks/SM").or_drop(1),
         right("occup."),
         right("waves"),
         right("spilled").or_drop(3),
         right("shapes").or_drop(6),
         left("limited by").or_drop(5),
         left("library").or_drop(4),
-        names("name", shorten),
+        names("name", shorten).down_to(SHORT),
     ]);
     for (stats, kernel, launched) in rows {
         let Some(said) = &launched.said else { continue };

@@ -3,6 +3,7 @@
 use super::Run;
 use super::screen::{Screen, plural};
 use crate::analyze::Tables;
+use crate::analyze::coverage::DAMAGED_TRACE;
 use crate::analyze::kernels::never_timed;
 use crate::analyze::windows::{Duty, Timing};
 use crate::model::Reason;
@@ -34,7 +35,12 @@ fn launches(all: &Tables) -> String {
         let counted = if records_lost(all).is_empty() { "100 % counted, " } else { "" };
         line.push_str(&format!(": {counted}{} timed", percent(coverage.timed, coverage.launches)));
     }
-    if let Some(Timing::Auto(budget)) = duty.timing {
+    if let Some(Timing::Auto(budget)) = duty.timing
+        && duty.windows == 0
+        && all.devices.iter().all(|device| device.timed == 0)
+    {
+        line.push_str(&format!("; nothing could be timed, as no window ever opened (budget {budget} %)"));
+    } else if let Some(Timing::Auto(budget)) = duty.timing {
         let measured = duty.measured().percent();
         let measured = measured.map_or("which begins after a first second in full".to_owned(), |percent| {
             format!("measured {percent:.1} %")
@@ -60,7 +66,24 @@ fn launches(all: &Tables) -> String {
 fn records_lost(all: &Tables) -> Vec<String> {
     let lost =
         all.coverage.dropped_by.iter().filter(|(cause, _)| **cause != LossCause::GpuTimePending.name());
-    lost.map(|(cause, n)| format!("{} {cause}", count(*n))).collect()
+    lost.map(|(cause, n)| format!("{} {}", count(*n), cause_in_words(cause))).collect()
+}
+
+/// A cause in words that need no manual, behind a count of records.
+fn cause_in_words(name: &str) -> &str {
+    match LossCause::ALL.iter().find(|cause| cause.name() == name) {
+        Some(LossCause::RingFull) => "in full buffers",
+        Some(LossCause::NoSlot) => "of threads beyond those there is room for",
+        Some(LossCause::Starting) => "while tracing was being set up",
+        Some(LossCause::Reentered) => "in signal handlers and the like",
+        Some(LossCause::GpuTimePending) => "on the GPU at the end",
+        Some(LossCause::Corrupt) => "garbled in a buffer",
+        Some(LossCause::ScopeLost) => "of calls that never returned",
+        Some(LossCause::TableFull) => "for want of room for streams and contexts",
+        Some(LossCause::NameLost) => "for want of room for names",
+        None if name == DAMAGED_TRACE => "in damaged parts of the trace",
+        None => name,
+    }
 }
 
 fn losses(all: &Tables) -> Text {

@@ -13,6 +13,9 @@ use crate::report::view::{Keys, Section};
 /// Rows that the overview has room for.
 const ROWS: usize = 8;
 
+/// Head of the column of throughputs.
+const GBPS: &str = "GB/s";
+
 type Row<'a> = (String, TransferKind, HostMemory, &'a Transfer);
 
 /// The section.
@@ -46,7 +49,7 @@ pub fn transfers(screen: &mut Screen<'_>, run: &Run<'_>) {
         screen
             .remark("~ is extrapolated from the timed ones; the times of sizes are of the timed ones alone");
     }
-    if rows[..shown].iter().any(|(.., t)| t.timed > 0 && !t.gbps_is_known()) {
+    if table.has(GBPS) && rows[..shown].iter().any(|(.., t)| t.timed > 0 && !t.gbps_is_known()) {
         screen.remark(
             "GB/s: > is certain, how much more is not; - where the time is not known well enough to tell",
         );
@@ -73,7 +76,7 @@ fn table(rows: &[Row<'_>], wall: u64, with_sizes: bool) -> Table {
         right("bytes"),
         right("GPU time"),
         right("of wall").or_drop(1),
-        right("GB/s"),
+        right(GBPS),
         right("in calls"),
         right("avg call").or_drop(2),
     ]);
