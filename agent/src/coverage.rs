@@ -206,7 +206,7 @@ fn class(symbol: &str) -> Option<(&'static str, String)> {
         hook.symbol.to_str() == Ok(&second) && hook.layer == Layer::Driver && hook.version == WITH_64_BITS
     });
     if succeeded {
-        return Some(("passed through", "old: 32-bit sizes and addresses, of CUDA before 3.2".into()));
+        return Some(("passed through", "old: 32-bit sizes and addresses, of CUDA before 3.2; believed, not proven, to be refused by current drivers".into()));
     }
     let (_, word, reason) = PASSED.iter().find(|(patterns, ..)| fits_any(name, patterns))?;
     Some(("passed through", format!("{word}: {reason}")))

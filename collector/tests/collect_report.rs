@@ -121,6 +121,21 @@ fn what_cannot_be_done_is_said_with_what_to_do_and_no_number_of_the_system() {
 }
 
 #[test]
+fn an_empty_capture_range_is_none_as_a_variable_and_refused_as_an_option() {
+    let place = Place::new();
+    let run = |arguments: &[&str], range: Option<&str>| {
+        let mut command = place.gpuspy(&[&["run"], arguments, &["--", "true"]].concat());
+        command.env_remove("GPUSPY_CAPTURE_RANGE");
+        command.envs(range.map(|range| ("GPUSPY_CAPTURE_RANGE", range)));
+        command.output().unwrap().status.code()
+    };
+    assert_eq!(run(&[], Some("")), Some(0));
+    assert_eq!(run(&[], Some("soon")), Some(2));
+    assert_eq!(run(&["--capture-range", ""], None), Some(2));
+    assert_eq!(run(&["--capture-range", "delay=200ms"], None), Some(0));
+}
+
+#[test]
 fn a_bad_value_is_blamed_on_where_it_stands() {
     let place = Place::new();
     let said = |arguments: &[&str], budget: &str| {

@@ -25,6 +25,8 @@ const FREE: u16 = 5;
 const DRIVER_LAUNCH: u16 = 6;
 const HOST_ALLOC: u16 = 7;
 const GRAPH_LAUNCH: u16 = 8;
+const EVENT_QUERY: u16 = 9;
+const STREAM_QUERY: u16 = 10;
 
 const STEP: u32 = 1;
 const FORWARD: u32 = 2;
@@ -52,6 +54,8 @@ fn names() -> Names {
         (DRIVER_LAUNCH, "cuLaunchKernel_ptsz"),
         (HOST_ALLOC, "cudaMallocHost"),
         (GRAPH_LAUNCH, "cudaGraphLaunch"),
+        (EVENT_QUERY, "cuEventQuery"),
+        (STREAM_QUERY, "cuStreamQuery_ptsz"),
     ] {
         add(Namespace::Api, id.into(), name);
     }
@@ -682,6 +686,35 @@ fn unknown_functions_are_counted_once_and_summed_over_processes() {
 }
 
 #[test]
+fn questions_are_a_way_to_wait() {
+    let mut app = App::new();
+    for (api, calls, ns) in [(STREAM_QUERY, 20_000, 100_000), (EVENT_QUERY, 20_001, 300_000)] {
+        let call = app.call(api, ns);
+        app.push(Body::Api(Api { call, result: 0, subject: 0, calls, inside: ns }));
+    }
+    let screen = |app: App, ended: u64| {
+        let status = Status { ended, ..status() };
+        terminal(&[app.report(Some(&status), Damage::default())], &View::default(), &wide(160))
+    };
+    let asked = "asked 40 001 times whether work is over (cuEventQuery 20 001, cuStreamQuery 20 000): 80.0 % of wall in those";
+    let alone = screen(app, BEGAN + 500_000);
+    assert!(alone.contains("Syncs") && alone.contains(asked), "{alone}");
+    assert!(!screen(training(), BEGAN + 2_000_000).contains("asked"));
+}
+
+#[test]
+fn the_first_call_is_of_the_time_that_looking_cost_is_a_share_of() {
+    let mut app = App::new();
+    app.now = BEGAN - 100_000;
+    app.sync(200_000);
+    let status = Status { ended: BEGAN + 100_000, agent_ns: 150_000, ..status() };
+    let reports = [app.report(Some(&status), Damage::default())];
+    assert_eq!(json(&reports)["overhead"]["wall_ns"], 200_000);
+    let screen = terminal(&reports, &View::default(), &wide(100));
+    assert!(screen.contains("own cost 75.0 % of host time"), "{screen}");
+}
+
+#[test]
 fn the_schema_names_the_contract_and_refuses_others() {
     let status = status();
     let mut app = training();
@@ -716,7 +749,7 @@ fn the_schema_names_the_contract_and_refuses_others() {
         ("syncs", "api count host_ns avg_ns median_ns min_ns max_ns stddev_ns"),
         ("startup", "processes first_kernel_ns until_first_kernel_ns warm_up_ns loads first_launches"),
         ("ranges", "domain name count host_ns gpu_ns operations launches"),
-        ("marks", "domain name count"),
+        ("marks", "domain name count payloads"),
         ("processes", "pid command path ending filter"),
     ];
     let mut lacking = report.clone();

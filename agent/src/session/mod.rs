@@ -228,6 +228,7 @@ fn make() -> Result<&'static Session, &'static str> {
     let connections = sys::env(c"CUDA_DEVICE_MAX_CONNECTIONS");
     session.one_queue = AtomicBool::new(connections.is_some_and(|n| n == c"1"));
     let options = Options::read(sys::env(c"GPUSPY_TIMING"), sys::env(c"GPUSPY_BUDGET"), connections);
+    let options = options.with_nvtx_tool(sys::env(c"NVTX_INJECTION64_PATH"));
     session.timing = Gate::new(options.in_range(sys::env(c"GPUSPY_CAPTURE_RANGE")));
     session.range = Range::begin();
     watch::owned_by(sys::pid());

@@ -27,6 +27,8 @@ pub struct Options {
     pub range: Option<&'static str>,
     /// Something else was asked for.
     pub is_bad_range: bool,
+    /// The program's NVTX ranges go to another tool.
+    pub is_nvtx_elsewhere: bool,
 }
 
 /// The budget that nobody asked for.
@@ -40,14 +42,25 @@ const NOTES: [&str; 3] = [
     "GPUSPY_BUDGET is no percentage above 0 and up to 100: the budget is 5 %",
     "CUDA_DEVICE_MAX_CONNECTIONS=1, where timing events make streams wait that would overlap: at most a tenth of a second is timed in each second",
 ];
-const BAD_RANGE: &str = "GPUSPY_CAPTURE_RANGE is none of profiler-api, nvtx:NAME and delay=SECONDS[,duration=SECONDS]: all of \
-                         the run is looked at";
+const BAD_RANGE: &str = "GPUSPY_CAPTURE_RANGE is none of profiler-api, nvtx:NAME, nvtx:NAME@DOMAIN and delay=SECONDS[,duration=SECONDS]: all \
+                         of the run is looked at";
+
+const NVTX_ELSEWHERE: &str = "NVTX_INJECTION64_PATH names another file than libgpuspy.so: the program's NVTX ranges are left \
+                              to that, and not seen";
 
 impl Options {
     /// Nothing but a mode asked for.
     #[cfg(test)]
     pub fn of(mode: Mode) -> Options {
-        Options { mode, percent: PERCENT, is_sparse: false, note: 0, range: None, is_bad_range: false }
+        Options {
+            mode,
+            percent: PERCENT,
+            is_sparse: false,
+            note: 0,
+            range: None,
+            is_bad_range: false,
+            is_nvtx_elsewhere: false,
+        }
     }
 
     /// From the variables' values.
@@ -73,7 +86,15 @@ impl Options {
             note = BAD_BUDGET;
         }
         let percent = percent.flatten().unwrap_or(PERCENT);
-        Options { mode, percent, is_sparse: one_connection, note, range: None, is_bad_range: false }
+        Options {
+            mode,
+            percent,
+            is_sparse: one_connection,
+            note,
+            range: None,
+            is_bad_range: false,
+            is_nvtx_elsewhere: false,
+        }
     }
 
     /// With the part of the run that the variable asks for. Its text is copied, once in a session: the app may change its
@@ -85,6 +106,14 @@ impl Options {
         Options { range, is_bad_range: range.is_none(), ..self }
     }
 
+    /// With the library that the program's copies of NVTX load. A name is enough here: to know which file our own is, the
+    /// loader would have to be asked, who may be waited for.
+    pub fn with_nvtx_tool(self, path: Option<&CStr>) -> Options {
+        let file = path.and_then(|path| path.to_bytes().rsplit(|byte| *byte == b'/').next());
+        let is_nvtx_elsewhere = file.is_some_and(|file| !file.is_empty() && file != b"libgpuspy.so");
+        Options { is_nvtx_elsewhere, ..self }
+    }
+
     /// The part of the run that is looked at; `None` = all of it.
     pub fn range(&self) -> Option<CaptureRange<'static>> {
         CaptureRange::parse(self.range?)
@@ -93,7 +122,9 @@ impl Options {
     /// Why operations are not timed, or not looked at, as asked for.
     pub fn note(&self) -> Option<String> {
         let timing = usize::from(self.note).checked_sub(1).and_then(|note| NOTES.get(note)).copied();
-        let notes: Vec<&str> = timing.into_iter().chain(self.is_bad_range.then_some(BAD_RANGE)).collect();
+        let bad_range = self.is_bad_range.then_some(BAD_RANGE);
+        let elsewhere = self.is_nvtx_elsewhere.then_some(NVTX_ELSEWHERE);
+        let notes: Vec<&str> = timing.into_iter().chain(bad_range).chain(elsewhere).collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 }
@@ -135,6 +166,17 @@ mod tests {
         let both =
             Options { note: BAD_BUDGET, is_bad_range: true, ..Options::of(Mode::Auto) }.note().unwrap();
         assert!(both.starts_with("GPUSPY_BUDGET") && both.contains("; GPUSPY_CAPTURE_RANGE"), "{both}");
+    }
+
+    #[test]
+    fn ranges_that_go_to_another_tool_are_told_of() {
+        let note = |path| Options::of(Mode::Exact).with_nvtx_tool(path).note();
+        for ours in [None, Some(c""), Some(c"libgpuspy.so"), Some(c"/opt/gpuspy/libgpuspy.so")] {
+            assert_eq!(note(ours), None, "{ours:?}");
+        }
+        for other in [c"/opt/tool.so", c"tool.so", c"/opt/notlibgpuspy.so"] {
+            assert!(note(Some(other)).unwrap().starts_with("NVTX_INJECTION64_PATH"), "{other:?}");
+        }
     }
 
     #[test]

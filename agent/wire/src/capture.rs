@@ -1,12 +1,23 @@
 //! What `--capture-range` and `GPUSPY_CAPTURE_RANGE` can say: which part of a run is looked at. Both halves read it here,
 //! so that what the one accepts the other understands.
 
-/// Longest time that can be asked for, seconds: some 30 years.
-const MOST_SECONDS: f64 = 1e9;
+/// Longest time that can be asked for, ns: some 30 years.
+const MOST_NS: f64 = 1e18;
+/// The units of `--since`, and their ns. Longer names first: `ms` ends in `s` too.
+const UNITS: [(&str, f64); 8] = [
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("min", 60e9),
+    ("s", 1e9),
+    ("m", 60e9),
+    ("h", 3_600e9),
+];
 
 /// Why a text is none.
 pub const EXPECTED: &str = "one of profiler-api, nvtx:NAME, nvtx:NAME@DOMAIN, delay=SECONDS and \
-                            delay=SECONDS,duration=SECONDS is needed";
+                            delay=SECONDS,duration=SECONDS is needed (seconds, or a time with its unit: 200ms)";
 
 /// Which part of a run is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,18 +68,21 @@ impl<'t> CaptureRange<'t> {
             return (!name.is_empty()).then_some(CaptureRange::Nvtx { name, domain });
         }
         let (delay, duration) = match text.split_once(',') {
-            Some((delay, duration)) => (delay, Some(seconds(duration.strip_prefix("duration=")?)?)),
+            Some((delay, duration)) => (delay, Some(time(duration.strip_prefix("duration=")?)?)),
             None => (text, None),
         };
-        let delay = seconds(delay.strip_prefix("delay=")?)?;
+        let delay = time(delay.strip_prefix("delay=")?)?;
         // A range that ends as it begins holds nothing.
         (duration != Some(0)).then_some(CaptureRange::Delay { delay, duration })
     }
 }
 
-/// ns of a decimal number of seconds.
-fn seconds(text: &str) -> Option<u64> {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let seconds = text.parse::<f64>().ok().filter(|seconds| is_plain && *seconds <= MOST_SECONDS)?;
-    Some((seconds * 1e9) as u64)
+/// ns of a decimal number of seconds, or of one with its unit.
+fn time(text: &str) -> Option<u64> {
+    let with_unit =
+        UNITS.iter().find_map(|(unit, ns)| text.strip_suffix(unit).map(|number| (number.trim_end(), *ns)));
+    let (number, nanoseconds) = with_unit.unwrap_or((text, 1e9));
+    let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let number = number.parse::<f64>().ok().filter(|_| is_plain)?;
+    Some(number * nanoseconds).filter(|ns| *ns <= MOST_NS).map(|ns| ns as u64)
 }

@@ -17,6 +17,9 @@ fn every_form_is_read() {
         ("nvtx:a@b@", nvtx("a@b", Domain::Default)),
         ("delay=0", Delay { delay: 0, duration: None }),
         ("delay=1.5", Delay { delay: 3 * SECOND / 2, duration: None }),
+        ("delay=200ms", Delay { delay: SECOND / 5, duration: None }),
+        ("delay=2 min,duration=1.5us", Delay { delay: 120 * SECOND, duration: Some(1500) }),
+        ("delay=1h,duration=3m", Delay { delay: 3600 * SECOND, duration: Some(180 * SECOND) }),
         ("delay=60,duration=.25", Delay { delay: 60 * SECOND, duration: Some(SECOND / 4) }),
     ] {
         assert_eq!(CaptureRange::parse(text), Some(expected), "{text}");
@@ -35,7 +38,11 @@ fn nothing_else_is() {
         "delay",
         "delay=",
         "delay=-1",
-        "delay=1s",
+        "delay=1d",
+        "delay=s",
+        "delay=1e3ms",
+        "delay=1 m s",
+        "delay=2000000000s",
         "delay=1e3",
         "delay=inf",
         "delay=nan",

@@ -9,7 +9,7 @@ pub struct Overhead {
     pub agent_ns: u64,
     /// ns the poller spent outside driver calls.
     pub poller_ns: u64,
-    /// Host ns that the collection spanned.
+    /// Host ns that the collection spanned, with its first call: that begins before, and starts it.
     pub wall_ns: u64,
     /// Calls entered.
     pub calls: u64,
@@ -20,12 +20,13 @@ pub struct Overhead {
 }
 
 impl Overhead {
-    /// From the last status of a process.
-    pub fn of(status: &Status) -> Self {
+    /// From the last status of a process whose first call, as far as the trace has any, began at host ns `earliest`.
+    pub fn of(status: &Status, earliest: Option<u64>) -> Self {
+        let began = earliest.map_or(status.began, |earliest| earliest.min(status.began));
         Overhead {
             agent_ns: status.agent_ns,
             poller_ns: status.poller_ns,
-            wall_ns: status.ended.saturating_sub(status.began),
+            wall_ns: status.ended.saturating_sub(began),
             calls: status.calls,
             published: status.published,
             collected: status.collected,

@@ -91,13 +91,29 @@ impl RangeTimes {
     }
 }
 
+/// The marks of one name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MarkTimes {
+    /// How many.
+    pub count: u64,
+    /// Of those, the ones that were given a payload.
+    pub payloads: u64,
+}
+
+impl MarkTimes {
+    fn merge(&mut self, other: &MarkTimes) {
+        self.count += other.count;
+        self.payloads += other.payloads;
+    }
+}
+
 /// All ranges and marks.
 #[derive(Clone, Debug, Default)]
 pub struct RangeUse {
     /// Ranges by name.
     pub by_name: BTreeMap<RangeName, RangeTimes>,
-    /// How often each mark was made.
-    pub marks: BTreeMap<RangeName, u64>,
+    /// Marks by name.
+    pub marks: BTreeMap<RangeName, MarkTimes>,
     /// Ends of ranges that were not open.
     pub stray: u64,
     /// Ranges that began where too many others were open: they are in no row.
@@ -115,8 +131,8 @@ impl RangeUse {
         for (name, times) in &other.by_name {
             row(&mut self.by_name, name.clone(), RangeName::others).merge(times);
         }
-        for (name, count) in &other.marks {
-            *row(&mut self.marks, name.clone(), RangeName::others) += count;
+        for (name, times) in &other.marks {
+            row(&mut self.marks, name.clone(), RangeName::others).merge(times);
         }
         self.stray += other.stray;
         self.not_followed += other.not_followed;
@@ -232,7 +248,7 @@ pub struct RangeFold<'a> {
     names: &'a Names,
     open: Ranges<Contents>,
     by_name: BTreeMap<Key, RangeTimes>,
-    marks: BTreeMap<Key, u64>,
+    marks: BTreeMap<Key, MarkTimes>,
     stray: u64,
     not_followed: u64,
 }
@@ -262,7 +278,8 @@ impl<'a> RangeFold<'a> {
                 return;
             }
             RangeChange::Mark if counts => {
-                return *row(&mut self.marks, Some((range.domain, range.text)), || None) += 1;
+                let mark = MarkTimes { count: 1, payloads: u64::from(range.payload) };
+                return row(&mut self.marks, Some((range.domain, range.text)), || None).merge(&mark);
             }
             RangeChange::Mark => return,
             RangeChange::Pop => self.open.pop(record.thread, range.domain, record.at),
@@ -286,8 +303,8 @@ impl<'a> RangeFold<'a> {
         for (key, times) in self.by_name {
             all.by_name.entry(name(key)).or_default().merge(&times);
         }
-        for (key, count) in self.marks {
-            *all.marks.entry(name(key)).or_default() += count;
+        for (key, times) in self.marks {
+            all.marks.entry(name(key)).or_default().merge(&times);
         }
         all
     }

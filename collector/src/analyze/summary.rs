@@ -317,7 +317,7 @@ where
             coverage,
             clock,
             duty: windows.finish(ended),
-            overhead: status.map(Overhead::of),
+            overhead: status.map(|status| Overhead::of(status, clocks.earliest)),
             devices,
             gaps,
             kernels,

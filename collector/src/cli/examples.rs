@@ -16,6 +16,7 @@ Examples:
   gpuspy run -o runs/first.gspy --json -- ./app --steps 10
   gpuspy run --timing off -- ./app       every call, no GPU times: costs least
   gpuspy run --budget 2 -- ./app         time as much as 2 % of wall time allow
+  gpuspy run --capture-range delay=10,duration=500ms -- ./app
 
 Exit status: the program's; 128 + n when signal n ended it; 126 when it cannot be executed, 127 when it is not found.";
 

@@ -17,6 +17,9 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+/// The variable of `--capture-range`.
+const CAPTURE_RANGE: &str = "GPUSPY_CAPTURE_RANGE";
+
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// The trace: a file, or with several processes a directory of that name
@@ -31,8 +34,8 @@ pub(super) struct Options {
     budget: f64,
     /// Only what happens inside a range is told: profiler-api (from cudaProfilerStart to cudaProfilerStop),
     /// nvtx:NAME[@DOMAIN] (while an NVTX range of that text is open; @* = of any domain), or
-    /// delay=SECONDS[,duration=SECONDS] (from the first CUDA call on). Several ranges are all told
-    #[arg(long, value_name = "RANGE", env = "GPUSPY_CAPTURE_RANGE", value_parser = capture_range)]
+    /// delay=SECONDS[,duration=SECONDS] (from the first CUDA call on; 200ms is 0.2). Several ranges are all told
+    #[arg(long, value_name = "RANGE", env = CAPTURE_RANGE, value_parser = capture_range)]
     capture_range: Option<String>,
     /// What of graph launches gets GPU times. `nodes` puts events into the program's graphs, which slows them down
     #[arg(long, value_enum, default_value_t = Graph::Launches, env = "GPUSPY_GRAPH")]
@@ -70,8 +73,11 @@ fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| "a percentage above 0 and up to 100 is needed".to_owned())
 }
 
-/// Reads a range as the agent does.
+/// Reads a range as the agent does: a variable that is empty asks for nothing.
 fn capture_range(text: &str) -> Result<String, String> {
+    if text.is_empty() && std::env::var_os(CAPTURE_RANGE).is_some_and(|value| value.is_empty()) {
+        return Ok(String::new());
+    }
     CaptureRange::parse(text).map(|_| text.to_owned()).ok_or_else(|| capture::EXPECTED.to_owned())
 }
 
@@ -141,7 +147,7 @@ fn command(options: &Options) -> Command {
         .env("GPUSPY_TIMING", word(options.timing))
         .env("GPUSPY_GRAPH", word(options.graph));
     if let Some(range) = &options.capture_range {
-        command.env("GPUSPY_CAPTURE_RANGE", range);
+        command.env(CAPTURE_RANGE, range);
     }
     if options.quiet {
         command.env("GPUSPY_QUIET", "1");
@@ -287,7 +293,8 @@ fn nothing_seen(program: &std::ffi::OsStr) -> String {
     match launch::blind_spot(program) {
         Some(BlindSpot { reason, remedy }) => format!("nothing was collected: {reason}: {remedy}"),
         None => format!(
-            "nothing was collected: no CUDA call was made; if it made some, see gpuspy doctor -- {}",
+            "nothing was collected: no CUDA call was made, or the program was ended (_exit, a signal) within milliseconds of \
+             its first; if it made more, see gpuspy doctor -- {}",
             quoted(program.as_ref())
         ),
     }

@@ -12,7 +12,7 @@ use crate::analyze::kernels::{Kernel, never_timed};
 use crate::analyze::memory::{MemoryUse, Use};
 use crate::analyze::overhead::Overhead;
 use crate::analyze::owners::Holding;
-use crate::analyze::ranges::{RangeName, RangeTimes, RangeUse};
+use crate::analyze::ranges::{MarkTimes, RangeName, RangeTimes, RangeUse};
 use crate::analyze::shapes::{Launched, Shapes};
 use crate::analyze::startup::{Calls, Division, Part as StartPart, Startup};
 use crate::analyze::summary::{DeviceReport, GapReport, GapRow, LibraryGaps, Side};
@@ -454,7 +454,7 @@ fn ranges(ranges: &RangeUse) -> Value {
 }
 
 fn marks(ranges: &RangeUse) -> Value {
-    let row = |(name, count): (&RangeName, &u64)| json!({ "domain": name.domain, "name": name.text, "count": count });
+    let row = |(name, times): (&RangeName, &MarkTimes)| json!({ "domain": name.domain, "name": name.text, "count": times.count, "payloads": times.payloads });
     ranges.marks.iter().map(row).collect()
 }
 

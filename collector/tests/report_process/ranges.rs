@@ -21,8 +21,8 @@ fn steps() -> App {
     app.pop_range();
     app.range(1, RangeChange::End, 9, 0, 0);
     app.range(2, RangeChange::End, 10, 0, 0);
-    for _ in 0..2 {
-        app.range(1, RangeChange::Mark, 0, LOADER, STEP);
+    for text in [STEP, STEP, FORWARD] {
+        app.range(1, RangeChange::Mark, 0, LOADER, text);
     }
     app.push_range(STEP);
     app.idle(5_000);
@@ -58,12 +58,17 @@ fn ranges_have_the_operations_whose_calls_begin_in_them() {
     ];
     assert_eq!(rows(&report), expected);
     assert_eq!(report["coverage"]["stray_range_ends"], 2, "a pop and an end");
-    assert_eq!(report["marks"], value!([{ "domain": "loader", "name": "step", "count": 2 }]));
+    let mark = |name: &str, count: u64, payloads: u64| value!({ "domain": "loader", "name": name, "count": count, "payloads": payloads });
+    assert_eq!(report["marks"], value!([mark("forward", 1, 1), mark("step", 2, 0)]));
     let payloads = |name: &str| {
         let ranges = report["ranges"].as_array().unwrap().iter();
         ranges.filter(|row| row["name"] == name).map(|row| row["payloads"].as_u64().unwrap()).sum::<u64>()
     };
     assert_eq!((payloads("forward"), payloads("step")), (2, 0));
+    let app = steps();
+    let status = status_until(app.now);
+    let screen = terminal(&[app.report(Some(&status), Damage::default())], &View::default(), &wide(200));
+    assert!(screen.contains("; 3 payloads, not kept"), "{screen}");
 }
 
 #[test]
@@ -130,7 +135,7 @@ fn ranges_of_several_processes_add_up() {
     assert_valid(&report);
     assert_eq!(rows(&report)[2], value!([null, "step", 4, 2, 2, 8, 6, 6]));
     assert_eq!(
-        (&report["marks"][0]["count"], &report["coverage"]["stray_range_ends"]),
+        (&report["marks"][1]["count"], &report["coverage"]["stray_range_ends"]),
         (&value!(4), &value!(4))
     );
 }

@@ -103,8 +103,8 @@ impl Run<'_> {
                 "the range never began: the program called neither cudaProfilerStart nor cuProfilerStart"
             }
             Some(asked) if asked.starts_with("nvtx:") => {
-                "the range never began: the program opened no NVTX range of this name in this domain, or its ranges did \
-                 not reach gpuspy (NVTX_INJECTION64_PATH)"
+                "the range never began: the program opened no NVTX range of this name in this domain (nvtx:NAME@* is of \
+                 all domains), or its ranges did not reach gpuspy (NVTX_INJECTION64_PATH)"
             }
             _ => "the range never began: the program had ended before",
         }

@@ -49,12 +49,18 @@ fn sentence(ranges: &RangeUse) -> String {
         let more = count(ranges.not_followed);
         sentence.push_str(&format!("; {more} more are not listed: too many were open when they began"));
     }
+    let payloads = ranges.marks.values().fold(sum(|times| times.payloads), |sum, mark| sum + mark.payloads);
+    if payloads > 0 {
+        let payloads = plural(payloads, "payload", "payloads");
+        sentence.push_str(&format!("; {payloads}, not kept"));
+    }
     sentence
 }
 
 /// The marks that were made most often.
 fn marks(screen: &Screen<'_>, ranges: &RangeUse) -> String {
-    let mut rows: Vec<(&RangeName, u64)> = ranges.marks.iter().map(|(name, count)| (name, *count)).collect();
+    let mut rows: Vec<(&RangeName, u64)> =
+        ranges.marks.iter().map(|(name, times)| (name, times.count)).collect();
     rows.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let shown = screen.view.rows(MARKS).min(rows.len());
     let mut named: Vec<String> = rows[..shown]

@@ -3,11 +3,12 @@
 use super::calls::section;
 use super::screen::{Screen, interval, plural};
 use super::{Run, screen};
+use crate::analyze::calls::HostTimes;
 use crate::analyze::waits::{Cause, Waited};
 use crate::report::names::cut;
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, dim};
-use crate::report::units::{duration, percent};
+use crate::report::units::{count, duration, percent};
 use crate::report::view::Keys;
 use std::collections::BTreeMap;
 
@@ -16,15 +17,37 @@ const ROWS: usize = 5;
 
 /// The section.
 pub fn syncs(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let all = &run.all;
-    match (all.syncs.is_empty(), all.implicit_syncs.is_empty()) {
-        (true, true) => screen.none("Syncs", "no call that waits was made"),
-        (true, false) => screen.section("Syncs", "no synchronise call was made"),
-        (false, _) => section(screen, run, "Syncs", &all.syncs, "syncs"),
+    let (all, asked) = (&run.all, questions(run));
+    match (all.syncs.is_empty(), asked, all.implicit_syncs.is_empty()) {
+        (true, None, true) => screen.none("Syncs", "no call that waits was made"),
+        (true, None, false) => screen.section("Syncs", "no synchronise call was made"),
+        (true, Some(asked), _) => screen.section("Syncs", asked),
+        (false, asked, _) => {
+            section(screen, run, "Syncs", &all.syncs, "syncs");
+            asked.into_iter().for_each(|asked| screen.section("", asked));
+        }
     }
     if !all.implicit_syncs.is_empty() {
         implicit(screen, run);
     }
+}
+
+/// How often the host asked whether work is over: many times in a row, that is a way to wait.
+fn questions(run: &Run<'_>) -> Option<String> {
+    let is_question = |api: &str| api.contains("EventQuery") || api.contains("StreamQuery");
+    let mut asked: Vec<_> = run.all.apis.iter().filter(|(api, _)| is_question(api)).collect();
+    asked.sort_by_key(|(_, times)| std::cmp::Reverse(times.count));
+    let sum = |of: fn(&HostTimes) -> u64| asked.iter().fold(0u64, |sum, (_, t)| sum.saturating_add(of(t)));
+    let named: Vec<String> =
+        asked.iter().map(|(api, times)| format!("{api} {}", count(times.count))).collect();
+    (!asked.is_empty()).then(|| {
+        format!(
+            "asked {} whether work is over ({}): {} of wall in those calls",
+            plural(sum(|times| times.count), "time", "times"),
+            named.join(", "),
+            percent(sum(|times| times.total), run.host_wall())
+        )
+    })
 }
 
 struct Row<'a> {
