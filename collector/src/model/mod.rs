@@ -128,6 +128,8 @@ pub struct Operation {
     pub stream: u64,
     /// Return address of the call.
     pub caller: u64,
+    /// Host ns when the call was entered; of a burst its first one, where that is known.
+    pub called: u64,
     /// Host ns when the call returned.
     pub returned: u64,
     /// What it does.
@@ -349,6 +351,7 @@ impl<'c> Model<'c> {
             device: self.clocks.devices.get(&work.call.context).copied(),
             stream: work.stream,
             caller: work.call.caller,
+            called: called(work),
             returned: work.call.end,
             what,
             when: self.when(work, what),
@@ -420,13 +423,7 @@ impl<'c> Model<'c> {
 
     /// Before this untimed work cannot have begun: its call (a burst's first one) had not been entered.
     fn submitted_after(&self, work: &Work) -> i64 {
-        let begin = match work.what {
-            What::Burst { .. } if work.lead < u64::MAX => {
-                work.call.begin.min(work.submitted.saturating_sub(work.lead))
-            }
-            _ => work.call.begin,
-        };
-        let begin = host(begin);
+        let begin = host(called(work));
         let lower = |clock: &Clock| Some(clock.to_host(begin + clock.lower(begin)?).min(begin));
         self.clock(work.call.context).and_then(lower).unwrap_or(begin)
     }
@@ -477,6 +474,16 @@ fn questions(call: CountedCall, api: &Api) -> CountedCall {
 /// MSCCL's and NVSHMEM's, mangled or not.
 fn is_communication(name: &str) -> bool {
     ["ncclDevKernel", "ncclKernel", "mscclKernel", "nvshmem"].iter().any(|part| name.contains(part))
+}
+
+/// When the call was entered; a burst's first one.
+fn called(work: &Work) -> u64 {
+    match work.what {
+        What::Burst { .. } if work.lead < u64::MAX => {
+            work.call.begin.min(work.submitted.saturating_sub(work.lead))
+        }
+        _ => work.call.begin,
+    }
 }
 
 /// It did not run now: it became a node of a graph.

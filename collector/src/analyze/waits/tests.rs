@@ -74,6 +74,7 @@ impl<'n> Trace<'n> {
             device: Some(0),
             stream,
             caller: 0,
+            called: begin,
             returned: end,
             what,
             when,
