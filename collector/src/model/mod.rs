@@ -404,8 +404,15 @@ impl<'c> Model<'c> {
             Untimed::Timed => Reason::Lost,
             why => Reason::Untimed(why),
         };
-        let is_in_burst = work.untimed == Untimed::Chain && work.call.flags & flag::BURST != 0;
-        When::Untimed { reason, after: (!is_in_burst).then(|| self.submitted_after(work)) }
+        When::Untimed { reason, after: (!self.is_in_burst(work)).then(|| self.submitted_after(work)) }
+    }
+
+    /// Whether the record of a burst tells of a launch, be it in front of it.
+    fn is_in_burst(&self, work: &Work) -> bool {
+        let ended = self.clocks.bursts.get(&(work.call.context, work.stream));
+        work.untimed == Untimed::Chain
+            && work.call.flags & flag::BURST != 0
+            && ended.is_some_and(|ended| work.submitted <= *ended)
     }
 
     fn timed(&mut self, work: &Work, gpu: &GpuTime, clock: &Clock, what: Action) -> Occupancy {
@@ -528,6 +535,20 @@ mod tests {
         model.observe(&record(Body::Work(work))).operation.unwrap().when
     }
 
+    fn after(when: When) -> Option<i64> {
+        match when {
+            When::Untimed { after, .. } => after,
+            _ => panic!("{when:?}"),
+        }
+    }
+
+    /// What is known of a trace whose one burst was ended then.
+    fn burst_ended(at: u64) -> Clocks {
+        let mut burst = kernel(Untimed::Chain, None, 0);
+        (burst.what, burst.call.end) = (What::Burst { launches: 2 }, at);
+        Survey::of([record(Body::Work(burst))])
+    }
+
     #[test]
     fn a_call_is_counted_at_its_last_record() {
         let clocks = Clocks::default();
@@ -598,12 +619,8 @@ mod tests {
 
     #[test]
     fn a_burst_tells_when_its_launches_ran_and_is_undecided_from_its_first_on_if_it_was_lost() {
-        let clocks = Clocks::default();
+        let clocks = burst_ended(10_000);
         let mut model = Model::new(&Names::default(), &clocks);
-        let after = |when| match when {
-            When::Untimed { after, .. } => after,
-            _ => panic!("{when:?}"),
-        };
         assert_eq!(after(when(&mut model, kernel(Untimed::Chain, None, flag::BURST))), None);
         assert_eq!(after(when(&mut model, kernel(Untimed::Chain, None, 0))), Some(6_000));
         let mut lost = kernel(Untimed::Timed, None, 0);
@@ -613,6 +630,15 @@ mod tests {
             Some(6_000),
             "where its first launch's start event was recorded"
         );
+    }
+
+    /// The last of a stream that is destroyed, or that the program leaves as it is: nothing follows them, so no event does.
+    #[test]
+    fn launches_of_a_burst_that_nothing_ended_are_undecided_from_their_calls_on() {
+        for clocks in [Clocks::default(), burst_ended(9_999)] {
+            let mut model = Model::new(&Names::default(), &clocks);
+            assert_eq!(after(when(&mut model, kernel(Untimed::Chain, None, flag::BURST))), Some(6_000));
+        }
     }
 
     #[test]
