@@ -16,6 +16,7 @@
 
 use super::calls::base_name;
 use super::estimate::Sum;
+use crate::model::memory::MemoryChange;
 use crate::model::occupancy::host;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, CountedCall, Drained, Event, Operation, When};
@@ -298,9 +299,12 @@ impl<'a> Waits<'a> {
         self.let_go(record.at);
         match &record.body {
             Body::Free(free) => {
-                // A block is its allocator's. What is mapped, any context may use.
-                let owner = event.memory.first().map_or(free.call.context, |block| block.allocator().context);
-                let is_one = free.memory != Memory::Mapped && owner != 0;
+                let (memory, owner) = match event.memory.first() {
+                    Some(MemoryChange::Freed { memory, of, .. }) => (*memory, of.context),
+                    _ => (free.memory, free.call.context),
+                };
+                // A block is its allocator's. What is mapped, or a pool's or a graph's, outlives contexts: any may use it.
+                let is_one = !matches!(memory, Memory::Mapped | Memory::Pool | Memory::Graph) && owner != 0;
                 self.contexts.insert(thread, is_one.then_some(owner));
             }
             Body::Context(context) if context.destroyed => {
