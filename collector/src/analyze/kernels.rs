@@ -178,6 +178,7 @@ mod tests {
             device: None,
             stream: 7,
             caller: 0,
+            called: body.call.begin,
             returned: body.call.end,
             what: Action::Burst { launches: 1 },
             when: When::Timed(occupancy),

@@ -9,6 +9,10 @@
 //! **Untimed work** ran, nobody knows when: not before its call, nor before the timed operation ahead of it on its stream
 //! ended, not after the one behind it began or a synchronise of the app returned. That whole stretch is *undecided* where
 //! nothing else is known to run. Where it was left untimed to keep inside the budget, it is *unobserved*.
+//!
+//! One operation is ahead of another for certain if its call had returned before the other's was entered. Calls of two threads
+//! that overlap reached their stream in either order, whichever the trace tells first; and the untimed one may lie between
+//! the other's events.
 
 use super::Analysis;
 use super::gaps::{Gaps, Lane, Neighbour};
@@ -146,8 +150,10 @@ struct Timeline {
 /// What a timeline has to remember of a stream.
 #[derive(Clone, Debug)]
 struct Stream {
-    /// The last timed operation's end event.
+    /// The last timed operation's end event, as early as it may have fired.
     end: i64,
+    /// Host ns when the calls of all timed operations so far had returned.
+    returned: u64,
     /// The untimed work that nothing timed has followed yet: one for each class and layer at most.
     untimed: Vec<Untracked>,
 }
@@ -186,10 +192,12 @@ impl Timeline {
         let Occupancy { chain, off_by, .. } = *occupancy;
         let lane = Some(Lane { context: operation.context, chain, off_by });
         let neighbour = neighbour(operation, lane, occupancy.earliest_end, occupancy.latest_start);
-        let stream = self.stream(operation, i64::MIN);
-        stream.end = occupancy.latest_end;
-        let open = std::mem::take(&mut stream.untimed);
-        self.close(open, occupancy.earliest_start);
+        let off = occupancy.stamps_off_by();
+        let stream = self.stream(operation);
+        stream.end = occupancy.latest_end - 2 * off;
+        stream.returned = stream.returned.max(operation.returned);
+        let ahead = stream.untimed.extract_if(.., |open| open.issued <= operation.called).collect();
+        self.close(ahead, occupancy.earliest_start + off);
         let item = Item::Operation { class: class(operation.what), occupancy: *occupancy, neighbour };
         self.push(occupancy.earliest_start, item);
     }
@@ -200,20 +208,26 @@ impl Timeline {
             Reason::Untimed(Untimed::Budget) => Layer::Unobserved,
             _ => Layer::Undecided,
         };
-        let stream = self.stream(operation, after);
-        let since = after.max(stream.end);
-        if let Some(open) = stream.untimed.iter_mut().find(|open| (open.layer, open.class) == (layer, class))
-        {
-            open.issued = open.issued.max(operation.returned);
-            return;
-        }
+        let stream = self.stream(operation);
+        let since = if stream.returned <= operation.called { after.max(stream.end) } else { after };
         let first = neighbour(operation, None, since, since);
-        stream.untimed.push(Untracked { layer, class, since, issued: operation.returned, first });
-        self.push(since, Item::From { layer, class, neighbour: first });
+        let same = stream.untimed.iter_mut().find(|open| (open.layer, open.class) == (layer, class));
+        let Some(open) = same else {
+            stream.untimed.push(Untracked { layer, class, since, issued: operation.returned, first });
+            self.push(since, Item::From { layer, class, neighbour: first });
+            return;
+        };
+        open.issued = open.issued.max(operation.returned);
+        // Another thread's may have begun before.
+        if since < open.since {
+            let until = std::mem::replace(&mut open.since, since);
+            self.push(since, Item::From { layer, class, neighbour: first });
+            self.push(until, Item::To { layer, class, neighbour: first });
+        }
     }
 
-    fn stream(&mut self, operation: &Operation, end: i64) -> &mut Stream {
-        let new = || Stream { end, untimed: Vec::new() };
+    fn stream(&mut self, operation: &Operation) -> &mut Stream {
+        let new = || Stream { end: i64::MIN, returned: 0, untimed: Vec::new() };
         self.streams.entry((operation.context, operation.stream)).or_insert_with(new)
     }
 

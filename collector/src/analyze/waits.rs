@@ -300,15 +300,12 @@ impl<'a> Waits<'a> {
         self.let_go(record.at);
         match &record.body {
             Body::Free(free) => {
-                // A block is its allocator's. What is mapped, any context may use; what came from a pool or a graph is of no
-                // context, and the one that frees it may be another.
-                let block = event.memory.first();
-                let owner = block.map_or(free.call.context, |block| block.allocator().context);
-                let is_one = match block.map_or(free.memory, MemoryChange::memory) {
-                    Memory::Mapped => false,
-                    Memory::Pool | Memory::Graph => owner == free.call.context,
-                    _ => true,
-                } && owner != 0;
+                let (memory, owner) = match event.memory.first() {
+                    Some(MemoryChange::Freed { memory, of, .. }) => (*memory, of.context),
+                    _ => (free.memory, free.call.context),
+                };
+                // A block is its allocator's. What is mapped, or a pool's or a graph's, outlives contexts: any may use it.
+                let is_one = !matches!(memory, Memory::Mapped | Memory::Pool | Memory::Graph) && owner != 0;
                 self.contexts.insert(thread, is_one.then_some(owner));
             }
             Body::Context(context) if context.destroyed => {

@@ -305,6 +305,9 @@ pub struct Clocks {
     pub earliest: Option<u64>,
     /// The ranges that were captured.
     pub captures: Captures,
+    /// Context and stream → host ns when the end event of its last burst was recorded. Launches of a burst that came later
+    /// have none: the program ended, or its context did, before anything followed them.
+    pub bursts: HashMap<(u32, u64), u64>,
     chains: HashMap<(u32, u32), Clock>,
     contradictions: u64,
 }

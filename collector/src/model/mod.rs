@@ -128,6 +128,8 @@ pub struct Operation {
     pub stream: u64,
     /// Return address of the call.
     pub caller: u64,
+    /// Host ns when the call was entered; of a burst its first one, where that is known.
+    pub called: u64,
     /// Host ns when the call returned.
     pub returned: u64,
     /// What it does.
@@ -349,6 +351,7 @@ impl<'c> Model<'c> {
             device: self.clocks.devices.get(&work.call.context).copied(),
             stream: work.stream,
             caller: work.call.caller,
+            called: called(work),
             returned: work.call.end,
             what,
             when: self.when(work, what),
@@ -401,8 +404,15 @@ impl<'c> Model<'c> {
             Untimed::Timed => Reason::Lost,
             why => Reason::Untimed(why),
         };
-        let is_in_burst = work.untimed == Untimed::Chain && work.call.flags & flag::BURST != 0;
-        When::Untimed { reason, after: (!is_in_burst).then(|| self.submitted_after(work)) }
+        When::Untimed { reason, after: (!self.is_in_burst(work)).then(|| self.submitted_after(work)) }
+    }
+
+    /// Whether the record of a burst tells of a launch, be it in front of it.
+    fn is_in_burst(&self, work: &Work) -> bool {
+        let ended = self.clocks.bursts.get(&(work.call.context, work.stream));
+        work.untimed == Untimed::Chain
+            && work.call.flags & flag::BURST != 0
+            && ended.is_some_and(|ended| work.submitted <= *ended)
     }
 
     fn timed(&mut self, work: &Work, gpu: &GpuTime, clock: &Clock, what: Action) -> Occupancy {
@@ -420,13 +430,7 @@ impl<'c> Model<'c> {
 
     /// Before this untimed work cannot have begun: its call (a burst's first one) had not been entered.
     fn submitted_after(&self, work: &Work) -> i64 {
-        let begin = match work.what {
-            What::Burst { .. } if work.lead < u64::MAX => {
-                work.call.begin.min(work.submitted.saturating_sub(work.lead))
-            }
-            _ => work.call.begin,
-        };
-        let begin = host(begin);
+        let begin = host(called(work));
         let lower = |clock: &Clock| Some(clock.to_host(begin + clock.lower(begin)?).min(begin));
         self.clock(work.call.context).and_then(lower).unwrap_or(begin)
     }
@@ -479,6 +483,16 @@ fn is_communication(name: &str) -> bool {
     ["ncclDevKernel", "ncclKernel", "mscclKernel", "nvshmem"].iter().any(|part| name.contains(part))
 }
 
+/// When the call was entered; a burst's first one.
+fn called(work: &Work) -> u64 {
+    match work.what {
+        What::Burst { .. } if work.lead < u64::MAX => {
+            work.call.begin.min(work.submitted.saturating_sub(work.lead))
+        }
+        _ => work.call.begin,
+    }
+}
+
 /// It did not run now: it became a node of a graph.
 fn is_captured(work: &Work) -> bool {
     work.untimed == Untimed::Captured || work.call.flags & flag::CAPTURED != 0
@@ -519,6 +533,20 @@ mod tests {
 
     fn when(model: &mut Model<'_>, work: Work) -> When {
         model.observe(&record(Body::Work(work))).operation.unwrap().when
+    }
+
+    fn after(when: When) -> Option<i64> {
+        match when {
+            When::Untimed { after, .. } => after,
+            _ => panic!("{when:?}"),
+        }
+    }
+
+    /// What is known of a trace whose one burst was ended then.
+    fn burst_ended(at: u64) -> Clocks {
+        let mut burst = kernel(Untimed::Chain, None, 0);
+        (burst.what, burst.call.end) = (What::Burst { launches: 2 }, at);
+        Survey::of([record(Body::Work(burst))])
     }
 
     #[test]
@@ -591,12 +619,8 @@ mod tests {
 
     #[test]
     fn a_burst_tells_when_its_launches_ran_and_is_undecided_from_its_first_on_if_it_was_lost() {
-        let clocks = Clocks::default();
+        let clocks = burst_ended(10_000);
         let mut model = Model::new(&Names::default(), &clocks);
-        let after = |when| match when {
-            When::Untimed { after, .. } => after,
-            _ => panic!("{when:?}"),
-        };
         assert_eq!(after(when(&mut model, kernel(Untimed::Chain, None, flag::BURST))), None);
         assert_eq!(after(when(&mut model, kernel(Untimed::Chain, None, 0))), Some(6_000));
         let mut lost = kernel(Untimed::Timed, None, 0);
@@ -606,6 +630,15 @@ mod tests {
             Some(6_000),
             "where its first launch's start event was recorded"
         );
+    }
+
+    /// The last of a stream that is destroyed, or that the program leaves as it is: nothing follows them, so no event does.
+    #[test]
+    fn launches_of_a_burst_that_nothing_ended_are_undecided_from_their_calls_on() {
+        for clocks in [Clocks::default(), burst_ended(9_999)] {
+            let mut model = Model::new(&Names::default(), &clocks);
+            assert_eq!(after(when(&mut model, kernel(Untimed::Chain, None, flag::BURST))), Some(6_000));
+        }
     }
 
     #[test]

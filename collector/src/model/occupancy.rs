@@ -109,6 +109,11 @@ impl Occupancy {
         self.length.hi
     }
 
+    /// How much later or earlier than it says a stamp of it can be, ns: their resolution, and what the chain rounds.
+    pub fn stamps_off_by(&self) -> i64 {
+        host(self.length.hi.saturating_sub(self.raw))
+    }
+
     /// Best estimate of how long it lasted, ns.
     pub fn value(&self) -> u64 {
         self.length.value

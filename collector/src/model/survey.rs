@@ -6,7 +6,7 @@
 use super::clock::{Bounds, Clocks};
 use super::occupancy::{self, host};
 use super::period::Captures;
-use crate::trace::record::{Body, ClockSample, GpuTime, Record, Synchronize, Work};
+use crate::trace::record::{Body, ClockSample, GpuTime, Record, Synchronize, What, Work};
 use gpuspy_wire::record::{SyncScope, Untimed, flag};
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,6 +20,7 @@ pub struct Survey {
     earliest: Option<u64>,
     first: Option<u64>,
     captures: Captures,
+    bursts: HashMap<(u32, u64), u64>,
 }
 
 /// The stream id under which destroyed streams are kept. No stream has it: ids count up, handles are addresses.
@@ -56,6 +57,10 @@ impl Survey {
                 if let Some(gpu) = timed(work) {
                     self.timed(work, gpu);
                 }
+                if let What::Burst { .. } = work.what {
+                    let ended = self.bursts.entry((work.call.context, work.stream)).or_default();
+                    *ended = work.call.end.max(*ended);
+                }
             }
             Body::Synchronize(sync) => self.synchronized(sync),
             Body::ClockSample(sample) => self.sampled(sample),
@@ -76,6 +81,7 @@ impl Survey {
         let mut clocks = Clocks::fit(self.chains, self.devices);
         clocks.earliest = earliest;
         clocks.captures = self.captures;
+        clocks.bursts = self.bursts;
         clocks
     }
 

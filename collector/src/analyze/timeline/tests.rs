@@ -11,6 +11,7 @@ use crate::trace::record::Record;
 use gpuspy_wire::record::LossCause;
 use proptest::prelude::*;
 
+mod overlaps;
 mod periods;
 
 /// Every class, in the order of their numbers.
@@ -49,6 +50,7 @@ fn operation(correlation: u64, stream: u64, what: Action, when: When) -> Operati
         device: Some(0),
         stream,
         caller: 0,
+        called: correlation,
         returned: correlation,
         what,
         when,

@@ -74,6 +74,7 @@ impl<'n> Trace<'n> {
             device: Some(0),
             stream,
             caller: 0,
+            called: begin,
             returned: end,
             what,
             when,
@@ -146,7 +147,7 @@ fn a_free_on_an_idle_gpu_and_one_that_returns_while_work_runs_wait_for_nothing()
 }
 
 #[test]
-fn a_block_is_its_allocators_and_a_mapping_everybodys() {
+fn a_block_is_its_allocators_and_a_pools_or_a_mapping_everybodys() {
     let names = names();
     let freed = |memory: Memory, owner: u32, contexts: u32| {
         let mut trace = Trace::new(&names);
@@ -155,7 +156,7 @@ fn a_block_is_its_allocators_and_a_mapping_everybodys() {
             trace.waits.streams.insert((2, 9), Stream::default());
         }
         let call = Call { begin: 2_000, end: 2_000, context: 2, ..Call::default() };
-        let free = Free { call, memory, address: 64, stream: 0, bytes: 0 };
+        let free = Free { call, memory: Memory::Device, address: 64, stream: 0, bytes: 0 };
         let record = Record { thread: 1, at: 2_000, body: Body::Free(free) };
         let of = Allocator { context: owner, thread: 1, stream: None, caller: 0 };
         let memory = vec![MemoryChange::Freed { memory, bytes: 8, of }];
@@ -166,8 +167,10 @@ fn a_block_is_its_allocators_and_a_mapping_everybodys() {
     };
     assert_eq!(freed(Memory::Device, 1, 2), Some((1, 0)));
     assert_eq!(freed(Memory::Device, 2, 2), None);
-    assert_eq!(freed(Memory::Mapped, 2, 1), Some((1, 0)));
-    assert_eq!(freed(Memory::Mapped, 2, 2), Some((0, 1)), "there is work of one, and it may be the other's");
+    for shared in [Memory::Mapped, Memory::Pool, Memory::Graph] {
+        assert_eq!(freed(shared, 2, 1), Some((1, 0)));
+        assert_eq!(freed(shared, 2, 2), Some((0, 1)), "there is work of one, and it may be the other's");
+    }
 }
 
 #[test]
