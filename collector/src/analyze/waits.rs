@@ -299,7 +299,7 @@ impl<'a> Waits<'a> {
         let (record, thread) = (event.record, event.record.thread);
         self.let_go(record.at);
         match &record.body {
-            Body::Free(free) => {
+            Body::Free(free) if free.address != 0 => {
                 let (memory, owner) = match event.memory.first() {
                     Some(MemoryChange::Freed { memory, of, .. }) => (*memory, of.context),
                     _ => (free.memory, free.call.context),
@@ -352,7 +352,10 @@ impl<'a> Waits<'a> {
     fn call(&mut self, event: &Event<'_>, call: CountedCall, counts: bool) {
         let (thread, Some(of)) = (event.record.thread, event.record.body.call()) else { return };
         let told = self.contexts.remove(&thread);
-        if let Some(cause) = self.causes.get(&call.api).filter(|_| !call.failed) {
+        // What frees the null pointer frees nothing, however long it takes (`cudaFree(0)` makes the context).
+        let frees_nothing = |cause: &Cause| matches!(cause, Cause::Free | Cause::HostFree) && told.is_none();
+        let cause = self.causes.get(&call.api).filter(|cause| !call.failed && !frees_nothing(cause));
+        if let Some(cause) = cause {
             let work = self.context_over(told.unwrap_or((of.context != 0).then_some(of.context)), of.begin);
             let (key, host_ns) = ((call.api, *cause), call.host_ns);
             self.hold(Held { key, counts, begin: of.begin, host_ns, work });

@@ -104,6 +104,15 @@ impl<'n> Trace<'n> {
         self.waits.observe(&Event { call: Some(counted), ..Event::new(&record) }, self.counts);
     }
 
+    /// A call of that kind that frees nothing.
+    fn free_null(&mut self, (begin, end): (u64, u64)) {
+        let call = Call { api: FREE, context: 1, begin, end, ..Call::default() };
+        let body = Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0 });
+        let counted = CountedCall { api: FREE, calls: 1, host_ns: end - begin, failed: false };
+        let record = Record { thread: 1, at: end, body };
+        self.waits.observe(&Event { call: Some(counted), ..Event::new(&record) }, self.counts);
+    }
+
     /// What came of it, if anything did.
     fn only(self) -> Option<((String, Cause), Waited)> {
         let table = self.waits.finish();
@@ -122,6 +131,15 @@ fn waited(host_ns: u64, (lo, value, hi): (u64, u64, u64)) -> Waited {
 
 fn undecided(host_ns: u64) -> Waited {
     Waited { undecided: 1, undecided_host_ns: host_ns, ..Waited::default() }
+}
+
+#[test]
+fn what_frees_the_null_pointer_waits_for_nothing() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    trace.kernel(1, 1_000, 5_000);
+    trace.free_null((2_000, 5_400));
+    assert_eq!(trace.only(), None);
 }
 
 #[test]
