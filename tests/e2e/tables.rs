@@ -215,25 +215,20 @@ impl Check<'_> {
         if is_set("free=returns") || is_wild(setting) {
             return;
         }
-        let mut truth = crate::waits::truth(done);
-        truth.retain(|api, _| WAITS_ALWAYS.contains(&api.as_str()));
+        let truth = crate::waits::truth(done);
         for row in self.report["implicit_syncs"].as_array().unwrap() {
             let api = row["api"].as_str().unwrap();
             if !WAITS_ALWAYS.contains(&api) {
                 continue;
             }
-            let (count, ns) = truth.remove(api).unwrap_or_default();
-            let (told, undecided) = (number(row, "count"), &row["undecided"]);
-            let (lo, hi) = (number(&row["waited"], "lo"), number(&row["waited"], "hi"));
-            let (most, longest) = (told + number(undecided, "count"), hi + number(undecided, "host_ns"));
+            let (count, ns) = truth.get(api).copied().unwrap_or_default();
+            let (told, lo) = (number(row, "count"), number(&row["waited"], "lo"));
+            // Also host functions, values and what another process records are waited for, and those are no operations:
+            // what is told is the least there was.
             let slack = slack(ns) as f64 + 2.0 * told;
-            let holds = lo <= ns as f64 + slack && ns as f64 <= longest + slack;
-            if !holds || !(told..=most).contains(&(count as f64)) {
+            if lo > ns as f64 + slack || told > count as f64 {
                 self.wrong.push(format!("{row}, in truth {count} that waited {ns} ns"));
             }
-        }
-        if !truth.is_empty() {
-            self.wrong.push(format!("waited, and nobody said so: {truth:?}"));
         }
     }
 

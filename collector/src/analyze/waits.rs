@@ -8,6 +8,8 @@
 //!   the legacy default stream for what that stands for. That it did, shows by its having been over when the call returned.
 //! - Work counts for certain if its own call had returned before. What was issued meanwhile by other threads may have been
 //!   waited for, too: it can only raise the most that the wait took.
+//! - Work is what the GPU does. Host functions, waits for values and events of other processes are waited for, too, and are not
+//!   seen as work here: of calls that waited for those alone nothing is told.
 //! - Where the end of that work is not known, or not on which side of the call's entry it lies, there is no verdict: such a
 //!   call is *undecided*. So is a copy that another stream's event was to be waited for, if nothing of its own stream decides.
 //!
