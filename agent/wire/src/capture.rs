@@ -1,19 +1,10 @@
 //! What `--capture-range` and `GPUSPY_CAPTURE_RANGE` can say: which part of a run is looked at. Both halves read it here,
 //! so that what the one accepts the other understands.
 
+use crate::duration;
+
 /// Longest time that can be asked for, ns: some 30 years.
 const MOST_NS: f64 = 1e18;
-/// The units of `--since`, and their ns. Longer names first: `ms` ends in `s` too.
-const UNITS: [(&str, f64); 8] = [
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("ms", 1e6),
-    ("min", 60e9),
-    ("s", 1e9),
-    ("m", 60e9),
-    ("h", 3_600e9),
-];
 
 /// Why a text is none.
 pub const EXPECTED: &str = "one of profiler-api, nvtx:NAME, nvtx:NAME@DOMAIN, delay=SECONDS and \
@@ -79,10 +70,7 @@ impl<'t> CaptureRange<'t> {
 
 /// ns of a decimal number of seconds, or of one with its unit.
 fn time(text: &str) -> Option<u64> {
-    let with_unit =
-        UNITS.iter().find_map(|(unit, ns)| text.strip_suffix(unit).map(|number| (number.trim_end(), *ns)));
-    let (number, nanoseconds) = with_unit.unwrap_or((text, 1e9));
-    let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let number = number.parse::<f64>().ok().filter(|_| is_plain)?;
+    let (number, nanoseconds) = duration::split(text).unwrap_or((text, 1e9));
+    let number = duration::number(number)?;
     Some(number * nanoseconds).filter(|ns| *ns <= MOST_NS).map(|ns| ns as u64)
 }

@@ -1,16 +1,7 @@
 //! Durations as people type them: `1.5s`, `200ms`, `10us`.
 
-/// Units and their nanoseconds. Longer names first: `ms` ends in `s` too.
-const UNITS: [(&str, f64); 8] = [
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("ms", 1e6),
-    ("min", 60e9),
-    ("s", 1e9),
-    ("m", 60e9),
-    ("h", 3_600e9),
-];
+use gpuspy_wire::duration::{number, split};
+
 /// Beyond this (some 104 days) a double no longer counts single nanoseconds.
 const MOST: f64 = (1u64 << f64::MANTISSA_DIGITS) as f64;
 
@@ -20,14 +11,10 @@ const MOST: f64 = (1u64 << f64::MANTISSA_DIGITS) as f64;
 /// What is wrong with the text, as the end of a sentence that quotes it.
 pub(super) fn duration(text: &str) -> Result<u64, String> {
     let text = text.trim();
-    let Some((number, nanoseconds)) =
-        UNITS.iter().find_map(|(unit, ns)| text.strip_suffix(unit).map(|number| (number.trim_end(), ns)))
-    else {
+    let Some((digits, nanoseconds)) = split(text) else {
         return Err("a duration needs its unit, as in 1.5s, 200ms, 10us or 3m".to_owned());
     };
-    // Digits and a point: what else a double can be written as (`inf`, `1e3`, `-0`) is no way to tell a time.
-    let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let value = number.parse::<f64>().ok().filter(|_| is_plain).map(|number| (number * nanoseconds).round());
+    let value = number(digits).map(|number| (number * nanoseconds).round());
     match value {
         None => Err("a duration is a number and a unit, as in 1.5s, 200ms, 10us or 3m".to_owned()),
         Some(value) if value >= MOST => Err("a duration of at most 100 days is needed".to_owned()),
