@@ -189,6 +189,8 @@ wire_enum! {
         NoStream = 11 "no_stream",
         /// Outside the part of the run that was asked for (`--capture-range`).
         OutsideRange = 12 "outside_range",
+        /// Launched on a deep stream and timed together with its neighbours: a [`Burst`] tells of them all.
+        Run = 13 "run",
     }
 }
 
@@ -401,6 +403,9 @@ pub mod flag {
     /// A [`Memcpy`](super::Memcpy) that is a batch of copies, in order with the stream as a whole: bytes are their sum,
     /// `rows` their number, and addresses and direction the first one's.
     pub const BATCH: u16 = 1 << 12;
+    /// Timed alone among the launches of runs ([`Untimed::Run`](super::Untimed::Run)), drawn by chance: it stands for its
+    /// kernel's launches in them.
+    pub const SAMPLED: u16 = 1 << 13;
 }
 
 /// The first eight bytes of every record.
