@@ -72,6 +72,8 @@ struct Thread {
     dropped: u64,
     /// Free events of its own.
     events: Magazine,
+    /// Ticks that this call has waited for the GPU in a call of ours, where the app's own would have waited as long.
+    waited: u64,
 }
 
 const NOT_ASKED: Api = Api {
@@ -107,6 +109,7 @@ thread_local! {
             asked: NOT_ASKED,
             dropped: 0,
             events: Magazine::EMPTY,
+            waited: 0,
         }))
     };
 }
@@ -345,6 +348,12 @@ impl Call {
         }
     }
 
+    /// So many ticks went by in a call of ours that waited for the GPU, which the app's own call would have done instead.
+    pub fn waited(&self, ticks: u64) {
+        let t = self.thread();
+        t.waited = t.waited.wrapping_add(ticks);
+    }
+
     /// Leaves the hook. `inside` is what the real call took of its time.
     #[inline]
     pub fn leave(self, inside: u64) {
@@ -364,7 +373,8 @@ impl Call {
             t.flush_pending(0);
             t.push_behind(Some(end));
         }
-        t.count_own(end.wrapping_sub(self.entered).wrapping_sub(inside));
+        let waited = core::mem::take(&mut t.waited);
+        t.count_own(end.wrapping_sub(self.entered).wrapping_sub(inside).wrapping_sub(waited));
         t.errno.restore();
         t.set_busy(false);
     }

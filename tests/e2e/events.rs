@@ -100,7 +100,7 @@ fn bursts(done: &Done) -> Vec<(Option<Occupancy>, Vec<u64>)> {
     let mut bursts = Vec::new();
     for (work, action, when) in work(done) {
         match action {
-            Action::Burst { launches } => {
+            Action::Burst { launches, .. } => {
                 let members = open.remove(&work.stream).unwrap_or_default();
                 assert_eq!(members.len(), launches as usize, "{work:?}");
                 let occupancy = if let When::Timed(occupancy) = when { Some(occupancy) } else { None };

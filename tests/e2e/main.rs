@@ -9,6 +9,7 @@ mod clock;
 mod compare;
 mod copies;
 mod counts;
+mod deep;
 mod demo;
 mod devices;
 mod doctor;

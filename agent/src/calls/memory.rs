@@ -8,6 +8,7 @@ use crate::calls::order::Untimed;
 use crate::calls::{Plain, current_context, is_captured, stream_of, written};
 use crate::cuda::*;
 use crate::driver;
+use crate::gpu::depth::Entries;
 use crate::gpu::stream::Stream;
 use crate::thread::Call;
 
@@ -156,7 +157,7 @@ impl Plain for Alloc {
 
     fn after(&self, call: &Call, end: u64) -> bool {
         if let Some(stream) = self.stream {
-            self.untimed.end(call, stream);
+            self.untimed.end(call, stream, Entries::add);
         }
         let address = self.address();
         if address == 0 {
@@ -252,7 +253,7 @@ impl Plain for Free {
 
     fn after(&self, call: &Call, _: u64) -> bool {
         if let Some(stream) = self.stream {
-            self.untimed.end(call, stream);
+            self.untimed.end(call, stream, Entries::add);
         }
         if call.layer == crate::hook::Layer::Runtime {
             // The driver's free was not seen: better late than never.

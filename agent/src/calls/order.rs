@@ -1,13 +1,13 @@
 //! Waiting, and the events that order streams.
 
 use core::cell::Cell;
-use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{self, Head, Kind, SyncScope};
 
 use crate::calls::{Plain, current_context, is_captured, stream_of};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst;
+use crate::gpu::depth::Entries;
 use crate::gpu::passage::Passage;
 use crate::gpu::stream::Stream;
 use crate::thread::Call;
@@ -21,11 +21,11 @@ pub struct Sync {
     context: CUcontext,
     /// Streams, and their entries that are complete when the call has returned: the one that is waited for, or, of a wait
     /// for everything, some that are deep.
-    waited: Cell<[Option<Entries>; WAITED]>,
+    waited: Cell<[Option<HowFar>; WAITED]>,
 }
 
 /// A stream, and how many entries it had.
-type Entries = (&'static Stream, u64);
+type HowFar = (&'static Stream, u64);
 /// Streams that one wait tells about.
 const WAITED: usize = 8;
 
@@ -54,8 +54,8 @@ impl Sync {
 
 impl Sync {
     /// What will be complete.
-    fn entries(&self, call: &Call, stream: Option<&'static Stream>) -> [Option<Entries>; WAITED] {
-        let now = |s: &'static Stream| (s, s.submitted.load(Ordering::Relaxed));
+    fn entries(&self, call: &Call, stream: Option<&'static Stream>) -> [Option<HowFar>; WAITED] {
+        let now = |s: &'static Stream| (s, s.entries.submitted());
         let mut waited = [None; WAITED];
         let streams = &call.session.streams;
         match (stream, self.scope) {
@@ -63,7 +63,9 @@ impl Sync {
                 let current = || driver::driver().map_or(0, |d| d.current_context() as u64);
                 let whose = if self.context.is_null() { current() } else { self.context as u64 };
                 let is_its = |s: &&Stream| s.context().is_some_and(|c| c.handle == whose);
-                let deep = streams.iter().filter(|s| s.is_live() && s.is_deep() && is_its(s));
+                let deep = streams
+                    .iter()
+                    .filter(|s| s.is_live() && s.entries.is_deep(call.session.queue) && is_its(s));
                 waited.iter_mut().zip(deep).for_each(|(place, stream)| *place = Some(now(stream)));
             }
             (stream, _) => {
@@ -95,7 +97,7 @@ impl Plain for Sync {
     fn after(&self, call: &Call, end: u64) -> bool {
         let stream = self.stream.and_then(|s| stream_of(call, s));
         for (stream, entries) in self.waited.get().into_iter().flatten() {
-            stream.seen(entries);
+            stream.entries.seen(entries);
         }
         let whose = || match driver::driver() {
             Some(driver) if !self.context.is_null() => {
@@ -144,14 +146,18 @@ impl Untimed {
         drop(self.passage.take());
     }
 
-    /// After one that succeeded: outside a capture it is an entry of the stream's queue like any other. Returns the
-    /// stream, and how many entries it has now; in a capture none.
-    pub fn end(&self, call: &Call, stream: CUstream) -> Option<(&'static Stream, Option<u64>)> {
+    /// After one that succeeded: outside a capture it is an entry of the stream's queue, which `add` counts. Returns the
+    /// stream, and the entry's number; in a capture none.
+    pub fn end(
+        &self,
+        call: &Call,
+        stream: CUstream,
+        add: impl FnOnce(&Entries) -> u64,
+    ) -> Option<(&'static Stream, Option<u64>)> {
         drop(self.passage.take());
         let stream = stream_of(call, stream)?;
         let is_entry = !is_captured(call, stream.handle());
-        // Relaxed: a bound.
-        Some((stream, is_entry.then(|| stream.submitted.fetch_add(1, Ordering::Relaxed) + 1)))
+        Some((stream, is_entry.then(|| add(&stream.entries))))
     }
 }
 
@@ -160,12 +166,18 @@ impl Untimed {
 pub struct Enqueue {
     stream: CUstream,
     untimed: Untimed,
+    is_gate: bool,
 }
 
 impl Enqueue {
     /// On a stream.
     pub fn on(stream: CUstream) -> Enqueue {
-        Enqueue { stream, untimed: Untimed::default() }
+        Enqueue { stream, untimed: Untimed::default(), is_gate: false }
+    }
+
+    /// The same, and what comes behind it waits for the host.
+    pub fn gate(stream: CUstream) -> Enqueue {
+        Enqueue { is_gate: true, ..Enqueue::on(stream) }
     }
 }
 
@@ -175,7 +187,7 @@ impl Plain for Enqueue {
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.untimed.end(call, self.stream);
+        self.untimed.end(call, self.stream, if self.is_gate { Entries::add_gate } else { Entries::add });
         false
     }
 
@@ -309,7 +321,7 @@ impl Plain for EventOp {
     }
 
     fn after(&self, call: &Call, end: u64) -> bool {
-        let entry = self.untimed.end(call, self.stream);
+        let entry = self.untimed.end(call, self.stream, Entries::add);
         let stream = entry.map(|(stream, _)| stream);
         match (self.kind, entry) {
             (Kind::EventRecord, Some((stream, Some(position)))) => {

@@ -1,7 +1,5 @@
 //! Questions whether something is done: a program that waits by asking asks without end.
 
-use core::sync::atomic::Ordering;
-
 use crate::calls::{record_call, stream_of};
 use crate::cuda::*;
 use crate::gpu::stream::Stream;
@@ -23,7 +21,7 @@ impl Query {
             Query::Event(event) => call.session.streams.marked(event),
             Query::Stream(stream) => {
                 // Relaxed: a bound.
-                stream_of(call, stream).map(|stream| (stream, stream.submitted.load(Ordering::Relaxed)))
+                stream_of(call, stream).map(|stream| (stream, stream.entries.submitted()))
             }
         }
     }
@@ -48,7 +46,7 @@ pub fn query(entry: Entry, what: impl FnOnce() -> Query, real: impl FnOnce() -> 
     if result == CUDA_SUCCESS
         && let Some((stream, entries)) = entries
     {
-        stream.seen(entries);
+        stream.entries.seen(entries);
     }
     // A question inside a runtime's is the same one.
     if call.is_outermost() {

@@ -8,7 +8,7 @@ use crate::driver::{self, Driver};
 use crate::gpu::burst;
 use crate::gpu::passage::Passage;
 use crate::gpu::stream::Stream;
-use crate::gpu::timing;
+use crate::gpu::timing::{self, Opened};
 use crate::hook::{Entry, Layer};
 use crate::thread::{self, Call};
 
@@ -126,7 +126,7 @@ struct Way {
 enum Around {
     /// An event pair.
     Pair(timing::Pair),
-    /// The burst that the launch goes on with.
+    /// The burst or the run that the launch is a part of.
     Burst(burst::Member),
     /// Nothing, and why.
     Nothing(Untimed),
@@ -145,14 +145,14 @@ impl Way {
             let member = burst::join(call, self.stream, &self.passage);
             return member.map_or(Around::Nothing(Untimed::Chain), Around::Burst);
         }
-        if burst::is_legacy(self.stream) && burst::may_begin(call, what.kernel()) {
-            return Around::Nothing(Untimed::Chain);
-        }
-        match timing::open(call, self.driver, self.stream, &self.passage) {
-            Ok(pair) => Around::Pair(pair),
+        match timing::open(call, self.driver, self.stream, &self.passage, what.kernel()) {
+            Ok(Opened::Pair(pair)) => Around::Pair(pair),
+            Ok(Opened::Member(member)) => Around::Burst(member),
             Err(why) => {
-                // What comes now is no part of it.
-                burst::end_on(call, self.stream);
+                // What comes now is no part of it. Where the stream is deep and nothing of it completes it lies inside.
+                if why != Untimed::DeepQueue {
+                    burst::end_on(call, self.stream);
+                }
                 timing::mark(call, self.driver, self.stream, why);
                 Around::Nothing(why)
             }
@@ -175,9 +175,9 @@ impl Way {
                 (closed.untimed, closed.flags)
             }
             Around::Burst(member) => {
-                let launched = succeeded.then_some(&*work);
+                let (launched, untimed) = (succeeded.then_some(&*work), member.untimed());
                 let is_part = burst::joined(call, driver, member, &passage, launched, kernel);
-                (Untimed::Chain, if is_part { flag::BURST } else { 0 })
+                (untimed, if is_part { flag::BURST } else { 0 })
             }
             Around::Nothing(why) => {
                 if succeeded && why != Untimed::Captured {

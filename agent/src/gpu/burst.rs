@@ -1,20 +1,25 @@
-//! Launches that no event may cut.
+//! Launches that are timed together, from an event before the first to one after the last.
 //!
-//! A kernel launched with PROGRAMMATIC_STREAM_SERIALIZATION may begin before the one ahead of it in its stream has ended;
-//! an event between the two would make it wait (cuda.h). A launch that signals an event in its middle
-//! (PROGRAMMATIC_EVENT, LAUNCH_COMPLETION_EVENT) is made for the same purpose. So a chain of those is timed as one *burst*:
-//! from an event before its first launch to one after its last. The launches are recorded as parts of it
-//! ([`flag::BURST`]); a [`record::Burst`] tells of the whole.
+//! **Bursts.** A kernel launched with PROGRAMMATIC_STREAM_SERIALIZATION may begin before the one ahead of it in its stream
+//! has ended; an event between the two would make it wait (cuda.h). A launch that signals an event in its middle
+//! (PROGRAMMATIC_EVENT, LAUNCH_COMPLETION_EVENT) is made for the same purpose. So a chain of those is not cut.
 //!
-//! The end event is recorded when something else comes: the next ordinary operation on the stream (whose start event it
-//! is), a record or a wait of the app's, a capture, or a synchronise, before the real call.
+//! **Runs.** On a deep stream events are sparse ([`depth`](super::depth)): between two launches that are timed alone
+//! ([`draw`](super::draw)) the others are timed as a run. A program's launches of both kinds may stand in one.
+//!
+//! The launches are recorded as parts of it ([`flag::BURST`]); a [`record::Burst`] tells of the whole. All that was launched
+//! before the GPU came to its last launch kept the GPU busy: `last` tells readers from when on that is certain.
+//!
+//! The end event is recorded when something else comes: the next launch that is timed alone (whose start event it is), an
+//! ordinary operation, a record or a wait of the app's, a capture, or a synchronise, before the real call.
 //!
 //! On the legacy default stream an event waits for all blocking streams, and they for it: one that comes later than the
-//! launches would order what the program did not. There such launches are counted and not timed.
+//! launches would order what the program did not. There an end event is recorded only right before another launch on that
+//! stream, which waits as well, or while no blocking stream was given anything since.
 //!
-//! The trouble is the first launch of a chain, an ordinary one, and the last: an event right behind it is what every other
-//! launch gets and what these must not, but what follows is not known yet. So it is learned per kernel: one that a
-//! programmatic launch has ever followed gets no event behind it any more. Each kernel can cut one chain, once, or one a
+//! The trouble is the first launch of a programmatic chain, an ordinary one, and the last: an event right behind it is what
+//! every other launch gets and what these must not, but what follows is not known yet. So it is learned per kernel: one that
+//! a programmatic launch has ever followed gets no event behind it any more. Each kernel can cut one chain, once, or one a
 //! stream where several find it out at the same time.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
@@ -23,9 +28,11 @@ use gpuspy_wire::record::{self, Head, Untimed, flag};
 use crate::calls::is_captured;
 use crate::driver::{self, Driver};
 use crate::gpu::context::Context;
+use crate::gpu::depth::Density;
+use crate::gpu::draw::{self, Lot};
 use crate::gpu::passage::{Passage, Since};
 use crate::gpu::stream::{End, Hold, Pending, Stream};
-use crate::gpu::timing::{self, MAX_MARKED, Pair, Start, saturated};
+use crate::gpu::timing::{self, Pair, Start, saturated};
 use crate::keyed::Keyed;
 use crate::sys::ticks;
 use crate::thread::Call;
@@ -42,6 +49,8 @@ pub struct Shared {
     open: AtomicU32,
     /// By CUfunction or CUkernel: [`UNKNOWN`], [`FOLLOWED`] or [`ALONE`]. Relaxed: one word, and a guess.
     kernels: Keyed<AtomicU8, KERNELS>,
+    /// By the same: 1 = it has been launched on a deep stream. Relaxed: who misses it times one launch more.
+    deep: Keyed<AtomicU8, KERNELS>,
 }
 
 /// Nothing is known.
@@ -62,17 +71,33 @@ pub struct OpenBurst {
     /// Of its first launch.
     first: record::Work,
     launches: u32,
+    /// Those of them that may overlap what is ahead of them, or signal in their middle.
+    programmatic: u32,
+    /// How many more a run takes.
+    pub left: u32,
     /// The last kernel launched.
     function: u64,
+    /// Ticks when its launch returned.
+    pub last: u64,
     /// After the last launch; none when another call may lie inside.
     since: Option<Since>,
 }
 
-/// A programmatic launch that is under way.
+/// A launch that is under way and will be a part of one.
 pub struct Member {
     hold: Hold,
-    /// The start event, if it is the burst's first launch.
+    /// The start event, if it is the first launch.
     start: Option<(&'static Context, Start)>,
+    /// For how many launches more it goes on, if it is a run's first.
+    left: u32,
+    is_programmatic: bool,
+}
+
+impl Member {
+    /// What its record says instead of a time.
+    pub fn untimed(&self) -> Untimed {
+        draw::untimed(self.is_programmatic)
+    }
 }
 
 impl Drop for Member {
@@ -80,6 +105,30 @@ impl Drop for Member {
     fn drop(&mut self) {
         if let Some((context, start)) = self.start.take() {
             context.pool.give(start.event);
+        }
+    }
+}
+
+impl OpenBurst {
+    /// What is told of it, whose end event was recorded by `ended`.
+    fn record(&self, correlation: u64, ended: u64, since: Option<Since>, untimed: Untimed) -> record::Burst {
+        let first = self.first;
+        let kept = first.head.flags & (flag::SHARED_START | flag::LEGACY_STREAM | flag::PER_THREAD_STREAM);
+        let disturbed = if since.is_none() { flag::SHARED_INTERVAL } else { 0 };
+        record::Burst {
+            work: record::Work {
+                head: Head { flags: kept | disturbed | flag::MORE, ..Head::new::<record::Burst>() },
+                correlation,
+                end: ended,
+                lead: self.lead,
+                tail: saturated(ended.wrapping_sub(first.submitted)),
+                untimed: untimed as u8,
+                ..first
+            },
+            launches: self.launches,
+            programmatic: self.programmatic,
+            last: self.last,
+            reserved: [0; 5],
         }
     }
 }
@@ -108,13 +157,19 @@ impl Shared {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Whether this is a kernel's first launch on a deep stream.
+    pub fn is_first_when_deep(&self, function: u64) -> bool {
+        let Some(kernel) = self.deep.get(function) else { return false };
+        kernel.load(Ordering::Relaxed) == 0 && kernel.swap(1, Ordering::Relaxed) == 0
+    }
+
     fn known(&self, function: u64) -> u8 {
         self.kernel(function).map_or(UNKNOWN, |kernel| kernel.load(Ordering::Relaxed))
     }
 }
 
-/// No burst is timed there.
-pub fn is_legacy(stream: &Stream) -> bool {
+/// An event there orders what stands on other streams.
+fn is_legacy(stream: &Stream) -> bool {
     stream.flags() & flag::LEGACY_STREAM != 0
 }
 
@@ -135,7 +190,7 @@ pub fn join(call: &Call, stream: &'static Stream, passage: &Passage) -> Option<M
     if let Some(burst) = &mut last.burst {
         call.session.bursts.is_followed(burst.function);
         burst.since = burst.since.filter(|since| passage.follows(*since));
-        return Some(Member { hold, start: None });
+        return Some(Member { hold, start: None, left: 0, is_programmatic: true });
     }
     // This one cuts the chain: the event is recorded.
     let end = last.end.take_if(|_| call.session.timing.admit().is_ok())?;
@@ -144,16 +199,61 @@ pub fn join(call: &Call, stream: &'static Stream, passage: &Passage) -> Option<M
         return None;
     }
     call.session.bursts.is_followed(end.function);
-    if is_legacy(stream) {
-        context.pool.give(end.event);
-        return None;
-    }
     let start = Start { event: end.event, shared: true, begun: end.begun };
-    Some(Member { hold, start: Some((context, start)) })
+    Some(Member { hold, start: Some((context, start)), left: 0, is_programmatic: true })
 }
 
-/// After the real call of a programmatic launch, at `work.submitted`: whether it is part of a burst. Where it is the last,
-/// the burst's record is left with the call, to go out behind the launch's.
+/// What becomes of a kernel's launch on a deep stream.
+pub enum Joined {
+    /// It is a part of a run.
+    Member(Member),
+    /// It is timed alone; `by_chance`: for its kernel's launches in runs.
+    Alone { hold: Hold, by_chance: bool },
+}
+
+/// Before the real call of a kernel's launch where events stand no denser than `density`: it goes on with the run that
+/// stands last on the stream, or begins one, or is timed alone.
+pub fn run(
+    call: &Call,
+    driver: &Driver,
+    mut hold: Hold,
+    passage: &Passage,
+    density: Density,
+    function: u64,
+) -> Result<Joined, Untimed> {
+    let (session, stream) = (call.session, hold.stream());
+    let context = stream.context().ok_or(Untimed::NoStream)?;
+    match draw::lot(session, &mut hold, density, function, call.begin) {
+        Lot::Alone { by_chance } => return Ok(Joined::Alone { hold, by_chance }),
+        Lot::NextRun => end(call, driver, &mut hold, |since| passage.follows(since)),
+        Lot::Run => {}
+    }
+    let last = hold.last();
+    if let Some(run) = &mut last.burst {
+        run.left = run.left.saturating_sub(1);
+        run.since = run.since.filter(|since| passage.follows(*since));
+        return Ok(Joined::Member(Member { hold, start: None, left: 0, is_programmatic: false }));
+    }
+    let is_sampled = density == Density::Sampled;
+    if is_sampled && !draw::is_behind(session, driver, stream, context, &last.draw) {
+        return Ok(Joined::Alone { hold, by_chance: false });
+    }
+    let follows = last.end.take_if(|end| passage.follows(end.since));
+    let Some(End { event, begun, position, .. }) = follows else {
+        return if is_sampled {
+            Ok(Joined::Alone { hold, by_chance: false })
+        } else {
+            Err(Untimed::DeepQueue)
+        };
+    };
+    last.draw.began(context, event, position);
+    let left = last.draw.length(density);
+    let start = Start { event, shared: true, begun };
+    Ok(Joined::Member(Member { hold, start: Some((context, start)), left, is_programmatic: false }))
+}
+
+/// After the real call of a launch that is to be a part, at `work.submitted`: whether it is. Where it is the last, the
+/// burst's record is left with the call, to go out behind the launch's.
 pub fn joined(
     call: &Call,
     driver: &Driver,
@@ -164,17 +264,22 @@ pub fn joined(
 ) -> bool {
     let Some(work) = work else { return false };
     let (start, hold) = (member.start.take(), &mut member.hold);
-    hold.stream().submitted.fetch_add(1, Ordering::Relaxed);
+    hold.stream().entries.add();
     match (start, &mut hold.last().burst) {
-        (Some((context, start)), _) => open(call, hold, context, start, passage, work, function),
+        (Some((context, start)), _) => {
+            let kind = (member.is_programmatic, member.left);
+            open(call, hold, context, start, passage, work, function, kind);
+        }
         (None, Some(burst)) => {
             burst.launches += 1;
+            burst.programmatic += u32::from(member.is_programmatic);
             (burst.function, burst.thread) = (function, call.thread_identity());
+            burst.last = work.submitted;
             burst.since = burst.since.and(passage.alone());
         }
         (None, None) => return false,
     }
-    if call.session.bursts.known(function) == ALONE {
+    if member.is_programmatic && call.session.bursts.known(function) == ALONE {
         let burst = close(call, driver, hold, |since| passage.alone() == Some(since));
         burst.into_iter().for_each(|burst| call.record_behind(&burst));
     }
@@ -184,10 +289,13 @@ pub fn joined(
 /// An ordinary launch, whose pair is open and whose real call has returned, begins a burst.
 pub fn begin(call: &Call, pair: Pair, passage: &Passage, work: &record::Work, function: u64) {
     let (mut hold, context, start) = pair.into_start();
-    hold.stream().submitted.fetch_add(1, Ordering::Relaxed);
-    open(call, &mut hold, context, start, passage, work, function);
+    hold.stream().entries.add();
+    // Its record says what those of programmatic launches say.
+    open(call, &mut hold, context, start, passage, work, function, (true, 0));
 }
 
+/// `kind`: whether the launch is programmatic, and how many more a run takes.
+#[expect(clippy::too_many_arguments, reason = "each is another thing, and only two callers know them")]
 fn open(
     call: &Call,
     hold: &mut Hold,
@@ -196,14 +304,23 @@ fn open(
     passage: &Passage,
     work: &record::Work,
     function: u64,
+    (is_programmatic, left): (bool, u32),
 ) {
     let mut first = *work;
     first.head.flags |= if start.shared { flag::SHARED_START } else { 0 };
-    let lead = saturated(work.submitted.wrapping_sub(start.begun));
-    let since = passage.alone();
-    let (start, launches) = (start.event, 1);
-    let thread = call.thread_identity();
-    hold.last().burst = Some(OpenBurst { context, thread, start, lead, first, launches, function, since });
+    hold.last().burst = Some(OpenBurst {
+        context,
+        thread: call.thread_identity(),
+        start: start.event,
+        lead: saturated(work.submitted.wrapping_sub(start.begun)),
+        first,
+        launches: 1,
+        programmatic: u32::from(is_programmatic),
+        left,
+        function,
+        last: work.submitted,
+        since: passage.alone(),
+    });
     call.session.bursts.open.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -218,6 +335,15 @@ pub fn end(call: &Call, driver: &Driver, hold: &mut Hold, is_undisturbed: impl F
     }
 }
 
+/// Takes the burst off the stream without an end event: when it ended is not known.
+fn leave_open(call: &Call, hold: &mut Hold) {
+    if let Some(burst) = hold.last().burst.take() {
+        call.session.bursts.abandoned();
+        burst.context.pool.give(burst.start);
+        call.publish(&burst.record(call.fresh_correlation(), ticks(), None, Untimed::Contended));
+    }
+}
+
 /// Takes the burst off the stream, and gives its record: of its time, or of why there is none.
 #[cold]
 fn close(
@@ -229,29 +355,14 @@ fn close(
     let burst = hold.last().burst.take()?;
     let bursts = &call.session.bursts;
     bursts.open.fetch_sub(1, Ordering::Relaxed);
-    bursts.is_alone(burst.function);
+    if burst.programmatic != 0 {
+        bursts.is_alone(burst.function);
+    }
     let since = burst.since.filter(|since| is_undisturbed(*since));
     let correlation = call.fresh_correlation();
     let begun = ticks();
     let untimed = record_end(call, driver, hold, &burst, since, correlation, begun);
-    let first = burst.first;
-    let kept = first.head.flags & (flag::SHARED_START | flag::LEGACY_STREAM | flag::PER_THREAD_STREAM);
-    let disturbed = if since.is_none() { flag::SHARED_INTERVAL } else { 0 };
-    let ended = ticks();
-    Some(record::Burst {
-        work: record::Work {
-            head: Head { flags: kept | disturbed | flag::MORE, ..Head::new::<record::Burst>() },
-            correlation,
-            end: ended,
-            lead: burst.lead,
-            tail: saturated(ended.wrapping_sub(first.submitted)),
-            untimed: untimed as u8,
-            ..first
-        },
-        launches: burst.launches,
-        reserved: 0,
-        reserved2: [0; 6],
-    })
+    Some(burst.record(correlation, ticks(), since, untimed))
 }
 
 /// Records a burst's end event and hands both to the poller, or gives the start event back and says why not.
@@ -269,11 +380,11 @@ fn record_end(
         event.into_iter().chain([start]).for_each(|event| context.pool.give(event));
         why
     };
-    if stream.depth() > MAX_MARKED {
+    if stream.entries.density(call.session.queue) == Density::None {
         return refuse(Untimed::DeepQueue, None);
     }
     let Some(event) = call.take_event(context) else { return refuse(Untimed::NoEvent, None) };
-    let Some(position) = timing::record(driver, context, event, stream) else {
+    let Some(position) = timing::record(call, driver, context, event, stream) else {
         return refuse(Untimed::EventFailed, Some(event));
     };
     let ended = ticks();
@@ -333,6 +444,9 @@ fn end_named(
     let is_named = burst.thread == call.thread_identity() || stream.flags() & flag::PER_THREAD_STREAM == 0;
     if is_named && may_end(burst) && !is_captured(call, stream.handle()) {
         let is_undisturbed = burst.since.is_some_and(|since| since.is_now(stream));
+        if is_legacy(stream) && !is_undisturbed {
+            return leave_open(call, &mut hold);
+        }
         // It goes onto the stream like a call of the app's.
         let _passage = Passage::begin(stream);
         end(call, driver, &mut hold, |_| is_undisturbed);

@@ -8,6 +8,8 @@ use crate::cuda::*;
 use crate::driver::Driver;
 use crate::gpu::burst::{self, OpenBurst};
 use crate::gpu::context::Context;
+use crate::gpu::depth::Entries;
+use crate::gpu::draw::Draw;
 use crate::gpu::passage::{Passages, Since};
 use crate::gpu::poller;
 use crate::keyed::Keyed;
@@ -19,11 +21,8 @@ use crate::thread::Call;
 const PLACES: usize = 4096;
 /// Operations of a stream that can wait to be read: what a late poller leaves unread of a stream that drains.
 const QUEUE: usize = 2048;
-/// Of those, places that only markers take: one comes every [`MAX_DEPTH`] / 2 entries, so they last for 100 ms of a storm.
+/// Of those, places that only markers take: one comes every 128 entries, so they last for 100 ms of a storm.
 const MARKERS: usize = 256;
-/// Entries (launches and our own records) of a stream that may be unseen before we stop adding ours. The driver's queue
-/// holds about 1024 and then blocks the app (facts: OneFlow PR#890).
-pub const MAX_DEPTH: u64 = 256;
 /// A stream id of our own making, where the driver has no cuStreamGetId (before CUDA 12.0).
 const OWN_ID: u64 = 1 << 63;
 
@@ -77,9 +76,8 @@ pub struct Stream {
     last: UnsafeCell<Last>,
     /// Calls that enqueue something on it, as they pass.
     pub passages: Passages,
-    /// Entries enqueued so far / seen complete. Relaxed: a bound, not a hand-over.
-    pub submitted: AtomicU64,
-    pub completed: AtomicU64,
+    /// What is enqueued on it.
+    pub entries: Entries,
     /// Operations to be read: written by the holder, read by the poller. `tail` release / acquire publishes an
     /// operation, `head` release / acquire gives its place back.
     tail: AtomicU64,
@@ -105,6 +103,8 @@ pub struct Last {
     pub end: Option<End>,
     /// Launches that no event has ended yet.
     pub burst: Option<OpenBurst>,
+    /// On a deep stream: how the launches are drawn that are timed alone.
+    pub draw: Draw,
     /// Operations that go by before the driver is asked again whether `end` has fired.
     pub patience: u32,
     /// Start events in a row that could be shared.
@@ -120,7 +120,7 @@ pub struct End {
     /// Ticks before its record, and after.
     pub begun: u64,
     pub ended: u64,
-    /// `submitted` after it.
+    /// Its number among the entries.
     pub position: u64,
     /// The passages then.
     pub since: Since,
@@ -166,7 +166,7 @@ pub struct Pending {
     /// Indices in the context's pool. A marker has no start: both are its end.
     pub start: u32,
     pub end: u32,
-    /// `submitted` after its end record: what is seen complete with it.
+    /// The end event's number among the entries: what is seen complete with it.
     pub position: u64,
     /// Not an operation: its event only shows how far the stream has come.
     pub marker: bool,
@@ -188,8 +188,7 @@ impl Stream {
             held: AtomicU32::new(0),
             last: UnsafeCell::new(Last::default()),
             passages: Passages::default(),
-            submitted: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
+            entries: Entries::default(),
             tail: AtomicU64::new(0),
             head: AtomicU64::new(0),
             queue: (0..QUEUE).map(|_| UnsafeCell::new(Pending::default())).collect(),
@@ -248,16 +247,6 @@ impl Stream {
         self.is_green(green) || self.green.load(Ordering::Relaxed) == UNTOLD
     }
 
-    /// Whether it looks so deep that soon nothing more is timed on it.
-    pub fn is_deep(&self) -> bool {
-        self.depth() > MAX_DEPTH / 2
-    }
-
-    /// Entries not yet seen complete.
-    pub fn depth(&self) -> u64 {
-        self.submitted.load(Ordering::Relaxed).saturating_sub(self.completed.load(Ordering::Relaxed))
-    }
-
     /// Holds it, unless another does or its context may be ending.
     #[inline]
     pub fn hold(&'static self) -> Option<Hold> {
@@ -308,8 +297,7 @@ impl Stream {
     /// Whether one of them is not seen complete: it will show how far the stream has come.
     pub fn is_watched(&self) -> bool {
         let (oldest, behind) = self.unread();
-        oldest < behind
-            && self.at(behind - 1).is_some_and(|op| op.position > self.completed.load(Ordering::Relaxed))
+        oldest < behind && self.at(behind - 1).is_some_and(|op| !self.entries.is_complete(op.position))
     }
 
     /// One of them.
@@ -323,11 +311,6 @@ impl Stream {
     /// Poller: the oldest operation has been read.
     pub fn pop(&self) {
         self.head.store(self.head.load(Ordering::Relaxed) + 1, Ordering::Release);
-    }
-
-    /// Raises what is seen complete. By the poller, and by a hook that asked the driver itself.
-    pub fn seen(&self, position: u64) {
-        self.completed.fetch_max(position, Ordering::Relaxed);
     }
 
     /// Whether the app still has it. Acquire, with the release of its end: see [`Stream::ended`].
@@ -374,7 +357,7 @@ impl Stream {
             let last = core::mem::take(hold.last());
             last.burst.iter().for_each(|_| bursts.abandoned());
             if let Some(pool) = self.context().map(|c| &c.pool) {
-                let held = [last.end.map(|e| e.event), last.burst.map(|b| b.start)];
+                let held = [last.end.map(|e| e.event), last.burst.map(|b| b.start), last.draw.witness()];
                 held.into_iter().flatten().for_each(|event| pool.give(event));
             }
             // Release, with the acquire in `take_retired`; nobody else leaves DEAD.
@@ -524,7 +507,7 @@ impl Streams {
             let taken =
                 stream.state.compare_exchange(RETIRED, MAKING, Ordering::AcqRel, Ordering::Relaxed).is_ok();
             if taken {
-                stream.completed.store(stream.submitted.load(Ordering::Relaxed), Ordering::Relaxed);
+                stream.entries.restart();
                 return Some(stream);
             }
         }

@@ -1,8 +1,8 @@
 //! The pair of events around one call.
 //!
 //! A pair is taken only where it can do no harm and will mean something: one at a time per stream, never inside a
-//! capture, never between launches that may overlap ([`burst`](super::burst)), never on a stream that is already deep.
-//! Everything else is counted with its reason ([`Untimed`]).
+//! capture, never between launches that may overlap ([`burst`](super::burst)), on a deep stream only around some
+//! ([`depth`](super::depth), [`draw`](super::draw)). Everything else is counted with its reason ([`Untimed`]).
 //!
 //! Where operations follow back to back, the end event of one is the start event of the next: half the records, half the
 //! entries in the stream's queue, half the time that events take of the GPU. It may be, if nothing has come between that
@@ -20,20 +20,18 @@ use gpuspy_wire::record::{Untimed, flag};
 
 use crate::cuda::{CUDA_ERROR_NOT_READY, CUDA_SUCCESS};
 use crate::driver::Driver;
-use crate::gpu::burst;
+use crate::gpu::burst::{self, Joined};
 use crate::gpu::context::Context;
+use crate::gpu::depth::Density;
 use crate::gpu::passage::Passage;
-use crate::gpu::stream::{End, Hold, MAX_DEPTH, Pending, Stream};
+use crate::gpu::stream::{End, Hold, Pending, Stream};
 use crate::session::Session;
-use crate::sys::ticks;
+use crate::sys::{tenth_of_a_second, ticks};
 use crate::thread::Call;
 
 /// How often a hook may ask the driver how far a deep stream has come: once per so many launches. One asking is a search by
 /// halving over what is unread, eleven queries at most.
 const ASK_EVERY: u32 = 64;
-
-/// Beyond this depth not even a marker is recorded: it could be the entry that blocks the app.
-pub const MAX_MARKED: u64 = 768;
 
 /// Entries of a stream, not seen complete, from which on it may well be busy: two operations and their events.
 const BUSY_DEPTH: u64 = 6;
@@ -48,6 +46,8 @@ const SHARED_IN_A_ROW: u32 = 63;
 pub struct Pair {
     hold: Hold,
     events: Events,
+    /// It was drawn by chance, for launches in runs.
+    is_sample: bool,
 }
 
 /// Its events.
@@ -81,7 +81,7 @@ impl Drop for Events {
 impl Pair {
     /// Gives up the end event: the operation begins a burst.
     pub fn into_start(self) -> (Hold, &'static Context, Start) {
-        let Pair { hold, mut events } = self;
+        let Pair { hold, mut events, .. } = self;
         events.context.pool.give(events.end);
         events.handed_over = true;
         (hold, events.context, events.start)
@@ -95,7 +95,7 @@ pub struct Closed {
     pub lead: u32,
     /// Ticks from the launch's return to the return of the end event's record.
     pub tail: u32,
-    /// [`flag::SHARED_INTERVAL`] and [`flag::SHARED_START`].
+    /// [`flag::SHARED_INTERVAL`], [`flag::SHARED_START`] and [`flag::SAMPLED`].
     pub flags: u16,
 }
 
@@ -104,31 +104,80 @@ pub fn saturated(ticks: u64) -> u32 {
     u32::try_from(ticks).unwrap_or(u32::MAX)
 }
 
-/// Opens a pair on a stream, or says why not.
+/// How an operation is timed.
+pub enum Opened {
+    /// By a pair of its own.
+    Pair(Pair),
+    /// As a part of a run.
+    Member(burst::Member),
+}
+
+/// Begins to time an operation on a stream, or says why not. `kernel` is the handle launched, or 0.
 #[inline]
 pub fn open(
     call: &Call,
-    driver: &Driver,
+    driver: &'static Driver,
     stream: &'static Stream,
     passage: &Passage,
-) -> Result<Pair, Untimed> {
+    kernel: u64,
+) -> Result<Opened, Untimed> {
     let session = call.session;
     session.timing.admit()?;
     let context = stream.context().ok_or(Untimed::NoStream)?;
     let refused = || if context.is_leaving() { Untimed::Teardown } else { Untimed::Contended };
-    let mut hold = stream.hold().ok_or_else(refused)?;
-    if stream.depth() > MAX_DEPTH && !is_shallow_after_asking(session, driver, stream, context) {
-        return Err(Untimed::DeepQueue);
-    }
-    if !stream.has_room() {
-        return Err(Untimed::DeepQueue);
-    }
+    let hold = stream.hold().ok_or_else(refused)?;
     if context.pool.is_low() {
         session.poller.wake(); // it is late: events that it could give back are complete
     }
+    match stream.entries.density(session.queue) {
+        Density::Each => pair(call, driver, context, hold, passage, false),
+        _ => open_deep(call, driver, context, hold, passage, kernel),
+    }
+}
+
+/// The same where the stream looks deep.
+#[cold]
+#[inline(never)]
+fn open_deep(
+    call: &Call,
+    driver: &'static Driver,
+    context: &'static Context,
+    hold: Hold,
+    passage: &Passage,
+    kernel: u64,
+) -> Result<Opened, Untimed> {
+    let (session, stream) = (call.session, hold.stream());
+    ask_now_and_then(session, driver, stream, context);
+    match stream.entries.density(session.queue) {
+        Density::Each => pair(call, driver, context, hold, passage, false),
+        Density::Sampled if kernel == 0 => pair(call, driver, context, hold, passage, false),
+        Density::None => Err(Untimed::DeepQueue),
+        Density::Sparse if kernel == 0 => Err(Untimed::DeepQueue),
+        density => match burst::run(call, driver, hold, passage, density, kernel)? {
+            Joined::Member(member) => Ok(Opened::Member(member)),
+            Joined::Alone { hold, by_chance } => pair(call, driver, context, hold, passage, by_chance),
+        },
+    }
+}
+
+/// A pair, whose start event is recorded.
+fn pair(
+    call: &Call,
+    driver: &Driver,
+    context: &'static Context,
+    mut hold: Hold,
+    passage: &Passage,
+    is_sample: bool,
+) -> Result<Opened, Untimed> {
+    if !hold.stream().has_room() {
+        return Err(Untimed::DeepQueue);
+    }
     let end = call.take_event(context).ok_or(Untimed::NoEvent)?;
     match start(call, driver, context, &mut hold, passage) {
-        Ok(start) => Ok(Pair { hold, events: Events { context, start, end, handed_over: false } }),
+        Ok(start) => {
+            let events = Events { context, start, end, handed_over: false };
+            Ok(Opened::Pair(Pair { hold, events, is_sample }))
+        }
         Err(why) => {
             context.pool.give(end);
             Err(why)
@@ -153,7 +202,7 @@ fn start(
     }
     let event = call.take_event(context).ok_or(Untimed::NoEvent)?;
     let begun = ticks();
-    if record(driver, context, event, hold.stream()).is_none() {
+    if record(call, driver, context, event, hold.stream()).is_none() {
         context.pool.give(event);
         return Err(Untimed::EventFailed);
     }
@@ -162,12 +211,24 @@ fn start(
 
 /// Records an event on a stream, as one more entry, and gives its number: what is seen complete with it. `None`: the driver
 /// refused it.
-pub fn record(driver: &Driver, context: &Context, event: u32, stream: &Stream) -> Option<u64> {
+///
+/// Where the queue is full it waits until the GPU has finished an entry, as the app's next call would have done otherwise:
+/// that is no cost of ours.
+pub fn record(call: &Call, driver: &Driver, context: &Context, event: u32, stream: &Stream) -> Option<u64> {
+    let begun = stream.entries.is_nearly_full(call.session.queue).then(ticks);
     // SAFETY: an event of the stream's context, and a stream that the app is about to use or has just used.
     let recorded = driver
         .event_record
         .is_some_and(|record| unsafe { record(context.pool.event(event), stream.handle()) } == CUDA_SUCCESS);
-    recorded.then(|| stream.submitted.fetch_add(1, Ordering::Relaxed) + 1)
+    if let Some(begun) = begun {
+        call.waited(ticks().wrapping_sub(begun).saturating_sub(most_record()));
+    }
+    recorded.then(|| stream.entries.add())
+}
+
+/// Ticks that a record takes at most while there is room: 10 µs, more or less.
+fn most_record() -> u64 {
+    tenth_of_a_second() / 10_000
 }
 
 /// Whether an end event may serve as the next start event, and if so, the last ticks at which it had not fired.
@@ -191,7 +252,7 @@ fn serves(
     if now.wrapping_sub(end.ended) <= end.ended.wrapping_sub(end.begun) {
         return Some(end.begun);
     }
-    if hold.stream().depth() <= BUSY_DEPTH || session.captures.load(Ordering::Relaxed) != 0 {
+    if hold.stream().entries.depth() <= BUSY_DEPTH || session.captures.load(Ordering::Relaxed) != 0 {
         return None;
     }
     if let Some(less) = hold.last().patience.checked_sub(1) {
@@ -203,7 +264,7 @@ fn serves(
     match driver.relaxed(|| unsafe { query(context.pool.event(end.event)) }) {
         CUDA_ERROR_NOT_READY => Some(now),
         CUDA_SUCCESS => {
-            hold.stream().seen(end.position);
+            hold.stream().entries.seen(end.position);
             hold.last().patience = PATIENCE;
             None
         }
@@ -211,28 +272,26 @@ fn serves(
     }
 }
 
-/// The poller wakes late on busy machines, so a hook may look for itself, now and then; but not while anything is being
-/// captured, which a query from a thread that is not RELAXED would invalidate.
+/// The poller wakes late on busy machines, so a hook may look for itself, now and then, how far a stream has come; but not
+/// while anything is being captured, which a query from a thread that is not RELAXED would invalidate.
 #[cold]
-fn is_shallow_after_asking(session: &Session, driver: &Driver, stream: &Stream, context: &Context) -> bool {
-    if session.captures.load(Ordering::Relaxed) != 0
-        || !stream.unasked.fetch_add(1, Ordering::Relaxed).is_multiple_of(ASK_EVERY)
+fn ask_now_and_then(session: &Session, driver: &Driver, stream: &Stream, context: &Context) {
+    if session.captures.load(Ordering::Relaxed) == 0
+        && stream.unasked.fetch_add(1, Ordering::Relaxed).is_multiple_of(ASK_EVERY)
     {
-        return false;
+        // RELAXED all the same: a capture may begin meanwhile.
+        driver.relaxed(|| ask(driver, stream, context));
     }
-    // RELAXED all the same: a capture may begin meanwhile.
-    driver.relaxed(|| ask(driver, stream, context));
-    stream.depth() <= MAX_DEPTH
 }
 
 fn ask(driver: &Driver, stream: &Stream, context: &Context) {
-    let entries = stream.submitted.load(Ordering::Relaxed);
+    let entries = stream.entries.submitted();
     if stream.oldest().is_none() {
         // Nothing of ours is left to ask for: whether the stream is empty, the driver can tell.
         // SAFETY: a stream that the app is about to use.
         let asked = driver.stream_query.map(|query| unsafe { query(stream.handle()) });
         if asked == Some(CUDA_SUCCESS) {
-            stream.seen(entries);
+            stream.entries.seen(entries);
         }
         return;
     }
@@ -243,7 +302,7 @@ fn ask(driver: &Driver, stream: &Stream, context: &Context) {
         let Some(op) = stream.at(middle) else { break };
         // SAFETY: an event of this context; it may have been read and reused meanwhile, then it is simply not ready.
         if unsafe { query(context.pool.event(op.end)) } == CUDA_SUCCESS {
-            stream.seen(op.position);
+            stream.entries.seen(op.position);
             complete = middle + 1;
         } else {
             unknown = middle;
@@ -261,12 +320,14 @@ pub fn close(
     (submitted, succeeded): (u64, bool),
     function: u64,
 ) -> Closed {
-    let Pair { mut hold, mut events } = pair;
+    let Pair { mut hold, mut events, is_sample } = pair;
     let Events { context, start, end, .. } = events;
     let stream = hold.stream();
-    stream.submitted.fetch_add(u64::from(succeeded), Ordering::Relaxed);
+    if succeeded {
+        stream.entries.add();
+    }
     let begun = ticks();
-    let recorded = record(driver, context, end, stream);
+    let recorded = record(call, driver, context, end, stream);
     let ended = ticks();
     // While a call that may end the context is under way, others' calls are recorded without a stream, and leave no passage.
     let alone = passage.alone().filter(|_| !context.is_leaving());
@@ -290,43 +351,45 @@ pub fn close(
     }
     let shared_interval = if alone.is_none() { flag::SHARED_INTERVAL } else { 0 };
     let shared_start = if start.shared { flag::SHARED_START } else { 0 };
+    let sampled = if is_sample { flag::SAMPLED } else { 0 };
     Closed {
         untimed: if queued { Untimed::Timed } else { Untimed::EventFailed },
         lead: saturated(submitted.wrapping_sub(start.begun)),
         tail: saturated(ended.wrapping_sub(submitted)),
-        flags: shared_interval | shared_start,
+        flags: shared_interval | shared_start | sampled,
     }
 }
 
-/// Before an operation that gets no pair: when a deep stream has nothing left that would show how far it has come, records
+/// Before an operation that gets no event: when a deep stream has nothing left that would show how far it has come, records
 /// one event that will. In a pause of the budget and outside the range, too: else every stream would look deep when the next
 /// window opens, since nothing of it was seen complete meanwhile. (Before an ordinary operation, never behind one: what
 /// comes next may be a programmatic launch.)
 pub fn mark(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed) {
+    let session = call.session;
     let is_paused = matches!(why, Untimed::Budget | Untimed::OutsideRange);
-    let looks_deep = (is_paused || why == Untimed::DeepQueue) && stream.is_deep();
+    let looks_deep = (is_paused || why == Untimed::DeepQueue) && stream.entries.is_deep(session.queue);
     let Some(context) = stream.context().filter(|_| looks_deep) else { return };
-    if stream.is_watched() || stream.depth() > MAX_MARKED {
+    if stream.is_watched() || stream.entries.density(session.queue) == Density::None {
         // In a window `open` asks.
         if is_paused {
-            is_shallow_after_asking(call.session, driver, stream, context);
+            ask_now_and_then(session, driver, stream, context);
         }
         return;
     }
     let Some(mut hold) = stream.hold() else { return };
     let Some(event) = call.take_event(context) else { return };
-    let recorded = record(driver, context, event, stream);
+    let recorded = record(call, driver, context, event, stream);
     let marker =
         |position| Pending { start: event, end: event, position, marker: true, ..Pending::default() };
     match recorded.is_some_and(|position| hold.push(marker(position))) {
         // In a pause nobody waits for it: a hook asks it, and the poller gives it back when it wakes.
         true if is_paused => {}
-        true => call.session.poller.work_added(),
+        true => session.poller.work_added(),
         false => context.pool.give(event),
     }
 }
 
 /// Counts an operation that was enqueued without a pair.
 pub fn count_untimed(stream: &Stream) {
-    stream.submitted.fetch_add(1, Ordering::Relaxed);
+    stream.entries.add();
 }

@@ -19,6 +19,7 @@ use crate::facts::Facts;
 use crate::gpu::budget::Gate;
 use crate::gpu::burst;
 use crate::gpu::context::Contexts;
+use crate::gpu::depth::Queue;
 use crate::gpu::nodes::Nodes;
 use crate::gpu::poller;
 use crate::gpu::range::{self, Range};
@@ -58,6 +59,8 @@ pub struct Session {
     /// `CUDA_DEVICE_MAX_CONNECTIONS=1`: all streams of a context share one hardware queue. Relaxed, like the next: written
     /// before the session is published.
     pub one_queue: AtomicBool,
+    /// How long launch queues are.
+    pub queue: Queue,
     /// No event serves two operations (`GPUSPY_EVENTS=pairs`).
     pub pairs_only: AtomicBool,
     /// The pthread key whose destructor closes a thread's slot.
@@ -227,6 +230,7 @@ fn make() -> Result<&'static Session, &'static str> {
     session.pairs_only = AtomicBool::new(sys::env(c"GPUSPY_EVENTS").is_some_and(|e| e == c"pairs"));
     let connections = sys::env(c"CUDA_DEVICE_MAX_CONNECTIONS");
     session.one_queue = AtomicBool::new(connections.is_some_and(|n| n == c"1"));
+    session.queue = Queue::scaled(sys::env(c"CUDA_SCALE_LAUNCH_QUEUES"));
     let options = Options::read(sys::env(c"GPUSPY_TIMING"), sys::env(c"GPUSPY_BUDGET"), connections);
     let options = options.with_nvtx_tool(sys::env(c"NVTX_INJECTION64_PATH"));
     session.timing = Gate::new(options.in_range(sys::env(c"GPUSPY_CAPTURE_RANGE")));

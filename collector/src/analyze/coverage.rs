@@ -5,7 +5,7 @@ use super::estimate::Sum;
 use super::quantile::Quantiles;
 use crate::model::{Action, Event, Operation, Reason, When};
 use crate::trace::record::{Body, Names, Status};
-use gpuspy_wire::record::{LossCause, Namespace};
+use gpuspy_wire::record::{LossCause, Namespace, Untimed};
 use std::collections::BTreeMap;
 
 /// The name under which records that a damaged trace lost are counted.
@@ -24,7 +24,7 @@ pub struct Seen<'a> {
     clock: Quantiles,
 }
 
-/// What was seen. `launches` = `timed` + Σ `untimed`.
+/// What was seen. `launches` = `timed` + `runs.launches` + Σ `untimed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Kernel launch calls that succeeded outside captures.
@@ -33,7 +33,9 @@ pub struct Coverage {
     pub timed: u64,
     /// Of those, without one, by [`Reason::name`]; every reason is there.
     pub untimed: BTreeMap<&'static str, u64>,
-    /// Bursts of launches that were timed as one.
+    /// Runs of launches on deep streams. What is timed in them is not in `timed`, nor in `untimed`.
+    pub runs: Bursts,
+    /// Bursts of launches that no event may stand between (programmatic ones). Each is untimed by itself.
     pub bursts: Bursts,
     /// Kernel launch calls inside captures.
     pub captured: u64,
@@ -55,15 +57,23 @@ pub struct Coverage {
     pub unknown_functions: BTreeMap<Option<String>, u64>,
 }
 
-/// Launches that no event may stand between (programmatic ones), timed in bursts. Each is untimed by itself.
+/// Launches that were timed together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bursts {
-    /// How many bursts.
+    /// How many times.
     pub count: u64,
     /// Launches in them.
     pub launches: u64,
-    /// From each burst's begin to its end, ns.
+    /// From the begin of each to its end, ns.
     pub total: Sum,
+}
+
+impl Bursts {
+    fn merge(&mut self, other: &Bursts) {
+        self.count += other.count;
+        self.launches = self.launches.saturating_add(other.launches);
+        self.total.add(other.total);
+    }
 }
 
 impl Coverage {
@@ -76,9 +86,8 @@ impl Coverage {
     pub fn merge(&mut self, other: &Coverage) {
         self.launches += other.launches;
         self.timed += other.timed;
-        self.bursts.count += other.bursts.count;
-        self.bursts.launches = self.bursts.launches.saturating_add(other.bursts.launches);
-        self.bursts.total.add(other.bursts.total);
+        self.runs.merge(&other.runs);
+        self.bursts.merge(&other.bursts);
         self.captured += other.captured;
         self.in_graphs += other.in_graphs;
         self.unattributed += other.unattributed;
@@ -112,12 +121,17 @@ impl<'a> Seen<'a> {
         Seen { names, status, damaged, coverage, lost, lookups, clock: Quantiles::default() }
     }
 
-    fn burst(&mut self, operation: &Operation, launches: u32) {
+    fn burst(&mut self, operation: &Operation, launches: u32, ordinary: u32) {
         let When::Timed(occupancy) = operation.when else { return };
-        let bursts = &mut self.coverage.bursts;
-        bursts.count += 1;
-        bursts.launches = bursts.launches.saturating_add(launches.into());
-        bursts.total.add(Sum { value: occupancy.value(), lo: occupancy.lo(), hi: occupancy.hi() });
+        let total = Sum { value: occupancy.value(), lo: occupancy.lo(), hi: occupancy.hi() };
+        let Coverage { runs, bursts, .. } = &mut self.coverage;
+        // A program's launches of both kinds can stand in one: it is a burst, and its ordinary launches are told under runs.
+        let programmatic = launches.saturating_sub(ordinary);
+        runs.launches = runs.launches.saturating_add(ordinary.into());
+        bursts.launches = bursts.launches.saturating_add(programmatic.into());
+        let whole = if programmatic == 0 { runs } else { bursts };
+        whole.count += 1;
+        whole.total.add(total);
     }
 
     fn launch(&mut self, operation: &Operation, name: u32) {
@@ -168,7 +182,7 @@ impl Analysis for Seen<'_> {
             Action::Graph { kernels } if operation.when != When::Captured => {
                 self.coverage.in_graphs += u64::from(kernels);
             }
-            Action::Burst { launches } => self.burst(operation, launches),
+            Action::Burst { launches, ordinary, .. } => self.burst(operation, launches, ordinary),
             Action::Graph { .. } | Action::Transfer { .. } => {}
         }
     }
@@ -188,6 +202,9 @@ impl Analysis for Seen<'_> {
             let name = self.names.get(Namespace::Function, *function).map(str::to_owned);
             let sum = self.coverage.unknown_functions.entry(name).or_default();
             *sum = sum.saturating_add(*lookups);
+        }
+        if let Some(lost) = self.coverage.untimed.get_mut(Untimed::Run.name()) {
+            *lost = lost.saturating_sub(self.coverage.runs.launches);
         }
         self.coverage.driver_hooked = self.status.map(|status| status.driver_hooked);
         (self.coverage, self.clock)

@@ -2,8 +2,8 @@
 //!
 //! Each timed operation covers three nested stretches of its timeline: where it **certainly** ran (from its latest
 //! possible start to its earliest possible end, if those leave anything), where it ran by the best **estimate**, and
-//! where it **possibly** ran (between its events). A burst of launches certainly ran nowhere: the GPU may have waited for the
-//! host between any two of them. Every nanosecond of a span is counted once, by the first that holds
+//! where it **possibly** ran (between its events). A burst or a run of launches certainly ran only from when the last of them had been
+//! launched: before, the GPU may have waited for the host between any two of them. Every nanosecond of a span is counted once, by the first that holds
 //! of what is estimated to run then:
 //!
 //! 1. a kernel runs: *compute*

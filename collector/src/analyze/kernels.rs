@@ -164,6 +164,7 @@ mod tests {
             latest_start: latest,
             earliest_end: 4_000,
             latest_end: 4_000,
+            busy_from: latest,
             start,
             end: 4_000,
             length: Length::default(),
@@ -180,7 +181,7 @@ mod tests {
             caller: 0,
             called: body.call.begin,
             returned: body.call.end,
-            what: Action::Burst { launches: 1 },
+            what: Action::Burst { launches: 1, ordinary: 0, communication: false },
             when: When::Timed(occupancy),
         };
         queued(&operation, &occupancy, &Body::Work(body))

@@ -407,6 +407,7 @@ fn side(neighbour: &Neighbour, known: &model::Process, names: &Names) -> Side {
     let (kind, symbol, bytes, kernels) = match neighbour.what {
         Action::Kernel { name, .. } => ("kernel", names.get(Namespace::Kernel, name), None, None),
         Action::Graph { kernels } => ("graph", None, None, Some(kernels)),
+        Action::Burst { .. } if neighbour.what.is_run() => ("run", None, None, None),
         Action::Burst { .. } => ("burst", None, None, None),
         Action::Transfer { kind, bytes, .. } => (kind.name(), None, Some(bytes), None),
     };

@@ -278,8 +278,12 @@ impl Timeline {
 
 fn class(what: Action) -> Class {
     match what {
-        Action::Kernel { communication: false, .. } | Action::Burst { .. } => Class::Compute,
-        Action::Kernel { communication: true, .. } => Class::Communication,
+        Action::Kernel { communication: false, .. } | Action::Burst { communication: false, .. } => {
+            Class::Compute
+        }
+        Action::Kernel { communication: true, .. } | Action::Burst { communication: true, .. } => {
+            Class::Communication
+        }
         Action::Graph { .. } => Class::Graph,
         Action::Transfer { .. } => Class::Copy,
     }
@@ -300,10 +304,8 @@ fn sweep(sweep: &mut Sweep, time: i64, item: Item) {
                 sweep.stretch(Layer::Undecided, class, o.earliest_start, o.latest_end, neighbour);
             } else {
                 sweep.stretch(Layer::Estimated, class, o.start, o.end, neighbour);
-                // Between the launches of a burst the GPU may have waited for the host.
-                if !matches!(neighbour.what, Action::Burst { .. }) {
-                    sweep.stretch(Layer::Certain, class, o.latest_start, o.earliest_end, neighbour);
-                }
+                // Between the launches of a burst or a run the GPU may have waited for the host, until it had them all.
+                sweep.stretch(Layer::Certain, class, o.busy_from, o.earliest_end, neighbour);
             }
         }
         Item::From { layer, class, neighbour } => {

@@ -83,7 +83,7 @@ fn on_gpu(w: &wire::GpuTime, clock: &Clock) -> trace::GpuTime {
 fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64, Body)> {
     Some(match kind {
         Kind::Launch | Kind::Memcpy | Kind::Memset | Kind::GraphLaunch | Kind::Burst => {
-            let (work, what) = what(kind, words)?;
+            let (work, what) = what(kind, words, clock)?;
             let work = operation(&work, what, clock)?;
             (work.call.end, Body::Work(work))
         }
@@ -249,7 +249,7 @@ fn is_gone(change: u8) -> Option<bool> {
 }
 
 /// The common part and the special part of an operation.
-fn what(kind: Kind, words: &[u64]) -> Option<(wire::Work, What)> {
+fn what(kind: Kind, words: &[u64], clock: &Clock) -> Option<(wire::Work, What)> {
     Some(match kind {
         Kind::Launch => {
             let w = wire::Launch::from_words(words)?;
@@ -278,7 +278,9 @@ fn what(kind: Kind, words: &[u64]) -> Option<(wire::Work, What)> {
         }
         Kind::Burst => {
             let w = wire::Burst::from_words(words)?;
-            (w.work, What::Burst { launches: w.launches })
+            let ordinary = w.launches.saturating_sub(w.programmatic);
+            let closing = clock.ns(w.work.end).saturating_sub(clock.ns(w.last));
+            (w.work, What::Burst { launches: w.launches, ordinary, closing })
         }
         _ => return None,
     })

@@ -188,7 +188,10 @@ impl<'a> Sieve<'a> {
         }
         let Some(operation) = &mut event.operation else { return };
         match &mut operation.what {
-            Action::Burst { launches } => *launches = self.of_burst,
+            Action::Burst { launches, ordinary, .. } => {
+                *launches = self.of_burst;
+                *ordinary = self.of_burst.min(*ordinary);
+            }
             Action::Graph { kernels } if self.filter.kernel.is_some() => {
                 let mut ran = event.graph.as_deref().map_or_else(Vec::new, |graph| graph.kernels.clone());
                 ran.retain(|(name, _)| self.matches(*name));
@@ -411,7 +414,7 @@ mod tests {
     fn a_burst_is_of_whoever_launched_into_it() {
         let (names, filter) = (names(), kernel("gemm"));
         let mut sieve = Sieve::new(&filter, &names, None, 0, &Captures::default());
-        let burst = launch(Action::Burst { launches: 2 }, false);
+        let burst = launch(Action::Burst { launches: 2, ordinary: 0, communication: false }, false);
         for (launches, expected) in [([GEMM, ADD], true), ([ADD, ADD], false), ([ADD, GEMM], true)] {
             let passed = launches.map(|what| passes(&mut sieve, &launch(what, true)));
             assert_eq!(passed, launches.map(|what| what == GEMM));
@@ -427,15 +430,22 @@ mod tests {
             for what in [GEMM, ADD, GEMM] {
                 passes(&mut sieve, &launch(what, true));
             }
-            let (record, operation) = launch(Action::Burst { launches: 3 }, false);
+            let (record, operation) =
+                launch(Action::Burst { launches: 3, ordinary: 0, communication: false }, false);
             let mut event = Event { operation: Some(operation), ..Event::new(&record) };
             sieve.sift(&event);
             sieve.narrow(&mut event);
             event.operation.unwrap().what
         };
-        assert_eq!(left(&kernel("gemm")), Action::Burst { launches: 2 });
-        assert_eq!(left(&Filter { streams: vec![7], ..Filter::default() }), Action::Burst { launches: 3 });
-        assert_eq!(left(&Filter { since: Some(9), ..Filter::default() }), Action::Burst { launches: 3 });
+        assert_eq!(left(&kernel("gemm")), Action::Burst { launches: 2, ordinary: 0, communication: false });
+        assert_eq!(
+            left(&Filter { streams: vec![7], ..Filter::default() }),
+            Action::Burst { launches: 3, ordinary: 0, communication: false }
+        );
+        assert_eq!(
+            left(&Filter { since: Some(9), ..Filter::default() }),
+            Action::Burst { launches: 3, ordinary: 0, communication: false }
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! - [`filter`]: which part of a trace somebody asks for; [`period`]: which time of it
 //! - [`facts`], [`multiprocessor`]: what the driver says of kernels, and what that comes from
 //! - [`job`], [`outcome`]: where a process stands among others, and how it ended
+//! - [`members`]: which launches were timed together
 //! - [`memory`], [`transfer`]: blocks by address; what a copy was
 //! - [`modules`]: which library called; [`names`]: what a kernel is called
 //! - [`ranges`]: which ranges of the program are open around a call
@@ -21,6 +22,7 @@ pub mod facts;
 pub mod filter;
 pub mod graphs;
 pub mod job;
+pub mod members;
 pub mod memory;
 pub mod modules;
 pub mod multiprocessor;
@@ -166,7 +168,18 @@ pub enum Action {
     Burst {
         /// How many.
         launches: u32,
+        /// Those of them that are ordinary: all of them in a run.
+        ordinary: u32,
+        /// All of them move data between GPUs.
+        communication: bool,
     },
+}
+
+impl Action {
+    /// Whether it is a run of ordinary launches on a deep stream.
+    pub fn is_run(&self) -> bool {
+        matches!(self, Action::Burst { launches, ordinary, .. } if launches == ordinary)
+    }
 }
 
 /// When an operation ran.
@@ -231,6 +244,7 @@ pub struct Model<'c> {
     chains: HashMap<u32, u32>,
     causality_broken: u64,
     stream_ends: HashMap<(u32, u64), StreamEnd>,
+    members: members::Open,
     graphs: Graphs,
     blocks: Blocks,
     modules: Modules,
@@ -269,6 +283,7 @@ impl<'c> Model<'c> {
             chains: HashMap::new(),
             causality_broken: 0,
             stream_ends: HashMap::new(),
+            members: members::Open::default(),
             graphs: Graphs::default(),
             blocks: Blocks::default(),
             modules: Modules::default(),
@@ -307,9 +322,11 @@ impl<'c> Model<'c> {
             Body::Context(context) if context.destroyed => {
                 event.memory = self.blocks.context_destroyed(context.context);
                 self.stream_ends.retain(|(owner, _), _| *owner != context.context);
+                self.members.forget_context(context.context);
             }
             Body::Stream(stream) if stream.destroyed => {
                 self.stream_ends.remove(&(stream.context, stream.stream));
+                self.members.forget(stream.context, stream.stream);
             }
             Body::Graph(graph) => self.graphs.told(graph),
             Body::GraphNode(node) => self.graphs.holds(node),
@@ -344,7 +361,7 @@ impl<'c> Model<'c> {
     }
 
     fn operation(&mut self, work: &Work) -> Operation {
-        let what = self.action(&work.what);
+        let what = self.action(work);
         Operation {
             correlation: work.call.correlation,
             context: work.call.context,
@@ -358,10 +375,12 @@ impl<'c> Model<'c> {
         }
     }
 
-    fn action(&self, what: &What) -> Action {
-        match *what {
+    fn action(&mut self, work: &Work) -> Action {
+        match work.what {
             What::Kernel { name, .. } => {
-                Action::Kernel { name, communication: self.communication.contains(&name) }
+                let communication = self.communication.contains(&name);
+                self.members.observe(work, communication);
+                Action::Kernel { name, communication }
             }
             What::Memcpy { direction, bytes, dst, src, peer_context, .. } => {
                 let (kind, host_memory) =
@@ -372,7 +391,10 @@ impl<'c> Model<'c> {
                 Action::Transfer { kind: TransferKind::Memset, host_memory: HostMemory::None, bytes }
             }
             What::Graph { kernels, .. } => Action::Graph { kernels },
-            What::Burst { launches } => Action::Burst { launches },
+            What::Burst { launches, ordinary, .. } => {
+                let members = self.members.ended(work.call.context, work.stream);
+                Action::Burst { launches, ordinary, communication: members.are_communication() }
+            }
         }
     }
 
@@ -410,9 +432,7 @@ impl<'c> Model<'c> {
     /// Whether the record of a burst tells of a launch, be it in front of it.
     fn is_in_burst(&self, work: &Work) -> bool {
         let ended = self.clocks.bursts.get(&(work.call.context, work.stream));
-        work.untimed == Untimed::Chain
-            && work.call.flags & flag::BURST != 0
-            && ended.is_some_and(|ended| work.submitted <= *ended)
+        members::is_member(work) && ended.is_some_and(|ended| work.submitted <= *ended)
     }
 
     fn timed(&mut self, work: &Work, gpu: &GpuTime, clock: &Clock, what: Action) -> Occupancy {
@@ -545,7 +565,7 @@ mod tests {
     /// What is known of a trace whose one burst was ended then.
     fn burst_ended(at: u64) -> Clocks {
         let mut burst = kernel(Untimed::Chain, None, 0);
-        (burst.what, burst.call.end) = (What::Burst { launches: 2 }, at);
+        (burst.what, burst.call.end) = (What::Burst { launches: 2, ordinary: 0, closing: 0 }, at);
         Survey::of([record(Body::Work(burst))])
     }
 
@@ -624,7 +644,7 @@ mod tests {
         assert_eq!(after(when(&mut model, kernel(Untimed::Chain, None, flag::BURST))), None);
         assert_eq!(after(when(&mut model, kernel(Untimed::Chain, None, 0))), Some(6_000));
         let mut lost = kernel(Untimed::Timed, None, 0);
-        (lost.what, lost.call.begin) = (What::Burst { launches: 3 }, 9_000);
+        (lost.what, lost.call.begin) = (What::Burst { launches: 3, ordinary: 0, closing: 0 }, 9_000);
         assert_eq!(
             after(when(&mut model, lost)),
             Some(6_000),

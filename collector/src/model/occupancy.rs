@@ -69,6 +69,8 @@ pub struct Occupancy {
     pub latest_start: i64,
     /// It did not end before; may lie before `latest_start`.
     pub earliest_end: i64,
+    /// From here on until it ended it kept the GPU busy: all of it had been launched. `latest_start`, but in bursts and runs.
+    pub busy_from: i64,
     /// It did not end after: the end event.
     pub latest_end: i64,
     /// Best estimate of its begin.
@@ -129,8 +131,10 @@ pub fn host(time: u64) -> i64 {
 struct Pair {
     /// Host: no event of it was recorded before.
     began: i64,
-    /// Host: the operation's call returned.
+    /// Host: the operation's call returned; of a burst or a run the first one's.
     submitted: i64,
+    /// The same; of a burst or a run the last one's.
+    last: i64,
     /// Host ns from the begin of the start event's record to `submitted`.
     lead: i64,
     /// Host ns from `submitted` to the return of the end event's record.
@@ -154,10 +158,19 @@ impl Pair {
         let is_burst = matches!(work.what, What::Burst { .. });
         let unless = |bit: u16, bound: u64| if flags & bit == 0 && !is_burst { bound } else { u64::MAX };
         let lead = work.lead.min(unless(flag::SHARED_START, work.submitted.saturating_sub(work.call.begin)));
-        let tail = work.tail.min(unless(flag::SCOPE_LOST, work.call.end.saturating_sub(work.submitted)));
+        let ended = work.call.end.saturating_sub(work.submitted);
+        // That of a burst may be longer than its record can say, and its end is the end of its last event's record.
+        let tail =
+            if is_burst { work.tail.min(ended) } else { work.tail.min(unless(flag::SCOPE_LOST, ended)) };
         Pair {
             began: host(if is_burst { work.submitted.saturating_sub(lead) } else { work.call.begin }),
             submitted: host(work.submitted),
+            last: match work.what {
+                What::Burst { closing, .. } => {
+                    host(work.call.end.saturating_sub(closing).max(work.submitted))
+                }
+                _ => host(work.submitted),
+            },
             lead: host(lead),
             tail: host(tail),
             start: gpu.start.clamp(-(MOST_TIME as i64), MOST_TIME as i64),
@@ -229,6 +242,9 @@ pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &Clock) -> Occu
     let latest_end = pair.end() + pair.duration_error + late;
     // Where other work may lie between the events, it may have been there first.
     let latest_start = if shared { latest_end } else { (pair.start + over_start + late).min(latest_end) };
+    // What was launched later may have found the stream empty.
+    let busy_from =
+        latest_start.max((pair.last + clock.upper(pair.last).unwrap_or(MOST_TIME as i64)).min(latest_end));
     let earliest_end = if end_was_queued { pair.end() - pair.duration_error - cost } else { pair.start };
     let (start, end) = estimate(&pair, over_start, guess, blocking, end_was_queued);
     let ns = |from: i64, to: i64| (to - from).max(0) as u64;
@@ -241,6 +257,7 @@ pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &Clock) -> Occu
         latest_start: begins(latest_start),
         earliest_end: ends(earliest_end),
         latest_end: ends(latest_end),
+        busy_from: begins(busy_from),
         start: begins(start),
         end: ends(end),
         length: Length { lo, value, hi },
@@ -270,6 +287,7 @@ pub fn of_node(gpu: &GpuTime, clock: &Clock) -> Occupancy {
         latest_start: clock.to_host(start + late),
         earliest_end: clock.to_host(start + lo),
         latest_end: clock.to_host(start + hi),
+        busy_from: clock.to_host(start + late),
         start: clock.to_host(start),
         end: clock.to_host(start + raw),
         length: Length { lo: lo as u64, value: raw as u64, hi: hi as u64 },
@@ -458,7 +476,7 @@ mod tests {
     fn a_bursts_records_reach_over_all_of_its_calls() {
         let mut o = work(10_000, 4_000, 9_000);
         (o.call.begin, o.call.end) = (14_000, 17_000);
-        o.what = What::Burst { launches: 3 };
+        o.what = What::Burst { launches: 3, ordinary: 0, closing: 9_000 };
         let burst = alone(&o, &gpu(50_000, 12_000), false, &[]);
         assert_eq!(
             (burst.lo(), burst.hi()),

@@ -3,6 +3,7 @@
 use super::names::demangle;
 use super::view::Unread;
 use crate::analyze::calls::{ByApi, HostTimes};
+use crate::analyze::coverage::Bursts;
 use crate::analyze::durations::Durations;
 use crate::analyze::estimate::{Estimate, Kind, Sum};
 use crate::analyze::gaps::{BANDS, LARGEST, Part};
@@ -80,14 +81,16 @@ fn coverage(all: &Tables) -> Value {
         "ranges_not_followed": all.ranges.not_followed,
         "driver_hooked": coverage.driver_hooked,
         "unknown_functions": coverage.unknown_functions.iter().map(unknown_function).collect::<Vec<_>>(),
-        "bursts": {
-            "count": coverage.bursts.count,
-            "launches": coverage.bursts.launches,
-            "total_ns": coverage.bursts.total.estimate(),
-        },
+        "runs": together(&coverage.runs),
+        "bursts": together(&coverage.bursts),
         "never_timed": never_timed(&all.kernels),
         "timing": timing(&all.duty),
     })
+}
+
+/// Launches that were timed together.
+fn together(bursts: &Bursts) -> Value {
+    json!({ "count": bursts.count, "launches": bursts.launches, "total_ns": bursts.total.estimate() })
 }
 
 fn unknown_function((name, lookups): (&Option<String>, &u64)) -> Value {

@@ -106,9 +106,9 @@ impl<'a> Operations<'a> {
                 launches = Some(kernels);
                 "graph"
             }
-            Action::Burst { launches: several } => {
+            Action::Burst { launches: several, .. } => {
                 launches = Some(several);
-                "burst"
+                if operation.what.is_run() { "run" } else { "burst" }
             }
         };
         let (times, untimed) = match operation.when {

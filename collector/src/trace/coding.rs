@@ -336,7 +336,12 @@ impl<C: Columns> Coder<C> {
                 self.same(27, copies)?;
                 self.same(28, memsets)
             }
-            What::Burst { launches } => self.same(24, launches),
+            // What wrote neither knew only bursts, and nothing of their last launch but that it returned before their end.
+            What::Burst { launches, ordinary, closing } => {
+                self.same(24, launches)?;
+                self.field(25, ordinary, 0u32)?;
+                self.field(26, closing, 0u64)
+            }
         }
     }
 
@@ -574,7 +579,7 @@ fn blank(kind: Kind) -> Option<Body> {
             work(What::Memset { asynchronous: false, bytes: 0, dst: 0, value: 0, element: 0, rows: 0 })
         }
         Kind::GraphLaunch => work(What::Graph { graph: 0, handle: 0, kernels: 0, copies: 0, memsets: 0 }),
-        Kind::Burst => work(What::Burst { launches: 0 }),
+        Kind::Burst => work(What::Burst { launches: 0, ordinary: 0, closing: 0 }),
         Kind::Alloc => Body::Alloc(Alloc { call, memory, address: 0, bytes: 0, stream: 0, pool: 0 }),
         Kind::Free => Body::Free(Free { call, memory, address: 0, stream: 0, bytes: 0 }),
         Kind::Synchronize => {

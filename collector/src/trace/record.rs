@@ -211,10 +211,14 @@ pub enum What {
         /// Sets in it.
         memsets: u32,
     },
-    /// Launches timed as one, which stand before it on its stream.
+    /// Launches timed as one, which stand before it on its stream: a burst that no event may cut, or a run of a deep stream.
     Burst {
         /// How many.
         launches: u32,
+        /// Those of them that are ordinary; all of them in a run.
+        ordinary: u32,
+        /// From the last launch's return to the return of the end event's record, which is `call.end`: ns.
+        closing: u64,
     },
 }
 

@@ -11,7 +11,7 @@ fn burst(app: &mut App, kernels: &[u32]) {
         app.untimed(LAUNCH, kernel(*name), Untimed::Chain, flag::BURST);
     }
     let launches = kernels.len() as u32;
-    app.timed(0, What::Burst { launches }, 0, 30_000);
+    app.timed(0, What::Burst { launches, ordinary: 0, closing: 0 }, 0, 30_000);
 }
 
 fn only(pattern: &str) -> Filter {

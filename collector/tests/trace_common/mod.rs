@@ -261,8 +261,8 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
             13 => Body::Module(Module { start: n.u64(), end: n.u64(), bias: n.u64(), path: n.u32() }),
             14 => Body::Device(n.device()),
             15 => {
-                let launches = n.u32();
-                n.work(What::Burst { launches })
+                let (launches, ordinary, closing) = (n.u32(), n.u32(), n.u64());
+                n.work(What::Burst { launches, ordinary, closing })
             }
             16 => Body::GraphNode(GraphNode {
                 graph: n.u32(),

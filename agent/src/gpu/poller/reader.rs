@@ -252,7 +252,7 @@ fn is_busy(stream: &Stream, context: &Context) -> bool {
 
 /// An operation is read: it holds its events no more.
 fn finish(context: &Context, stream: &Stream, op: Pending) {
-    stream.seen(op.position);
+    stream.entries.seen(op.position);
     stream.pop();
     context.pool.give(op.end);
     if !op.marker {

@@ -130,9 +130,10 @@ pub struct GraphLaunch {
     pub reserved: [u64; 4],
 }
 
-/// A burst: launches on one stream that no event may cut (programmatic ones, and the one before them), timed as one. Its
-/// launches carry [`flag::BURST`](super::flag::BURST) and [`Untimed::Chain`](super::Untimed::Chain), and stand before it
-/// on its stream. `submitted` and `lead` are the first launch's; `tail` reaches from there to the end event's record.
+/// Launches on one stream that are timed as one: a *burst*, which no event may cut (programmatic launches, and the one before
+/// them), or a *run* of launches on a deep stream. They carry [`flag::BURST`](super::flag::BURST) and
+/// [`Untimed::Chain`](super::Untimed::Chain) or [`Untimed::Run`](super::Untimed::Run), and stand before it on its stream.
+/// `submitted` and `lead` are the first launch's; `tail` reaches from there to the end event's record, and so does `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Burst {
@@ -140,10 +141,12 @@ pub struct Burst {
     pub work: Work,
     /// Launches in it.
     pub launches: u32,
+    /// Those of them that may overlap what is ahead of them, or signal in their middle; 0: it is a run.
+    pub programmatic: u32,
+    /// When the driver call of the last one returned (ticks).
+    pub last: u64,
     /// Zero.
-    pub reserved: u32,
-    /// Zero.
-    pub reserved2: [u64; 6],
+    pub reserved: [u64; 5],
 }
 
 records! {
@@ -179,4 +182,5 @@ const _: () = {
     assert!(offset_of!(GraphLaunch, graph) == 72);
     assert!(offset_of!(GraphLaunch, handle) == 88);
     assert!(offset_of!(Burst, launches) == 72);
+    assert!(offset_of!(Burst, last) == 80);
 };

@@ -48,6 +48,7 @@ impl<'n> Trace<'n> {
                 latest_start: start + 2,
                 earliest_end: start + 5,
                 latest_end: start + 5,
+                busy_from: start,
                 start,
                 end: start + 5,
                 length: Length::default(),

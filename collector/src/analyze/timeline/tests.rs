@@ -31,6 +31,7 @@ fn at(earliest: [i64; 2], best: [i64; 2], latest: [i64; 2], basis: Basis) -> Occ
         end: best[1],
         latest_start: latest[0],
         latest_end: latest[1],
+        busy_from: latest[0],
         length: Length::default(),
         basis,
         raw: (latest[1] - earliest[0]) as u64,
@@ -260,7 +261,7 @@ fn a_burst_covers_its_launches_and_is_undecided_only_if_it_was_lost() {
                 operation(1, 7, KERNEL, When::Timed(exactly(0, 10))),
                 operation(2, 7, KERNEL, chain),
                 operation(3, 7, KERNEL, chain),
-                operation(4, 7, Action::Burst { launches: 2 }, when),
+                operation(4, 7, Action::Burst { launches: 2, ordinary: 0, communication: false }, when),
                 operation(5, 7, KERNEL, When::Timed(exactly(100, 110))),
             ],
             None,
@@ -271,8 +272,11 @@ fn a_burst_covers_its_launches_and_is_undecided_only_if_it_was_lost() {
 
 #[test]
 fn a_burst_does_not_prove_that_the_gpu_was_busy() {
-    let identity =
-        timed(&[(Action::Burst { launches: 2 }, exactly(0, 100)), (KERNEL, exactly(100, 110))]).identity;
+    let identity = timed(&[
+        (Action::Burst { launches: 2, ordinary: 0, communication: false }, exactly(0, 100)),
+        (KERNEL, exactly(100, 110)),
+    ])
+    .identity;
     assert_eq!(identity.busy[Class::Compute as usize], Sum { value: 110, lo: 10, hi: 110 });
     assert_eq!(identity.idle, Sum { value: 0, lo: 0, hi: 100 });
 }

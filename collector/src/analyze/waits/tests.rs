@@ -58,6 +58,7 @@ impl<'n> Trace<'n> {
                 latest_start: start + 1,
                 earliest_end: over - 1,
                 latest_end: over + 1,
+                busy_from: over,
                 start,
                 end: over,
                 length: Length::default(),

@@ -294,8 +294,9 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
                 let name = format!("Graph ({kernels} kernel{})", if kernels == 1 { "" } else { "s" });
                 ("kernel", Text::of(&name), format!(r#","queued":0,"kernels":{kernels}"#))
             }
-            Action::Burst { launches } => {
-                let name = format!("Burst ({launches} launch{})", if launches == 1 { "" } else { "es" });
+            Action::Burst { launches, .. } => {
+                let kind = if row.what.is_run() { "Run" } else { "Burst" };
+                let name = format!("{kind} ({launches} launch{})", if launches == 1 { "" } else { "es" });
                 ("kernel", Text::of(&name), format!(r#","queued":0,"launches":{launches}"#))
             }
         }

@@ -351,7 +351,8 @@ fn records_of_one_call_share_a_number_and_one_arrow() {
     let mut second = launch(10_000, 20_000, 9_000);
     (second.call.end, second.call.begin) = (first.call.end + 500, first.call.begin);
     let mut burst = launch(10_000, 40_000, 9_000);
-    (burst.call.api, burst.call.flags, burst.what) = (0, flag::MORE, What::Burst { launches: 3 });
+    (burst.call.api, burst.call.flags, burst.what) =
+        (0, flag::MORE, What::Burst { launches: 3, ordinary: 0, closing: 0 });
     let next = launch(90_000, 5_000, 9_000);
     let records = [first, second, burst, next].map(|work| record(1, Body::Work(work))).to_vec();
     let trace = exported(&[(Some(status(5)), names(), records)]);

@@ -34,6 +34,10 @@ fn launches(all: &Tables) -> String {
     if coverage.launches > 0 {
         let counted = if records_lost(all).is_empty() { "100 % counted, " } else { "" };
         line.push_str(&format!(": {counted}{} timed", percent(coverage.timed, coverage.launches)));
+        if coverage.runs.launches > 0 {
+            let part = percent(coverage.runs.launches, coverage.launches);
+            line.push_str(&format!(" one by one, {part} in runs of deep streams"));
+        }
     }
     if let Some(Timing::Auto(budget)) = duty.timing
         && duty.windows == 0
@@ -127,6 +131,7 @@ fn reason(name: &str) -> &str {
     let words = [
         (Untimed::Budget, "in pauses of the budget"),
         (Untimed::DeepQueue, "on deep streams"),
+        (Untimed::Run, "in runs whose time is not known"),
         (Untimed::Contended, "on streams that two threads used at once"),
         (Untimed::NoEvent, "for want of events"),
         (Untimed::Off, "with timing off"),

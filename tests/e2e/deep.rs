@@ -1,0 +1,121 @@
+//! Deep streams: programs that the GPU holds up keep their launch queues full, and must be as well known as others.
+
+use crate::compare::by_name;
+use gpuspy_tests::truth::Operation;
+use gpuspy_tests::{Done, Run};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Time that at least one of the operations takes, ns.
+fn union(operations: &[Operation]) -> u64 {
+    let mut stretches: Vec<(u64, u64)> = operations.iter().map(|o| o.occupancy).collect();
+    stretches.sort_unstable();
+    let (mut sum, mut until) = (0, 0);
+    for (begin, end) in stretches {
+        sum += end.saturating_sub(begin.max(until));
+        until = until.max(end);
+    }
+    sum
+}
+
+fn number(of: &Value) -> f64 {
+    of.as_f64().unwrap_or_else(|| panic!("{of} is no number"))
+}
+
+/// What a screen says of a program that the GPU holds up, against what happened.
+fn is_seen_busy(done: &Done, setting: &str) {
+    let (report, truth) = (done.report(), done.truth().operations());
+    let device = &report["devices"][0];
+    let busy = union(&truth) as f64;
+    let compute = &device["compute_ns"];
+    let told = [&compute["value"], &compute["lo"], &device["undecided_ns"]["value"]].map(number);
+    assert!((told[0] / busy - 1.0).abs() <= 0.04, "{setting}: busy for {busy}, said {compute}");
+    assert!(told[1] >= 0.9 * busy, "{setting}: busy for {busy}, said {compute}");
+    assert!(told[2] <= 0.05 * busy, "{setting}: undecided {}", device["undecided_ns"]);
+    let mut kernels: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for op in &truth {
+        let (count, sum) = kernels.entry(&op.name).or_default();
+        *count += 1;
+        *sum += op.occupancy.1 - op.occupancy.0;
+    }
+    for kernel in report["kernels"].as_array().unwrap() {
+        let (count, sum) = kernels[kernel["name"].as_str().unwrap()];
+        assert_eq!(kernel["count"], count, "{setting}");
+        let (average, told) = (sum as f64 / count as f64, number(&kernel["avg_ns"]["value"]));
+        assert!((told / average - 1.0).abs() <= 0.03, "{setting}: {average} on average, said {kernel}");
+    }
+    let coverage = &report["coverage"];
+    let (launches, runs) = (number(&coverage["launches"]), number(&coverage["runs"]["launches"]));
+    assert!(runs > 0.0, "{setting}: {coverage}");
+    let untimed: f64 = coverage["untimed"].as_object().unwrap().values().map(number).sum();
+    assert_eq!(launches, number(&coverage["timed"]) + runs + untimed, "{setting}: {coverage}");
+}
+
+fn took(done: &Done) -> u64 {
+    done.said()["took_ns"].as_u64().unwrap()
+}
+
+/// Ways to be deep: where, for how many launches, and after how many the program waits.
+const LOADS: [[&str; 3]; 6] = [
+    ["one", "6000", "0"],
+    ["legacy", "6000", "0"],
+    ["two", "6000", "0"],
+    ["one", "6000", "3000"],
+    ["legacy", "6000", "3000"],
+    ["two", "6000", "3000"],
+];
+
+fn run(load: [&str; 3]) -> Run {
+    load.iter().fold(Run::of("gpu_bound"), |run, argument| run.arg(argument))
+}
+
+#[test]
+fn a_program_that_the_gpu_holds_up_is_seen_busy() {
+    for load in LOADS {
+        for timing in ["exact", "auto"] {
+            let done = run(load).observed_with(&["--timing", timing]).succeeded();
+            is_seen_busy(&done, &format!("{load:?}, {timing}"));
+            if timing == "exact" {
+                let coverage = done.report()["coverage"].clone();
+                let timed = number(&coverage["timed"]) / number(&coverage["launches"]);
+                assert!(timed >= 0.1, "{load:?}: {coverage}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_that_the_gpu_holds_up_is_no_slower() {
+    for load in [LOADS[0], LOADS[2]] {
+        // The least of three: what else the machine does makes each longer, and none shorter.
+        let plain = (0..3).map(|_| took(&run(load).plain().succeeded())).min().unwrap();
+        let ours = (0..3).map(|_| took(&run(load).observed().succeeded())).min().unwrap();
+        assert!(ours as f64 <= 1.05 * plain as f64, "{load:?}: {ours} ns, {plain} without");
+    }
+}
+
+#[test]
+fn a_program_that_fills_its_queue_behind_its_own_gate_is_not_blocked() {
+    for gate in ["value", "host-function", "spinning"] {
+        for ahead in ["0", "100"] {
+            let done = Run::of("deep_queue").arg(gate).arg("900").arg(ahead).observed().succeeded();
+            assert_eq!(done.report()["coverage"]["launches"], done.said()["launches"], "{gate}");
+        }
+    }
+}
+
+#[test]
+fn launch_queues_of_another_length_are_filled_no_further() {
+    for (scale, queued) in [("0.25x", "225"), ("0.5x", "450"), ("2x", "1800"), ("4x", "3600")] {
+        let run = Run::of("deep_queue").arg("value").arg(queued).env("CUDA_SCALE_LAUNCH_QUEUES", scale);
+        let done = run.observed().succeeded();
+        assert_eq!(done.report()["coverage"]["launches"], done.said()["launches"], "{scale}");
+    }
+}
+
+#[test]
+fn each_kernel_that_comes_on_a_deep_stream_is_timed() {
+    let done = run(LOADS[0]).observed().succeeded();
+    let timed = by_name(&done.report()["kernels"], "name", "timed");
+    assert!(timed.values().all(|timed| *timed >= 200), "{timed:?}");
+}
