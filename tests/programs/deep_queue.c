@@ -1,15 +1,19 @@
-// 600 kernels queued behind a gate that the program itself opens when all are submitted. The driver's queue takes 1024
-// entries and then blocks the submitting thread: whoever adds entries of its own to each launch stops this program for
-// good. An alarm ends it after 20 s, with exit code 98.
+// Kernels queued behind a gate, as many as a program may that knows how long the queue is. The driver's queue takes 1024
+// entries and then blocks the submitting thread: whoever adds too many entries of its own stops this program for good. An
+// alarm ends it after 20 s, with exit code 98.
 //
-//   deep_queue [host-function]     the gate is a memory word that the stream waits for, or a host function
+//   deep_queue value|host-function|spinning [QUEUED [AHEAD]]
+//
+// The gate is a memory word that the stream waits for, a host function, or a kernel that spins: the first two are opened
+// when all QUEUED (600) are submitted, the third must not have ended by then. AHEAD (0) launches before the gate are still
+// running when it is set.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
 #include <semaphore.h>
 #include <signal.h>
 
-enum { QUEUED = 600, WATCHDOG_SECONDS = 20, EXIT_STUCK = 98 };
+enum { WATCHDOG_SECONDS = 20, EXIT_STUCK = 98 };
 
 static sem_t gate;
 
@@ -31,11 +35,13 @@ static void stuck(int signal)
 
 int main(int argc, char **argv)
 {
-    bool by_function = argc > 1 && strcmp(argv[1], "host-function") == 0;
+    const char *gate_is = argc > 1 ? argv[1] : "value";
+    int queued = argc > 2 ? atoi(argv[2]) : 600, ahead = argc > 3 ? atoi(argv[3]) : 0;
+    bool by_function = strcmp(gate_is, "host-function") == 0, by_kernel = strcmp(gate_is, "spinning") == 0;
     signal(SIGALRM, stuck);
     alarm(WATCHDOG_SECONDS);
     start_cuda();
-    CUfunction kernel = load_kernel("queued_3us");
+    CUfunction kernel = load_kernel("queued_3us"), before = load_kernel("ahead_20us"), spin = load_kernel("spins_3000ms");
     CUstream stream = new_stream();
     volatile uint32_t *word;
     CUdeviceptr word_on_device;
@@ -45,19 +51,27 @@ int main(int argc, char **argv)
     CHECK(sem_init(&gate, 0, 0));
     // One launch before, so that loading the kernel is not what waits.
     launch(kernel, stream);
+    launch(before, stream);
     CHECK(cuStreamSynchronize(stream));
-    if (by_function)
+    CUevent past;
+    CHECK(cuEventCreate(&past, CU_EVENT_DISABLE_TIMING));
+    for (int n = 0; n < ahead; n++)
+        launch(before, stream);
+    if (by_kernel)
+        launch(spin, stream);
+    else if (by_function)
         CHECK(cuLaunchHostFunc(stream, hold, NULL));
     else
         CHECK(cuStreamWaitValue32(stream, word_on_device, 1, CU_STREAM_WAIT_VALUE_GEQ));
-    for (int queued = 0; queued < QUEUED; queued++)
+    CHECK(cuEventRecord(past, stream));
+    for (int n = 0; n < queued; n++)
         launch(kernel, stream);
-    REQUIRE(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
+    REQUIRE(cuEventQuery(past) == CUDA_ERROR_NOT_READY);
     *word = 1;
     CHECK(sem_post(&gate));
     CHECK(cuStreamSynchronize(stream));
     CHECK(cuMemFreeHost((void *)word));
-    printf("{\"program\":\"deep_queue\",\"gate\":\"%s\",\"launches\":%d,\"queued\":%d}\n", by_function ? "function" : "value",
-           QUEUED + 1, QUEUED);
+    printf("{\"program\":\"deep_queue\",\"gate\":\"%s\",\"launches\":%d,\"queued\":%d}\n", gate_is,
+           2 + ahead + by_kernel + queued, queued);
     return 0;
 }

@@ -31,6 +31,7 @@ mod string;
 
 use super::period::Captures;
 use super::stamps::Stamps;
+use super::typical::Typical;
 use crate::trace::record::Status;
 use hull::{Hull, Point};
 use std::collections::{BTreeMap, HashMap};
@@ -296,7 +297,7 @@ enum Oscillator {
 }
 
 /// What is learned from a whole trace before its records mean anything: the clocks of all chains of all contexts, which
-/// device a context is on, and which ranges were captured.
+/// device a context is on, which ranges were captured, and what operations typically take.
 #[derive(Clone, Debug, Default)]
 pub struct Clocks {
     /// Context → device ordinal.
@@ -308,6 +309,8 @@ pub struct Clocks {
     /// Context and stream → host ns when the end event of its last burst was recorded. Launches of a burst that came later
     /// have none: the program ended, or its context did, before anything followed them.
     pub bursts: HashMap<(u32, u64), u64>,
+    /// What operations typically take.
+    pub typical: Typical,
     chains: HashMap<(u32, u32), Clock>,
     contradictions: u64,
 }

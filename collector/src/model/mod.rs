@@ -7,6 +7,7 @@
 //! - [`survey`], [`clock`]: what is known of the GPU clocks against the host's
 //! - [`stamps`]: what an event's time stamp is worth
 //! - [`occupancy`]: a raw event pair → an interval that holds the truth
+//! - [`typical`]: what operations of a kind usually take, for those whose own interval is wide
 //! - [`graphs`]: what a graph launch ran
 //! - [`filter`]: which part of a trace somebody asks for; [`period`]: which time of it
 //! - [`facts`], [`multiprocessor`]: what the driver says of kernels, and what that comes from
@@ -37,6 +38,7 @@ pub(crate) mod simulation;
 pub mod stamps;
 pub mod survey;
 pub mod transfer;
+pub mod typical;
 
 use crate::trace::record::{
     Api, Body, Call, Device, GpuTime, Names, NodeTime, Record, Synchronize, What, Work,

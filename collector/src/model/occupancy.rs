@@ -39,10 +39,13 @@
 //! How long it took is told in ns of the GPU's clock. When it was is told on the [line](super::clock): in host ns, no earlier than its
 //! call began, and no later than it was seen to be over.
 
-use super::clock::{Bounds, Clock, parted};
-use super::stamps::{EVENT_RESOLUTION, MOST_EVENT_COST};
-use crate::trace::record::{GpuTime, What, Work};
+pub(super) mod pair;
+
+use super::clock::{Bounds, Clock};
+use super::stamps::MOST_EVENT_COST;
+use crate::trace::record::{GpuTime, Work};
 use gpuspy_wire::record::flag;
+use pair::{Pair, Spread};
 
 /// No time that a trace may hold is beyond this many ns (18 years): what is, is no time, and sums stay in 64 bits.
 pub const MOST_TIME: u64 = 1 << 59;
@@ -100,6 +103,13 @@ pub struct Length {
     pub hi: u64,
 }
 
+impl Length {
+    /// Whether its interval is wider than a fifth of the best value: then the value alone says too much.
+    pub fn is_wide(&self) -> bool {
+        (self.hi - self.lo.min(self.hi)).saturating_mul(5) > self.value
+    }
+}
+
 impl Occupancy {
     /// The least it can have lasted, ns.
     pub fn lo(&self) -> u64 {
@@ -127,71 +137,6 @@ pub fn host(time: u64) -> i64 {
     time.min(MOST_TIME) as i64
 }
 
-/// A pair of events and the host times around it, made safe to reckon with.
-struct Pair {
-    /// Host: no event of it was recorded before.
-    began: i64,
-    /// Host: the operation's call returned; of a burst or a run the first one's.
-    submitted: i64,
-    /// The same; of a burst or a run the last one's.
-    last: i64,
-    /// Host ns from the begin of the start event's record to `submitted`.
-    lead: i64,
-    /// Host ns from `submitted` to the return of the end event's record.
-    tail: i64,
-    /// GPU: the start event.
-    start: i64,
-    /// GPU ns between the events.
-    raw: i64,
-    start_error: i64,
-    duration_error: i64,
-    /// Host: the end event was seen complete; the greatest of all numbers if it was not.
-    seen: i64,
-    flags: u16,
-}
-
-impl Pair {
-    /// `lead` and `tail` reach no further than the call itself: the records lie inside it, unless the start event is
-    /// another operation's end event, the call's end was never seen, or many calls are one burst.
-    fn new(work: &Work, gpu: &GpuTime) -> Self {
-        let flags = work.call.flags | gpu.flags;
-        let is_burst = matches!(work.what, What::Burst { .. });
-        let unless = |bit: u16, bound: u64| if flags & bit == 0 && !is_burst { bound } else { u64::MAX };
-        let lead = work.lead.min(unless(flag::SHARED_START, work.submitted.saturating_sub(work.call.begin)));
-        let ended = work.call.end.saturating_sub(work.submitted);
-        // That of a burst may be longer than its record can say, and its end is the end of its last event's record.
-        let tail =
-            if is_burst { work.tail.min(ended) } else { work.tail.min(unless(flag::SCOPE_LOST, ended)) };
-        Pair {
-            began: host(if is_burst { work.submitted.saturating_sub(lead) } else { work.call.begin }),
-            submitted: host(work.submitted),
-            last: match work.what {
-                What::Burst { closing, .. } => {
-                    host(work.call.end.saturating_sub(closing).max(work.submitted))
-                }
-                _ => host(work.submitted),
-            },
-            lead: host(lead),
-            tail: host(tail),
-            start: gpu.start.clamp(-(MOST_TIME as i64), MOST_TIME as i64),
-            raw: host(gpu.duration),
-            start_error: i64::from(gpu.start_error),
-            duration_error: i64::from(gpu.duration_error),
-            seen: if gpu.seen == 0 { i64::MAX } else { host(gpu.seen) },
-            flags,
-        }
-    }
-
-    fn end(&self) -> i64 {
-        self.start + self.raw
-    }
-
-    /// How much its stamps can be off along the chain, the end's and the start's.
-    fn error(&self) -> i64 {
-        self.start_error + self.duration_error
-    }
-}
-
 /// Tells what a pair of events proves about its clock and its stamps. `before` is the stamp of the end event before it on its
 /// stream.
 pub fn teach(work: &Work, gpu: &GpuTime, before: Option<i64>, bounds: &mut Bounds) {
@@ -209,7 +154,7 @@ pub fn teach(work: &Work, gpu: &GpuTime, before: Option<i64>, bounds: &mut Bound
     if pair.lead < MOST_TIME as i64 {
         bounds.recorded(pair.submitted - pair.lead, pair.start, pair.start_error);
     }
-    bounds.recorded(pair.submitted, pair.end(), pair.error());
+    bounds.recorded(pair.last, pair.end(), pair.error());
     if pair.seen != i64::MAX {
         bounds.completed(pair.seen, pair.end(), pair.error());
     }
@@ -229,39 +174,22 @@ pub fn end_stamp(work: &Work, gpu: &GpuTime) -> (i64, i64) {
 /// `blocking` says that the call returns only when the work is done (see the module).
 pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &Clock) -> Occupancy {
     let pair = Pair::new(work, gpu);
-    let (late, cost) = (clock.stamps.resolution(), clock.stamps.most_cost());
-    let upper = clock.upper(pair.submitted).unwrap_or(MOST_TIME as i64);
+    let spread = spread(&pair, clock);
     let guess = clock.guess(pair.submitted).unwrap_or(MOST_TIME as i64);
-
-    // Both in GPU ns: by when it was submitted at the latest, less the start event.
-    let fired_before = pair.submitted + upper - (pair.start - pair.start_error);
-    let over_start = fired_before.clamp(0, pair.lead + parted(pair.lead));
-    let shared = pair.flags & flag::SHARED_INTERVAL != 0;
-    let end_was_queued = !shared && end_was_queued(&pair, over_start, upper, late + cost);
-
-    let latest_end = pair.end() + pair.duration_error + late;
-    // Where other work may lie between the events, it may have been there first.
-    let latest_start = if shared { latest_end } else { (pair.start + over_start + late).min(latest_end) };
-    // What was launched later may have found the stream empty.
-    let busy_from =
-        latest_start.max((pair.last + clock.upper(pair.last).unwrap_or(MOST_TIME as i64)).min(latest_end));
-    let earliest_end = if end_was_queued { pair.end() - pair.duration_error - cost } else { pair.start };
-    let (start, end) = estimate(&pair, over_start, guess, blocking, end_was_queued);
-    let ns = |from: i64, to: i64| (to - from).max(0) as u64;
-    let (lo, value, hi) = (ns(latest_start, earliest_end), ns(start, end), ns(pair.start, latest_end));
+    let (start, end) = estimate(&pair, &spread, guess, blocking);
     let begins = |gpu: i64| clock.to_host(gpu).max(pair.began);
     let ends = |gpu: i64| clock.to_host(gpu).min(pair.seen).max(pair.began);
     Occupancy {
         chain: gpu.chain,
         earliest_start: begins(pair.start),
-        latest_start: begins(latest_start),
-        earliest_end: ends(earliest_end),
-        latest_end: ends(latest_end),
-        busy_from: begins(busy_from),
+        latest_start: begins(spread.latest_start),
+        earliest_end: ends(spread.earliest_end),
+        latest_end: ends(spread.latest_end),
+        busy_from: begins(busy_from(&pair, &spread, clock)),
         start: begins(start),
         end: ends(end),
-        length: Length { lo, value, hi },
-        basis: match (shared, end_was_queued && over_start == 0) {
+        length: spread.length(&pair, end - start),
+        basis: match (pair.is_shared(), spread.end_was_queued && spread.over_start == 0) {
             (true, _) => Basis::BoundsOnly,
             (false, true) => Basis::Proven,
             (false, false) => Basis::Corrected,
@@ -270,6 +198,28 @@ pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &Clock) -> Occu
         clock_half_width: clock.half_width(pair.submitted),
         off_by: clock.off_by(pair.submitted).map(|ns| ns.saturating_add(pair.error() as u64)),
     }
+}
+
+/// From when on the GPU was certainly busy with it: what of a burst or a run was launched later may have found the stream
+/// empty.
+fn busy_from(pair: &Pair, spread: &Spread, clock: &Clock) -> i64 {
+    let launched = pair.last + clock.upper(pair.last).unwrap_or(MOST_TIME as i64);
+    spread.latest_start.max(launched.min(spread.latest_end))
+}
+
+/// What a pair says, by its clock.
+fn spread(pair: &Pair, clock: &Clock) -> Spread {
+    let upper = |at: i64| clock.upper(at).unwrap_or(MOST_TIME as i64);
+    let upper = [upper(pair.submitted), upper(pair.submitted.saturating_add(pair.tail))];
+    Spread::of(pair, upper, clock.stamps.resolution(), clock.stamps.most_cost())
+}
+
+/// How long the operation between a pair of events lasted, where the clock alone is asked.
+pub(super) fn length(pair: &Pair, clock: &Clock) -> Length {
+    let spread = spread(pair, clock);
+    let guess = clock.guess(pair.submitted).unwrap_or(MOST_TIME as i64);
+    let (start, end) = estimate(pair, &spread, guess, false);
+    spread.length(pair, end - start)
 }
 
 /// A node of a graph between its two events, which no host call takes part in: it begins when the start event is over, and
@@ -308,25 +258,15 @@ pub fn breaks_causality(work: &Work, gpu: &GpuTime, clock: &Clock) -> bool {
         || clock.to_host(pair.end() - pair.error()) > pair.seen
 }
 
-/// Whether the end event must have been in the queue when the operation completed. `fires_late` is by how much its stamp
-/// can differ from the moment that it was at the head of the queue.
-fn end_was_queued(pair: &Pair, over_start: i64, upper: i64, fires_late: i64) -> bool {
-    let margin = EVENT_RESOLUTION + fires_late;
-    let by_length = pair.raw - pair.duration_error > over_start.saturating_add(pair.tail) + margin;
-    let fired_after = pair.end() - pair.start_error - pair.duration_error - upper;
-    let by_clock = fired_after > pair.submitted.saturating_add(pair.tail) + margin;
-    pair.tail < MOST_TIME as i64 && (by_length || by_clock)
-}
-
 /// The best estimate of begin and end.
-fn estimate(pair: &Pair, over_start: i64, guess: i64, blocking: bool, end_was_queued: bool) -> (i64, i64) {
+fn estimate(pair: &Pair, spread: &Spread, guess: i64, blocking: bool) -> (i64, i64) {
     let returned = (guess + pair.submitted).clamp(pair.start, pair.end());
     if blocking {
-        return (pair.start, if end_was_queued { pair.end() } else { returned });
+        return (pair.start, if spread.end_was_queued { pair.end() } else { returned });
     }
-    let start = returned.min(pair.start + over_start);
+    let start = returned.min(pair.start + spread.over_start);
     let rest = pair.end() - start;
-    let over_at_once = !end_was_queued && rest <= pair.tail;
+    let over_at_once = !spread.end_was_queued && rest <= pair.tail;
     (start, start + if over_at_once { rest / 2 } else { rest })
 }
 
@@ -335,6 +275,7 @@ mod tests {
     use super::super::clock::Clocks;
     use super::super::simulation::{Load, Simulation, survey, work};
     use super::*;
+    use crate::trace::record::What;
     use std::collections::{BTreeMap, HashMap};
 
     fn median(mut errors: Vec<u64>) -> u64 {

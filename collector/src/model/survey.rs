@@ -1,11 +1,12 @@
-//! The first pass over a trace: what is known of its clocks, from the whole of it.
+//! The first pass over a trace: what is known of its clocks, and of what its operations typically take, from the whole of it.
 //!
-//! A fold from records to [`Clocks`]. What it keeps is a few numbers per second and chain, however many operations there
-//! are. The [`Model`](super::Model), which reads the trace once more, places operations by it.
+//! A fold from records to [`Clocks`]. What it keeps is a few numbers per second and chain, and a few operations of each kind,
+//! however many operations there are. The [`Model`](super::Model), which reads the trace once more, places operations by it.
 
 use super::clock::{Bounds, Clocks};
 use super::occupancy::{self, host};
 use super::period::Captures;
+use super::typical::Lengths;
 use crate::trace::record::{Body, ClockSample, GpuTime, Record, Synchronize, What, Work};
 use gpuspy_wire::record::{SyncScope, Untimed, flag};
 use std::collections::{BTreeMap, HashMap};
@@ -21,6 +22,7 @@ pub struct Survey {
     first: Option<u64>,
     captures: Captures,
     bursts: HashMap<(u32, u64), u64>,
+    lengths: Lengths,
 }
 
 /// The stream id under which destroyed streams are kept. No stream has it: ids count up, handles are addresses.
@@ -52,6 +54,7 @@ impl Survey {
             self.earliest = Some(self.earliest.map_or(begin, |earliest| earliest.min(begin)));
         }
         self.captures.observe(record);
+        self.lengths.observe(record);
         match &record.body {
             Body::Work(work) => {
                 if let Some(gpu) = timed(work) {
@@ -82,6 +85,7 @@ impl Survey {
         clocks.earliest = earliest;
         clocks.captures = self.captures;
         clocks.bursts = self.bursts;
+        clocks.typical = self.lengths.finish(&clocks);
         clocks
     }
 
@@ -98,6 +102,7 @@ impl Survey {
         let (stamp, error) = occupancy::end_stamp(work, gpu);
         let end = StreamEnd { chain: gpu.chain, stamp, error, returned: work.call.end };
         self.ends.insert((context, work.stream), end);
+        self.lengths.timed(work, gpu);
     }
 
     /// The app waited: what it had issued to the streams before is over.

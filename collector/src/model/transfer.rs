@@ -5,6 +5,7 @@
 //! allocated is the host's.
 
 use super::memory::Blocks;
+use crate::trace::record::What;
 use gpuspy_wire::record::{Direction, Memory};
 
 /// What a transfer is, as reports name it.
@@ -69,6 +70,21 @@ impl HostMemory {
             Some(Memory::Managed) => HostMemory::Managed,
             Some(_) => HostMemory::None,
         }
+    }
+}
+
+/// What a copy or a set moves: which way, from or to what host memory, and how many bytes.
+pub type Moved = (TransferKind, HostMemory, u64);
+
+/// What an operation moves; `None` if it is neither copy nor set.
+pub fn moved(what: &What, blocks: &Blocks) -> Option<Moved> {
+    match *what {
+        What::Memcpy { direction, bytes, dst, src, peer_context, .. } => {
+            let (kind, host_memory) = resolve(direction, src, dst, peer_context != 0, blocks);
+            Some((kind, host_memory, bytes))
+        }
+        What::Memset { bytes, .. } => Some((TransferKind::Memset, HostMemory::None, bytes)),
+        What::Kernel { .. } | What::Graph { .. } | What::Burst { .. } => None,
     }
 }
 

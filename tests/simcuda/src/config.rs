@@ -101,6 +101,8 @@ pub struct Config {
     pub gpu_clock: GpuClock,
     /// `CUDA_DEVICE_MAX_CONNECTIONS` is 1, and that means something.
     pub one_connection: bool,
+    /// Entries that a stream's launch queue holds: as is assumed, scaled as `CUDA_SCALE_LAUNCH_QUEUES` says.
+    pub launch_queue: usize,
     /// `SIMCUDA_ASSUME`.
     pub assume: Assume,
     /// `SIMCUDA_FAIL`.
@@ -109,6 +111,17 @@ pub struct Config {
     pub errno: bool,
     /// `SIMCUDA_TRUTH`.
     pub truth: Option<PathBuf>,
+}
+
+/// A queue's length by the factors that the CUDA C++ Programming Guide lists ("CUDA Environment Variables").
+fn scaled(entries: usize) -> usize {
+    match std::env::var("CUDA_SCALE_LAUNCH_QUEUES").as_deref() {
+        Ok("0.25x") => entries / 4,
+        Ok("0.5x") => entries / 2,
+        Ok("2x") => entries * 2,
+        Ok("4x") => entries * 4,
+        _ => entries,
+    }
 }
 
 /// The settings.
@@ -139,6 +152,7 @@ impl Config {
                 epoch: clock::now(),
                 resolution: variable("SIMCUDA_EVENT_RESOLUTION_NS", 1, str::parse),
             },
+            launch_queue: scaled(assume.number("launch_queue") as usize),
             one_connection: one_connection && assume.is("one_connection", "queue"),
             assume,
             failures: variable("SIMCUDA_FAIL", Failures::new(), failures),

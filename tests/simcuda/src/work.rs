@@ -134,12 +134,12 @@ pub fn issue(call: &Call, mut state: Guard, stream: Handle, work: &Work) -> Outc
     Ok((state, Some(done)))
 }
 
-/// Waits, with the state unlocked, until the stream's launch queue has room. `launch_queue` entries (OneFlow PR#890).
+/// Waits, with the state unlocked, until the stream's launch queue has room.
 pub fn make_room(call: &Call, mut state: Guard, stream: Handle) -> Outcome<Guard> {
     loop {
         let now = state.now;
         let entries = state.checked(stream);
-        if entries.entries(now) < config().assume.number("launch_queue") as usize {
+        if entries.entries(now) < config().launch_queue {
             return Ok(state);
         }
         let oldest = entries.queue.front().cloned();
