@@ -3,7 +3,7 @@
 use super::Analysis;
 use super::calls::HostTimes;
 use super::durations::Durations;
-use super::estimate::{Estimate, Sum};
+use super::estimate::Estimate;
 use super::extrapolate::{Sample, WindowCount};
 use super::shapes::Shapes;
 use crate::model::occupancy::{Length, MOST_TIME, Occupancy, host};
@@ -35,7 +35,7 @@ pub struct Kernel {
     pub in_graphs: u64,
     /// Of the timed ones.
     pub durations: Durations,
-    /// The same, by windows.
+    /// Those that say what the others took.
     pub sample: Sample,
     /// The host's time in the calls of the timed launches; a call that launched several counts with its last.
     pub api: HostTimes,
@@ -49,7 +49,7 @@ pub struct Kernel {
 impl Kernel {
     /// Time of all launches, ns, extrapolated where not all are timed; `None` when none is.
     pub fn total(&self) -> Option<Estimate<u64>> {
-        self.durations.total().map(|known| self.sample.total(self.count, self.durations.count(), known))
+        self.sample.total()
     }
 
     /// Adds another's.
@@ -119,10 +119,9 @@ impl Analysis for KernelTimes<'_> {
             (Action::Kernel { name, .. }, when) => {
                 let kernel = self.by_name.entry(name).or_default();
                 kernel.count += 1;
+                kernel.sample.observe(self.window, &when, &event.record.body);
                 if let When::Timed(occupancy) = when {
                     kernel.durations.add(occupancy.length);
-                    let (value, lo, hi) = (occupancy.value(), occupancy.lo(), occupancy.hi());
-                    kernel.sample.add(self.window, Sum { value, lo, hi });
                     event.call.into_iter().for_each(|call| kernel.api.add(call));
                     kernel.queue.add(queued(operation, &occupancy, &event.record.body));
                 }

@@ -28,7 +28,7 @@ pub struct Transfer {
     pub sizes: BTreeMap<SizeClass, SizePart>,
     /// The host's time in their calls.
     pub host: HostTimes,
-    /// Times by windows.
+    /// Those that say what the others took.
     sample: Sample,
 }
 
@@ -124,7 +124,7 @@ impl SizePart {
 impl Transfer {
     /// Time of all, ns, extrapolated where not all are timed; `None` when none is.
     pub fn total(&self) -> Option<Estimate<u64>> {
-        (self.timed > 0).then(|| self.sample.total(self.count, self.timed, self.time.estimate()))
+        self.sample.total()
     }
 
     /// Throughput of the timed ones, 10⁹ bytes a second; `None` without any. Its hi is not known where nothing
@@ -189,13 +189,13 @@ impl Analysis for TransferTimes {
         let sum = self.table.entry((kind, host_memory)).or_default();
         sum.count += 1;
         sum.bytes = sum.bytes.saturating_add(bytes);
+        sum.sample.observe(self.window, &operation.when, &event.record.body);
         if let When::Timed(o) = operation.when {
             let time = Sum { value: o.value(), lo: o.lo(), hi: o.hi() };
             one = SizePart { timed: 1, timed_bytes: bytes, time, ..one };
             sum.timed += 1;
             sum.timed_bytes = sum.timed_bytes.saturating_add(bytes);
             sum.time.add(time);
-            sum.sample.add(self.window, time);
         }
         sum.sizes.entry(SizeClass::of(bytes)).or_default().add(&one);
         event.call.into_iter().for_each(|call| sum.host.add(call));

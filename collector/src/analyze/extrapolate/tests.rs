@@ -1,0 +1,220 @@
+//! Populations are generated, and the estimates compared with their true sums.
+
+use super::*;
+use crate::trace::generator::Random;
+
+fn exactly(ns: u64) -> Sum {
+    Sum { value: ns, lo: ns, hi: ns }
+}
+
+impl Sample {
+    fn add(&mut self, window: u64, ns: u64) {
+        self.timed(WindowCount(window), exactly(ns), false);
+    }
+
+    /// The truth of some that were not timed.
+    fn miss(&mut self, count: u64, why: Why) {
+        (0..count).for_each(|_| self.untimed(WindowCount(0), why));
+    }
+}
+
+/// In how many of these cases the interval held the truth, and in how many half of it would have.
+fn held(all: &[(Estimate<u64>, u64)]) -> (usize, usize) {
+    let half = |t: &Estimate<u64>, truth: u64| t.value.abs_diff(truth) <= (t.hi - t.lo) / 4;
+    let whole = all.iter().filter(|(total, truth)| total.lo <= *truth && *truth <= total.hi).count();
+    (whole, all.iter().filter(|(total, truth)| half(total, *truth)).count())
+}
+
+#[test]
+fn student_is_that_of_the_tables() {
+    for (freedom, table) in [(4.0, 4.604), (9.0, 3.250), (29.0, 2.756), (1e9, 2.576)] {
+        let t = student(freedom);
+        assert!((t / table - 1.0_f64).abs() < 0.01, "{freedom}: {t}, {table}");
+    }
+}
+
+/// Phases of a program, each with a mean time of its own; in one of five, by chance, a window of 50 operations. Of a window's
+/// operations all are timed, or those of runs with one of eight drawn.
+fn windows(seed: u64, in_runs: bool) -> (Estimate<u64>, u64) {
+    let mut random = Random(seed);
+    let (mut sample, mut window, mut truth) = (Sample::default(), WindowCount(1), 0);
+    for _ in 0..200 {
+        let mean = 2_000 + random.below(20_000);
+        let is_open = random.below(5) == 0;
+        let from = random.below(950);
+        window.0 += u64::from(is_open);
+        for n in 0..1_000u64 {
+            let ns = mean + random.below(1_000);
+            truth += ns;
+            let is_drawn = random.below(8) == 0;
+            match is_open && (from..from + 50).contains(&n) {
+                false => sample.untimed(window, Why::Paused),
+                true if in_runs && !is_drawn => sample.untimed(window, Why::NotDrawn),
+                true => sample.timed(window, exactly(ns), in_runs),
+            }
+        }
+    }
+    (sample.total().unwrap(), truth)
+}
+
+#[test]
+fn windows_hold_the_truth_in_99_of_100_cases() {
+    for in_runs in [false, true] {
+        let all: Vec<_> = (0..400).map(|seed| windows(seed, in_runs)).collect();
+        let (whole, half) = held(&all);
+        assert!(whole >= 388, "{whole} of 400, in runs: {in_runs}");
+        assert!(half < 370, "{half} of 400 are within half of the interval, in runs: {in_runs}");
+        assert!(all.iter().all(|(total, _)| total.kind == Kind::Extrapolated));
+    }
+}
+
+/// How long an operation takes, and the chance of being drawn, by its place in the population.
+type Population = (&'static str, fn(&mut Random, u64) -> u64, fn(u64) -> u64);
+
+const POPULATIONS: [Population; 6] = [
+    ("lengths at random", |random, _| 1_000 + random.below(9_000), |_| 10),
+    ("one length", |random, _| 50_000 + random.below(100), |_| 32),
+    ("two lengths", |random, _| if random.below(10) < 3 { 200_000 } else { 5_000 }, |_| 10),
+    ("phases", |random, n| (1 + n / 500 % 4) * 10_000 + random.below(500), |_| 20),
+    // Where operations are long fewer are drawn: a mean of all draws would be far off.
+    (
+        "density follows length",
+        |random, n| (1 + n / 1_500 % 2 * 9) * 2_000 + random.below(500),
+        |n| 4 + n / 1_500 % 2 * 28,
+    ),
+    (
+        "one in ten is long",
+        |random, _| if random.below(10) == 0 { 30_000 + random.below(30_000) } else { 3_000 },
+        |_| 8,
+    ),
+];
+
+/// `count` operations on a deep stream, drawn one by one by chance.
+fn drawn((_, length, odds): &Population, count: u64, seed: u64) -> (Estimate<u64>, u64) {
+    let mut random = Random(seed);
+    let (mut sample, mut truth) = (Sample::default(), 0);
+    for n in 0..count {
+        let ns = length(&mut random, n);
+        truth += ns;
+        if random.below(odds(n)) == 0 {
+            sample.timed(WindowCount(0), exactly(ns), true);
+        } else {
+            sample.untimed(WindowCount(0), Why::NotDrawn);
+        }
+    }
+    (sample.total().unwrap(), truth)
+}
+
+#[test]
+fn draws_hold_the_truth_in_99_of_100_cases() {
+    for population in &POPULATIONS {
+        for count in [3_000, 20_000] {
+            let all: Vec<_> = (0..500).map(|seed| drawn(population, count, seed)).collect();
+            let (whole, half) = held(&all);
+            println!("{}, {count}: {whole} of 500, {half} in half of the interval", population.0);
+            assert!(whole >= 490, "{}, {count}: {whole} of 500", population.0);
+            // And no more than is needed, where nothing but chance tells the draws apart.
+            let has_phases = ["phases", "density follows length"].contains(&population.0);
+            assert!(half < 475 || has_phases, "{}, {count}: {half} of 500 are within half", population.0);
+        }
+    }
+}
+
+/// What is timed in no run, and what is paused, is not what the draws speak of.
+#[test]
+fn draws_stand_for_the_launches_in_runs_only() {
+    let mut sample = Sample::default();
+    for _ in 0..10 {
+        sample.timed(WindowCount(0), exactly(100), true);
+        sample.miss(9, Why::NotDrawn);
+    }
+    (0..5).for_each(|_| sample.add(0, 1_000));
+    let total = sample.total().unwrap();
+    assert_eq!((total.lo, total.value, total.hi), (15_000, 15_000, 15_001));
+    sample.miss(10, Why::Other);
+    let total = sample.total().unwrap();
+    assert_eq!((total.lo, total.value, total.hi), (16_000, 15_000 + 4_000, 25_001), "10 of 100 .. 1000 each");
+}
+
+#[test]
+fn the_doubt_of_each_draw_is_in_the_sum() {
+    let mut sample = Sample::default();
+    for _ in 0..50 {
+        sample.timed(WindowCount(0), Sum { value: 100, lo: 90, hi: 130 }, true);
+        sample.miss(9, Why::NotDrawn);
+    }
+    let total = sample.total().unwrap();
+    assert_eq!((total.lo, total.value, total.hi), (45_000, 50_000, 65_001));
+}
+
+#[test]
+fn with_few_draws_the_shortest_and_the_longest_bound_the_rest() {
+    let mut sample = Sample::default();
+    for ns in [10, 20, 60] {
+        sample.timed(WindowCount(0), exactly(ns), true);
+    }
+    sample.miss(10, Why::NotDrawn);
+    let total = sample.total().unwrap();
+    assert_eq!((total.lo, total.value, total.hi), (90 + 100, 90 + 300, 90 + 600 + 1));
+}
+
+#[test]
+fn with_few_windows_the_shortest_and_the_longest_bound_the_rest() {
+    let mut sample = Sample::default();
+    [10, 20, 60].into_iter().for_each(|ns| sample.add(2, ns));
+    sample.miss(10, Why::Paused);
+    let total = sample.total().unwrap();
+    assert_eq!((total.lo, total.value, total.hi), (90 + 100, 90 + 300, 90 + 600 + 1));
+}
+
+#[test]
+fn what_is_timed_in_full_is_not_extrapolated_and_what_was_never_timed_is_not_known() {
+    let mut sample = Sample::default();
+    sample.timed(WindowCount(1), Sum { value: 10, lo: 9, hi: 12 }, false);
+    assert_eq!(sample.total(), Some(Estimate::new(10, 9, 12)));
+    let mut never = Sample::default();
+    never.miss(5, Why::NotDrawn);
+    assert_eq!(never.total(), None);
+}
+
+#[test]
+fn the_first_phase_stands_for_itself_only() {
+    let mut sample = Sample::default();
+    (0..1_000).for_each(|_| sample.add(1, 1_000_000));
+    (2..=11).for_each(|window| sample.add(window, 10));
+    sample.miss(100, Why::Paused);
+    assert_eq!(sample.total().unwrap().value, 1_000 * 1_000_000 + 100 + 100 * 10);
+}
+
+#[test]
+fn parts_add_up_to_the_whole() {
+    let times = [(2, 10), (2, 30), (3, 20), (4, 20), (5, 90), (6, 10), (7, 15), (8, 20)];
+    let add = |sample: &mut Sample, part: &[(u64, u64)]| {
+        part.iter().for_each(|&(window, ns)| sample.add(window, ns));
+        sample.miss(46, Why::Paused);
+    };
+    let (mut whole, mut one, mut other) = (Sample::default(), Sample::default(), Sample::default());
+    add(&mut whole, &times[..4]);
+    add(&mut whole, &times[4..]);
+    add(&mut one, &times[..4]);
+    add(&mut other, &times[4..]);
+    one.merge(&other);
+    assert_eq!(one.total(), whole.total());
+}
+
+#[test]
+fn draws_of_several_processes_stand_each_for_their_own() {
+    let process = |ns: u64, every: u64| {
+        let mut sample = Sample::default();
+        for n in 0..40 {
+            sample.timed(WindowCount(0), exactly(ns + n % 2), true);
+            sample.miss(every - 1, Why::NotDrawn);
+        }
+        sample
+    };
+    let (mut sum, other) = (process(100, 10), process(1_000, 50));
+    let truth = sum.total().unwrap().value + other.total().unwrap().value;
+    sum.merge(&other);
+    let total = sum.total().unwrap();
+    assert!(total.value.abs_diff(truth) <= 1 && total.hi - total.lo < truth / 500, "{total:?} of {truth}");
+}
