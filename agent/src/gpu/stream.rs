@@ -83,8 +83,6 @@ pub struct Stream {
     tail: AtomicU64,
     head: AtomicU64,
     queue: Box<[UnsafeCell<Pending>]>,
-    /// Launches since a hook last asked the driver itself. Relaxed: a rhythm.
-    pub unasked: AtomicU32,
 }
 
 // SAFETY: the queue's cells are handed from the holder to the poller and back by `tail` and `head`; `last` from holder to
@@ -192,7 +190,6 @@ impl Stream {
             tail: AtomicU64::new(0),
             head: AtomicU64::new(0),
             queue: (0..QUEUE).map(|_| UnsafeCell::new(Pending::default())).collect(),
-            unasked: AtomicU32::new(0),
         }
     }
 

@@ -29,10 +29,6 @@ use crate::session::Session;
 use crate::sys::{tenth_of_a_second, ticks};
 use crate::thread::Call;
 
-/// How often a hook may ask the driver how far a deep stream has come: once per so many launches. One asking is a search by
-/// halving over what is unread, eleven queries at most.
-const ASK_EVERY: u32 = 64;
-
 /// Entries of a stream, not seen complete, from which on it may well be busy: two operations and their events.
 const BUSY_DEPTH: u64 = 6;
 /// Operations that go by before a stream that was found idle is asked again.
@@ -276,14 +272,13 @@ fn serves(
 /// while anything is being captured, which a query from a thread that is not RELAXED would invalidate.
 #[cold]
 fn ask_now_and_then(session: &Session, driver: &Driver, stream: &Stream, context: &Context) {
-    if session.captures.load(Ordering::Relaxed) == 0
-        && stream.unasked.fetch_add(1, Ordering::Relaxed).is_multiple_of(ASK_EVERY)
-    {
+    if session.captures.load(Ordering::Relaxed) == 0 && stream.entries.is_to_be_asked(session.queue) {
         // RELAXED all the same: a capture may begin meanwhile.
         driver.relaxed(|| ask(driver, stream, context));
     }
 }
 
+/// One asking is a search by halving over what is unread, eleven queries at most.
 fn ask(driver: &Driver, stream: &Stream, context: &Context) {
     let entries = stream.entries.submitted();
     if stream.oldest().is_none() {
