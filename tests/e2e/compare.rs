@@ -137,7 +137,7 @@ pub fn median(mut values: Vec<u64>) -> u64 {
     values[values.len() / 2]
 }
 
-/// The GPU clock runs up to 50 ppm apart from the host's, in which the truth is told; and ns are rounded.
+/// The GPU clock runs up to 100 ppm apart from the host's, in which the truth is told; and ns are rounded.
 pub fn slack(duration: u64) -> u64 {
-    2 + duration / 20_000
+    2 + duration / 10_000
 }

@@ -29,6 +29,7 @@ mod programmatic;
 mod random;
 mod reused;
 mod roads;
+mod runs;
 mod scale;
 mod streams;
 mod tables;

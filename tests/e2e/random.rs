@@ -7,6 +7,7 @@
 
 use crate::compare::{Compared, by_name, compare, known_calls, median, transfers};
 use crate::memory::{Use, told_uses, true_uses};
+use crate::runs;
 use crate::tables;
 use gpuspy_tests::{Done, Run, sim_lib};
 use proptest::prelude::*;
@@ -27,6 +28,8 @@ pub enum Breadth {
     Wide,
     /// Also every other way to take memory.
     Memory,
+    /// Narrow, and half of the steps make a stream deep, or use it while it is.
+    Deep,
 }
 
 /// Settings under which all must hold: clocks, events, driver versions, and what is only assumed about the driver.
@@ -62,6 +65,8 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_ASSUME", "programmatic_trigger=30,while_loops=1,unmap_many=refused,green_events=own")],
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "1")],
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "one_connection=streams")],
+    &[("SIMCUDA_CLOCK_DRIFT_PPB", "100000")],
+    &[("SIMCUDA_CLOCK_DRIFT_PPB", "-100000")],
     &[("SIMCUDA_ASSUME", "programmatic_trigger=0,launch_events=late,negative_elapsed=refused")],
 ];
 
@@ -75,6 +80,7 @@ pub fn run(seed: u64, breadth: Breadth, setting: Setting) -> Done {
             Breadth::Narrow => run,
             Breadth::Wide => run.arg("wide"),
             Breadth::Memory => run.arg("memory"),
+            Breadth::Deep => run.arg("deep"),
         };
         run.observed()
     };
@@ -99,7 +105,8 @@ fn check_counts(done: &Done) -> Result<(), TestCaseError> {
         prop_assert_eq!(&coverage[key], &expected, "{}: {}", key, coverage);
     }
     let untimed: u64 = coverage["untimed"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
-    prop_assert_eq!(coverage["timed"].as_u64().unwrap() + untimed, said["launches"].as_u64().unwrap());
+    let runs = coverage["runs"]["launches"].as_u64().unwrap();
+    prop_assert_eq!(coverage["timed"].as_u64().unwrap() + runs + untimed, said["launches"].as_u64().unwrap());
 
     let launched = |kernels: &Value| {
         let mut kernels = kernels.as_object().unwrap().clone();
@@ -197,6 +204,8 @@ fn check(seed: u64, breadth: Breadth, setting: Setting) -> Result<(), TestCaseEr
         check_identity(&done.report())?;
         let compared = compare(&done);
         check_intervals(&compared)?;
+        let wrong = runs::violations(&done, &compared, setting);
+        prop_assert!(wrong.is_empty(), "{} runs miss the truth:\n{}", wrong.len(), wrong.join("\n"));
         let wrong = tables::violations(&done, &compared, setting);
         prop_assert!(wrong.is_empty(), "{} answers miss the truth:\n{}", wrong.len(), wrong.join("\n"));
         let errors: Vec<u64> =
@@ -235,7 +244,11 @@ fn setting_of(seed: u64) -> Setting {
 
 /// Of seeds that nobody chose.
 fn breadth_of(seed: u64) -> Breadth {
-    if seed.is_multiple_of(2) { Breadth::Wide } else { Breadth::Memory }
+    match seed % 3 {
+        0 => Breadth::Wide,
+        1 => Breadth::Memory,
+        _ => Breadth::Deep,
+    }
 }
 
 fn must(result: Result<(), TestCaseError>) {
@@ -259,6 +272,13 @@ fn fixed_seeds_under_every_setting() {
 fn memory_of_every_kind_under_some_settings() {
     for (seed, setting) in (1..).zip(SETTINGS.iter().step_by(3)) {
         must(check(seed, Breadth::Memory, setting));
+    }
+}
+
+#[test]
+fn deep_streams_under_some_settings() {
+    for (seed, setting) in (1..).zip(SETTINGS.iter().rev().step_by(3)) {
+        must(check(seed, Breadth::Deep, setting));
     }
 }
 

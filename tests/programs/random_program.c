@@ -1,8 +1,8 @@
 // A random CUDA program: the same for the same seed, but for how its threads interleave. Legal throughout; calls that are
 // meant to fail must fail. Prints exactly what it did.
 //
-//   random_program SEED [STEPS [wide | memory]]     steps of each thread; 50 if not given. wide: see random_wide.h; memory: also
-//                                                   what random_memory.h has
+//   random_program SEED [STEPS [wide | memory | deep]]     steps of each thread; 50 if not given. wide: see random_wide.h;
+//                                                          memory: also what random_memory.h has; deep: see random_deep.h
 // link: -l:libcudart.so.12 -l:libcuda.so.1
 #include "random_world.h"
 
@@ -400,6 +400,7 @@ static void step_gate(void)
 
 #include "random_memory.h"
 #include "random_wide.h"
+#include "random_deep.h"
 
 // ---- captures ----
 
@@ -730,6 +731,10 @@ static void (*const wide_steps[])(void) = {
     step_runtime, step_runtime, step_move, step_move, step_cooperative,
 };
 
+static void (*const deep_steps[])(void) = {
+    step_deep, step_deep, step_deep, step_deep, step_launch, step_capture, step_chain, step_event, step_synchronize, step_pause,
+};
+
 static void (*const memory_steps[])(void) = {
     step_pitched, step_pool, step_pool, step_virtual, step_virtual, step_virtual, step_array, step_array, step_external,
     step_graph_blocks, step_graph_blocks,
@@ -780,6 +785,8 @@ static void *run_thread(void *index)
         CHECK(pthread_rwlock_rdlock(&world));
         if (with_memory && one_in(3))
             ANY_OF(memory_steps)();
+        else if (deep && one_in(2))
+            ANY_OF(deep_steps)();
         else if (wide && one_in(3))
             ANY_OF(wide_steps)();
         else
@@ -850,6 +857,7 @@ int main(int argc, char **argv)
     if (argc > 2)
         steps_each = atoi(argv[2]);
     with_memory = argc > 3 && strcmp(argv[3], "memory") == 0;
+    deep = argc > 3 && strcmp(argv[3], "deep") == 0;
     wide = with_memory || (argc > 3 && strcmp(argv[3], "wide") == 0);
     me.random = seed;
     int threads = 1 + roll(MAX_THREADS);

@@ -358,10 +358,11 @@ fn close(
     if burst.programmatic != 0 {
         bursts.is_alone(burst.function);
     }
-    let since = burst.since.filter(|since| is_undisturbed(*since));
     let correlation = call.fresh_correlation();
     let begun = ticks();
-    let untimed = record_end(call, driver, hold, &burst, since, correlation, begun);
+    let untimed = record_end(call, driver, hold, &burst, correlation, begun);
+    // Asked behind the record: another's work may have come between until then.
+    let since = burst.since.filter(|since| is_undisturbed(*since));
     Some(burst.record(correlation, ticks(), since, untimed))
 }
 
@@ -371,7 +372,6 @@ fn record_end(
     driver: &Driver,
     hold: &mut Hold,
     burst: &OpenBurst,
-    since: Option<Since>,
     correlation: u64,
     begun: u64,
 ) -> Untimed {
@@ -388,7 +388,8 @@ fn record_end(
         return refuse(Untimed::EventFailed, Some(event));
     };
     let ended = ticks();
-    if let Some(since) = since {
+    // Whoever uses it asks what has come since then.
+    if let Some(since) = burst.since {
         // Held before it is the poller's, which may give it back at once.
         context.pool.hold(event);
         let function = burst.function;
@@ -448,7 +449,7 @@ fn end_named(
             return leave_open(call, &mut hold);
         }
         // It goes onto the stream like a call of the app's.
-        let _passage = Passage::begin(stream);
-        end(call, driver, &mut hold, |_| is_undisturbed);
+        let passage = Passage::begin(stream);
+        end(call, driver, &mut hold, |since| passage.follows(since));
     }
 }

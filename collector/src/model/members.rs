@@ -12,6 +12,9 @@ use std::collections::HashMap;
 pub struct Members {
     launches: u64,
     communication: u64,
+    /// Those of which it is known what they typically take, and the sum of that, ns.
+    typical: u64,
+    expected: u64,
 }
 
 /// Those of all bursts and runs that are open, by context and stream.
@@ -28,21 +31,35 @@ impl Members {
     pub fn are_communication(&self) -> bool {
         self.launches > 0 && self.communication == self.launches
     }
+
+    /// How long they typically take one after the other, ns; `None` where that is not known of half of them.
+    pub fn expected(&self) -> Option<u64> {
+        let all = u128::from(self.expected) * u128::from(self.launches);
+        let all = all.checked_div(u128::from(self.typical)).and_then(|all| u64::try_from(all).ok());
+        all.filter(|_| self.typical * 2 >= self.launches)
+    }
 }
 
 impl Open {
-    /// Takes an operation; `communication`: it moves data between GPUs.
-    pub fn observe(&mut self, work: &Work, communication: bool) {
+    /// Takes an operation. `communication`: it moves data between GPUs; `typical`: what it typically takes, ns.
+    pub fn observe(&mut self, work: &Work, communication: bool, typical: Option<u64>) {
         if is_member(work) && matches!(work.what, What::Kernel { .. }) {
             let members = self.0.entry((work.call.context, work.stream)).or_default();
             members.launches += 1;
             members.communication += u64::from(communication);
+            members.typical += u64::from(typical.is_some());
+            members.expected = members.expected.saturating_add(typical.unwrap_or(0));
         }
     }
 
-    /// The launches of the burst or run that has ended on a stream.
-    pub fn ended(&mut self, context: u32, stream: u64) -> Members {
-        self.0.remove(&(context, stream)).unwrap_or_default()
+    /// The launches of the burst or run that this is the record of.
+    pub fn of(&self, work: &Work) -> Members {
+        self.0.get(&(work.call.context, work.stream)).copied().unwrap_or_default()
+    }
+
+    /// It has been told of: what comes is of another.
+    pub fn ended(&mut self, work: &Work) {
+        self.0.remove(&(work.call.context, work.stream));
     }
 
     /// A stream is gone.
@@ -53,5 +70,19 @@ impl Open {
     /// A context is gone.
     pub fn forget_context(&mut self, context: u32) {
         self.0.retain(|(owner, _), _| *owner != context);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_of_some_is_taken_to_be_like_the_others() {
+        let members = |launches, typical, expected| Members { launches, communication: 0, typical, expected };
+        assert_eq!(members(4, 4, 100).expected(), Some(100));
+        assert_eq!(members(4, 2, 60).expected(), Some(120));
+        assert_eq!(members(4, 1, 60).expected(), None);
+        assert_eq!(members(0, 0, 0).expected(), None);
     }
 }

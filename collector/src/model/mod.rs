@@ -300,6 +300,9 @@ impl<'c> Model<'c> {
             Body::Work(work) => {
                 event.call = counted(&work.call);
                 event.operation = Some(self.operation(work));
+                if let What::Burst { .. } = work.what {
+                    self.members.ended(work);
+                }
                 event.graph = self.contents(&work.what);
                 if let Some(graph) = event.graph.as_ref().filter(|_| !is_captured(work)) {
                     event.memory = self.blocks.graph_launched(record.thread, work, &graph.memory);
@@ -381,8 +384,9 @@ impl<'c> Model<'c> {
         match work.what {
             What::Kernel { name, .. } => {
                 let communication = self.communication.contains(&name);
-                self.members.observe(work, communication);
-                Action::Kernel { name, communication }
+                let action = Action::Kernel { name, communication };
+                self.members.observe(work, communication, self.clocks.typical.of(work, action));
+                action
             }
             What::Memcpy { direction, bytes, dst, src, peer_context, .. } => {
                 let (kind, host_memory) =
@@ -394,8 +398,8 @@ impl<'c> Model<'c> {
             }
             What::Graph { kernels, .. } => Action::Graph { kernels },
             What::Burst { launches, ordinary, .. } => {
-                let members = self.members.ended(work.call.context, work.stream);
-                Action::Burst { launches, ordinary, communication: members.are_communication() }
+                let communication = self.members.of(work).are_communication();
+                Action::Burst { launches, ordinary, communication }
             }
         }
     }
@@ -441,7 +445,10 @@ impl<'c> Model<'c> {
         let context = work.call.context;
         let staged = work.call.flags & (flag::PREFETCH | flag::BATCH) == 0 && blocks_by_nature(what);
         let blocking = work.call.flags & flag::BLOCKING != 0 || staged;
-        let occupancy = occupancy::derive(work, gpu, blocking, clock);
+        let mut occupancy = occupancy::derive(work, gpu, blocking, clock);
+        if let (Action::Burst { .. }, Some(ns)) = (what, self.members.of(work).expected()) {
+            occupancy.expect(ns);
+        }
         self.causality_broken += u64::from(occupancy::breaks_causality(work, gpu, clock));
         self.chains.insert(context, gpu.chain);
         let (stamp, error) = occupancy::end_stamp(work, gpu);

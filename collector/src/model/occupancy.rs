@@ -126,6 +126,18 @@ impl Occupancy {
         host(self.length.hi.saturating_sub(self.raw))
     }
 
+    /// What it consists of typically takes so many ns: that is the best estimate where its end event was recorded after
+    /// the GPU may have been done, as it is behind a pause of the host.
+    pub fn expect(&mut self, ns: u64) {
+        if self.earliest_end <= self.busy_from {
+            self.end = self
+                .start
+                .saturating_add(host(ns))
+                .clamp(self.earliest_end.max(self.start), self.latest_end.max(self.start));
+            self.length.value = ns.clamp(self.length.lo, self.length.hi);
+        }
+    }
+
     /// Best estimate of how long it lasted, ns.
     pub fn value(&self) -> u64 {
         self.length.value
