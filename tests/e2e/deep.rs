@@ -124,3 +124,34 @@ fn each_kernel_that_comes_on_a_deep_stream_is_timed() {
     let timed = by_name(&done.report()["kernels"], "name", "timed");
     assert!(timed.values().all(|timed| *timed >= 200), "{timed:?}");
 }
+
+#[test]
+fn a_program_that_launches_only_programmatically_is_timed_in_bursts() {
+    for stream in ["own", "legacy"] {
+        let done = Run::of("programmatic_only").arg(stream).observed().succeeded();
+        let (report, truth) = (done.report(), done.truth());
+        let coverage = &report["coverage"];
+        let bursts = number(&coverage["bursts"]["launches"]);
+        assert!(bursts >= 0.99 * number(&done.said()["launches"]), "{stream}: {coverage}");
+        let busy = union(&truth.operations()) as f64;
+        let compute = &report["devices"][0]["compute_ns"];
+        let [lo, value, hi] = ["lo", "value", "hi"].map(|key| number(&compute[key]));
+        // Where the host was kept from its processor the GPU waited, which nobody can tell from inside a burst.
+        assert!(lo <= busy && busy <= hi && 0.96 * busy <= value, "{stream}: {busy}, said {compute}");
+        assert!(lo >= 0.5 * busy, "{stream}: {busy}, said {compute}");
+        let cut = truth.of("kernel").filter(|kernel| kernel["cut"] == true).count();
+        assert!(cut <= 1100 / 256 + 1, "{stream}: {cut} launches waited for an event of ours");
+    }
+}
+
+#[test]
+fn a_host_that_stalls_without_a_wait_leaves_gaps() {
+    for timing in ["exact", "auto"] {
+        let done = Run::of("host_stalls").observed_with(&["--timing", timing]).succeeded();
+        let (report, truth) = (done.report(), done.truth().operations());
+        let busy = union(&truth) as f64;
+        let compute = &report["devices"][0]["compute_ns"];
+        assert!((number(&compute["value"]) / busy - 1.0).abs() <= 0.1, "{timing}: {busy}, said {compute}");
+        assert!(number(&report["gaps"]["count"]) >= 40.0, "{timing}: {}", report["gaps"]);
+    }
+}

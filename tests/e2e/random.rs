@@ -2,7 +2,7 @@
 //! the program did, and the true duration of every timed operation is inside its interval, whatever the stand-in assumes.
 //!
 //! `GPUSPY_RANDOM_CASES=N` runs N seeds instead of a few; `GPUSPY_RANDOM_FIRST=SEED` runs them from there on, one after
-//! the other, with `GPUSPY_RANDOM_STEPS=N` steps of each thread instead of 50. `GPUSPY_RANDOM_KEEP=FOLDER` keeps the trace
+//! the other, with `GPUSPY_RANDOM_STEPS=N` steps of each thread instead of 50 (20 of deep ones). `GPUSPY_RANDOM_KEEP=FOLDER` keeps the trace
 //! and the truth of each program that fails.
 
 use crate::compare::{Compared, by_name, compare, known_calls, median, transfers};
@@ -73,9 +73,10 @@ const SETTINGS: &[Setting] = &[
 /// Runs a program. A poller that gets no processor on a busy machine cannot enlarge a ring in time; what is dropped then
 /// is counted, which is right, and shows nothing else: such a run is done again.
 pub fn run(seed: u64, breadth: Breadth, setting: Setting) -> Done {
+    let steps = number("GPUSPY_RANDOM_STEPS").unwrap_or(if breadth == Breadth::Deep { 20 } else { 50 });
     let once = || {
         let run = setting.iter().fold(Run::of("random_program"), |run, (name, value)| run.env(name, value));
-        let run = run.arg(seed.to_string()).arg(number("GPUSPY_RANDOM_STEPS").unwrap_or(50).to_string());
+        let run = run.arg(seed.to_string()).arg(steps.to_string());
         let run = match breadth {
             Breadth::Narrow => run,
             Breadth::Wide => run.arg("wide"),

@@ -3,7 +3,7 @@
 // link: -l:libcuda.so.1
 #include "gate.h"
 
-enum { STREAMS = 200, EACH = 150, AFTERWARDS = 500 };
+enum { STREAMS = 400, EACH = 100, AFTERWARDS = 500 };
 
 int main(void)
 {

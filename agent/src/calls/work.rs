@@ -142,7 +142,7 @@ impl Way {
     #[inline]
     fn enter<W: Work>(&self, call: &Call, what: &W) -> Around {
         if what.is_programmatic() {
-            let member = burst::join(call, self.stream, &self.passage);
+            let member = burst::join(call, self.driver, self.stream, &self.passage);
             return member.map_or(Around::Nothing(Untimed::Chain), Around::Burst);
         }
         match timing::open(call, self.driver, self.stream, &self.passage, what.kernel()) {

@@ -40,6 +40,10 @@ use crate::thread::Call;
 /// Kernels about which it is known what follows them.
 const KERNELS: usize = 4096;
 
+/// Launches of a burst at most. A program that launches nothing but programmatically would else never be told of; that one
+/// launch in so many waits for the one ahead of it is no more than that costs.
+const LONGEST: u32 = 256;
+
 /// What a session knows of bursts. Valid when zero.
 pub struct Shared {
     /// A programmatic launch was seen: before that, nothing of this costs anything. Relaxed: who misses it cuts a chain.
@@ -181,26 +185,45 @@ pub fn may_begin(call: &Call, function: u64) -> bool {
 }
 
 /// Before the real call of a programmatic launch: it goes on with what stands last on the stream, if that is a launch of
-/// ours. `None`: it is only counted.
-pub fn join(call: &Call, stream: &'static Stream, passage: &Passage) -> Option<Member> {
+/// ours, or begins a burst where it cuts nothing. `None`: it is only counted.
+pub fn join(call: &Call, driver: &Driver, stream: &'static Stream, passage: &Passage) -> Option<Member> {
     call.session.bursts.met.store(true, Ordering::Relaxed);
     let context = stream.context()?;
     let mut hold = stream.hold()?;
-    let last = hold.last();
-    if let Some(burst) = &mut last.burst {
+    let may_record = stream.entries.density(call.session.queue) != Density::None;
+    if may_record && hold.last().burst.as_ref().is_some_and(|burst| burst.launches >= LONGEST) {
+        end(call, driver, &mut hold, |since| passage.follows(since));
+    }
+    if let Some(burst) = &mut hold.last().burst {
         call.session.bursts.is_followed(burst.function);
         burst.since = burst.since.filter(|since| passage.follows(*since));
         return Some(Member { hold, start: None, left: 0, is_programmatic: true });
     }
-    // This one cuts the chain: the event is recorded.
-    let end = last.end.take_if(|_| call.session.timing.admit().is_ok())?;
-    if !passage.follows(end.since) {
-        context.pool.give(end.event);
-        return None;
-    }
-    call.session.bursts.is_followed(end.function);
-    let start = Start { event: end.event, shared: true, begun: end.begun };
+    call.session.timing.admit().ok()?;
+    let start = match hold.last().end.take() {
+        // This one cuts the chain: the event is recorded.
+        Some(end) if passage.follows(end.since) => {
+            call.session.bursts.is_followed(end.function);
+            Start { event: end.event, shared: true, begun: end.begun }
+        }
+        stale => {
+            stale.into_iter().for_each(|end| context.pool.give(end.event));
+            may_cut(&mut hold).then(|| timing::recorded(call, driver, context, stream).ok())??
+        }
+    };
+    hold.last().unjoined = 0;
     Some(Member { hold, start: Some((context, start)), left: 0, is_programmatic: true })
+}
+
+/// Whether an event may stand before a programmatic launch: nothing is left on the stream that it could overlap, or so many
+/// have gone by without a time that one may wait.
+fn may_cut(hold: &mut Hold) -> bool {
+    if hold.stream().entries.depth() == 0 {
+        return true;
+    }
+    let last = hold.last();
+    last.unjoined += 1;
+    last.unjoined >= LONGEST
 }
 
 /// What becomes of a kernel's launch on a deep stream.
@@ -451,5 +474,10 @@ fn end_named(
         // It goes onto the stream like a call of the app's.
         let passage = Passage::begin(stream);
         end(call, driver, &mut hold, |since| passage.follows(since));
+        // What comes next follows this.
+        let since = passage.alone().filter(|_| is_undisturbed);
+        if let (Some(end), Some(since)) = (&mut hold.last().end, since) {
+            end.since = since;
+        }
     }
 }

@@ -103,6 +103,8 @@ pub struct Last {
     pub burst: Option<OpenBurst>,
     /// On a deep stream: how the launches are drawn that are timed alone.
     pub draw: Draw,
+    /// Programmatic launches that have gone by without a burst.
+    pub unjoined: u32,
     /// Operations that go by before the driver is asked again whether `end` has fired.
     pub patience: u32,
     /// Start events in a row that could be shared.

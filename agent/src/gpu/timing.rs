@@ -196,9 +196,14 @@ fn start(
         }
         context.pool.give(end.event);
     }
+    recorded(call, driver, context, hold.stream())
+}
+
+/// A start event, recorded now.
+pub fn recorded(call: &Call, driver: &Driver, context: &Context, stream: &Stream) -> Result<Start, Untimed> {
     let event = call.take_event(context).ok_or(Untimed::NoEvent)?;
     let begun = ticks();
-    if record(call, driver, context, event, hold.stream()).is_none() {
+    if record(call, driver, context, event, stream).is_none() {
         context.pool.give(event);
         return Err(Untimed::EventFailed);
     }

@@ -428,8 +428,8 @@ mod tests {
     #[test]
     fn a_bursts_records_reach_over_all_of_its_calls() {
         let mut o = work(10_000, 4_000, 9_000);
-        (o.call.begin, o.call.end) = (14_000, 17_000);
-        o.what = What::Burst { launches: 3, ordinary: 0, closing: 9_000 };
+        (o.call.begin, o.call.end) = (14_000, 19_000);
+        o.what = What::Burst { launches: 3, ordinary: 0, closing: 3_000 };
         let burst = alone(&o, &gpu(50_000, 12_000), false, &[]);
         assert_eq!(
             (burst.lo(), burst.hi()),

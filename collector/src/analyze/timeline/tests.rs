@@ -271,14 +271,21 @@ fn a_burst_covers_its_launches_and_is_undecided_only_if_it_was_lost() {
 }
 
 #[test]
-fn a_burst_does_not_prove_that_the_gpu_was_busy() {
-    let identity = timed(&[
-        (Action::Burst { launches: 2, ordinary: 0, communication: false }, exactly(0, 100)),
-        (KERNEL, exactly(100, 110)),
-    ])
-    .identity;
-    assert_eq!(identity.busy[Class::Compute as usize], Sum { value: 110, lo: 10, hi: 110 });
-    assert_eq!(identity.idle, Sum { value: 0, lo: 0, hi: 100 });
+fn a_burst_proves_that_the_gpu_was_busy_only_when_all_of_it_had_been_launched() {
+    let busy_from = |launched: i64| {
+        let burst = Occupancy { busy_from: launched, ..exactly(0, 100) };
+        timed(&[
+            (Action::Burst { launches: 2, ordinary: 0, communication: false }, burst),
+            (KERNEL, exactly(100, 110)),
+        ])
+        .identity
+    };
+    let slowly = busy_from(100);
+    assert_eq!(slowly.busy[Class::Compute as usize], Sum { value: 110, lo: 10, hi: 110 });
+    assert_eq!(slowly.idle, Sum { value: 0, lo: 0, hi: 100 });
+    let ahead = busy_from(30);
+    assert_eq!(ahead.busy[Class::Compute as usize], Sum { value: 110, lo: 80, hi: 110 });
+    assert_eq!(ahead.idle, Sum { value: 0, lo: 0, hi: 30 });
 }
 
 #[test]
