@@ -229,7 +229,7 @@ fn a_devices_span_lies_between_start_up_and_tail() {
     let whole = report(&Filter::default());
     let device = &whole.tables.devices[0];
     let began = device.began_ns.unwrap();
-    assert!(began > 0 && began + device.identity.span <= whole.process.wall_ns + 1_000_000);
+    assert!(began > 0 && began + device.identity.span <= whole.process.line.wall_ns + 1_000_000);
     let later = report(&Filter { since: Some(began + 5_000), ..Filter::default() });
     let later = &later.tables.devices[0];
     assert_eq!(later.began_ns, Some(began + 5_000));

@@ -1,7 +1,7 @@
 //! Reports of whole processes, from records with known answers.
 
 use gpuspy_collector::analyze::estimate::Sum;
-use gpuspy_collector::analyze::{Damage, Input, ProcessReport, process};
+use gpuspy_collector::analyze::{Damage, Input, Member, ProcessReport, process, together};
 use gpuspy_collector::model::filter::Filter;
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::report::{Style, View, json, terminal};
@@ -88,6 +88,7 @@ fn status() -> Status {
 }
 
 /// Builds records on a host clock that moves on as calls are made.
+#[derive(Clone)]
 struct App {
     now: u64,
     correlation: u64,
@@ -204,6 +205,28 @@ impl App {
         let records = self.records.into_iter();
         process(Input { path, names: &names, status, damage, clocks: &clocks, filter, records })
     }
+}
+
+/// The reports of the processes of a run, each with its texts and its status.
+fn reports_of(apps: Vec<(App, Names, Status)>, filter: &Filter) -> Vec<ProcessReport> {
+    let clocks: Vec<_> = apps.iter().map(|(app, ..)| Survey::of(app.records.iter().cloned())).collect();
+    let origin = apps.iter().map(|(.., status)| status.began).min();
+    let filter = &Filter { origin, ..filter.clone() };
+    let mut reports: Vec<ProcessReport> = apps
+        .iter()
+        .zip(&clocks)
+        .map(|((app, names, status), clocks)| {
+            let (path, damage) = (format!("gpuspy-python-{}.gspy", status.pid), Damage::default());
+            let records = app.records.iter().cloned();
+            process(Input { path, names, status: Some(status), damage, clocks, filter, records })
+        })
+        .collect();
+    let members = apps.iter().zip(&clocks).map(|((app, names, status), clocks)| {
+        let records = app.records.iter().cloned();
+        Member { names, status: Some(status), clocks, filter, records }
+    });
+    together(&mut reports, members.collect());
+    reports
 }
 
 fn kernel(name: u32) -> What {
@@ -641,18 +664,16 @@ fn nothing_that_a_trace_says_can_move_the_cursor() {
 fn several_processes_add_up() {
     let first = status();
     let second = Status { pid: 4243, agent_ns: 10_000, ..status() };
-    let reports = [
-        training().report(Some(&first), Damage::default()),
-        training().report(Some(&second), Damage::default()),
-    ];
+    let reports =
+        reports_of(vec![(training(), names(), first), (training(), names(), second)], &Filter::default());
     let report = json(&reports);
     assert_valid(&report);
     assert_eq!(report["coverage"]["launches"], 8);
     assert_eq!(report["overhead"]["agent_ns"], 40_000);
-    assert_eq!(report["memory"]["peak_bytes"], 5 << 20, "the peaks were not at one time");
+    assert_eq!(report["memory"]["peak_bytes"], 10 << 20, "the peaks were at one time");
     assert_eq!(report["memory"]["live_bytes"], 8 << 20);
     assert_eq!(report["devices"].as_array().unwrap().len(), 1, "one GPU");
-    assert_eq!(report["devices"][0]["timelines"], 2);
+    assert_eq!(report["devices"][0]["processes"], 2);
     assert_eq!(report["kernels"][0]["count"], 4);
     let pids: Vec<&Value> = report["processes"].as_array().unwrap().iter().map(|p| &p["pid"]).collect();
     assert_eq!(pids, [4242, 4243]);
@@ -775,6 +796,8 @@ fn the_schema_names_the_contract_and_refuses_others() {
 mod cold;
 #[path = "report_process/limits.rs"]
 mod limits;
+#[path = "report_process/processes.rs"]
+mod processes;
 #[path = "report_process/ranges.rs"]
 mod ranges;
 #[path = "report_process/screen.rs"]

@@ -39,8 +39,7 @@ pub struct MemoryUse {
     pub by_kind: BTreeMap<&'static str, Use>,
     /// Device memory by the library that took it, or gave it back.
     pub by_library: ByLibrary,
-    /// Device memory over time. Of one process only: several began at different times, and a sum of lines that do not
-    /// begin together would show what was never held.
+    /// Device memory over time, on one line: what several lines held cannot be laid beside each other.
     pub timeline: MemoryLine,
     /// The same of each kind, by [`Memory::name`]; all in the same stretches.
     pub timelines: BTreeMap<&'static str, MemoryLine>,
@@ -63,7 +62,7 @@ pub struct MemoryLine {
 const OUT_OF_MEMORY: i32 = 2;
 
 impl MemoryUse {
-    /// Adds another process's. Their peaks were not at one time: the larger one stands.
+    /// Adds another line's, which is of other moments: of what was held at once, the larger stands.
     pub fn merge(&mut self, other: &MemoryUse) {
         let is_higher = other.device.peak_bytes > self.device.peak_bytes;
         if is_higher {
@@ -122,7 +121,7 @@ impl Use {
         self.allocations += other.allocations;
         self.allocated_bytes = self.allocated_bytes.saturating_add(other.allocated_bytes);
         self.frees += other.frees;
-        self.live_bytes = self.live_bytes.saturating_add(other.live_bytes);
+        self.live_bytes = self.live_bytes.max(other.live_bytes);
         if other.peak_bytes > self.peak_bytes {
             (self.peak_bytes, self.peak_at) = (other.peak_bytes, other.peak_at);
         }
@@ -368,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_add_up_but_not_their_peaks() {
+    fn counts_add_up_and_what_is_held_does_not() {
         let one =
             Use { allocations: 1, allocated_bytes: 10, frees: 0, peak_bytes: 10, peak_at: 5, live_bytes: 10 };
         let two =

@@ -10,6 +10,7 @@
 //! - [`startup`]: why did it take so long until the GPU had something to do? [`waits`]: which calls waited for it unasked?
 //! - [`ranges`]: what did the program say it was doing, and what did that cost?
 //! - [`shapes`]: in which shapes were kernels launched, and how well do those fill a GPU?
+//! - [`together`]: what did several processes of one machine do, on one line?
 //! - [`overhead`]: what did looking cost? [`windows`]: how much was timed, and what did that cost?
 //! - [`extrapolate`], [`whole`]: what did all take, and where did all the time go, when only some was timed?
 
@@ -32,6 +33,7 @@ pub mod startup;
 pub mod summary;
 pub mod sweep;
 pub mod timeline;
+pub mod together;
 pub mod transfers;
 pub mod waits;
 pub mod whole;
@@ -42,7 +44,8 @@ use crate::model::clock::Clocks;
 use crate::model::filter::Filter;
 use crate::trace;
 use crate::trace::record::{Names, Status};
-pub use summary::{ProcessInfo, ProcessReport, Tables, process, sort};
+pub use summary::{Line, ProcessInfo, ProcessReport, Tables, lines, process, sort};
+pub use together::{Member, together};
 
 /// A question, answered by a fold.
 pub trait Analysis {

@@ -14,6 +14,7 @@ use super::ranges::{RangeFold, RangeUse};
 use super::shapes::ShapeCounts;
 use super::startup::{Startup, StartupFold};
 use super::timeline::{DeviceTime, Timelines};
+use super::together::Together;
 use super::transfers::{TransferTimes, Transfers};
 use super::waits::{self, ImplicitSyncs, Waits};
 use super::windows::{Duty, Windows};
@@ -23,13 +24,14 @@ use crate::model::job::{self, Job};
 use crate::model::modules::CallSite;
 use crate::model::occupancy::host;
 use crate::model::outcome::Outcome;
-use crate::model::period;
+use crate::model::period::{self, Period};
 use crate::model::{self, Action, Model};
 use crate::trace::record::{Body, Names, Record, Work};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// A process and the answers about it.
 #[derive(Clone, Debug)]
@@ -38,6 +40,8 @@ pub struct ProcessReport {
     pub process: ProcessInfo,
     /// The answers.
     pub tables: Tables,
+    /// What it and others did, where they were laid on one line ([`together`](super::together)); the same for each of them.
+    pub together: Option<Arc<Together>>,
 }
 
 /// Which process a report is about, and how its collection went.
@@ -59,12 +63,8 @@ pub struct ProcessInfo {
     pub gpus: Vec<String>,
     /// When its collection began: CLOCK_REALTIME, ns.
     pub began_realtime: Option<u64>,
-    /// Host ns from the begin to the end of the collection.
-    pub wall_ns: u64,
-    /// From when to when the tables are about, ns since the collection began: the whole of it, or what is asked for.
-    pub period_ns: (u64, u64),
-    /// How long that is, ns; of captured ranges, without what lies between them.
-    pub looked_ns: u64,
+    /// The time that the tables are about.
+    pub line: Line,
     /// The ranges that were captured; `None` where all of the run was.
     pub captured: Option<Captured>,
     /// What reading the trace lost.
@@ -77,6 +77,42 @@ pub struct ProcessInfo {
     pub clock_contradictions: u64,
     /// So many operations lie before their call or after they were seen to be over.
     pub causality_broken: u64,
+}
+
+/// The time that a report is about. Of several processes on one line it is from the first begin to the last end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// When the collection began: host ns.
+    pub began: u64,
+    /// Host ns from the begin to the end of the collection.
+    pub wall_ns: u64,
+    /// From when to when it is looked at, ns since the collection began: the whole of it, or what is asked for.
+    pub period_ns: (u64, u64),
+    /// How long that is, ns; of captured ranges, without what lies between them.
+    pub looked_ns: u64,
+    /// Those ranges are what is looked at (`--capture-range`).
+    pub is_captured: bool,
+}
+
+impl Line {
+    /// Of a collection from the one host ns to the other, of which `period` is looked at.
+    pub fn of(began: u64, ended: u64, period: &Period) -> Line {
+        let wall_ns = ended.saturating_sub(began);
+        let (from, to) = period.ends();
+        let in_wall = |moment: i64| (moment.saturating_sub(host(began)).max(0) as u64).min(wall_ns);
+        Line {
+            began,
+            wall_ns,
+            period_ns: (in_wall(from), in_wall(to)),
+            looked_ns: period.length(host(began), host(ended)),
+            is_captured: period.is_span(),
+        }
+    }
+
+    /// When it ended: host ns.
+    pub fn ended(&self) -> u64 {
+        self.began.saturating_add(self.wall_ns)
+    }
 }
 
 /// The part of a run that `--capture-range` asked for.
@@ -135,13 +171,16 @@ pub struct DeviceReport {
     pub name: Option<String>,
     /// Bytes of its memory.
     pub memory_bytes: Option<u64>,
-    /// Host ns from the begin of the collection to the begin of its span; `None` if it had no work, or for several
-    /// timelines added.
+    /// Host ns from the begin of its line to the begin of its span; `None` if it had no work, or for several timelines added.
     pub began_ns: Option<u64>,
+    /// The time that its row is about.
+    pub line: Line,
     /// The parts of its time.
     pub identity: Identity,
-    /// How many timelines were added side by side.
+    /// How many timelines there are: one, or one for each context whose device was never told, added side by side.
     pub timelines: u64,
+    /// How many processes used it.
+    pub processes: u64,
     /// Operations with a GPU time, in the time that is asked for or outside of it.
     pub timed: u64,
     /// Operations that came too late for their place.
@@ -277,13 +316,11 @@ where
     let mut kernels = kernels.finish();
     shapes.finish().join(&mut kernels, &known, names);
     let pid = status.map(|status| status.pid);
-    let (mut devices, gaps) = devices(timelines.finish(), &known, names, pid, began);
+    let line = Line::of(began, ended, sieve.period());
+    let (mut devices, gaps) = devices(timelines.finish(), &known, names, pid, line);
     devices.retain(|device| filter.is_of_device(device.id));
     let library = |caller| library(caller, &known, names);
-    let wall_ns = ended.saturating_sub(began);
     let looked_at = sieve.period();
-    let (from, to) = looked_at.ends();
-    let in_wall = |moment: i64| (moment.saturating_sub(host(began)).max(0) as u64).min(wall_ns);
     let captured = looked_at.is_span().then(|| Captured {
         asked: period::asked(names).unwrap_or_default().to_owned(),
         ranges: looked_at.stretches().len() as u64,
@@ -299,9 +336,7 @@ where
             job: Job::of(names),
             gpus: devices.iter().filter_map(|device| device.uuid.clone()).collect(),
             began_realtime: status.map(|status| status.began_realtime),
-            wall_ns,
-            period_ns: (in_wall(from), in_wall(to)),
-            looked_ns: looked_at.length(host(began), host(ended)),
+            line,
             captured,
             damage,
             filter: filter.to_string(),
@@ -330,6 +365,7 @@ where
             startup: startup.finish(library),
             ranges: ranges.finish(ended),
         },
+        together: None,
     }
 }
 
@@ -351,7 +387,7 @@ fn devices(
     known: &model::Process,
     names: &Names,
     pid: Option<u32>,
-    began: u64,
+    line: Line,
 ) -> (Vec<DeviceReport>, GapReport) {
     for ordinal in known.devices.keys() {
         times.entry(Some(*ordinal)).or_default();
@@ -360,15 +396,15 @@ fn devices(
     for (id, time) in times {
         let device = id.and_then(|id| known.devices.get(&id));
         let Found { count, total, bands, callers, largest } = time.gaps.finish(time.identity.idle.hi);
-        let began_ns = time.began.map(|at| at.saturating_sub(host(began)).max(0) as u64);
+        let began_ns = time.began.map(|at| at.saturating_sub(host(line.began)).max(0) as u64);
         let row = |gap: &Gap| GapRow {
             pid,
             device: id,
             began_ns,
             start: gap.start,
             duration: gap.duration,
-            before: side(&gap.before, known, names),
-            after: side(&gap.after, known, names),
+            before: side(&gap.before, gap.before.caller, known, names),
+            after: side(&gap.after, gap.after.caller, known, names),
         };
         let largest = largest.iter().map(row).collect();
         let by_library = by_library(callers, known, names);
@@ -379,9 +415,11 @@ fn devices(
             name: id.and_then(|id| names.get(Namespace::Device, id.checked_add(1)?)).map(str::to_owned),
             memory_bytes: device.map(|device| device.memory_bytes),
             began_ns,
+            line,
             timed: time.timed,
             identity: time.identity,
             timelines: time.timelines,
+            processes: u64::from(time.timelines > 0),
             late: time.late,
         });
     }
@@ -399,11 +437,12 @@ fn by_library(callers: HashMap<u64, Part>, known: &model::Process, names: &Names
 }
 
 /// The path of the library that an address lies in, if any is known.
-fn library(address: u64, known: &model::Process, names: &Names) -> Option<String> {
+pub(super) fn library(address: u64, known: &model::Process, names: &Names) -> Option<String> {
     known.modules.resolve(address, names).map(|site| site.path)
 }
 
-fn side(neighbour: &Neighbour, known: &model::Process, names: &Names) -> Side {
+/// An operation beside a gap, whose call returned to `caller`.
+pub(super) fn side(neighbour: &Neighbour, caller: u64, known: &model::Process, names: &Names) -> Side {
     let (kind, symbol, bytes, kernels) = match neighbour.what {
         Action::Kernel { name, .. } => ("kernel", names.get(Namespace::Kernel, name), None, None),
         Action::Graph { kernels } => ("graph", None, None, Some(kernels)),
@@ -412,7 +451,7 @@ fn side(neighbour: &Neighbour, known: &model::Process, names: &Names) -> Side {
         Action::Transfer { kind, bytes, .. } => (kind.name(), None, Some(bytes), None),
     };
     let symbol = symbol.map(str::to_owned);
-    let caller = known.modules.resolve(neighbour.caller, names);
+    let caller = known.modules.resolve(caller, names);
     Side { kind, symbol, bytes, kernels, correlation: neighbour.correlation, caller }
 }
 
@@ -452,8 +491,8 @@ pub fn sort(reports: &mut [ProcessReport]) {
 }
 
 impl Tables {
-    /// The tables of a run: a single process's own, or sums over several. Medians are of all operations, the memory peak is
-    /// the largest of a single process, devices are told apart by UUID.
+    /// The tables of a run: a single process's own, or sums over several. Medians are of all operations. GPUs, gaps and
+    /// memory are those of the lines that processes were laid on; what lies on different lines stands side by side.
     pub fn of_run(reports: &[ProcessReport]) -> Cow<'_, Tables> {
         if let [only] = reports {
             return Cow::Borrowed(&only.tables);
@@ -465,10 +504,29 @@ impl Tables {
         for report in reports {
             all.merge(&report.tables);
         }
+        for (at, report) in reports.iter().enumerate().filter(|(at, _)| is_first(reports, *at)) {
+            match &report.together {
+                Some(together) => {
+                    all.devices.extend(together.devices.iter().cloned());
+                    all.gaps.merge(&together.gaps);
+                    if at == 0 {
+                        all.memory = together.memory.clone();
+                    } else {
+                        all.memory.merge(&together.memory);
+                    }
+                }
+                None => {
+                    all.devices.extend(report.tables.devices.iter().cloned());
+                    all.gaps.merge(&report.tables.gaps);
+                    all.memory.merge(&report.tables.memory);
+                }
+            }
+        }
         all.kernels.sort_by_cached_key(Kernel::rank);
         Cow::Owned(all)
     }
 
+    /// Adds what adds up, whenever it was.
     fn merge(&mut self, other: &Tables) {
         self.coverage.merge(&other.coverage);
         self.clock.merge(&other.clock);
@@ -476,18 +534,6 @@ impl Tables {
         if let Some(theirs) = &other.overhead {
             self.overhead.get_or_insert_default().merge(theirs);
         }
-        for theirs in &other.devices {
-            let same = |mine: &&mut DeviceReport| match (&mine.uuid, &theirs.uuid) {
-                (Some(mine), Some(theirs)) => mine == theirs,
-                (None, None) => mine.id == theirs.id,
-                _ => false,
-            };
-            match self.devices.iter_mut().find(same) {
-                Some(mine) => mine.merge(theirs),
-                None => self.devices.push(theirs.clone()),
-            }
-        }
-        self.gaps.merge(&other.gaps);
         let mut kernels: BTreeMap<String, Kernel> = std::mem::take(&mut self.kernels)
             .into_iter()
             .map(|kernel| (kernel.symbol.clone(), kernel))
@@ -503,7 +549,6 @@ impl Tables {
         for (key, theirs) in &other.transfers {
             self.transfers.entry(*key).or_default().merge(theirs);
         }
-        self.memory.merge(&other.memory);
         for (mine, theirs) in [(&mut self.apis, &other.apis), (&mut self.syncs, &other.syncs)] {
             for (name, calls) in theirs {
                 mine.entry(name.clone()).or_default().merge(calls);
@@ -517,16 +562,17 @@ impl Tables {
     }
 }
 
-impl DeviceReport {
-    fn merge(&mut self, other: &DeviceReport) {
-        self.began_ns = match (self.timelines, other.timelines) {
-            (_, 0) => self.began_ns,
-            (0, _) => other.began_ns,
-            _ => None,
-        };
-        self.identity.add(&other.identity);
-        self.timelines += other.timelines;
-        self.timed += other.timed;
-        self.late += other.late;
-    }
+/// Whether a process is the first of those that lie on its line.
+fn is_first(reports: &[ProcessReport], at: usize) -> bool {
+    let is_same = |other: &ProcessReport| match (&other.together, &reports[at].together) {
+        (Some(theirs), Some(own)) => Arc::ptr_eq(theirs, own),
+        _ => false,
+    };
+    !reports[..at].iter().any(is_same)
+}
+
+/// The lines that the processes of a run lie on, each once.
+pub fn lines(reports: &[ProcessReport]) -> impl Iterator<Item = &Line> {
+    let firsts = reports.iter().enumerate().filter(|(at, _)| is_first(reports, *at));
+    firsts.map(|(_, report)| report.together.as_ref().map_or(&report.process.line, |together| &together.line))
 }

@@ -47,6 +47,7 @@ impl FilterOptions {
             kernel: kernel.clone(),
             since: *since,
             until: *until,
+            origin: None,
         })
     }
 }

@@ -3,10 +3,13 @@
 use super::filter::FilterOptions;
 use super::view::ViewOptions;
 use super::{Failure, UNREADABLE, operations, panic, print, say};
-use crate::analyze::{self, Input, ProcessReport};
+use crate::analyze::together::Machine;
+use crate::analyze::{self, Input, Member, ProcessReport};
+use crate::model::clock::Clocks;
 use crate::model::filter::Filter;
 use crate::model::survey::Survey;
 use crate::report::{self, Unread, View};
+use crate::trace::record::{Names, Status};
 use crate::trace::{Damage, TraceError, TraceReader, wait_until_complete};
 use crate::why::why;
 use clap::Args;
@@ -114,24 +117,94 @@ impl Run {
 
 /// Reads a trace, or all traces of a directory.
 fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Run, Failure> {
+    let opened = open_all(path, patience)?;
+    let filters = filters(&opened.traces, filter);
+    let mut reports = Vec::new();
+    let mut traces = opened.traces;
+    for (trace, filter) in traces.iter_mut().zip(&filters) {
+        reports.push(analyze::process(Input {
+            path: trace.path.display().to_string(),
+            names: &trace.names,
+            status: trace.status.as_ref(),
+            // Damage inside a chunk shows when it is read, and the report begins with what was lost: by now all is known.
+            damage: trace.reader.damage().into(),
+            clocks: &trace.clocks,
+            filter,
+            records: trace.reader.records(),
+        }));
+    }
+    if reports.len() > 1 {
+        let members = traces.iter_mut().zip(&filters).map(|(trace, filter)| Member {
+            names: &trace.names,
+            status: trace.status.as_ref(),
+            clocks: &trace.clocks,
+            filter,
+            records: trace.reader.records(),
+        });
+        analyze::together(&mut reports, members.collect());
+    }
+    let unread = opened
+        .unread
+        .iter()
+        .map(|(path, error)| Unread { path: path.display().to_string(), why: error.to_string() });
+    let unread: Vec<Unread> = unread.collect();
+    unread.iter().for_each(|Unread { path, why }| say(format_args!("cannot read {path}: {why}")));
+    analyze::sort(&mut reports);
+    Ok(Run { reports, unread })
+}
+
+/// A trace after the first pass over it.
+pub(super) struct Opened {
+    pub path: PathBuf,
+    pub reader: TraceReader,
+    pub names: Names,
+    pub status: Option<Status>,
+    pub clocks: Clocks,
+}
+
+/// Traces that were read once: one at least, and those that could not be read.
+pub(super) struct AllOpened {
+    pub traces: Vec<Opened>,
+    pub unread: Vec<(PathBuf, TraceError)>,
+}
+
+/// Opens a trace, or all traces of a directory, and reads them for the first time.
+pub(super) fn open_all(path: &Path, patience: Duration) -> Result<AllOpened, Failure> {
     let deadline = Instant::now() + patience;
-    let (mut reports, mut unread, mut last) = (Vec::new(), Vec::new(), None);
+    let (mut traces, mut unread) = (Vec::new(), Vec::new());
     for trace in traces_of(path)? {
-        match read_one(&trace, deadline, filter) {
-            Ok(report) => reports.push(report),
-            Err(error) => {
-                unread.push(Unread { path: trace.display().to_string(), why: error.to_string() });
-                last = Some(unreadable(&trace, &error));
-            }
+        match open(&trace, deadline) {
+            Ok(opened) => traces.push(opened),
+            Err(error) => unread.push((trace, error)),
         }
     }
-    match last {
-        Some(failure) if reports.is_empty() => Err(failure),
-        _ => {
-            unread.iter().for_each(|Unread { path, why }| say(format_args!("cannot read {path}: {why}")));
-            analyze::sort(&mut reports);
-            Ok(Run { reports, unread })
-        }
+    match unread.last() {
+        Some((path, error)) if traces.is_empty() => Err(unreadable(path, error)),
+        _ => Ok(AllOpened { traces, unread }),
+    }
+}
+
+fn open(path: &Path, deadline: Instant) -> Result<Opened, TraceError> {
+    if !wait_until_complete(path, deadline.saturating_duration_since(Instant::now()))? {
+        say(format_args!("{} is still being written: this is what it holds so far", path.display()));
+    }
+    let mut reader = TraceReader::open(path)?;
+    let clocks = Survey::of(reader.records());
+    let (names, status) = (reader.names().clone(), reader.status().cloned());
+    Ok(Opened { path: path.to_owned(), reader, names, status, clocks })
+}
+
+/// What is asked for of each trace: its times count from the begin of the first of its machine's.
+pub(super) fn filters(traces: &[Opened], filter: &Filter) -> Vec<Filter> {
+    let of = |trace: &Opened| (trace.machine(), trace.clocks.began(trace.status.as_ref()));
+    let began =
+        |machine: &Machine| traces.iter().map(of).filter(|one| one.0 == *machine).map(|one| one.1).min();
+    traces.iter().map(|trace| Filter { origin: began(&trace.machine()), ..filter.clone() }).collect()
+}
+
+impl Opened {
+    fn machine(&self) -> Machine {
+        Machine::of(&self.names, self.status.as_ref())
     }
 }
 
@@ -163,26 +236,6 @@ pub(super) fn traces_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         return Err(Failure { code: UNREADABLE, sentence });
     }
     Ok(traces)
-}
-
-fn read_one(path: &Path, deadline: Instant, filter: &Filter) -> Result<ProcessReport, TraceError> {
-    if !wait_until_complete(path, deadline.saturating_duration_since(Instant::now()))? {
-        say(format_args!("{} is still being written: this is what it holds so far", path.display()));
-    }
-    let mut reader = TraceReader::open(path)?;
-    let clocks = Survey::of(reader.records());
-    // Damage inside a chunk shows when it is read, and the report begins with what was lost: by now all of it is known.
-    let damage = reader.damage().into();
-    let (names, status) = (reader.names().clone(), reader.status().cloned());
-    Ok(analyze::process(Input {
-        path: path.display().to_string(),
-        names: &names,
-        status: status.as_ref(),
-        damage,
-        clocks: &clocks,
-        filter,
-        records: reader.records(),
-    }))
 }
 
 #[cfg(test)]

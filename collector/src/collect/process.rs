@@ -7,6 +7,7 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// A process. A pid alone can be reused; with the start time it cannot.
@@ -94,6 +95,19 @@ impl Process {
 /// The character, or `_` when a file name is better off without it.
 fn in_file_name(c: char) -> char {
     if c.is_alphanumeric() || "._-+".contains(c) { c } else { '_' }
+}
+
+/// The first half of the system's boot id (random(4)): all processes that run between two starts of a machine share it, and
+/// with it the monotonic clocks.
+pub(crate) fn boot() -> Option<u64> {
+    static BOOT: LazyLock<Option<u64>> =
+        LazyLock::new(|| parse_boot(&fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?));
+    *BOOT
+}
+
+fn parse_boot(id: &str) -> Option<u64> {
+    let digits: String = id.chars().filter(char::is_ascii_hexdigit).collect();
+    u64::from_str_radix(digits.get(..16)?, 16).ok()
 }
 
 #[derive(Debug, PartialEq)]

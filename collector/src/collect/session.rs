@@ -5,7 +5,7 @@ use super::clock::{Clock, Pair, Slope};
 use super::convert::{Item, convert};
 use super::drain::{Batch, Drain, Gone, Pace, Round};
 use super::output::Traces;
-use super::process::Process;
+use super::process::{self, Process};
 use super::progress::{Figures, Progress};
 use super::receive::Peer;
 use super::sys::{self, Stopped};
@@ -380,6 +380,7 @@ fn status(segment: Segment<'_>, process: &Process, clock: &HostTime, end: End) -
         ended: clock.now(),
         ending: end.ending,
         exit: end.exit,
+        boot: process::boot(),
         parent: process.parent,
         agent_ns: 0,
         poller_ns: read(&live.poller_ns),

@@ -44,6 +44,8 @@ pub struct Filter {
     pub since: Option<u64>,
     /// ns from the begin of the collection: nothing from there on.
     pub until: Option<u64>,
+    /// Host ns that both count from, where that is not the begin of the process's own collection: the run's, of several.
+    pub origin: Option<u64>,
 }
 
 impl Filter {
@@ -66,6 +68,7 @@ impl Filter {
 
     /// From when to when is asked for, host ns, of a collection that began at host ns `began`.
     fn between(&self, began: u64) -> (i64, i64) {
+        let began = self.origin.unwrap_or(began);
         let moment = |since: u64| host(began.saturating_add(since));
         (self.since.map_or(i64::MIN, moment), self.until.map_or(i64::MAX, moment))
     }

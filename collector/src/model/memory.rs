@@ -116,6 +116,17 @@ impl MemoryChange {
         }
     }
 
+    /// Whose the block is, to be given another name.
+    pub fn allocator_mut(&mut self) -> &mut Allocator {
+        match self {
+            MemoryChange::Allocated { of, .. }
+            | MemoryChange::Freed { of, .. }
+            | MemoryChange::FreeFailed { of, .. }
+            | MemoryChange::Passed { of, .. }
+            | MemoryChange::Vanished { of, .. } => of,
+        }
+    }
+
     /// Whose the block is.
     pub fn allocator(&self) -> &Allocator {
         match self {

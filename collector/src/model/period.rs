@@ -27,6 +27,39 @@ impl Period {
         Period { stretches: [(from, to)].into(), is_span: false }
     }
 
+    /// All time of any of these; the span of what is looked at, if each is.
+    pub fn union<'a>(periods: impl Iterator<Item = &'a Period>) -> Period {
+        let (mut all, mut is_span) = (Vec::new(), true);
+        for period in periods {
+            all.extend_from_slice(&period.stretches);
+            is_span &= period.is_span;
+        }
+        all.sort_unstable();
+        let mut stretches: Vec<(i64, i64)> = Vec::new();
+        for (from, to) in all {
+            match stretches.last_mut().filter(|last| from <= last.1) {
+                Some(last) => last.1 = last.1.max(to),
+                None => stretches.push((from, to)),
+            }
+        }
+        Period { stretches: stretches.into(), is_span }
+    }
+
+    /// What of it another does not hold, between two moments.
+    pub fn without(&self, other: &Period, (from, to): (i64, i64)) -> Vec<(i64, i64)> {
+        let mut rest = Vec::new();
+        for &(begin, end) in self.within(from, to).stretches.iter() {
+            let mut open = begin;
+            for &(begin, until) in other.within(open, end).stretches.iter() {
+                rest.push((open, begin));
+                open = until;
+            }
+            rest.push((open, end));
+        }
+        rest.retain(|(from, to)| from < to);
+        rest
+    }
+
     /// Whether it is the span of what is looked at.
     pub fn is_span(&self) -> bool {
         self.is_span
@@ -182,6 +215,28 @@ mod tests {
             prop_assert_eq!(period.length(from, to), (from..to).filter(held).count() as u64);
             prop_assert_eq!(period.next(from), (from..60).find(held));
             prop_assert_eq!(period.within(from, to).length(0, 60), period.length(from, to));
+        }
+
+        /// Moment by moment.
+        #[test]
+        fn unions_and_what_lacks_of_them_agree(
+            mine in prop::collection::btree_set(0i64..60, 0..8),
+            theirs in prop::collection::btree_set(0i64..60, 0..8),
+        ) {
+            let period = |edges: &std::collections::BTreeSet<i64>| {
+                let edges: Vec<i64> = edges.iter().copied().collect();
+                let stretches = edges.chunks_exact(2).map(|two| (two[0], two[1])).collect();
+                Period { stretches, is_span: true }
+            };
+            let (mine, theirs) = (period(&mine), period(&theirs));
+            let both = Period::union([&mine, &theirs].into_iter());
+            let held = |moment: &i64| mine.contains(*moment) || theirs.contains(*moment);
+            prop_assert!((0..60).all(|moment| both.contains(moment) == held(&moment)));
+            prop_assert!(both.stretches().windows(2).all(|two| two[0].1 < two[1].0));
+            let lacks = both.without(&mine, (5, 50));
+            let lacking = |moment: i64| lacks.iter().any(|(from, to)| (*from..*to).contains(&moment));
+            let lacks_it = |moment: i64| (5..50).contains(&moment) && held(&moment) && !mine.contains(moment);
+            prop_assert!((0..60).all(|moment| lacking(moment) == lacks_it(moment)));
         }
     }
 }

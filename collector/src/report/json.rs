@@ -21,7 +21,7 @@ use crate::analyze::transfers::{SizeClass, SizePart, Transfer, Transfers};
 use crate::analyze::waits::{Cause, ImplicitSyncs, Waited};
 use crate::analyze::whole::extrapolated;
 use crate::analyze::windows::{Duty, Slowdown, Stretch, Timing};
-use crate::analyze::{ProcessReport, Tables};
+use crate::analyze::{ProcessReport, Tables, lines};
 use crate::model::clock::{DRIFT_PPM, TURN_PPM};
 use crate::model::graphs::Moves;
 use crate::model::outcome::{Outcome, signal_name};
@@ -52,6 +52,7 @@ pub fn json_without(reports: &[ProcessReport], unread: &[Unread]) -> Value {
         "startup": all.startup.as_ref().map(startup),
         "ranges": ranges(&all.ranges),
         "marks": marks(&all.ranges),
+        "wall_ns": lines(reports).map(|line| line.looked_ns).max(),
         "processes": reports.iter().map(process).collect::<Vec<_>>(),
         "unread": unread,
     })
@@ -164,6 +165,7 @@ fn device(device: &DeviceReport) -> Value {
         "memory_bytes": device.memory_bytes,
         "began_ns": device.began_ns,
         "timelines": device.timelines,
+        "processes": device.processes,
         "late_operations": device.late,
         "span_ns": identity.span,
         "observed_ns": identity.span.saturating_sub(device.identity.unobserved.value),
@@ -476,6 +478,7 @@ fn calls_row(key: &str, name: &str, calls: &HostTimes) -> Value {
 
 fn process(report: &ProcessReport) -> Value {
     let (process, coverage) = (&report.process, &report.tables.coverage);
+    let memory = &report.tables.memory.device;
     let (exit_code, signal) = match process.outcome {
         Some(Outcome::Exited(code)) => (code, None),
         Some(Outcome::Left(code)) => (Some(code), None),
@@ -494,14 +497,15 @@ fn process(report: &ProcessReport) -> Value {
         "ending": process.outcome.map(Outcome::name),
         "exit_code": exit_code,
         "signal": signal.map(signal_name),
-        "wall_ns": if process.captured.is_some() { process.looked_ns } else { process.wall_ns },
+        "wall_ns": if process.captured.is_some() { process.line.looked_ns } else { process.line.wall_ns },
         "captured": process.captured.as_ref().map(|captured| json!({
             "range": captured.asked,
             "count": captured.ranges,
-            "run_ns": process.wall_ns,
+            "run_ns": process.line.wall_ns,
         })),
         "launches": coverage.launches,
         "timed": coverage.timed,
+        "memory": { "peak_bytes": memory.peak_bytes, "live_bytes": memory.live_bytes },
         "dropped": coverage.dropped(),
         "damage": {
             "chunks_lost": process.damage.chunks_lost,

@@ -4,7 +4,7 @@
 //! 1 pid, 2 start_time, 3 began, 4 began_realtime, 5 ended, 6 ending (0 running, 1 exited, 2 vanished, 3 replaced,
 //! 4 detached), 7 agent_ns, 8 poller_ns, 9 calls, 10 published, 11 collected, 12 pending, 13 lookups,
 //! 14 lookups_hooked, 15 driver_hooked, 16 lost (key: the cause), 17 threads (key: the claim, value: the tid),
-//! 18 parent, 19 exit (key: 1 = a code, 2 = a signal), 20 outside_launches, 21 outside_others.
+//! 18 parent, 19 exit (key: 1 = a code, 2 = a signal), 20 outside_launches, 21 outside_others, 22 boot.
 //! End: 1 records, 2 times joined by the writer, 3 times written late, 4 times whose launch never came.
 
 use super::format::Fields;
@@ -19,6 +19,7 @@ const PARENT: u32 = 18;
 const EXIT: u32 = 19;
 const OUTSIDE_LAUNCHES: u32 = 20;
 const OUTSIDE_OTHERS: u32 = 21;
+const BOOT: u32 = 22;
 const EXIT_CODE: u32 = 1;
 const EXIT_SIGNAL: u32 = 2;
 const ENDINGS: [Ending; 5] =
@@ -67,6 +68,9 @@ pub(super) fn status_to_bytes(status: &Status) -> Vec<u8> {
         Some(Exit::Signal(signal)) => entry(&mut bytes, EXIT, EXIT_SIGNAL, signal.into()),
         None => {}
     }
+    if let Some(boot) = status.boot {
+        entry(&mut bytes, BOOT, 0, boot);
+    }
     let outside = [(OUTSIDE_LAUNCHES, status.outside_launches), (OUTSIDE_OTHERS, status.outside_others)];
     for (field, count) in outside.into_iter().filter(|(_, count)| *count > 0) {
         entry(&mut bytes, field, 0, count);
@@ -84,7 +88,7 @@ pub(super) fn status_to_bytes(status: &Status) -> Vec<u8> {
 pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
     let mut values = [0u64; LOST as usize];
     let (mut lost, mut threads) = (BTreeMap::new(), BTreeMap::new());
-    let (mut parent, mut exit) = (None, None);
+    let (mut parent, mut exit, mut boot) = (None, None, None);
     let (mut outside_launches, mut outside_others) = (0, 0);
     let mut fields = Fields(plain);
     while !fields.0.is_empty() {
@@ -100,6 +104,7 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
                 threads.insert(key, u32::try_from(value).ok()?);
             }
             PARENT => parent = Some(u32::try_from(value).ok()?),
+            BOOT => boot = Some(value),
             OUTSIDE_LAUNCHES => outside_launches = value,
             OUTSIDE_OTHERS => outside_others = value,
             EXIT => {
@@ -125,6 +130,7 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
         ended: values[5],
         ending: *ENDINGS.get(usize::try_from(values[6]).ok()?)?,
         exit,
+        boot,
         parent,
         agent_ns: values[7],
         poller_ns: values[8],

@@ -574,6 +574,9 @@ pub struct Status {
     pub ending: Ending,
     /// What it ended with, where the system told the collector.
     pub exit: Option<Exit>,
+    /// Which start of which machine its host times are counted from: the first half of the system's boot id, where it
+    /// tells one. Processes that have the same can be laid on one line.
+    pub boot: Option<u64>,
     /// Its parent when it was met, in the collector's namespace; `None` when it has none there.
     pub parent: Option<u32>,
     /// ns spent in hooks outside the real calls, all threads.

@@ -117,7 +117,7 @@ fn what_follows_the_last_status_is_time_of_the_process_too() {
     let last = app.now;
     let running = Status { ended: BEGAN + 50_000, ending: Ending::Running, ..status() };
     let report = app.report(Some(&running), Damage { cut: true, ..Damage::default() });
-    assert_eq!(report.process.wall_ns, last - BEGAN);
+    assert_eq!(report.process.line.wall_ns, last - BEGAN);
     let mut app = App::new();
     app.timed(LAUNCH, kernel(GEMM), 0, 900_000);
     let seen = app.records.last().map(|record| match &record.body {
@@ -125,7 +125,7 @@ fn what_follows_the_last_status_is_time_of_the_process_too() {
         other => panic!("{other:?}"),
     });
     let report = app.report(Some(&running), Damage::default());
-    assert_eq!(Some(report.process.wall_ns + BEGAN), seen, "it ran on when its launch had returned");
+    assert_eq!(Some(report.process.line.wall_ns + BEGAN), seen, "it ran on when its launch had returned");
     let screen = terminal(&[report], &View::default(), &wide(100));
     let wall = screen.lines().find(|line| line.contains("= wall")).unwrap();
     assert!(wall.contains(&duration(seen.unwrap() - BEGAN)), "{screen}");

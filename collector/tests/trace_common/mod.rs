@@ -23,6 +23,7 @@ pub fn status(ending: Ending) -> Status {
         ended: (1 << 40) + 5,
         ending,
         exit: Some(Exit::Signal(11)),
+        boot: Some(17),
         parent: Some(4241),
         agent_ns: 7,
         poller_ns: 8,

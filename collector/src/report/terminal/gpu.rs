@@ -31,7 +31,7 @@ pub fn gpus(screen: &mut Screen<'_>, run: &Run<'_>) {
 fn gpu(screen: &mut Screen<'_>, run: &Run<'_>, device: &DeviceReport) {
     let whole = extrapolated(&device.identity);
     let identity = whole.as_ref().unwrap_or(&device.identity);
-    let frame = Frame::of(run, device);
+    let frame = Frame::of(device);
     let title = device.id.map_or("GPU ?".to_owned(), |id| format!("GPU {id}"));
     screen.section(&title, verdict(device, identity));
     let rows = rows(identity, frame);
@@ -68,7 +68,7 @@ fn verdict(device: &DeviceReport, identity: &Identity) -> Text {
         .then(format!(" of its span of {}", duration(span)))
 }
 
-/// What surrounds a GPU's span: the rest of the time of the processes that used it, ns.
+/// What surrounds a GPU's span: the rest of the time of the run, ns.
 #[derive(Clone, Copy)]
 struct Frame {
     /// Before the first operation.
@@ -82,36 +82,26 @@ struct Frame {
 }
 
 impl Frame {
-    /// `None` where a process's part of the device's span cannot be told from another's.
-    fn of(run: &Run<'_>, device: &DeviceReport) -> Option<Frame> {
-        let is_same = |theirs: &&DeviceReport| match (&device.uuid, &theirs.uuid) {
-            (None, None) => device.id == theirs.id,
-            (mine, theirs) => mine == theirs,
+    /// `None` where several timelines are added.
+    fn of(device: &DeviceReport) -> Option<Frame> {
+        let DeviceReport { line, identity, .. } = device;
+        let (from, to) = line.period_ns;
+        let frame = Frame {
+            start_up: 0,
+            tail: 0,
+            is_whole: (from, to) == (0, line.wall_ns),
+            is_captured: line.is_captured,
         };
-        let mut frame = Frame { start_up: 0, tail: 0, is_whole: true, is_captured: false };
-        for report in run.reports {
-            for theirs in report.tables.devices.iter().filter(is_same) {
-                if theirs.timelines == 0 {
-                    continue;
-                }
-                if report.process.captured.is_some() {
-                    frame.is_captured = true;
-                    continue;
-                }
-                let (from, to) = report.process.period_ns;
-                frame.is_whole &= (from, to) == (0, report.process.wall_ns);
-                if theirs.identity.span == 0 {
-                    // It has none of its work in this time.
-                    frame.start_up = frame.start_up.saturating_add(to.saturating_sub(from));
-                    continue;
-                }
-                let began = theirs.began_ns?;
-                let over = began.saturating_add(theirs.identity.span);
-                frame.start_up = frame.start_up.saturating_add(began.saturating_sub(from));
-                frame.tail = frame.tail.saturating_add(to.saturating_sub(over));
-            }
+        if line.is_captured {
+            return Some(frame);
         }
-        Some(frame)
+        if identity.span == 0 {
+            // It has none of its work in this time.
+            return Some(Frame { start_up: to.saturating_sub(from), ..frame });
+        }
+        let began = device.began_ns?;
+        let (start_up, over) = (began.saturating_sub(from), began.saturating_add(identity.span));
+        Some(Frame { start_up, tail: to.saturating_sub(over), ..frame })
     }
 }
 
@@ -196,10 +186,16 @@ fn remarks(screen: &mut Screen<'_>, device: &DeviceReport, identity: &Identity, 
             "{share} of the span passed in pauses of the budget: the parts are extrapolated from the rest"
         ));
     }
+    if device.processes > 1 {
+        let processes = count(device.processes);
+        screen.remark(&format!(
+            "{processes} processes used it: busy is where any of them was, idle where none"
+        ));
+    }
     if device.timelines > 1 {
         let timelines = count(device.timelines);
         screen.remark(&format!(
-            "of {timelines} processes, or contexts of unknown device: all times here are sums over them"
+            "of {timelines} contexts whose device was never told: all times here are sums over them"
         ));
     }
     if device.late > 0 {

@@ -2,7 +2,8 @@
 
 use super::Run;
 use super::screen::{NONE, Screen, number, plural};
-use crate::analyze::summary::{ProcessInfo, ProcessReport, Tables};
+use crate::analyze::lines;
+use crate::analyze::summary::{Captured, ProcessInfo, Tables};
 use crate::model::outcome::Outcome;
 use crate::report::damage;
 use crate::report::names::{cut, plain};
@@ -60,16 +61,16 @@ pub fn header(screen: &mut Screen<'_>, run: &Run<'_>) {
 
 /// Which part of the run was looked at, where it was not all of it: `profiler-api: 3 ranges, 1.20 s of 61.0 s`.
 fn captured(run: &Run<'_>) -> Option<String> {
-    let of = |report: &ProcessReport| {
-        let ProcessInfo { captured, looked_ns, wall_ns, .. } = &report.process;
-        captured.as_ref().map(|captured| (captured.asked.clone(), captured.ranges, *looked_ns, *wall_ns))
-    };
-    let all: Vec<_> = run.reports.iter().filter_map(of).collect();
-    let (asked, ..) = all.first()?;
-    let ranges = plural(all.iter().map(|(_, ranges, ..)| ranges).sum(), "range", "ranges");
-    let looked = duration(all.iter().map(|(_, _, looked, _)| looked).sum());
-    let wall = duration(all.iter().map(|(.., wall)| wall).sum());
+    let all: Vec<&Captured> = run.reports.iter().filter_map(|one| one.process.captured.as_ref()).collect();
+    let asked = &all.first()?.asked;
+    let ranges = plural(all.iter().map(|captured| captured.ranges).sum(), "range", "ranges");
+    let (looked, wall) = (duration(run.host_wall()), duration(wall(run)));
     Some(format!("{}: {ranges}, {looked} of {wall}", plain(asked)))
+}
+
+/// Host ns from the first process's begin to the last one's end, whatever of it is asked for.
+fn wall(run: &Run<'_>) -> u64 {
+    lines(run.reports).map(|line| line.wall_ns).max().unwrap_or(0)
 }
 
 fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
@@ -80,12 +81,12 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         screen.titled("gpuspy", INDENT, cut(&plain(command), room));
         let pid = process.pid.map_or("pid unknown".to_owned(), |pid| format!("pid {pid}"));
         let facts = Text::from(format!("{pid}, ")).then(ending(process));
-        let facts = facts.then(format!(", {}, {}, ", gpus(run), duration(process.wall_ns)));
+        let facts = facts.then(format!(", {}, {}, ", gpus(run), duration(process.line.wall_ns)));
         screen.titled("", INDENT, facts.then(trace(screen, &process.path)));
         return;
     }
     let processes_in_words = plural(run.reports.len() as u64, "process", "processes");
-    screen.titled("gpuspy", INDENT, format!("{processes_in_words}, {}", gpus(run)));
+    screen.titled("gpuspy", INDENT, format!("{processes_in_words}, {}, {}", gpus(run), duration(wall(run))));
     processes(screen, run);
 }
 
@@ -111,7 +112,7 @@ fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
             dim(known(process.parent)),
             known(gpus).into(),
             ending(process),
-            duration(process.wall_ns).into(),
+            duration(process.line.wall_ns).into(),
             number(coverage.launches),
             percent(coverage.timed, coverage.launches).into(),
             process.command.as_deref().unwrap_or(&process.path).into(),

@@ -2,6 +2,7 @@
 
 use super::Run;
 use super::screen::{NONE, Screen, number, plural};
+use crate::analyze::lines;
 use crate::analyze::memory::MemoryLine;
 use crate::report::chart::sparkline;
 use crate::report::names::{cut, library};
@@ -55,8 +56,11 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
     screen.table(&table, 0, "memory");
     if run.reports.len() > 1 {
-        screen
-            .remark("peaks are those of the process that held the most at once, all else is the sum of all");
+        screen.remark(if lines(run.reports).count() > 1 {
+            "peaks and live at end are those of the machine that held the most, all else is the sum of all"
+        } else {
+            "of all processes at once; what one of them holds as it ends is free from then on"
+        });
     }
     by_library(screen, run);
 }
@@ -98,29 +102,31 @@ fn by_library(screen: &mut Screen<'_>, run: &Run<'_>) {
 
 fn sentence(run: &Run<'_>) -> String {
     let device = &run.all.memory.device;
-    // The peak is that of one process; of several on one GPU it is no share of the GPU's memory.
     let sizes: Vec<u64> = run.all.devices.iter().filter_map(|device| device.memory_bytes).collect();
     let of = match sizes.as_slice() {
-        [size] if run.reports.len() == 1 => {
+        [size] => {
             format!(" ({} of {})", percent(device.peak_bytes, *size), bytes(*size))
         }
         _ => String::new(),
     };
     let peak = format!("{}{of} at {}", bytes(device.peak_bytes), duration(device.peak_at));
     let (live, allocations) = (bytes(device.live_bytes), count(rate(device.allocations, run.host_wall())));
-    format!("on the GPU: peak {peak}, {live} at the end, {allocations} allocations/s")
+    let place = if sizes.len() > 1 { "GPUs" } else { "GPU" };
+    format!("on the {place}: peak {peak}, {live} at the end, {allocations} allocations/s")
 }
 
 /// Memory over time, of one process: that of the device, and where the section is asked for of each kind, each as high as its
 /// own peak.
 fn timeline(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let [only] = run.reports else { return };
-    let memory = &only.tables.memory;
+    // Of processes on several lines there is none.
+    let mut lines = lines(run.reports);
+    let (Some(line), None) = (lines.next(), lines.next()) else { return };
+    let memory = &run.all.memory;
     let with_kinds = !screen.view.sections.is_empty() && memory.timelines.len() > 1;
     let kinds = || memory.timelines.iter().filter(|_| with_kinds);
     let ends = Ends {
         from: duration(memory.timeline.from_ns),
-        to: duration(end(&memory.timeline).min(only.process.period_ns.1)),
+        to: duration(end(&memory.timeline).min(line.period_ns.1)),
         longest_kind: kinds().map(|(kind, _)| kind.len()).max().unwrap_or(0),
     };
     // Under one another, and under the one of the device, only the kind tells them apart.

@@ -22,7 +22,7 @@ mod transfers;
 use super::text::{Text, Tone};
 use super::view::{Section, Style, View};
 use crate::analyze::windows::Timing;
-use crate::analyze::{Damage, ProcessReport, Tables};
+use crate::analyze::{Damage, ProcessReport, Tables, lines};
 use screen::Screen;
 use std::borrow::Cow;
 
@@ -120,17 +120,15 @@ impl Run<'_> {
         self.all.duty.timing == Some(Timing::Off)
     }
 
-    /// Host ns that all processes took, in the time that is asked for.
+    /// Host ns that the run took, in the time that is asked for: from the first process's begin to the last one's end. Of
+    /// processes on several lines, which nobody can lay beside each other, the longest's.
     fn host_wall(&self) -> u64 {
-        self.reports.iter().map(|report| report.process.looked_ns).fold(0, u64::saturating_add)
+        lines(self.reports).map(|line| line.looked_ns).max().unwrap_or(0)
     }
 
-    /// The same for every GPU that a process used: what all GPUs could have worked.
+    /// The same for every GPU that was used: what all GPUs could have worked.
     fn gpu_wall(&self) -> u64 {
-        let of = |report: &ProcessReport| {
-            let used = report.tables.devices.iter().filter(|device| device.timelines > 0).count();
-            report.process.looked_ns.saturating_mul(used as u64)
-        };
-        self.reports.iter().map(of).fold(0, u64::saturating_add)
+        let used = self.all.devices.iter().filter(|device| device.timelines > 0);
+        used.map(|device| device.line.looked_ns).fold(0, u64::saturating_add)
     }
 }

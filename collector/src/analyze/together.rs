@@ -1,0 +1,500 @@
+//! What did several processes do together? One row for a GPU that several of them used, and the memory that all held.
+//!
+//! Host times of one machine are moments of one clock (CLOCK_MONOTONIC_RAW), so its processes lie on one **line**: from the
+//! first one's begin to the last one's end. Their records are merged by time and folded once more: each process keeps
+//! a [`Model`] and a [`Sieve`] of its own, and what comes of those goes into one sweep for each GPU, told apart by UUID, and
+//! into one account of memory. A GPU is idle only where none of them used it, and its parts sum to the run's wall time.
+//! Different machines, and different starts of one, are different lines, which are never merged.
+//!
+//! - Numbers that are unique in a process only (contexts, ordinals of devices, addresses of callers) are given new ones,
+//!   unique on the line. So the folds need not know of it.
+//! - What a process holds when it ends goes with it, as the driver takes it back. What is held in the end is held then.
+//! - A process that captures ranges may use its GPUs outside of them: where another one's range is looked at, and its own
+//!   is closed, they are *undecided*.
+
+use super::Analysis;
+use super::gaps::{Found, Gap, Neighbour};
+use super::identity::{CLASSES, Identity};
+use super::memory::{MemoryTimeline, MemoryUse, Use};
+use super::owners::Holding;
+use super::summary::{DeviceReport, GapReport, GapRow, LibraryGaps, Line, ProcessReport, library, side};
+use super::timeline::{DeviceTime, Timelines};
+use crate::model::clock::Clocks;
+use crate::model::filter::{Filter, Sieve};
+use crate::model::memory::{Allocator, MemoryChange};
+use crate::model::occupancy::host;
+use crate::model::outcome::Outcome;
+use crate::model::period::Period;
+use crate::model::{self, Action, Drained, Event, Model, Operation, Reason, When};
+use crate::trace::record::{Body, Names, Record, Status};
+use gpuspy_wire::record::{Fact, LossCause, Memory, Namespace, Untimed};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::hash::Hash;
+use std::iter::Peekable;
+use std::sync::Arc;
+
+/// What the processes of a line did together.
+#[derive(Clone, Debug, Default)]
+pub struct Together {
+    /// The time that this is about.
+    pub line: Line,
+    /// Where each GPU's time went, whoever used it.
+    pub devices: Vec<DeviceReport>,
+    /// When GPUs had nothing to do from any of them.
+    pub gaps: GapReport,
+    /// The memory that all of them held; counts are sums.
+    pub memory: MemoryUse,
+}
+
+/// A process's trace, opened once more.
+#[derive(Debug)]
+pub struct Member<'a, Records> {
+    /// Its texts.
+    pub names: &'a Names,
+    /// Its last status, if it has one.
+    pub status: Option<&'a Status>,
+    /// Its clocks.
+    pub clocks: &'a Clocks,
+    /// What of it is asked for. Times in it count from the begin of its line: [`Filter::origin`].
+    pub filter: &'a Filter,
+    /// Its records, in time order.
+    pub records: Records,
+}
+
+/// Which clock a process's host times are of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Machine {
+    /// The machine's, since that start of it.
+    Boot(u64),
+    /// Of a trace that does not tell the start: the machine's of this name.
+    Host(Option<String>),
+}
+
+impl Machine {
+    /// That of a process.
+    pub fn of(names: &Names, status: Option<&Status>) -> Machine {
+        let host = || names.get(Namespace::Fact, Fact::Host as u32).map(str::to_owned);
+        status.and_then(|status| status.boot).map_or_else(|| Machine::Host(host()), Machine::Boot)
+    }
+}
+
+/// Lays the processes of each machine on one line, where it has several, and tells each report what came of it. Members are in
+/// the order of their reports.
+pub fn together<Records>(reports: &mut [ProcessReport], members: Vec<Member<'_, Records>>)
+where
+    Records: Iterator<Item = Record>,
+{
+    let mut lines: HashMap<Machine, (Vec<usize>, Vec<Member<'_, Records>>)> = HashMap::new();
+    for (at, member) in members.into_iter().enumerate() {
+        let line = lines.entry(Machine::of(member.names, member.status)).or_default();
+        line.0.push(at);
+        line.1.push(member);
+    }
+    for (places, members) in lines.into_values().filter(|(places, _)| places.len() > 1) {
+        let own: Vec<&ProcessReport> = places.iter().map(|at| &reports[*at]).collect();
+        let together = Arc::new(Fold::new(&own, members).run());
+        for at in places {
+            reports[at].together = Some(Arc::clone(&together));
+        }
+    }
+}
+
+/// Numbers for what is unique in its process only.
+#[derive(Debug)]
+struct Numbers<T>(HashMap<(usize, T), u32>, Vec<(usize, T)>);
+
+impl<T: Copy + Eq + Hash> Numbers<T> {
+    fn new() -> Self {
+        Numbers(HashMap::new(), Vec::new())
+    }
+
+    fn of(&mut self, process: usize, what: T) -> u32 {
+        let next = self.1.len() as u32;
+        let number = *self.0.entry((process, what)).or_insert(next);
+        if number == next {
+            self.1.push((process, what));
+        }
+        number
+    }
+
+    /// The numbers of what is a process's.
+    fn all(&self, process: usize) -> impl Iterator<Item = u32> {
+        let numbers = (0..).zip(&self.1).filter(move |(_, (owner, _))| *owner == process);
+        numbers.map(|(number, _)| number)
+    }
+
+    /// Whose a number is, and what it stands for.
+    fn get(&self, number: u64) -> Option<(usize, T)> {
+        self.1.get(usize::try_from(number).ok()?).copied()
+    }
+}
+
+/// One of the processes.
+struct Process<'a, Records: Iterator<Item = Record>> {
+    report: &'a ProcessReport,
+    names: &'a Names,
+    model: Model<'a>,
+    sieve: Sieve<'a>,
+    records: Peekable<Records>,
+    /// Ordinal of a device → its number on the line.
+    devices: HashMap<u32, u32>,
+    /// What it holds, by kind and the number of who took it.
+    held: BTreeMap<(Memory, u64), u64>,
+}
+
+/// What happens on the line without a record of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Unrecorded {
+    /// A process is not looked at from here up to there.
+    Blind(i64),
+    /// It has ended.
+    Ended,
+}
+
+struct Fold<'a, Records: Iterator<Item = Record>> {
+    line: Line,
+    processes: Vec<Process<'a, Records>>,
+    /// GPUs by UUID; of one whose UUID was never told, by process and ordinal.
+    devices: Vec<DeviceReport>,
+    contexts: Numbers<u32>,
+    callers: Numbers<u64>,
+    timelines: Timelines,
+    memory: MemoryTimeline,
+    /// In time order: when, of which process.
+    unrecorded: BinaryHeap<Reverse<(i64, usize, Unrecorded)>>,
+}
+
+impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
+    fn new(reports: &[&'a ProcessReport], members: Vec<Member<'a, Records>>) -> Self {
+        let own = || reports.iter().map(|report| &report.process.line);
+        let began = own().map(|line| line.began).min().unwrap_or(0);
+        let ended = own().map(Line::ended).max().unwrap_or(0);
+        let mut devices = Vec::new();
+        let processes: Vec<_> = members
+            .into_iter()
+            .zip(reports)
+            .map(|(member, report)| Process::new(member, report, &mut devices))
+            .collect();
+        let period = Period::union(processes.iter().map(|process| process.sieve.period()));
+        let line = Line::of(began, ended, &period);
+        devices.iter_mut().for_each(|device| device.line = line);
+        let mut unrecorded = BinaryHeap::new();
+        for (at, process) in processes.iter().enumerate() {
+            let own = &process.report.process.line;
+            let ends = (host(own.began), host(own.ended()));
+            let blind = period.without(process.sieve.period(), ends);
+            unrecorded.extend(blind.iter().map(|(from, to)| Reverse((*from, at, Unrecorded::Blind(*to)))));
+            if process.is_over() && own.ended() < ended {
+                unrecorded.push(Reverse((ends.1, at, Unrecorded::Ended)));
+            }
+        }
+        Fold {
+            line,
+            processes,
+            devices,
+            contexts: Numbers::new(),
+            callers: Numbers::new(),
+            memory: MemoryTimeline::new(began, period.clone()),
+            timelines: Timelines::new(period),
+            unrecorded,
+        }
+    }
+
+    fn run(mut self) -> Together {
+        let next = |process: &mut Process<'a, Records>| process.records.peek().map(|record| record.at);
+        let firsts = self.processes.iter_mut().enumerate();
+        let mut heads: BinaryHeap<_> =
+            firsts.filter_map(|(at, process)| Some(Reverse((next(process)?, at)))).collect();
+        while let Some(Reverse((time, at))) = heads.pop() {
+            self.unrecorded_before(host(time));
+            if let Some(record) = self.processes[at].records.next() {
+                self.take(at, &record);
+            }
+            heads.extend(next(&mut self.processes[at]).map(|time| Reverse((time, at))));
+        }
+        self.unrecorded_before(i64::MAX);
+        self.finish()
+    }
+
+    fn take(&mut self, at: usize, record: &Record) {
+        let process = &mut self.processes[at];
+        let mut event = process.model.observe(record);
+        let passed = process.sieve.sift(&event);
+        if !passed.concerns {
+            event.forget_operation();
+        }
+        event.memory.retain(|change| process.sieve.holds(change.allocator()));
+        for change in &mut event.memory {
+            let caller = &mut change.allocator_mut().caller;
+            *caller = self.callers.of(at, *caller).into();
+            process.hold(change);
+        }
+        if let Some(operation) = &mut event.operation {
+            operation.device = operation.device.and_then(|device| process.devices.get(&device).copied());
+            operation.context = self.contexts.of(at, operation.context);
+            operation.caller = self.callers.of(at, operation.caller).into();
+        }
+        if let Some(drained) = &mut event.drained {
+            drained.context = self.contexts.of(at, drained.context);
+        }
+        let renamed = renamed(record, |context| self.contexts.of(at, context));
+        event.record = renamed.as_ref().unwrap_or(record);
+        self.timelines.observe(&event);
+        self.memory.observe(&event, passed.call);
+    }
+
+    /// What happens before a moment without a record of it.
+    fn unrecorded_before(&mut self, until: i64) {
+        while let Some(Reverse((moment, at, what))) =
+            self.unrecorded.peek().copied().filter(|Reverse((moment, ..))| *moment < until)
+        {
+            self.unrecorded.pop();
+            match what {
+                Unrecorded::Blind(to) => self.blind(at, moment, to),
+                Unrecorded::Ended => self.ended(at, moment),
+            }
+        }
+    }
+
+    /// A process is not looked at for a while, and may use its GPUs.
+    fn blind(&mut self, at: usize, from: i64, to: i64) {
+        let nothing = nothing_at(from);
+        let used = |device: &&DeviceReport| device.timelines > 0;
+        for device in self.processes[at].report.tables.devices.iter().filter(used) {
+            let number = device.id.and_then(|id| self.processes[at].devices.get(&id).copied());
+            // No context has so high a number.
+            let context = self.contexts.of(at, u32::MAX - device.id.unwrap_or(0));
+            let issued = from.max(0) as u64;
+            let operation = Operation {
+                correlation: 0,
+                context,
+                device: number,
+                stream: 0,
+                caller: self.callers.of(at, 0).into(),
+                called: issued,
+                returned: issued,
+                what: Action::Kernel { name: 0, communication: false },
+                when: When::Untimed { reason: Reason::Untimed(Untimed::OutsideRange), after: Some(from) },
+            };
+            let drained = Drained { context, stream: None, issued_before: issued, by: to };
+            let event = Event::new(&nothing);
+            self.timelines.observe(&Event { operation: Some(operation), ..event.clone() });
+            self.timelines.observe(&Event { drained: Some(drained), ..event });
+        }
+    }
+
+    /// A process has ended: its work is over, and what it held is free. The driver sees to both before the process is gone.
+    fn ended(&mut self, at: usize, moment: i64) {
+        let nothing = nothing_at(moment);
+        for context in self.contexts.all(at) {
+            let drained = Drained { context, stream: None, issued_before: u64::MAX, by: moment };
+            self.timelines.observe(&Event { drained: Some(drained), ..Event::new(&nothing) });
+        }
+        let held = std::mem::take(&mut self.processes[at].held);
+        let gone = held.into_iter().filter(|(_, bytes)| *bytes > 0).map(|((memory, caller), bytes)| {
+            MemoryChange::Vanished { memory, bytes, of: Allocator { caller, ..Allocator::default() } }
+        });
+        self.memory.observe(&Event { memory: gone.collect(), ..Event::new(&nothing) }, false);
+    }
+
+    fn finish(self) -> Together {
+        let Fold { line, processes, mut devices, callers, timelines, memory, .. } = self;
+        let mut sum = MemoryUse::default();
+        processes.iter().for_each(|process| sum.merge(&process.report.tables.memory));
+        let of_each: Vec<_> = processes.iter().map(|one| (one.report, one.devices.clone())).collect();
+        // What each process's own report says of a device.
+        let own = |number: Option<u32>| -> Vec<Identity> {
+            let rows = of_each.iter().flat_map(|(report, numbers)| {
+                let is_it =
+                    move |row: &&DeviceReport| row.id.and_then(|id| numbers.get(&id).copied()) == number;
+                report.tables.devices.iter().filter(is_it)
+            });
+            rows.map(|row| row.identity).collect()
+        };
+        let known: Vec<Known<'_>> = processes.into_iter().map(Process::finish).collect();
+        let owner = |caller| callers.get(caller).and_then(|(at, address)| Some((known.get(at)?, address)));
+        let library = |caller| owner(caller).and_then(|(of, address)| library(address, &of.model, of.names));
+        let memory = counted(memory.finish(line.ended(), library), sum);
+        let mut gaps = GapReport::default();
+        let mut unknown = Vec::new();
+        for (number, time) in timelines.finish() {
+            let mut device = match number.and_then(|number| devices.get(number as usize)) {
+                Some(device) => device.clone(),
+                None => DeviceReport { line, processes: 1, ..DeviceReport::default() },
+            };
+            let found = placed(&mut device, time, &own(number));
+            gaps.merge(&told(found, &device, &owner, &library));
+            match number.and_then(|number| devices.get_mut(number as usize)) {
+                Some(place) => *place = device,
+                None => unknown.push(device),
+            }
+        }
+        devices.extend(unknown);
+        Together { line, devices, gaps, memory }
+    }
+}
+
+/// What is known of a process in the end.
+struct Known<'a> {
+    pid: Option<u32>,
+    names: &'a Names,
+    model: model::Process,
+}
+
+impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
+    /// One that nothing is read of; its devices get their places among those of the line.
+    fn new(member: Member<'a, Records>, report: &'a ProcessReport, devices: &mut Vec<DeviceReport>) -> Self {
+        let Member { names, status, clocks, filter, records } = member;
+        let began = clocks.began(status);
+        let sieve = Sieve::new(filter, names, status, began, &clocks.captures);
+        let mut numbers = HashMap::new();
+        for own in &report.tables.devices {
+            let Some(id) = own.id else { continue };
+            let same = |other: &DeviceReport| own.uuid.is_some() && own.uuid == other.uuid;
+            let place = devices.iter().position(same).unwrap_or(devices.len());
+            if place == devices.len() {
+                let DeviceReport { uuid, name, memory_bytes, .. } = own.clone();
+                devices.push(DeviceReport {
+                    id: own.id,
+                    uuid,
+                    name,
+                    memory_bytes,
+                    ..DeviceReport::default()
+                });
+            }
+            devices[place].processes += u64::from(own.timelines > 0);
+            numbers.insert(id, place as u32);
+        }
+        Process {
+            report,
+            names,
+            model: Model::new(names, clocks),
+            sieve,
+            records: records.peekable(),
+            devices: numbers,
+            held: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it is known to have ended, and with it what it held.
+    fn is_over(&self) -> bool {
+        let runs_on = [Outcome::Running, Outcome::Detached];
+        self.report.process.outcome.is_some_and(|outcome| !runs_on.contains(&outcome))
+    }
+
+    fn hold(&mut self, change: &MemoryChange) {
+        let held = self.held.entry((change.memory(), change.allocator().caller)).or_default();
+        match *change {
+            MemoryChange::Allocated { bytes, .. } | MemoryChange::FreeFailed { bytes, .. } => {
+                *held = held.saturating_add(bytes);
+            }
+            MemoryChange::Freed { bytes, .. } | MemoryChange::Vanished { bytes, .. } => {
+                *held = held.saturating_sub(bytes);
+            }
+            MemoryChange::Passed { .. } => {}
+        }
+    }
+
+    fn finish(self) -> Known<'a> {
+        Known { pid: self.report.process.pid, names: self.names, model: self.model.finish() }
+    }
+}
+
+/// A record that tells of nothing.
+fn nothing_at(moment: i64) -> Record {
+    let body = Body::Loss { cause: LossCause::RingFull, count: 0 };
+    Record { thread: 0, at: moment.max(0) as u64, body }
+}
+
+/// A record of the end of a context or of a stream, with the context's number on the line; `None` of any other record.
+fn renamed(record: &Record, number: impl FnOnce(u32) -> u32) -> Option<Record> {
+    let body = match &record.body {
+        Body::Context(context) if context.destroyed => {
+            let mut context = context.clone();
+            context.context = number(context.context);
+            Body::Context(context)
+        }
+        Body::Stream(stream) if stream.destroyed => {
+            let mut stream = stream.clone();
+            stream.context = number(stream.context);
+            Body::Stream(stream)
+        }
+        _ => return None,
+    };
+    Some(Record { body, ..*record })
+}
+
+/// Puts what was found of a device into its row.
+fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[Identity]) -> Found {
+    let origin = host(device.line.began);
+    device.began_ns = time.began.map(|at| at.saturating_sub(origin).max(0) as u64);
+    (device.identity, device.timelines) = (time.identity, time.timelines);
+    (device.timed, device.late) = (time.timed, time.late);
+    narrow(&mut device.identity, own);
+    time.gaps.finish(device.identity.idle.hi)
+}
+
+/// Narrows what the clocks of several processes leave in doubt, by what each one's own clock says of its own work: all of them
+/// did a thing for at least as long as one did, less what others can have done that counts before it, and at most
+/// for as long as all of them did it one behind the other.
+fn narrow(all: &mut Identity, own: &[Identity]) {
+    let sum = |of: &dyn Fn(&Identity) -> u64| own.iter().map(of).fold(0, u64::saturating_add);
+    let before = |one: &Identity, class: usize| -> u64 { one.busy[..class].iter().map(|part| part.hi).sum() };
+    for class in 0..CLASSES {
+        let others = sum(&|one| before(one, class));
+        let least = |one: &Identity| one.busy[class].lo.saturating_sub(others - before(one, class));
+        let (least, most) = (own.iter().map(least).max(), sum(&|one| one.busy[class].hi));
+        let part = &mut all.busy[class];
+        part.lo = part.lo.max(least.unwrap_or(0)).min(part.value);
+        part.hi = part.hi.min(most).max(part.value);
+    }
+    let busy = own.iter().map(|one| one.busy.iter().map(|part| part.lo).sum()).max().unwrap_or(0);
+    let possible = sum(&|one| before(one, CLASSES));
+    let idle = &mut all.idle;
+    idle.lo = idle.lo.max(all.span.saturating_sub(possible)).min(idle.value);
+    idle.hi = idle.hi.min(all.span.saturating_sub(busy)).max(idle.value);
+}
+
+/// The gaps of a device, with what each process knows of its own operations beside them.
+fn told<'k>(
+    found: Found,
+    device: &DeviceReport,
+    owner: &impl Fn(u64) -> Option<(&'k Known<'k>, u64)>,
+    library: &impl Fn(u64) -> Option<String>,
+) -> GapReport {
+    let row = |gap: &Gap| {
+        let beside = |neighbour: Neighbour| {
+            let (of, address) = owner(neighbour.caller)?;
+            Some((of.pid, side(&neighbour, address, &of.model, of.names)))
+        };
+        let ((_, before), (pid, after)) = (beside(gap.before)?, beside(gap.after)?);
+        let (began_ns, start, duration) = (device.began_ns, gap.start, gap.duration);
+        Some(GapRow { pid, device: device.id, began_ns, start, duration, before, after })
+    };
+    let by_library = found.callers.iter().map(|(caller, part)| LibraryGaps {
+        library: library(*caller),
+        count: part.count,
+        total: part.total,
+    });
+    let (by_library, largest) = (by_library.collect(), found.largest.iter().filter_map(row).collect());
+    GapReport { count: found.count, total: found.total, bands: found.bands, by_library, largest }
+}
+
+/// What was held on the line, with the counts of all processes: those do not depend on when it was.
+fn counted(mut line: MemoryUse, sum: MemoryUse) -> MemoryUse {
+    let with = |held: &mut Use, counts: Use| {
+        let Use { allocations, allocated_bytes, frees, .. } = counts;
+        *held = Use { allocations, allocated_bytes, frees, ..*held };
+    };
+    with(&mut line.device, sum.device);
+    for (kind, counts) in sum.by_kind {
+        with(line.by_kind.entry(kind).or_default(), counts);
+    }
+    let held = std::mem::replace(&mut line.by_library, sum.by_library);
+    for (library, counts) in &mut line.by_library {
+        let Holding { at_peak_bytes, live_bytes, .. } = held.get(library).copied().unwrap_or_default();
+        *counts = Holding { at_peak_bytes, live_bytes, ..*counts };
+    }
+    MemoryUse { out_of_memory: sum.out_of_memory, ..line }
+}

@@ -1,0 +1,219 @@
+//! Several processes on one line: what they did together is one row for each GPU.
+
+use super::*;
+use gpuspy_collector::model::survey::Survey;
+use gpuspy_collector::report::{Operations, Section};
+use gpuspy_collector::trace::generator::Random;
+
+const MS: u64 = 1_000_000;
+const MIB: u64 = 1 << 20;
+
+/// A process of these walls, in ns from the begin of the first, that does what it is told to.
+fn rank(rank: u32, (from, to): (u64, u64), acts: impl FnOnce(&mut App)) -> (App, Names, Status) {
+    let mut app = App::new();
+    app.records.iter_mut().for_each(|record| record.at = BEGAN + from);
+    app.now = BEGAN + from + 10_000;
+    acts(&mut app);
+    assert!(app.now <= BEGAN + to);
+    let (pid, began, ended) = (4242 + rank, BEGAN + from, BEGAN + to);
+    let status = Status { pid, began, ended, boot: Some(7), ..status() };
+    (app, names(), status)
+}
+
+/// Kernels of 10 ms, each waited for, that begin every `every` ms.
+fn kernels(app: &mut App, count: u64, every: u64) {
+    for _ in 0..count {
+        let begin = app.now;
+        app.timed(LAUNCH, kernel(GEMM), 0, 10 * MS as i64);
+        app.sync(10 * MS + 20_000);
+        app.now = begin + every * MS;
+    }
+}
+
+fn value_of(row: &Value, key: &str) -> u64 {
+    row[key]["value"].as_u64().unwrap_or_else(|| panic!("no {key}: {row}"))
+}
+
+/// Two ranks of 431 and 786 ms, the second 114 ms behind the first: in all 0.9 s. They were a wall of 1.22 s, and busy and idle
+/// as if the GPU had been there twice.
+#[test]
+fn a_gpu_that_two_processes_used_is_one_row_and_their_wall_is_that_of_the_run() {
+    let apps = vec![
+        rank(0, (0, 431 * MS), |app| kernels(app, 20, 20)),
+        rank(1, (114 * MS, 900 * MS), |app| kernels(app, 30, 20)),
+    ];
+    let reports = reports_of(apps, &Filter::default());
+    let report = json(&reports);
+    assert_valid(&report);
+    let [device] = report["devices"].as_array().unwrap().as_slice() else { panic!("{report}") };
+    assert_eq!((&device["timelines"], &device["processes"]), (&value!(1), &value!(2)));
+    assert_eq!(report["wall_ns"], value!(900 * MS));
+    // The kernels of the first begin every 20 ms from 0 on, those of the second from 114 ms on, so that 14 times one of the
+    // first begins 6 ms behind one of the second, and both run for 4 ms.
+    let truth = (20 + 30) * 10 * MS - 14 * 4 * MS;
+    let busy = &device["compute_ns"];
+    assert!(busy["value"].as_u64().unwrap().abs_diff(truth) < MS, "{busy} is not {truth}");
+    assert!(busy["lo"].as_u64().unwrap() <= truth && truth <= busy["hi"].as_u64().unwrap(), "{busy}");
+    let span = device["span_ns"].as_u64().unwrap();
+    assert!(span.abs_diff(704 * MS) < MS, "{span}");
+    assert_eq!(value_of(device, "compute_ns") + value_of(device, "idle_ns"), span);
+
+    let screen = terminal(&reports, &View::default(), &wide(100));
+    assert!(screen.contains("2 processes, 1 GPU (NVIDIA H200), 900 ms"), "{screen}");
+    let wall = screen.lines().find(|line| line.contains("= wall")).unwrap();
+    assert!(wall.contains("900 000 000 ns"), "{wall}");
+    assert!(screen.contains("2 processes used it"), "{screen}");
+}
+
+#[test]
+fn memory_of_processes_at_once_is_never_less_at_its_peak_than_in_the_end() {
+    let take = |app: &mut App, mib: u64| {
+        app.alloc(MALLOC, Memory::Device, 0x10_0000, mib * MIB);
+        app.idle(300 * MS);
+    };
+    let memory = |second: (u64, u64)| {
+        let apps = vec![rank(0, (0, 431 * MS), |app| take(app, 256)), rank(1, second, |app| take(app, 200))];
+        let report = json(&reports_of(apps, &Filter::default()));
+        assert_valid(&report);
+        let device = &report["memory"];
+        let number = |key: &str| device[key].as_u64().unwrap() / MIB;
+        let library = &device["by_library"][0];
+        assert_eq!(device["live_bytes"], library["live_bytes"]);
+        assert_eq!(device["peak_bytes"], library["at_peak_bytes"]);
+        assert_eq!((&device["allocations"], &library["allocations"]), (&value!(2), &value!(2)));
+        let line = device["timeline"]["peaks_bytes"].as_array().unwrap();
+        assert_eq!(line.iter().map(Value::as_u64).max(), Some(device["peak_bytes"].as_u64()));
+        let own: Vec<_> =
+            report["processes"].as_array().unwrap().iter().map(|p| p["memory"].clone()).collect();
+        let held = |mib: u64| value!({ "peak_bytes": mib * MIB, "live_bytes": mib * MIB });
+        assert_eq!(own, [held(256), held(200)]);
+        (number("peak_bytes"), number("live_bytes"))
+    };
+    assert_eq!(memory((100 * MS, 431 * MS)), (456, 456), "both at once");
+    assert_eq!(memory((114 * MS, 900 * MS)), (456, 200), "what the first held went with it");
+    assert_eq!(memory((500 * MS, 900 * MS)), (256, 200), "one behind the other");
+}
+
+#[test]
+fn processes_of_two_machines_or_of_two_starts_of_one_are_never_merged() {
+    let mut apps = vec![
+        rank(0, (0, 431 * MS), |app| kernels(app, 20, 20)),
+        rank(1, (114 * MS, 900 * MS), |app| kernels(app, 30, 20)),
+        rank(2, (0, 300 * MS), |app| kernels(app, 1, 20)),
+    ];
+    apps[1].2.boot = Some(8);
+    let report = json(&reports_of(apps.clone(), &Filter::default()));
+    assert_valid(&report);
+    let used: Vec<&Value> =
+        report["devices"].as_array().unwrap().iter().map(|device| &device["processes"]).collect();
+    assert_eq!(used, [&value!(2), &value!(1)]);
+    assert_eq!(report["wall_ns"], value!(786 * MS), "the longest of both lines");
+    // Where no start is told, the name of the machine has to do.
+    for (at, name) in ["one", "another", "one"].into_iter().enumerate() {
+        apps[at].1.0.insert((Namespace::Fact, Fact::Host as u32), name.to_owned());
+        apps[at].2.boot = None;
+    }
+    let by_name = json(&reports_of(apps, &Filter::default()));
+    assert_eq!(by_name["devices"], report["devices"]);
+}
+
+#[test]
+fn where_one_process_is_not_captured_the_gpu_is_not_called_idle() {
+    let captured = |at: u32, ranges: &[(u64, u64)], act_at: u64| {
+        let (mut app, mut names, status) = rank(at, (0, 900 * MS), |_| ());
+        names.0.insert((Namespace::Fact, Fact::CaptureRange as u32), "profiler-api".to_owned());
+        let mut records = std::mem::take(&mut app.records);
+        app.now = BEGAN + act_at * MS;
+        kernels(&mut app, 1, 20);
+        for (from, to) in ranges {
+            for (at, begins) in [(from, true), (to, false)] {
+                app.records.push(Record { thread: 1, at: BEGAN + at * MS, body: Body::Capture { begins } });
+            }
+        }
+        records.append(&mut app.records);
+        records.sort_by_key(|record| record.at);
+        app.records = records;
+        (app, names, status)
+    };
+    // The first looks from 100 to 200, the second from 150 to 400: both from 150 to 200 alone.
+    let apps = vec![captured(0, &[(100, 200)], 110), captured(1, &[(150, 400)], 160)];
+    let reports = reports_of(apps, &Filter::default());
+    let report = json(&reports);
+    assert_valid(&report);
+    let device = &report["devices"][0];
+    assert_eq!((&report["wall_ns"], &device["span_ns"]), (&value!(300 * MS), &value!(300 * MS)));
+    let ms = |key: &str| (value_of(device, key) + MS / 2) / MS;
+    assert_eq!((ms("compute_ns"), ms("idle_ns"), ms("undecided_ns")), (20, 40, 240));
+    let screen = terminal(&reports, &View { sections: vec![Section::Gpu], ..View::default() }, &wide(100));
+    assert!(screen.contains("profiler-api: 2 ranges, 300 ms of 900 ms"), "{screen}");
+}
+
+#[test]
+fn a_part_of_a_run_counts_from_the_begin_of_its_first_process() {
+    let apps = || {
+        vec![
+            rank(0, (0, 431 * MS), |app| kernels(app, 20, 20)),
+            rank(1, (114 * MS, 900 * MS), |app| kernels(app, 30, 20)),
+        ]
+    };
+    let part = |since, until| {
+        let filter = Filter { since, until, ..Filter::default() };
+        let report = json(&reports_of(apps(), &filter));
+        assert_valid(&report);
+        report
+    };
+    let all = part(None, None);
+    let (early, late) = (part(None, Some(300 * MS)), part(Some(300 * MS), None));
+    assert_eq!((&early["wall_ns"], &late["wall_ns"]), (&value!(300 * MS), &value!(600 * MS)));
+    for key in ["compute_ns", "idle_ns"] {
+        let of = |report: &Value| value_of(&report["devices"][0], key);
+        assert_eq!(of(&early) + of(&late), of(&all), "{key}");
+    }
+    let launches = |report: &Value| report["coverage"]["launches"].as_u64().unwrap();
+    assert_eq!(launches(&early) + launches(&late), launches(&all));
+}
+
+/// Moment by moment, against what the operations themselves say.
+#[test]
+fn the_union_of_random_processes_is_what_their_operations_cover() {
+    for seed in 0..20 {
+        let mut random = Random(seed);
+        let apps: Vec<(App, Names, Status)> = (0..3)
+            .map(|at| {
+                let from = random.below(40) * MS / 7;
+                let mut acts = |app: &mut App| {
+                    for _ in 0..30 {
+                        app.idle(random.below(3_000_000));
+                        let ns = 20_000 + random.below(2_000_000);
+                        app.timed(LAUNCH, kernel(GEMM), 0, ns as i64);
+                        app.sync(ns + 30_000);
+                    }
+                };
+                rank(at, (from, 1_000 * MS), |app| acts(app))
+            })
+            .collect();
+        let mut edges: Vec<(i64, i64)> = Vec::new();
+        let everything = Filter::default();
+        for (app, names, status) in &apps {
+            let clocks = Survey::of(app.records.iter().cloned());
+            let mut operations = Operations::new(names, &clocks, Some(status), &everything);
+            for line in app.records.iter().filter_map(|record| operations.observe(record)) {
+                let line: Value = serde_json::from_str(&line).unwrap();
+                let moment = |key: &str| line[key]["value"].as_i64().unwrap();
+                edges.extend([(moment("start_ns"), 1), (moment("finish_ns"), -1)]);
+            }
+        }
+        edges.sort_unstable();
+        let (mut busy, mut running) = (0, 0);
+        for pair in edges.windows(2) {
+            running += pair[0].1;
+            busy += if running > 0 { pair[1].0 - pair[0].0 } else { 0 };
+        }
+        let report = json(&reports_of(apps, &everything));
+        let device = &report["devices"][0];
+        assert_eq!(value_of(device, "compute_ns"), busy as u64, "seed {seed}");
+        let (gaps, idle) = (value_of(&report["gaps"], "total_ns"), value_of(device, "idle_ns"));
+        let start_event = 10_000;
+        assert!(gaps <= idle && idle < gaps + start_event, "seed {seed}: all idle is between two operations");
+    }
+}
