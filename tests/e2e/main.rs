@@ -12,6 +12,7 @@ mod counts;
 mod demo;
 mod devices;
 mod doctor;
+mod estimates;
 mod events;
 mod export;
 mod facts;
