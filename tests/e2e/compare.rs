@@ -2,6 +2,7 @@
 
 use gpuspy_collector::model::occupancy::Occupancy;
 use gpuspy_collector::model::survey::Survey;
+use gpuspy_collector::model::typical::Prior;
 use gpuspy_collector::model::{Model, When};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, What, Work};
@@ -63,6 +64,11 @@ impl Compared {
         }
     }
 
+    /// Its best value, as a part of how long it really lasted.
+    pub fn of_truth(&self) -> Option<f64> {
+        self.timed().map(|(occupancy, truth)| occupancy.value() as f64 / truth as f64)
+    }
+
     /// What is wrong with its interval, if it does not hold the truth.
     pub fn violation(&self) -> Option<String> {
         let (occupancy, truth) = self.timed()?;
@@ -90,10 +96,15 @@ pub fn compare(done: &Done) -> Vec<Compared> {
 
 /// Pairs each operation of the trace with the stand-in's: thread by thread, in the order of their calls.
 pub fn pair(done: &Done) -> Vec<Compared> {
+    estimated(done, Prior::default())
+}
+
+/// The same, with what is typical used there only.
+pub fn estimated(done: &Done, prior: Prior) -> Vec<Compared> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let status = reader.status().unwrap().clone();
     let names = reader.names().clone();
-    let clocks = Survey::of(reader.records());
+    let clocks = Survey::with(prior, reader.records());
     let mut model = Model::new(&names, &clocks);
     let mut ours: BTreeMap<u64, Vec<(Work, &str, When)>> = BTreeMap::new();
     for record in reader.records() {

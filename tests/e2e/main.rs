@@ -13,6 +13,7 @@ mod deep;
 mod demo;
 mod devices;
 mod doctor;
+mod estimates;
 mod events;
 mod export;
 mod facts;

@@ -51,6 +51,22 @@ fn every_operation_is_a_line_that_holds_the_truth() {
     }
 }
 
+/// 100 kernels of 5 ms are submitted at once: until the last begins, the clocks have parted for half a second. 72 of 130
+/// operations lay outside of the intervals of their begins and ends, which were as wide as where they were submitted.
+#[test]
+fn what_begins_long_after_it_was_submitted_lies_where_it_is_said_to() {
+    for drift in ["20000", "-20000"] {
+        let done = Run::of("mixes").arg("ahead").env("SIMCUDA_CLOCK_DRIFT_PPB", drift).observed().succeeded();
+        let mut lines = operations(&done.trace());
+        lines.sort_by_key(|line| number(line, "/correlation"));
+        let truth = done.truth().operations();
+        assert_eq!((lines.len(), truth.len()), (130, 130));
+        lines.iter().zip(&truth).for_each(|(line, truth)| agrees(line, truth));
+        let late = truth.iter().filter(|o| o.occupancy.0 > o.called + 100_000_000).count();
+        assert!(late > 50, "{late} began late: the test shows nothing");
+    }
+}
+
 #[test]
 fn operations_of_a_run_of_several_processes_name_their_process() {
     let done = Run::of("fork_child").arg("before").observed().succeeded();

@@ -1,7 +1,7 @@
 //! Which API calls were made, and how long did the host spend in them?
 
 use super::Analysis;
-use super::estimate::{Estimate, Kind};
+use super::estimate::Estimate;
 use super::quantile::Quantiles;
 use crate::model::{CountedCall, Event};
 use crate::trace::record::{Body, Names};
@@ -66,8 +66,7 @@ impl HostTimes {
 
     /// Their median, ns.
     pub fn median(&self) -> Option<Estimate<u64>> {
-        let kind = if self.values.is_exact() { Kind::Exact } else { Kind::Sketch };
-        self.values.median().map(|value| Estimate { value, lo: value, hi: value, kind })
+        self.values.median()
     }
 
     /// Standard deviation (of the population), ns.

@@ -71,11 +71,11 @@ impl Durations {
 
     /// Their median, ns.
     pub fn median(&self) -> Option<Estimate<u64>> {
-        let (value, lo, hi) = (self.values.median()?, self.los.median()?, self.his.median()?);
-        if self.values.is_exact() {
-            return Some(Estimate::new(value, lo, hi));
+        let (median, lo, hi) = (self.values.median()?, self.los.median()?.lo, self.his.median()?.hi);
+        match median.kind {
+            Kind::Exact => Some(Estimate::new(median.value, lo, hi)),
+            kind => Some(Estimate { value: median.value, lo, hi, kind }),
         }
-        Some(Estimate { value, lo, hi, kind: Kind::Sketch })
     }
 
     /// The shortest, ns.

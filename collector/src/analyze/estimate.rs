@@ -10,7 +10,7 @@ pub enum Kind {
     Exact,
     /// Corrected for over-read (see [`crate::model::occupancy`]): the truth is in [lo, hi].
     Corrected,
-    /// A corrected quantile from a sketch: value, lo and hi are within 1 % of the quantiles they stand for.
+    /// A quantile from a sketch: the value is within 1 % of the one that it stands for, the truth is in [lo, hi].
     Sketch,
     /// What was not timed is taken to be like what was (see [`super::extrapolate`]): the truth is in [lo, hi] if it is.
     Extrapolated,
@@ -27,6 +27,26 @@ pub struct Estimate<T> {
     pub hi: T,
     /// What the value is.
     pub kind: Kind,
+}
+
+impl Estimate<u64> {
+    /// A number that is known.
+    pub fn exactly(value: u64) -> Self {
+        Estimate::new(value, value, value)
+    }
+
+    /// Whether its interval is wider than a fifth of it: then the value alone says too much.
+    pub fn is_wide(&self) -> bool {
+        self.hi.saturating_sub(self.lo).saturating_mul(5) > self.value
+    }
+}
+
+impl Estimate<f64> {
+    /// In whole numbers, the interval rounded outwards.
+    pub fn rounded(self) -> Estimate<u64> {
+        let Estimate { value, lo, hi, kind } = self;
+        Estimate { value: value.round() as u64, lo: lo.floor() as u64, hi: hi.ceil() as u64, kind }
+    }
 }
 
 impl<T: PartialEq> Estimate<T> {
@@ -46,6 +66,13 @@ pub struct Sum {
     pub lo: u64,
     /// Of the upper bounds.
     pub hi: u64,
+}
+
+impl From<Estimate<u64>> for Sum {
+    fn from(estimate: Estimate<u64>) -> Sum {
+        let Estimate { value, lo, hi, .. } = estimate;
+        Sum { value, lo, hi }
+    }
 }
 
 impl Sum {

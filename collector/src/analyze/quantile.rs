@@ -4,6 +4,8 @@
 //! as HdrHistogram has them (Gil Tene, hdrhistogram.org). A bin is found without a logarithm, its middle is within 1/256 of
 //! anything in it, and two sketches merge by adding.
 
+use super::estimate::{Estimate, Kind};
+
 /// Samples that are kept as they are.
 pub const EXACT: usize = 10_000;
 
@@ -66,12 +68,20 @@ impl Quantiles {
         self.bins.is_empty()
     }
 
-    /// The sample in the middle (the mean of both middle ones, rounded down, when they are even and exact); `None`
-    /// without samples.
-    pub fn median(&self) -> Option<u64> {
-        if !self.is_exact() {
-            return Some(self.binned((self.count - 1) / 2));
+    /// The median: the best value, and the least and the most that it can be, by the bins of the samples in the middle. Exact
+    /// ones of which there is an even number have the mean of both middle ones, rounded down. `None` without samples.
+    pub fn median(&self) -> Option<Estimate<u64>> {
+        if self.is_exact() {
+            return self.middle().map(|median| Estimate::new(median, median, median));
         }
+        let (below, above) = (self.binned((self.count - 1) / 2), self.binned(self.count / 2));
+        // Between both ends of a bin: its middle.
+        let value = below.0 + (below.1 - below.0) / 2;
+        Some(Estimate { value, lo: below.0, hi: above.1, kind: Kind::Sketch })
+    }
+
+    /// The median of samples that are kept as they are.
+    fn middle(&self) -> Option<u64> {
         let mut sorted = self.samples.clone();
         sorted.sort_unstable();
         let upper = *sorted.get(sorted.len() / 2)?;
@@ -98,18 +108,18 @@ impl Quantiles {
         self.bins[index] += count;
     }
 
-    /// The sample of a rank (from 0), from the bins.
-    fn binned(&self, rank: u64) -> u64 {
+    /// The least and the greatest that the sample of a rank (from 0) can be, by its bin.
+    fn binned(&self, rank: u64) -> (u64, u64) {
         let mut seen = 0;
         let bin = self.bins.iter().position(|count| {
             seen += count;
             rank < seen
         });
-        bin.map_or(0, |index| {
+        bin.map_or((0, 0), |index| {
             let index = index as u64;
             let cut = (index / BINS).saturating_sub(1);
-            // From the bin's least to its greatest: the middle.
-            ((index - cut * BINS) << cut) + ((1 << cut) - 1) / 2
+            let least = (index - cut * BINS) << cut;
+            (least, least + ((1 << cut) - 1))
         })
     }
 }
@@ -128,12 +138,14 @@ mod tests {
     #[test]
     fn few_samples_are_exact() {
         assert_eq!(of([]).median(), None);
-        assert_eq!(of([7]).median(), Some(7));
-        assert_eq!(of([9, 1, 4]).median(), Some(4));
-        assert_eq!(of([1, 2, 4, 8]).median(), Some(3));
+        let median = |samples: &[u64]| of(samples.iter().copied()).median();
+        let exactly = |ns| Some(Estimate::new(ns, ns, ns));
+        assert_eq!(median(&[7]), exactly(7));
+        assert_eq!(median(&[9, 1, 4]), exactly(4));
+        assert_eq!(median(&[1, 2, 4, 8]), exactly(3));
         let most = of((0..EXACT as u64 - 1).rev());
         assert!(most.is_exact());
-        assert_eq!(most.median(), Some((EXACT as u64 - 2) / 2));
+        assert_eq!(most.median(), exactly((EXACT as u64 - 2) / 2));
     }
 
     #[test]
@@ -145,9 +157,11 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn many_samples_are_within_a_percent(seed in 1u64.., spread in 1u32..40, parts in 1usize..4) {
+        fn many_samples_are_within_a_percent_and_inside_the_interval(
+            seed in 1u64.., spread in 1u32..40, parts in 1usize..4, one_more in 0usize..2,
+        ) {
             let mut x = seed;
-            let mut samples: Vec<u64> = (0..EXACT * 2 + 1).map(|_| {
+            let mut samples: Vec<u64> = (0..EXACT * 2 + one_more).map(|_| {
                 x ^= x << 13; x ^= x >> 7; x ^= x << 17;
                 x >> (63 - spread)
             }).collect();
@@ -156,10 +170,13 @@ mod tests {
                 merged.merge(&of(part.iter().copied()));
             }
             samples.sort_unstable();
-            let truth = samples[EXACT];
-            let found = merged.median().unwrap();
+            let (below, above) = (samples[(samples.len() - 1) / 2], samples[samples.len() / 2]);
+            let (truth, found) = (below + (above - below) / 2, merged.median().unwrap());
             prop_assert_eq!(merged.count(), samples.len() as u64);
-            prop_assert!(found.abs_diff(truth) as f64 <= 0.01 * truth as f64 + 0.5, "{} for {}", found, truth);
+            prop_assert!(found.lo <= truth && truth <= found.hi, "{:?} for {}", found, truth);
+            prop_assert!(found.lo <= found.value && found.value <= found.hi, "{:?}", found);
+            let is_near = |value: u64| value.abs_diff(below) as f64 <= 0.01 * below as f64 + 0.5;
+            prop_assert!(is_near(found.value), "{:?} for {}", found, truth);
         }
     }
 }

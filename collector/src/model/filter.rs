@@ -560,7 +560,7 @@ mod tests {
         let clocks = simulation::survey(&truths);
         let truth = &truths[4];
         let occupancy =
-            crate::model::occupancy::derive(&truth.work, &truth.gpu, false, clocks.of(1, 1).unwrap());
+            crate::model::occupancy::derive(&truth.work, &truth.gpu, false, None, clocks.of(1, 1).unwrap());
         let (mut record, mut operation) = launch(GEMM, false);
         operation.when = When::Timed(occupancy);
         record.body = Body::Work(truth.work.clone());

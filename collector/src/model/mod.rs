@@ -52,7 +52,7 @@ use modules::Modules;
 use occupancy::{Occupancy, host};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use transfer::{HostMemory, TransferKind};
+use transfer::{HostMemory, Moved, TransferKind};
 
 /// What one record means.
 #[derive(Clone, Debug)]
@@ -181,6 +181,14 @@ impl Action {
     /// Whether it is a run of ordinary launches on a deep stream.
     pub fn is_run(&self) -> bool {
         matches!(self, Action::Burst { launches, ordinary, .. } if launches == ordinary)
+    }
+
+    /// What it moves, if it is a copy or a set.
+    pub fn moved(&self) -> Option<Moved> {
+        match *self {
+            Action::Transfer { kind, host_memory, bytes } => Some((kind, host_memory, bytes)),
+            _ => None,
+        }
     }
 }
 
@@ -443,9 +451,9 @@ impl<'c> Model<'c> {
 
     fn timed(&mut self, work: &Work, gpu: &GpuTime, clock: &Clock, what: Action) -> Occupancy {
         let context = work.call.context;
-        let staged = work.call.flags & (flag::PREFETCH | flag::BATCH) == 0 && blocks_by_nature(what);
-        let blocking = work.call.flags & flag::BLOCKING != 0 || staged;
-        let mut occupancy = occupancy::derive(work, gpu, blocking, clock);
+        let blocking = transfer::blocks_host(work.call.flags, what.moved());
+        let usual = self.clocks.typical.usual(work, what);
+        let mut occupancy = occupancy::derive(work, gpu, blocking, usual, clock);
         if let (Action::Burst { .. }, Some(ns)) = (what, self.members.of(work).expected()) {
             occupancy.expect(ns);
         }
@@ -525,18 +533,6 @@ fn called(work: &Work) -> u64 {
 /// It did not run now: it became a node of a graph.
 fn is_captured(work: &Work) -> bool {
     work.untimed == Untimed::Captured || work.call.flags & flag::CAPTURED != 0
-}
-
-/// Copies from and to pageable memory are staged by the driver inside the call, whatever the API's name says.
-fn blocks_by_nature(what: Action) -> bool {
-    matches!(
-        what,
-        Action::Transfer {
-            kind: TransferKind::HtoD | TransferKind::DtoH,
-            host_memory: HostMemory::Pageable,
-            ..
-        }
-    )
 }
 
 #[cfg(test)]

@@ -31,7 +31,8 @@
 //! θ̂ + submitted, or at g_s if that is later ([`Clock::guess`] derives θ̂). If what remains until g_e is no longer than
 //! the tail, the operation was over before the end event came: between nothing and that, the middle is guessed. A call
 //! that blocks until its work is done is another matter: the work lies inside the call, begun soon after the start
-//! event and over when the call returned.
+//! event and over when the call returned. All this is a guess where the pair [tells](Spread::is_telling) little. There the best
+//! value is what its like usually take, if that lies in the interval and is [known](super::typical).
 //!
 //! Errors along a chain of anchors (`start_error`) are counted where GPU times meet host times; between neighbours of
 //! one chain they cancel.
@@ -43,6 +44,7 @@ pub(super) mod pair;
 
 use super::clock::{Bounds, Clock};
 use super::stamps::MOST_EVENT_COST;
+use super::typical::Usual;
 use crate::trace::record::{GpuTime, Work};
 use gpuspy_wire::record::flag;
 use pair::{Pair, Spread};
@@ -88,7 +90,8 @@ pub struct Occupancy {
     pub raw: u64,
     /// Half-width of the clock interval where it was submitted, ns; `None` while a side is unknown.
     pub clock_half_width: Option<u64>,
-    /// How far from the truth its place on the line can be, by the clocks, ns; `None` while a side is unknown.
+    /// How far from the truth its place on the line can be, by the clocks, ns: the most that it is where the operation was
+    /// submitted, began and ended. `None` while a side is unknown.
     pub off_by: Option<u64>,
 }
 
@@ -184,11 +187,19 @@ pub fn end_stamp(work: &Work, gpu: &GpuTime) -> (i64, i64) {
 /// Derives the occupancy of a timed operation from its events and its clock.
 ///
 /// `blocking` says that the call returns only when the work is done (see the module).
-pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &Clock) -> Occupancy {
+///
+/// `usual` is what its like usually take, where that is known: the best value where the pair itself does not tell.
+pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, usual: Option<Usual>, clock: &Clock) -> Occupancy {
     let pair = Pair::new(work, gpu);
-    let spread = spread(&pair, clock);
-    let guess = clock.guess(pair.submitted).unwrap_or(MOST_TIME as i64);
-    let (start, end) = estimate(&pair, &spread, guess, blocking);
+    let Measured { spread, mut start, mut end, mut length, is_telling } = measure(&pair, blocking, clock);
+    let usual = usual.filter(|_| !is_telling).and_then(|usual| usual.within(length.lo, length.hi));
+    if let Some(usual) = usual {
+        length.value = usual;
+        (start, end) = placed(&pair, &spread, start, host(usual));
+    }
+    // Work may begin, and be done, long after it was submitted: the clocks part meanwhile.
+    let moments = [pair.submitted, clock.to_host(pair.start), clock.to_host(pair.end())];
+    let off_by = moments.iter().try_fold(0, |worst: u64, at| Some(worst.max(clock.off_by(*at)?)));
     let begins = |gpu: i64| clock.to_host(gpu).max(pair.began);
     let ends = |gpu: i64| clock.to_host(gpu).min(pair.seen).max(pair.began);
     Occupancy {
@@ -200,7 +211,7 @@ pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &Clock) -> Occu
         busy_from: begins(busy_from(&pair, &spread, clock)),
         start: begins(start),
         end: ends(end),
-        length: spread.length(&pair, end - start),
+        length,
         basis: match (pair.is_shared(), spread.end_was_queued && spread.over_start == 0) {
             (true, _) => Basis::BoundsOnly,
             (false, true) => Basis::Proven,
@@ -208,7 +219,7 @@ pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, clock: &Clock) -> Occu
         },
         raw: pair.raw as u64,
         clock_half_width: clock.half_width(pair.submitted),
-        off_by: clock.off_by(pair.submitted).map(|ns| ns.saturating_add(pair.error() as u64)),
+        off_by: off_by.map(|ns| ns.saturating_add(pair.error() as u64 + 1)),
     }
 }
 
@@ -219,19 +230,38 @@ fn busy_from(pair: &Pair, spread: &Spread, clock: &Clock) -> i64 {
     spread.latest_start.max(launched.min(spread.latest_end))
 }
 
-/// What a pair says, by its clock.
-fn spread(pair: &Pair, clock: &Clock) -> Spread {
-    let upper = |at: i64| clock.upper(at).unwrap_or(MOST_TIME as i64);
-    let upper = [upper(pair.submitted), upper(pair.submitted.saturating_add(pair.tail))];
-    Spread::of(pair, upper, clock.stamps.resolution(), clock.stamps.most_cost())
+/// Where an operation of that length lay: it ended with its end event, if that was queued, and began when it was submitted,
+/// if there is room for it then.
+fn placed(pair: &Pair, spread: &Spread, submitted: i64, length: i64) -> (i64, i64) {
+    let ends_last = spread.end_was_queued || submitted + length > pair.end();
+    let latest = pair.end().min(pair.start + spread.over_start);
+    let start = if ends_last { (pair.end() - length).clamp(pair.start, latest) } else { submitted };
+    (start, (start + length).min(pair.end()))
 }
 
-/// How long the operation between a pair of events lasted, where the clock alone is asked.
-pub(super) fn length(pair: &Pair, clock: &Clock) -> Length {
-    let spread = spread(pair, clock);
+/// What a pair of events says by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    spread: Spread,
+    /// GPU: the best estimates of begin and end.
+    start: i64,
+    end: i64,
+    /// How long the operation lasted.
+    pub length: Length,
+    /// Whether that is known, up to what all events are [off by](Spread::is_telling).
+    pub is_telling: bool,
+}
+
+/// Asks the clock and nothing else how long the operation between two events lasted.
+pub(super) fn measure(pair: &Pair, blocking: bool, clock: &Clock) -> Measured {
+    let upper = |at: i64| clock.upper(at).unwrap_or(MOST_TIME as i64);
+    let upper = [upper(pair.submitted), upper(pair.submitted.saturating_add(pair.tail))];
     let guess = clock.guess(pair.submitted).unwrap_or(MOST_TIME as i64);
-    let (start, end) = estimate(pair, &spread, guess, false);
-    spread.length(pair, end - start)
+    let late = clock.stamps.resolution();
+    let spread = Spread::of(pair, upper, late, clock.stamps.most_cost());
+    let (start, end) = estimate(pair, &spread, guess, blocking);
+    let is_telling = Spread::of(pair, upper, late, 0).is_telling(pair);
+    Measured { spread, start, end, length: spread.length(pair, end - start), is_telling }
 }
 
 /// A node of a graph between its two events, which no host call takes part in: it begins when the start event is over, and
@@ -303,7 +333,7 @@ mod tests {
         let clocks = survey(&truths);
         let clock = clocks.of(1, 1).unwrap();
         for truth in truths {
-            let o = derive(&truth.work, &truth.gpu, false, clock);
+            let o = derive(&truth.work, &truth.gpu, false, None, clock);
             assert!(!breaks_causality(&truth.work, &truth.gpu, clock));
             let (lo, hi) = (o.lo(), o.hi());
             assert!(
@@ -359,7 +389,7 @@ mod tests {
         let clocks = survey(&truths);
         let proven = truths
             .iter()
-            .map(|t| derive(&t.work, &t.gpu, false, clocks.of(1, 1).unwrap()))
+            .map(|t| derive(&t.work, &t.gpu, false, None, clocks.of(1, 1).unwrap()))
             .filter(|o| o.basis == Basis::Proven && o.hi() - o.lo() <= 2)
             .count();
         assert!(proven > 950, "{proven} of 1000");
@@ -368,13 +398,21 @@ mod tests {
     /// What is derived of one operation alone, its stamps exact and its events without cost. `known` are bounds from
     /// elsewhere.
     fn alone(work: &Work, gpu: &GpuTime, blocking: bool, known: &[(i64, i64)]) -> Occupancy {
+        derive(work, gpu, blocking, None, clocks_of(work, gpu, known).of(1, 1).unwrap())
+    }
+
+    /// The same among others that usually take so long.
+    fn alone_among(work: &Work, gpu: &GpuTime, usual: Option<Usual>, known: &[(i64, i64)]) -> Occupancy {
+        derive(work, gpu, false, usual, clocks_of(work, gpu, known).of(1, 1).unwrap())
+    }
+
+    fn clocks_of(work: &Work, gpu: &GpuTime, known: &[(i64, i64)]) -> Clocks {
         let mut bounds = Bounds::default();
         bounds.stamps.distance(1);
         bounds.stamps.gap(0);
         known.iter().for_each(|&(host, gpu)| bounds.recorded(host, gpu, 0));
         teach(work, gpu, None, &mut bounds);
-        let clocks = Clocks::fit(BTreeMap::from([((1, 1), bounds)]), HashMap::new());
-        derive(work, gpu, blocking, clocks.of(1, 1).unwrap())
+        Clocks::fit(BTreeMap::from([((1, 1), bounds)]), HashMap::new())
     }
 
     fn gpu(start: i64, duration: u64) -> GpuTime {
@@ -414,6 +452,29 @@ mod tests {
         assert_eq!((late.lo(), late.hi()), (5_000, 5_000), "it fired 10 µs after the launch returned");
         let early = alone(&o, &gpu(9_000, 5_000), false, &known);
         assert!(early.lo() < 5_000);
+    }
+
+    /// On a drained stream, launched at 10 µs: submitted 4 µs after its start event was recorded, over before its end event.
+    #[test]
+    fn a_pair_that_does_not_tell_takes_what_its_like_take_within_its_bounds() {
+        let usually = |value| Some(Usual { from: value, value, to: value });
+        let of = |gpu: GpuTime, usual| {
+            let known = [(10_000, 10_000)];
+            alone_among(&work(14_000, 4_000, 1_000), &gpu, usual, &known)
+        };
+        let drained = gpu(11_000, 4_000);
+        let [without, with] = [None, usually(900)].map(|usual| of(drained, usual));
+        assert_eq!((with.lo(), with.value(), with.hi()), (0, 900, 4_000));
+        assert_eq!((with.start, with.end - with.start), (without.start, 900));
+        assert_eq!(of(drained, usually(4_001)), without, "it cannot have taken so long");
+        // Queued: no guess is needed.
+        let queued = gpu(40_000, 5_000);
+        assert_eq!(of(queued, usually(4_999)), of(queued, None));
+        // Its end was queued and its start was not: it ended with its end event.
+        let ended = of(gpu(11_000, 9_000), usually(6_500));
+        assert_eq!(ended.value(), 6_500);
+        assert!((ended.end - ended.start).abs_diff(6_500) <= 1, "{ended:?}: host ns are a little longer");
+        assert_eq!(ended.end, ended.latest_end);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use super::clock::{Bounds, Clocks};
 use super::occupancy::{self, host};
 use super::period::Captures;
-use super::typical::Lengths;
+use super::typical::{Lengths, Prior};
 use crate::trace::record::{Body, ClockSample, GpuTime, Record, Synchronize, What, Work};
 use gpuspy_wire::record::{SyncScope, Untimed, flag};
 use std::collections::{BTreeMap, HashMap};
@@ -23,6 +23,7 @@ pub struct Survey {
     captures: Captures,
     bursts: HashMap<(u32, u64), u64>,
     lengths: Lengths,
+    prior: Prior,
 }
 
 /// The stream id under which destroyed streams are kept. No stream has it: ids count up, handles are addresses.
@@ -42,7 +43,12 @@ struct StreamEnd {
 impl Survey {
     /// The clocks of a whole trace.
     pub fn of(records: impl IntoIterator<Item = Record>) -> Clocks {
-        let mut survey = Survey::default();
+        Survey::with(Prior::default(), records)
+    }
+
+    /// The same, with what is typical used there only.
+    pub fn with(prior: Prior, records: impl IntoIterator<Item = Record>) -> Clocks {
+        let mut survey = Survey { prior, ..Survey::default() };
         records.into_iter().for_each(|record| survey.observe(&record));
         survey.finish()
     }
@@ -85,7 +91,7 @@ impl Survey {
         clocks.earliest = earliest;
         clocks.captures = self.captures;
         clocks.bursts = self.bursts;
-        clocks.typical = self.lengths.finish(&clocks);
+        clocks.typical = self.lengths.finish(self.prior, &clocks);
         clocks
     }
 

@@ -6,7 +6,7 @@
 
 use super::memory::Blocks;
 use crate::trace::record::What;
-use gpuspy_wire::record::{Direction, Memory};
+use gpuspy_wire::record::{Direction, Memory, flag};
 
 /// What a transfer is, as reports name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,6 +86,14 @@ pub fn moved(what: &What, blocks: &Blocks) -> Option<Moved> {
         What::Memset { bytes, .. } => Some((TransferKind::Memset, HostMemory::None, bytes)),
         What::Kernel { .. } | What::Graph { .. } | What::Burst { .. } => None,
     }
+}
+
+/// Whether the call of an operation returns when that is done. Copies from and to pageable memory are staged by the driver inside
+/// the call, whatever the API's name says.
+pub fn blocks_host(flags: u16, moved: Option<Moved>) -> bool {
+    let is_staged = matches!(moved, Some((TransferKind::HtoD | TransferKind::DtoH, HostMemory::Pageable, _)))
+        && flags & (flag::PREFETCH | flag::BATCH) == 0;
+    flags & flag::BLOCKING != 0 || is_staged
 }
 
 /// Resolves a copy from `src` to `dst`.

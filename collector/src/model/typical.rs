@@ -2,13 +2,13 @@
 //!
 //! Operations are alike if they are launches of a kernel in one shape, launches of a graph, or copies and sets of one way, one
 //! host memory and one size, in one context. In the first pass over a trace [`Lengths`] keeps a few of each kind, drawn by
-//! chance: of all that were timed, and of those whose interval is narrow. At its end [`Typical`] has what the narrow ones
-//! took, of every kind where that means something:
+//! chance: of all that were timed, and of those whose events tell how long they lasted, up to what all events are off by
+//! ([`Spread::is_telling`]). At its end [`Typical`] has what these took, of every kind where that means something:
 //!
-//! - The narrow ones agree with each other: there are [`LEAST`] or more, and their 90th percentile is at most [`AGREE`]
-//!   times their 10th. Where lengths are random, a typical one would be worse than no prior.
-//! - The wide ones do not contradict them: of all that were drawn, at most one in ten certainly took another time. The
-//!   narrow ones alone may be those that were long enough to be told apart from what their events over-read.
+//! - They agree with each other: there are [`LEAST`] or more, and their 90th percentile is at most [`AGREE`] tenths of their
+//!   10th. Where lengths are random, a typical one would be worse than none.
+//! - The others do not contradict them: of all that were drawn, at most one in ten certainly took another time. Those that tell
+//!   may just be those that were long enough to be told apart from what their events over-read.
 //!
 //! An operation that certainly took another time than its like is not typical, whatever the others are:
 //! [`Usual::within`] has nothing for it.
@@ -17,7 +17,7 @@ use super::Action;
 use super::clock::{Clocks, parted};
 use super::memory::Blocks;
 use super::occupancy::pair::{Pair, Spread};
-use super::occupancy::{self, Length, MOST_TIME};
+use super::occupancy::{self, MOST_TIME, Measured};
 use super::transfer::{self, HostMemory, Moved, TransferKind};
 use crate::trace::record::{Body, GpuTime, Record, What, Work};
 use gpuspy_wire::record::flag;
@@ -25,9 +25,9 @@ use std::collections::HashMap;
 
 /// Kinds of operations that are kept at a time. Where there are more, those go that had the fewest.
 const MOST_KINDS: usize = 2_048;
-/// Operations that are drawn of a kind, of all and of the narrow ones.
+/// Operations that are drawn of a kind, of all and of those that tell.
 const DRAWN: usize = 24;
-/// Narrow operations that must agree.
+/// So many that tell must agree.
 const LEAST: usize = 2;
 /// How many times the 10th percentile the 90th may be, in tenths.
 const AGREE: u64 = 13;
@@ -63,6 +63,18 @@ fn size_class(bytes: u64) -> u64 {
     bytes >> cut << cut
 }
 
+/// Where what is typical is used. [`Prior::Agreeing`] is what everybody reads; the others are there to be compared with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prior {
+    /// Nowhere.
+    Never,
+    /// Wherever anything tells, whether or not it agrees.
+    Always,
+    /// By the rules above.
+    #[default]
+    Agreeing,
+}
+
 /// What operations that are alike usually take, GPU ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usual {
@@ -75,6 +87,15 @@ pub struct Usual {
 }
 
 impl Usual {
+    /// Of some that are alike; `None` of too few.
+    fn of(mut values: Vec<u64>) -> Option<Usual> {
+        values.sort_unstable();
+        let last = values.len().checked_sub(1).filter(|last| last + 1 >= LEAST)?;
+        let rank = |rank: usize| values.get(rank).copied();
+        let (from, to) = (rank(last * 10 / 100)?, rank((last * 90).div_ceil(100))?);
+        Some(Usual { from, value: rank(last.div_ceil(2))?, to })
+    }
+
     /// The best value for an operation that took from `lo` to `hi`; `None` if it certainly took another time than is usual.
     pub fn within(&self, lo: u64, hi: u64) -> Option<u64> {
         (lo <= self.to && self.from <= hi).then(|| self.value.clamp(lo, hi))
@@ -88,18 +109,14 @@ pub struct Typical {
 }
 
 impl Typical {
-    /// What an operation like this one typically takes, ns; `None` where those that are narrow do not agree.
+    /// What an operation like this one typically takes, ns; `None` where those that tell do not agree.
     pub fn of(&self, work: &Work, what: Action) -> Option<u64> {
         self.usual(work, what).map(|usual| usual.value)
     }
 
     /// The same, and how far that usually differs.
     pub fn usual(&self, work: &Work, what: Action) -> Option<Usual> {
-        let moved = match what {
-            Action::Transfer { kind, host_memory, bytes } => Some((kind, host_memory, bytes)),
-            _ => None,
-        };
-        self.usual.get(&(work.call.context, Like::of(work, moved)?)).copied()
+        self.usual.get(&(work.call.context, Like::of(work, what.moved())?)).copied()
     }
 }
 
@@ -108,6 +125,8 @@ impl Typical {
 struct Drawn {
     chain: u32,
     pair: Pair,
+    /// Its call returned when it was done.
+    blocking: bool,
 }
 
 /// A few of many, each as likely to be among them as any other.
@@ -133,21 +152,31 @@ impl Few {
 #[derive(Clone, Debug, Default)]
 struct Alike {
     all: Few,
-    narrow: Few,
+    telling: Few,
 }
 
 impl Alike {
     /// What they usually take, if the rules above allow to speak of that.
-    fn usual(&self, length: impl Fn(&Drawn) -> Option<Length>) -> Option<Usual> {
-        let known = self.narrow.drawn.iter().filter_map(&length).filter(|length| !length.is_wide());
-        let mut values: Vec<u64> = known.map(|length| length.value).collect();
-        values.sort_unstable();
-        let last = values.len().checked_sub(1).filter(|last| last + 1 >= LEAST)?;
-        let (from, to) = (*values.get(last * 10 / 100)?, *values.get((last * 90).div_ceil(100))?);
-        let usual = Usual { from, value: *values.get(last.div_ceil(2))?, to };
-        let all: Vec<Length> = self.all.drawn.iter().filter_map(&length).collect();
-        let others = all.iter().filter(|length| usual.within(length.lo, length.hi).is_none()).count();
-        (to.saturating_mul(10) <= from.saturating_mul(AGREE) && others * 10 <= all.len()).then_some(usual)
+    fn usual(&self, prior: Prior, measure: impl Fn(&Drawn) -> Option<Measured>) -> Option<Usual> {
+        let all: Vec<Measured> = self.all.drawn.iter().filter_map(&measure).collect();
+        let telling = self.telling.drawn.iter().filter_map(&measure).filter(|one| one.is_telling);
+        let Some(usual) = Usual::of(telling.map(|one| one.length.value).collect()) else {
+            return self.shortest(&all);
+        };
+        if prior == Prior::Always {
+            return Some(Usual { from: 0, to: u64::MAX, ..usual });
+        }
+        let contradict = |one: &&Measured| usual.within(one.length.lo, one.length.hi).is_none();
+        let contradicted = all.iter().filter(contradict).count() * 10 > all.len();
+        (usual.to.saturating_mul(10) <= usual.from.saturating_mul(AGREE) && !contradicted).then_some(usual)
+    }
+
+    /// Where none tells, but the host waited in all of their calls. How late it came back only ever adds: they take what the
+    /// shortest seem to.
+    fn shortest(&self, all: &[Measured]) -> Option<Usual> {
+        let is_blocking = self.all.drawn.iter().all(|one| one.blocking);
+        let usual = Usual::of(all.iter().map(|one| one.length.value).collect()).filter(|_| is_blocking)?;
+        Some(Usual { from: 0, value: usual.from, to: u64::MAX })
     }
 }
 
@@ -193,15 +222,17 @@ impl Lengths {
     pub fn timed(&mut self, work: &Work, gpu: &GpuTime) {
         let pair = Pair::new(work, gpu);
         let ahead = self.learn(work.call.context, gpu.chain, &pair);
-        let Some(like) = Like::of(work, transfer::moved(&work.what, &self.blocks)) else { return };
+        let moved = transfer::moved(&work.what, &self.blocks);
+        let Some(like) = Like::of(work, moved) else { return };
+        let blocking = transfer::blocks_host(work.call.flags, moved);
         let spread = Spread::of(&pair, [ahead; 2], 0, 0);
-        let is_narrow = !pair.is_shared() && !spread.length(&pair, pair.raw).is_wide();
+        let is_telling = spread.is_telling(&pair);
         let chance = self.chance();
         let alike = self.alike.entry((work.call.context, like)).or_default();
-        let one = Drawn { chain: gpu.chain, pair };
+        let one = Drawn { chain: gpu.chain, pair, blocking };
         alike.all.add(one, chance);
-        if is_narrow {
-            alike.narrow.add(one, chance);
+        if is_telling {
+            alike.telling.add(one, chance);
         }
         if self.alike.len() > MOST_KINDS {
             self.forget_half();
@@ -209,10 +240,14 @@ impl Lengths {
     }
 
     /// What is typical, by clocks that were fitted to the whole trace.
-    pub fn finish(self, clocks: &Clocks) -> Typical {
+    pub fn finish(self, prior: Prior, clocks: &Clocks) -> Typical {
+        if prior == Prior::Never {
+            return Typical::default();
+        }
         let usual = self.alike.into_iter().filter_map(|(key, alike)| {
-            let length = |one: &Drawn| Some(occupancy::length(&one.pair, clocks.of(key.0, one.chain)?));
-            Some((key, alike.usual(length)?))
+            let measure =
+                |one: &Drawn| Some(occupancy::measure(&one.pair, one.blocking, clocks.of(key.0, one.chain)?));
+            Some((key, alike.usual(prior, measure)?))
         });
         Typical { usual: usual.collect() }
     }
@@ -253,8 +288,8 @@ mod tests {
     use crate::trace::record::{Alloc, Call};
     use gpuspy_wire::record::{Direction, Memory, Untimed};
 
-    /// Launches with a known truth, on a GPU whose clock is the host's. A queued launch waits behind what came before it and
-    /// has a narrow interval; one on a drained stream is issued while its start event fires, and has a wide one.
+    /// Launches with a known truth, on a GPU whose clock is the host's. A queued launch waits behind what came before it,
+    /// and its events tell how long it lasts; one on a drained stream is issued while its start event fires.
     #[derive(Default)]
     struct Gpu {
         now: u64,
@@ -326,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn narrow_ones_that_agree_are_typical_of_their_shape_and_of_no_other() {
+    fn those_that_agree_are_typical_of_their_shape_and_of_no_other() {
         let mut gpu = known();
         let wide = gpu.kernel(8, false, 5_000);
         for ns in [5_000, 5_050, 5_100] {
@@ -362,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_narrow_ones_differ_nothing_is_typical() {
+    fn where_those_that_tell_differ_nothing_is_typical() {
         for (lengths, expected) in [([4_000, 5_000], Some(5_000)), ([4_000, 5_300], None)] {
             let mut gpu = known();
             let wide = gpu.kernel(8, false, 4_500);
@@ -375,7 +410,7 @@ mod tests {
 
     /// Only the long ones of a drained stream are told apart from what their events over-read.
     #[test]
-    fn the_narrow_ones_do_not_speak_for_wide_ones_that_contradict_them() {
+    fn those_that_tell_do_not_speak_for_others_that_contradict_them() {
         let mut gpu = known();
         let wide = gpu.kernel(8, false, 3_000);
         for lasted in [2_000, 40_000, 4_000, 42_000, 6_000, 41_000] {

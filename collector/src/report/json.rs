@@ -60,7 +60,7 @@ pub fn json_without(reports: &[ProcessReport], unread: &[Unread]) -> Value {
 
 fn clock(all: &Tables) -> Value {
     json!({
-        "uncertainty_ns": all.clock.median(),
+        "uncertainty_ns": all.clock.median().map(|half_width| half_width.value),
         "assumptions": { "drift_ppm": DRIFT_PPM, "drift_change_ppm_per_s": TURN_PPM },
     })
 }

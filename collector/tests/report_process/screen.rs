@@ -463,9 +463,11 @@ fn row<'s>(screen: &'s str, name: &str) -> Vec<&'s str> {
         .collect()
 }
 
+/// A time as the screen has it: marked where its interval is wider than a fifth of it.
 fn ns(value: &Value) -> String {
-    let ns = value.as_u64().or_else(|| value["value"].as_u64());
-    duration(ns.or_else(|| value["value"].as_f64().or(value.as_f64()).map(|ns| ns.round() as u64)).unwrap())
+    let ns = |value: &Value| value.as_f64().map(|ns| ns.round() as u64);
+    let [lo, best, hi] = ["lo", "value", "hi"].map(|end| ns(&value[end]).or_else(|| ns(value)).unwrap());
+    format!("{}{}", if 5 * (hi - lo) > best { "~" } else { "" }, duration(best))
 }
 
 #[test]
@@ -484,7 +486,11 @@ fn the_screens_numbers_are_those_of_the_json() {
         let mut expected: Vec<String> = keys.iter().map(|key| ns(&kernel[key])).collect();
         expected.insert(1, count(kernel["count"].as_u64().unwrap()));
         assert_eq!(cells[2..9], expected, "{kernel}");
+        assert!(expected[4].starts_with('~') && !expected[5].starts_with('~'), "{expected:?}");
     }
+    assert!(
+        screen.ends_with("\n\n~ before a figure: its interval, in --json, is wider than a fifth of it\n")
+    );
     let device = &json["devices"][0];
     let span = device["span_ns"].as_u64().unwrap();
     for (name, key) in

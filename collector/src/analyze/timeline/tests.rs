@@ -333,7 +333,7 @@ fn idle_time_between_launches_is_seen_where_raw_pairs_hide_it() {
         .iter()
         .zip(1..)
         .map(|(truth, n)| {
-            let occupancy = derive(&truth.work, &truth.gpu, false, clocks.of(1, 1).unwrap());
+            let occupancy = derive(&truth.work, &truth.gpu, false, None, clocks.of(1, 1).unwrap());
             operation(n, 7, KERNEL, When::Timed(occupancy))
         })
         .collect();

@@ -110,6 +110,14 @@ impl Spread {
         Spread { over_start, end_was_queued, latest_start, earliest_end, latest_end }
     }
 
+    /// Whether the pair tells how long the operation lasted, up to what is common to all pairs: what an event costs the GPU, and
+    /// what stamps are rounded by. What it may over-read is at most a fifth of it. (To be asked of a spread for which events
+    /// cost nothing: their cost moves all that are alike by the same.)
+    pub fn is_telling(&self, pair: &Pair) -> bool {
+        let off_by = self.over_start.saturating_add(2 * pair.duration_error);
+        self.end_was_queued && off_by.saturating_mul(5) <= pair.raw
+    }
+
     /// How long the operation of this pair lasted at least and at most; `value` is the best estimate of it.
     pub fn length(&self, pair: &Pair, value: i64) -> Length {
         let ns = |from: i64, to: i64| (to - from).max(0) as u64;

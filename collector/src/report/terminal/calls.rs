@@ -23,7 +23,7 @@ pub fn calls(screen: &mut Screen<'_>, run: &Run<'_>) {
 pub fn section(screen: &mut Screen<'_>, run: &Run<'_>, title: &str, calls: &ByApi, section: &'static str) {
     let rows: Vec<Stats> = calls.iter().map(|(name, times)| row(name, times)).collect();
     let made = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.count));
-    let (total, wall) = (stats::sum(&rows), run.host_wall());
+    let (total, wall) = (stats::sum(&rows).value, run.host_wall());
     screen.section(
         title,
         format!(
@@ -38,14 +38,14 @@ pub fn section(screen: &mut Screen<'_>, run: &Run<'_>, title: &str, calls: &ByAp
 
 fn row(name: &str, times: &HostTimes) -> Stats {
     let failed = if times.failed > 0 { format!(" ({} failed)", count(times.failed)) } else { String::new() };
-    let rounded = |ns: Option<f64>| ns.map(|ns| ns.round() as u64);
+    let rounded = |ns: Option<f64>| ns.map(|ns| Estimate::exactly(ns.round() as u64));
     Stats {
-        total: Some(Estimate::new(times.total, times.total, times.total)),
+        total: Some(Estimate::exactly(times.total)),
         count: times.count,
         avg: rounded(times.mean()),
-        med: times.median().map(|median| median.value),
-        min: times.min(),
-        max: times.max(),
+        med: times.median(),
+        min: times.min().map(Estimate::exactly),
+        max: times.max().map(Estimate::exactly),
         stddev: rounded(times.stddev()),
         name: format!("{name}{failed}"),
         shape: Stats::no_shape(),

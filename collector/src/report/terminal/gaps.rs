@@ -1,7 +1,7 @@
 //! When GPUs had nothing to do: how often, how long, and what ended it.
 
 use super::Run;
-use super::screen::{Screen, number, plural};
+use super::screen::{Screen, about, number, plural};
 use crate::analyze::gaps::{BANDS, Part};
 use crate::analyze::kernels::UNKNOWN;
 use crate::analyze::summary::{GapReport, GapRow, Side};
@@ -27,14 +27,14 @@ pub fn gaps(screen: &mut Screen<'_>, run: &Run<'_>) {
     };
     let total = gaps.total.value;
     let of_wall = percent(total, run.gpu_wall());
-    let mut rest = format!(" in all ({of_wall} of wall), the largest {}", duration(largest.duration.value));
+    let mut rest = format!(" in all ({of_wall} of wall), the largest {}", about(largest.duration));
     if let [only] = gaps.by_library.as_slice()
         && only.library.is_some()
     {
         rest.push_str(&format!(", all ended by {}", library(only.library.as_deref())));
     }
     let sentence = Text::from(format!("{}, ", plural(gaps.count, "gap", "gaps")));
-    let sentence = sentence.then(Text::toned(Tone::Waste, duration(total))).then(rest);
+    let sentence = sentence.then(Text::toned(Tone::Waste, about(gaps.total.estimate()))).then(rest);
     screen.section("Gaps", sentence);
     let by_length = by_length(screen, gaps);
     screen.table(&by_length, 0, "gaps");
@@ -115,7 +115,7 @@ fn longest(screen: &mut Screen<'_>, run: &Run<'_>) {
     let shown = screen.view.rows(ROWS).min(gaps.largest.len());
     for gap in &gaps.largest[..shown] {
         table.row([
-            duration(gap.duration.value).into(),
+            about(gap.duration).into(),
             // On the scale of `--since`.
             duration(gap.began_ns.unwrap_or(0).saturating_add(gap.start)).into(),
             operation(&gap.before).into(),

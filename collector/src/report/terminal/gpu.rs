@@ -1,7 +1,7 @@
 //! Where a GPU's time went: the whole wall time, in parts that sum to it.
 
 use super::Run;
-use super::screen::{Screen, plural};
+use super::screen::{Screen, about, about_share, plural};
 use crate::analyze::estimate::Sum;
 use crate::analyze::identity::{Class, Identity};
 use crate::analyze::summary::DeviceReport;
@@ -47,11 +47,13 @@ fn gpu(screen: &mut Screen<'_>, run: &Run<'_>, device: &DeviceReport) {
 /// How busy it was, in a sentence.
 fn verdict(device: &DeviceReport, identity: &Identity) -> Text {
     let name = device.name.as_deref().unwrap_or("name unknown");
-    let busy = identity.busy.iter().fold(0u64, |sum, part| sum.saturating_add(part.value));
     let span = identity.span;
+    let mut busy = Sum::default();
+    identity.busy.iter().for_each(|part| busy.add(*part));
+    let busy = Sum { hi: busy.hi.min(span), ..busy };
     // Between two timed operations it is known to be idle.
     let is_known = identity.undecided.value == 0 && identity.unobserved.value == 0;
-    if busy == 0 && (device.timed == 0 || !is_known) {
+    if busy.value == 0 && (device.timed == 0 || !is_known) {
         let idle = format!("idle for at least {}", percent(identity.idle.lo, span));
         let unknown = match device.timed {
             0 => "no operation has a GPU time",
@@ -62,9 +64,9 @@ fn verdict(device: &DeviceReport, identity: &Identity) -> Text {
         return Text::from(format!("{name}: ")).then(unknown).then("; ").then(idle).then(rest);
     }
     Text::from(format!("{name}: "))
-        .then(Text::toned(Tone::Work, format!("busy {}", percent(busy, span))))
+        .then(Text::toned(Tone::Work, format!("busy {}", about_share(busy.estimate(), span))))
         .then(" and ")
-        .then(Text::toned(Tone::Waste, format!("idle {}", percent(identity.idle.value, span))))
+        .then(Text::toned(Tone::Waste, format!("idle {}", about_share(identity.idle.estimate(), span))))
         .then(format!(" of its span of {}", duration(span)))
 }
 
@@ -151,7 +153,7 @@ fn table(screen: &Screen<'_>, rows: &[Row], span: u64, frame: Option<Frame>) -> 
         let of_span = if row.in_span { percent(row.time.value, span) } else { String::new() };
         table.row([
             glyph.then(" ").then(cell(row.name.to_owned())),
-            cell(duration(row.time.value)),
+            cell(about(row.time.estimate())),
             cell(of_wall(row.time.value)),
             cell(of_span),
             range(row, span),

@@ -1,14 +1,14 @@
 //! What ran inside graph launches.
 
 use super::Run;
-use super::screen::{NONE, Screen, number, plural, time};
+use super::screen::{NONE, Screen, about, estimate, number, plural};
 use super::stats::Stats;
 use crate::analyze::Tables;
 use crate::analyze::durations::Durations;
 use crate::report::names::shorten;
 use crate::report::table::{Table, names, right};
 use crate::report::text::Text;
-use crate::report::units::{bytes, count, duration, percent};
+use crate::report::units::{bytes, count, percent};
 
 /// Rows that the overview has room for.
 const ROWS: usize = 10;
@@ -29,9 +29,9 @@ pub fn graphs(screen: &mut Screen<'_>, run: &Run<'_>) {
     if let Some((total, median)) = durations.total().zip(durations.median()) {
         sentence.push_str(&format!(
             ": {} in all, {} of wall, median {}",
-            duration(total.value),
+            about(total),
             percent(total.value, run.gpu_wall()),
-            duration(median.value)
+            about(median)
         ));
     }
     screen.section("Graphs", sentence);
@@ -80,11 +80,11 @@ fn kernels(screen: &mut Screen<'_>, all: &Tables) {
         table.row([
             number(row.count),
             if *samples > 0 { number(*samples) } else { NONE.into() },
-            time(row.avg),
-            time(row.med),
-            time(row.min),
-            time(row.max),
-            time(row.stddev),
+            estimate(row.avg),
+            estimate(row.med),
+            estimate(row.min),
+            estimate(row.max),
+            estimate(row.stddev),
             Text::from(&row.name),
         ]);
     }

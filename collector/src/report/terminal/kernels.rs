@@ -1,10 +1,10 @@
 //! Kernels by time.
 
-use super::screen::{Screen, plural};
+use super::screen::{Screen, about, plural};
 use super::stats::{self, Labels, Stats};
 use super::{Run, occupancy};
 use crate::report::names::shorten;
-use crate::report::units::{count, duration, percent};
+use crate::report::units::{count, percent};
 
 /// Rows that the overview has room for.
 const ROWS: usize = 10;
@@ -29,12 +29,11 @@ pub fn kernels(screen: &mut Screen<'_>, run: &Run<'_>) {
     );
     let (total, wall) = (stats::sum(&rows), run.gpu_wall());
     if rows.iter().any(|row| row.total.is_some()) {
-        let of_wall = percent(total, wall);
-        let mark = if rows.iter().any(Stats::is_extrapolated) { "~" } else { "" };
-        sentence.push_str(&format!("; {mark}{} on the GPU, {of_wall} of wall", duration(total)));
+        let of_wall = percent(total.value, wall);
+        sentence.push_str(&format!("; {} on the GPU, {of_wall} of wall", about(total)));
     }
     let untimed = rows.iter().filter(|row| row.total.is_none()).count() as u64;
-    if untimed > 0 && total > 0 {
+    if untimed > 0 && total.value > 0 {
         sentence.push_str(&format!("; {} without any time", count(untimed)));
     }
     screen.section("Kernels", sentence);

@@ -1,9 +1,9 @@
 //! What a launch took: in its call on the host, in the queue, on the GPU.
 
 use super::Run;
-use super::screen::{Screen, number, time};
+use super::screen::{Screen, estimate, number, time};
 use super::stats::Stats;
-use crate::analyze::durations::Durations;
+use crate::analyze::estimate::Estimate;
 use crate::analyze::kernels::Kernel;
 use crate::report::names::shorten;
 use crate::report::table::{Table, names, right};
@@ -38,24 +38,17 @@ pub fn launches(screen: &mut Screen<'_>, run: &Run<'_>) {
     ]);
     let shown = screen.view.rows(usize::MAX).min(kernels.len());
     for (stats, kernel) in &kernels[..shown] {
-        let (queue_avg, queue_med) = typical(&kernel.queue);
         let call_avg = kernel.api.mean().map(|mean| mean.round() as u64);
         table.row([
             number(kernel.durations.count()),
             time(call_avg),
             time(kernel.api.median().map(|median| median.value)),
-            time(queue_avg),
-            time(queue_med),
-            time(stats.avg),
-            time(stats.med),
+            estimate(kernel.queue.mean().map(Estimate::rounded)),
+            estimate(kernel.queue.median()),
+            estimate(stats.avg),
+            estimate(stats.med),
             Text::from(&stats.name),
         ]);
     }
     screen.table(&table, kernels.len() - shown, "launches");
-}
-
-/// Mean and median, ns.
-fn typical(durations: &Durations) -> (Option<u64>, Option<u64>) {
-    let mean = durations.mean().map(|mean| mean.value.round() as u64);
-    (mean, durations.median().map(|median| median.value))
 }

@@ -1,7 +1,7 @@
 //! What the program says it was doing: its ranges, with their time on the host and on the GPU, and its marks.
 
 use super::Run;
-use super::screen::{Screen, number, plural, time};
+use super::screen::{Screen, estimate, number, plural, time};
 use crate::analyze::estimate::Estimate;
 use crate::analyze::ranges::{RangeName, RangeTimes, RangeUse};
 use crate::report::names::cut;
@@ -112,14 +112,13 @@ fn table(screen: &mut Screen<'_>, ranges: &RangeUse, wall: u64) {
     let shown = screen.view.rows(ROWS).min(rows.len());
     for row in &rows[..shown] {
         let (keys, gpu) = (row.keys(), &row.times.gpu);
-        let value = |estimate: Estimate<u64>| estimate.value;
         table.row([
             time(keys.total),
             dim(percent(row.times.host.total, wall)),
             number(keys.count),
             time(keys.avg),
-            time(gpu.total().map(value)),
-            time(gpu.mean().map(|mean| mean.value.round() as u64)),
+            estimate(gpu.total()),
+            estimate(gpu.mean().map(Estimate::rounded)),
             number(row.times.operations),
             Text::from(&row.name),
         ]);

@@ -1,9 +1,9 @@
 //! Lines that grow into a screen, and how figures stand in cells.
 
-use crate::analyze::estimate::{Estimate, Kind};
+use crate::analyze::estimate::Estimate;
 use crate::report::table::Table;
 use crate::report::text::{Text, Tone, dim};
-use crate::report::units::{count, duration};
+use crate::report::units::{count, duration, percent};
 use crate::report::view::{NARROWEST, Style, View};
 
 /// Column at which a section's sentences begin, behind its title.
@@ -108,11 +108,22 @@ impl<'a> Screen<'a> {
         self.titled("", INNER, dim(remark));
     }
 
-    /// All lines, as they are printed.
-    pub fn text(&self) -> String {
+    /// All lines, as they are printed, and what the sign means that some figures bear.
+    pub fn text(&mut self) -> String {
+        if self.lines.iter().any(|line| bears_mark(&line.characters())) {
+            let meaning = "before a figure: its interval, in --json, is wider than a fifth of it";
+            self.lines.push(Text::default());
+            self.line(dim(format!("{WIDE} {meaning}")));
+        }
         let lines = self.lines.iter().map(|line| line.render(self.style.color, self.style.ascii) + "\n");
         lines.collect()
     }
+}
+
+/// Whether a figure of a line is marked as [`WIDE`].
+fn bears_mark(line: &str) -> bool {
+    let mut behind = line.split(WIDE).skip(1);
+    behind.any(|text| text.starts_with(|c: char| c.is_ascii_digit() || c == '<'))
 }
 
 /// What stands where nothing is known.
@@ -123,10 +134,26 @@ pub fn time(ns: Option<u64>) -> Text {
     ns.map_or_else(|| NONE.to_owned(), duration).into()
 }
 
-/// A total in a cell; `~` before one that is extrapolated.
-pub fn total(total: Option<Estimate<u64>>) -> Text {
-    let mark = |total: &Estimate<u64>| if total.kind == Kind::Extrapolated { "~" } else { "" };
-    total.map_or_else(|| NONE.to_owned(), |total| format!("{}{}", mark(&total), duration(total.value))).into()
+/// Stands before every figure whose interval is wider than a fifth of it.
+pub const WIDE: &str = "~";
+
+/// A time that is not known exactly, in a sentence.
+pub fn about(ns: Estimate<u64>) -> String {
+    format!("{}{}", mark(ns), duration(ns.value))
+}
+
+/// The same as a share of a whole.
+pub fn about_share(ns: Estimate<u64>, whole: u64) -> String {
+    format!("{}{}", mark(ns), percent(ns.value, whole))
+}
+
+fn mark(ns: Estimate<u64>) -> &'static str {
+    if ns.is_wide() { WIDE } else { "" }
+}
+
+/// The same in a cell.
+pub fn estimate(ns: Option<Estimate<u64>>) -> Text {
+    ns.map_or_else(|| NONE.to_owned(), about).into()
 }
 
 /// A count in a cell.
@@ -148,6 +175,14 @@ pub fn plural(n: u64, one: &str, many: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_known_to_no_better_than_a_fifth_is_marked() {
+        let said = |lo, value, hi| about(Estimate::new(value, lo, hi));
+        assert_eq!([said(90, 100, 110), said(89, 100, 110)], ["100 ns", "~100 ns"]);
+        assert_eq!([said(0, 0, 0), said(0, 0, 1)], ["0 ns", "~0 ns"]);
+        assert!(bears_mark("  1  ~1.00 us") && bears_mark("~<0.1") && !bears_mark("~Matrix() .. ~~~ 12"));
+    }
 
     #[test]
     fn an_interval_whose_ends_read_the_same_is_not_told() {

@@ -237,7 +237,7 @@ fn own_cost(all: &Tables, whole: bool) -> Text {
 }
 
 fn clock(run: &Run<'_>, whole: bool) -> Text {
-    let Some(half_width) = run.all.clock.median() else {
+    let Some(half_width) = run.all.clock.median().map(|median| median.value) else {
         return "host and GPU clock not related: nothing was timed".into();
     };
     let line = Text::from(format!("host and GPU clock known to +/- {}", duration(half_width)));

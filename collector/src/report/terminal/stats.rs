@@ -1,8 +1,8 @@
 //! The table that users of other profilers know: how long, how often, and how that is spread.
 
-use super::screen::{NONE, Screen, number, time, total};
+use super::screen::{NONE, Screen, estimate, number};
 use crate::analyze::durations::Durations;
-use crate::analyze::estimate::{Estimate, Kind};
+use crate::analyze::estimate::{Estimate, Sum};
 use crate::report::names::demangle;
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, dim};
@@ -16,15 +16,15 @@ pub struct Stats {
     /// How often.
     pub count: u64,
     /// Of those that are known: the mean,
-    pub avg: Option<u64>,
+    pub avg: Option<Estimate<u64>>,
     /// the median,
-    pub med: Option<u64>,
+    pub med: Option<Estimate<u64>>,
     /// the shortest,
-    pub min: Option<u64>,
+    pub min: Option<Estimate<u64>>,
     /// the longest,
-    pub max: Option<u64>,
+    pub max: Option<Estimate<u64>>,
     /// and the standard deviation.
-    pub stddev: Option<u64>,
+    pub stddev: Option<Estimate<u64>>,
     /// Of what. Not shortened.
     pub name: String,
     /// Of kernels, on broad screens: registers, occupancy, waves.
@@ -37,17 +37,14 @@ const BROAD: usize = 120;
 impl Stats {
     /// Of `count` operations, the timed ones of which lasted so.
     pub fn of(durations: &Durations, total: Option<Estimate<u64>>, count: u64, symbol: &str) -> Stats {
-        let value = |estimate: Option<Estimate<u64>>| estimate.map(|estimate| estimate.value);
-        let rounded =
-            |estimate: Option<Estimate<f64>>| estimate.map(|estimate| estimate.value.round() as u64);
         Stats {
             total,
             count,
-            avg: rounded(durations.mean()),
-            med: value(durations.median()),
-            min: value(durations.min()),
-            max: value(durations.max()),
-            stddev: rounded(durations.stddev()),
+            avg: durations.mean().map(Estimate::rounded),
+            med: durations.median(),
+            min: durations.min(),
+            max: durations.max(),
+            stddev: durations.stddev().map(Estimate::rounded),
             name: demangle(symbol),
             shape: Stats::no_shape(),
         }
@@ -58,21 +55,17 @@ impl Stats {
         [NONE, NONE, NONE].map(Text::from)
     }
 
-    /// Whether not all of its time was measured.
-    pub fn is_extrapolated(&self) -> bool {
-        self.total.is_some_and(|total| total.kind == Kind::Extrapolated)
-    }
-
     /// What the row can be sorted by.
     pub fn keys(&self) -> Keys<'_> {
+        let value = |estimate: Option<Estimate<u64>>| estimate.map(|estimate| estimate.value);
         Keys {
-            total: self.total.map(|total| total.value),
+            total: value(self.total),
             count: self.count,
-            avg: self.avg,
-            med: self.med,
-            min: self.min,
-            max: self.max,
-            stddev: self.stddev,
+            avg: value(self.avg),
+            med: value(self.med),
+            min: value(self.min),
+            max: value(self.max),
+            stddev: value(self.stddev),
             // A template's name comes with its return type, others do not.
             name: self.name.strip_prefix("void ").unwrap_or(&self.name),
         }
@@ -92,7 +85,7 @@ pub struct Labels {
 /// Draws the rows that there is room for, in the order that was asked for.
 pub fn draw(screen: &mut Screen<'_>, mut rows: Vec<Stats>, wall: u64, few: usize, labels: &Labels) {
     screen.view.sort.apply(&mut rows, Stats::keys);
-    let list = sum(&rows);
+    let list = sum(&rows).value;
     let mut table = Table::new(&[
         right("time %"),
         right("of wall").or_drop(1),
@@ -116,13 +109,13 @@ pub fn draw(screen: &mut Screen<'_>, mut rows: Vec<Stats>, wall: u64, few: usize
         table.row([
             share(list).into(),
             dim(share(wall)),
-            total(row.total),
+            estimate(row.total),
             number(row.count),
-            time(row.avg),
-            time(row.med),
-            time(row.min),
-            time(row.max),
-            dim(time(row.stddev).characters()),
+            estimate(row.avg),
+            estimate(row.med),
+            estimate(row.min),
+            estimate(row.max),
+            dim(estimate(row.stddev).characters()),
             registers,
             occupancy,
             waves,
@@ -130,12 +123,11 @@ pub fn draw(screen: &mut Screen<'_>, mut rows: Vec<Stats>, wall: u64, few: usize
         ]);
     }
     screen.table(&table, rows.len() - shown, labels.section);
-    if rows[..shown].iter().any(Stats::is_extrapolated) {
-        screen.remark("~ is extrapolated from the timed ones; its interval is in --json");
-    }
 }
 
 /// The time of all rows.
-pub fn sum(rows: &[Stats]) -> u64 {
-    rows.iter().filter_map(|row| row.total).fold(0, |sum, total| sum.saturating_add(total.value))
+pub fn sum(rows: &[Stats]) -> Estimate<u64> {
+    let mut sum = Sum::default();
+    rows.iter().filter_map(|row| row.total).for_each(|total| sum.add(total.into()));
+    sum.estimate()
 }

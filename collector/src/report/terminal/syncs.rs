@@ -103,7 +103,7 @@ fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
     ]);
     for Row { name, waited, .. } in &rows[..shown] {
         table.row([
-            duration(waited.waited.value).into(),
+            screen::about(waited.waited.estimate()).into(),
             dim(percent(waited.waited.value, run.host_wall())),
             screen::number(waited.count),
             duration(waited.host_ns).into(),

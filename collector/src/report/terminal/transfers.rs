@@ -1,7 +1,7 @@
 //! What was copied and set, how fast, and for how long the host was in those calls.
 
 use super::Run;
-use super::screen::{NONE, Screen, number, plural, time, total};
+use super::screen::{NONE, Screen, WIDE, estimate, number, plural, time};
 use crate::analyze::estimate::Estimate;
 use crate::analyze::transfers::{SizePart, Transfer};
 use crate::model::transfer::{HostMemory, TransferKind};
@@ -46,8 +46,7 @@ pub fn transfers(screen: &mut Screen<'_>, run: &Run<'_>) {
     let table = table(&rows[..shown], run.gpu_wall(), with_sizes);
     screen.table(&table, rows.len() - shown, "transfers");
     if with_sizes && rows[..shown].iter().any(|(.., t)| t.timed > 0 && t.timed < t.count) {
-        screen
-            .remark("~ is extrapolated from the timed ones; the times of sizes are of the timed ones alone");
+        screen.remark("the times of sizes are of the timed ones alone");
     }
     if table.has(GBPS) && rows[..shown].iter().any(|(.., t)| t.timed > 0 && !t.gbps_is_known()) {
         screen.remark(
@@ -87,7 +86,7 @@ fn table(rows: &[Row<'_>], wall: u64, with_sizes: bool) -> Table {
             host_memory.name().replace("none", NONE).into(),
             number(transfer.count),
             bytes(transfer.bytes).into(),
-            total(transfer.total()),
+            estimate(transfer.total()),
             dim(of_wall),
             speed(transfer.gbps(), transfer.gbps_is_known()),
             duration(transfer.host.total).into(),
@@ -108,7 +107,7 @@ fn size(label: &str, part: &SizePart, wall: u64) -> [Text; 9] {
         dim(format!("  {label}")),
         number(part.count),
         bytes(part.bytes).into(),
-        time(timed.then_some(part.time.value)),
+        estimate(timed.then(|| part.time.estimate())),
         dim(of_wall),
         speed(part.gbps(), part.gbps_is_known()),
         Text::default(),
@@ -119,9 +118,11 @@ fn size(label: &str, part: &SizePart, wall: u64) -> [Text; 9] {
 /// A throughput; where only a bound means something, that; where nothing does, nothing.
 fn speed(gbps: Option<Estimate<Option<f64>>>, is_known: bool) -> Text {
     let decimals = |gbps: f64| if gbps < 0.1 { "<0.1".to_owned() } else { format!("{gbps:.1}") };
+    let ends = gbps.and_then(|gbps| Some((gbps.lo?, gbps.value?, gbps.hi?)));
+    let is_wide = ends.is_none_or(|(lo, value, hi)| 5.0 * (hi - lo) > value);
     let bound = gbps.and_then(|gbps| gbps.lo.zip(gbps.value)).filter(|(lo, value)| 2.0 * lo >= *value);
     let text = match (is_known, gbps.and_then(|gbps| gbps.value), bound) {
-        (true, Some(value), _) => decimals(value),
+        (true, Some(value), _) => format!("{}{}", if is_wide { WIDE } else { "" }, decimals(value)),
         (false, _, Some((lo, _))) if lo >= 0.1 => format!(">{}", decimals(lo)),
         _ => NONE.to_owned(),
     };
