@@ -407,9 +407,10 @@ fn captures_graphs_failures_and_untimed_launches_are_told_apart() {
     app.push(Body::Loss { cause: LossCause::RingFull, count: 3 });
     let mut status = status();
     status.lost = BTreeMap::from([(LossCause::RingFull, 2), (LossCause::GpuTimePending, 1)]);
-    let report = json(&[
-        app.report(Some(&status), Damage { chunks_lost: 1, records_lost: 50, times_lost: 4, cut: true })
-    ]);
+    let report = json(&[app.report(
+        Some(&status),
+        Damage { chunks_lost: 1, records_lost: 50, times_lost: 4, cut: true, ..Damage::default() },
+    )]);
     assert_valid(&report);
     let coverage = &report["coverage"];
     assert_eq!((&coverage["launches"], &coverage["timed"]), (&value!(4), &value!(1)));
@@ -627,7 +628,7 @@ fn where_nothing_could_be_timed_no_window_is_counted() {
 fn doubt_stands_above_everything() {
     let mut status = status();
     status.driver_hooked = false;
-    let damage = Damage { chunks_lost: 2, records_lost: 70, times_lost: 30, cut: true };
+    let damage = Damage { chunks_lost: 2, records_lost: 70, times_lost: 30, cut: true, ..Damage::default() };
     let screen = terminal(&[training().report(Some(&status), damage)], &View::default(), &wide(100));
     assert!(screen.starts_with("driver not hooked"), "{screen}");
     let header = screen.find("gpuspy  python").unwrap();

@@ -64,6 +64,8 @@ pub trait Analysis {
 pub struct Damage {
     /// Chunks that could not be read.
     pub chunks_lost: u64,
+    /// Chunks that were refused: they claim more than a file of this size can hold.
+    pub chunks_refused: u64,
     /// Records that were in them, as far as that is known.
     pub records_lost: u64,
     /// GPU times that were in them, as far as that is known.
@@ -74,8 +76,9 @@ pub struct Damage {
 
 impl From<trace::Damage> for Damage {
     fn from(damage: trace::Damage) -> Damage {
-        let trace::Damage { chunks_lost, records_lost_at_least, times_lost_at_least, cut, .. } = damage;
-        Damage { chunks_lost, records_lost: records_lost_at_least, times_lost: times_lost_at_least, cut }
+        let trace::Damage { chunks_lost, chunks_refused, cut, .. } = damage;
+        let (records_lost, times_lost) = (damage.records_lost_at_least, damage.times_lost_at_least);
+        Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut }
     }
 }
 

@@ -68,7 +68,12 @@ pub struct Bounds {
     /// What its events' stamps are worth.
     pub stamps: Stamps,
     record_cost: Option<i64>,
+    /// In the order in which they were met; [`settled`](Bounds::settle), in that of time.
     pieces: Vec<Piece>,
+    /// Where in `pieces` a second's is.
+    places: HashMap<i64, usize>,
+    /// The two that were met last.
+    recent: [usize; 2],
 }
 
 /// Those of a second of host time.
@@ -106,19 +111,33 @@ impl Bounds {
         if error > SMALL_ERROR {
             (point.offset, error) = (point.offset.saturating_add(error), 0);
         }
-        let second = point.at.div_euclid(PIECE_NS);
-        // Nearly all are of the last piece, or the one before.
-        let after = self.pieces.iter().rposition(|piece| piece.second <= second).map_or(0, |last| last + 1);
-        let here = match after.checked_sub(1) {
-            Some(last) if self.pieces[last].second == second => last,
-            _ => {
-                self.pieces.insert(after, Piece { second, hulls: Default::default(), errors: [0; 2] });
-                after
-            }
-        };
+        let here = self.place(point.at.div_euclid(PIECE_NS));
         let piece = &mut self.pieces[here];
         piece.hulls[side].add(point);
         piece.errors[side] = piece.errors[side].max(error);
+    }
+
+    /// Where the piece of a second is.
+    fn place(&mut self, second: i64) -> usize {
+        // Nearly all bounds are of the last piece, or the one before.
+        let is_it = |here: &usize| self.pieces.get(*here).is_some_and(|piece| piece.second == second);
+        if let Some(here) = self.recent.into_iter().find(is_it) {
+            return here;
+        }
+        let pieces = &mut self.pieces;
+        let here = *self.places.entry(second).or_insert_with(|| {
+            pieces.push(Piece { second, hulls: Default::default(), errors: [0; 2] });
+            pieces.len() - 1
+        });
+        self.recent = [here, self.recent[0]];
+        here
+    }
+
+    /// Puts the pieces in the order of time: all bounds have been found.
+    fn settle(&mut self) {
+        self.pieces.sort_unstable_by_key(|piece| piece.second);
+        (self.places, self.recent) = Default::default();
+        self.places.extend(self.pieces.iter().enumerate().map(|(here, piece)| (piece.second, here)));
     }
 
     /// How much further away than the bounds of a piece θ can be: by the stamps' errors, by how much later than its stamp an
@@ -333,7 +352,10 @@ impl Clocks {
         for chains in by_oscillator.into_values() {
             let (keys, mut chains): (Vec<_>, Vec<_>) = chains.into_iter().unzip();
             let stamps = chains.iter().fold(Stamps::default(), |all, chain| all.and(chain.stamps));
-            chains.iter_mut().for_each(|chain| chain.stamps = stamps);
+            for chain in &mut chains {
+                chain.stamps = stamps;
+                chain.settle();
+            }
             let (corridors, contradictions) = fit::fit(&chains);
             clocks.contradictions += contradictions;
             let fitted = chains.iter().zip(corridors).map(|(chain, corridor)| Clock::new(chain, corridor));

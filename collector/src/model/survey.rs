@@ -9,14 +9,16 @@ use super::period::Captures;
 use super::typical::{Lengths, Prior};
 use crate::trace::record::{Body, ClockSample, GpuTime, Record, Synchronize, What, Work};
 use gpuspy_wire::record::{SyncScope, Untimed, flag};
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 /// What has been found so far.
 #[derive(Debug, Default)]
 pub struct Survey {
     devices: HashMap<u32, u32>,
     chains: BTreeMap<(u32, u32), Bounds>,
-    ends: HashMap<(u32, u64), StreamEnd>,
+    /// By context.
+    ends: HashMap<u32, StreamEnds>,
     /// Host ns of the earliest call or range, and of the first record.
     earliest: Option<u64>,
     first: Option<u64>,
@@ -38,6 +40,62 @@ struct StreamEnd {
     error: i64,
     /// Host ns when its call returned.
     returned: u64,
+    /// The app has waited for it: its clock knows that, and every later wait would say less.
+    is_waited_for: bool,
+    /// It is in `waits`.
+    is_queued: bool,
+}
+
+/// The last timed operations of a context's streams.
+#[derive(Clone, Debug, Default)]
+struct StreamEnds {
+    by_stream: HashMap<u64, StreamEnd>,
+    /// Streams that may have one which the app has not waited for, each once, by when an operation's call returned: the
+    /// last one's, or an earlier one's. So a wait for a context looks at those that it covers, however many streams there are.
+    waits: BinaryHeap<Reverse<(u64, u64)>>,
+}
+
+impl StreamEnds {
+    /// An operation is its stream's last one now.
+    fn insert(&mut self, stream: u64, end: StreamEnd) {
+        let held = self.by_stream.entry(stream).or_insert(end);
+        let is_queued = held.is_queued;
+        *held = StreamEnd { is_queued: true, is_waited_for: false, ..end };
+        if !is_queued {
+            self.waits.push(Reverse((end.returned, stream)));
+        }
+    }
+
+    /// Takes an end that a wait covers, and that none did before.
+    fn waited_for(&mut self, sync: &Synchronize) -> Option<StreamEnd> {
+        if sync.scope == SyncScope::Stream {
+            let key = (sync.call.context, sync.stream);
+            let end = self.by_stream.get_mut(&sync.stream);
+            let end = end.filter(|end| !end.is_waited_for && covers(sync, key, end.returned))?;
+            end.is_waited_for = true;
+            return Some(*end);
+        }
+        while let Some(Reverse((returned, stream))) = self.waits.peek().copied() {
+            let key = (sync.call.context, stream);
+            if !covers(sync, key, returned) {
+                break;
+            }
+            self.waits.pop();
+            let Some(end) = self.by_stream.get_mut(&stream) else { continue };
+            end.is_queued = false;
+            if end.is_waited_for {
+                continue;
+            }
+            if covers(sync, key, end.returned) {
+                end.is_waited_for = true;
+                return Some(*end);
+            }
+            // A later operation of the stream is not over yet.
+            end.is_queued = true;
+            self.waits.push(Reverse((end.returned, stream)));
+        }
+        None
+    }
 }
 
 impl Survey {
@@ -74,7 +132,7 @@ impl Survey {
             Body::Synchronize(sync) => self.synchronized(sync),
             Body::ClockSample(sample) => self.sampled(sample),
             Body::Context(context) if context.destroyed => {
-                self.ends.retain(|(owner, _), _| *owner != context.context);
+                self.ends.remove(&context.context);
             }
             Body::Context(context) => {
                 self.devices.entry(context.context).or_insert(context.device);
@@ -102,21 +160,23 @@ impl Survey {
 
     fn timed(&mut self, work: &Work, gpu: &GpuTime) {
         let context = work.call.context;
-        let before = self.ends.get(&(context, work.stream)).filter(|end| end.chain == gpu.chain);
+        let ends = self.ends.entry(context).or_default();
+        let before = ends.by_stream.get(&work.stream).filter(|end| end.chain == gpu.chain);
         let bounds = self.chains.entry((context, gpu.chain)).or_default();
         occupancy::teach(work, gpu, before.map(|end| end.stamp), bounds);
         let (stamp, error) = occupancy::end_stamp(work, gpu);
-        let end = StreamEnd { chain: gpu.chain, stamp, error, returned: work.call.end };
-        self.ends.insert((context, work.stream), end);
+        let (chain, returned) = (gpu.chain, work.call.end);
+        let (is_waited_for, is_queued) = (false, false);
+        ends.insert(work.stream, StreamEnd { chain, stamp, error, returned, is_waited_for, is_queued });
         self.lengths.timed(work, gpu);
     }
 
     /// The app waited: what it had issued to the streams before is over.
     fn synchronized(&mut self, sync: &Synchronize) {
-        for (key, end) in &self.ends {
-            if covers(sync, *key, end.returned)
-                && let Some(bounds) = self.chains.get_mut(&(key.0, end.chain))
-            {
+        let context = sync.call.context;
+        let Some(ends) = self.ends.get_mut(&context) else { return };
+        while let Some(end) = ends.waited_for(sync) {
+            if let Some(bounds) = self.chains.get_mut(&(context, end.chain)) {
                 bounds.completed(host(sync.call.end), end.stamp, end.error);
             }
         }
@@ -125,13 +185,14 @@ impl Survey {
     /// A stream was destroyed; what it still runs is waited for with its context. The ends of all such streams are one: the
     /// last of them, issued with the last.
     fn orphaned(&mut self, context: u32, stream: u64) {
-        let Some(end) = self.ends.remove(&(context, stream)) else { return };
-        let all = self.ends.entry((context, ORPHANS)).or_insert(end);
+        let Some(ends) = self.ends.get_mut(&context) else { return };
+        let Some(end) = ends.by_stream.remove(&stream) else { return };
+        let mut all = ends.by_stream.get(&ORPHANS).copied().unwrap_or(end);
         let returned = all.returned.max(end.returned);
         if all.chain != end.chain || all.stamp < end.stamp {
-            *all = end;
+            all = end;
         }
-        all.returned = returned;
+        ends.insert(ORPHANS, StreamEnd { returned, is_queued: false, ..all });
     }
 
     /// The poller watched an event of its own.
@@ -241,7 +302,8 @@ mod tests {
         three_hours().for_each(|(record, _)| survey.observe(&record));
         let (kept, seconds) = (survey.kept(), 3 * 3_600);
         assert!(kept <= 20 * seconds, "{kept} bounds kept of {seconds} s");
-        assert_eq!((survey.chains.len(), survey.ends.len()), (2 * 18, 2));
+        let ends = survey.ends.values().map(|ends| (ends.by_stream.len(), ends.waits.len()));
+        assert_eq!((survey.chains.len(), ends.collect::<Vec<_>>()), (2 * 18, vec![(1, 1); 2]));
         let clocks = survey.finish();
         assert_eq!(clocks.contradictions(), 0);
         let names = Names::default();

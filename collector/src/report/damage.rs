@@ -5,7 +5,7 @@ use crate::analyze::Damage;
 
 /// What is to be said of it: what the trace is (`damaged`, `cut`), and in what way. Nothing where nothing is missing.
 pub fn told(damage: &Damage) -> Vec<(&'static str, String)> {
-    let Damage { chunks_lost, records_lost, times_lost, cut } = *damage;
+    let Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut } = *damage;
     let some =
         |n: u64, of: &str| (n > 0).then(|| format!("{} {of}{}", count(n), if n == 1 { "" } else { "s" }));
     let missing = [some(records_lost, "record"), some(times_lost, "GPU time")];
@@ -15,12 +15,20 @@ pub fn told(damage: &Damage) -> Vec<(&'static str, String)> {
     let is_missing =
         |before: &str| if missing.is_empty() { String::new() } else { format!("{before}{missing} missing") };
     // The chunk that the cut goes through is a lost one.
-    if cut && chunks_lost <= 1 {
+    if cut && chunks_lost <= 1 && chunks_refused == 0 {
         return vec![("cut", format!("the file ends in the middle of a chunk{}", is_missing(", ")))];
     }
     let mut told = Vec::new();
-    if let Some(chunks) = some(chunks_lost, "chunk") {
-        told.push(("damaged", format!("{chunks} could not be read{}", is_missing(", "))));
+    let unread = some(chunks_lost, "chunk").map(|chunks| format!("{chunks} could not be read"));
+    let refused = some(chunks_refused, "chunk").map(|chunks| {
+        format!(
+            "{chunks} refused, with more in {} than a file of this size can hold",
+            if chunks_refused == 1 { "it" } else { "them" }
+        )
+    });
+    let chunks: Vec<String> = unread.into_iter().chain(refused).collect();
+    if !chunks.is_empty() {
+        told.push(("damaged", format!("{}{}", chunks.join(", "), is_missing(", "))));
     } else if !missing.is_empty() {
         told.push(("damaged", is_missing("")));
     }
@@ -53,6 +61,14 @@ mod tests {
         let times = Damage { chunks_lost: 1, times_lost: 30, ..Damage::default() };
         assert_eq!(words(times), ["1 chunk could not be read, at least 30 GPU times missing"]);
         assert_eq!(words(Damage { chunks_lost: 2, ..Damage::default() }), ["2 chunks could not be read"]);
+        let refused = Damage { chunks_refused: 582, records_lost: 19_070_976, ..Damage::default() };
+        let many = "582 chunks refused, with more in them than a file of this size can hold, at least 19 070 976 \
+                    records missing";
+        assert_eq!(words(refused), [many]);
+        let both = Damage { chunks_lost: 1, chunks_refused: 1, ..Damage::default() };
+        let words_of_both =
+            "1 chunk could not be read, 1 chunk refused, with more in it than a file of this size can hold";
+        assert_eq!(words(both), [words_of_both]);
         assert_eq!(words(Damage { records_lost: 1, ..Damage::default() }), ["at least 1 record missing"]);
     }
 }

@@ -509,6 +509,7 @@ fn process(report: &ProcessReport) -> Value {
         "dropped": coverage.dropped(),
         "damage": {
             "chunks_lost": process.damage.chunks_lost,
+            "chunks_refused": process.damage.chunks_refused,
             "records_lost": process.damage.records_lost,
             "times_lost": process.damage.times_lost,
             "cut": process.damage.cut,

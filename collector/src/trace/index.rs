@@ -1,14 +1,13 @@
 //! The first pass over a trace: where its chunks are, who the process was, and what is damaged.
 
 use super::format::{ChunkKind, HEADER_BYTES, Header, MAGIC, VERSION};
+use super::limits::Limits;
 use super::meta;
 use super::record::{Names, Status};
 use crate::why::why;
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// Most memory that names may take.
-const NAMES_BUDGET: usize = 256 << 20;
 /// How far a file is searched for its first chunk before it is called something else.
 const FIRST_CHUNK_WITHIN: u64 = 64 << 20;
 /// Bytes read at once when searching.
@@ -73,11 +72,13 @@ impl From<io::Error> for TraceError {
 pub struct Damage {
     /// Chunks that are missing or unreadable.
     pub chunks_lost: u64,
+    /// Chunks that are whole and were refused all the same: they claim more than a file of this size can hold.
+    pub chunks_refused: u64,
     /// Records in them, as far as is known: what was lost at the very end of a file nobody counted.
     pub records_lost_at_least: u64,
-    /// GPU times in unreadable chunks of late ones.
+    /// GPU times in unreadable or refused chunks of late ones.
     pub times_lost_at_least: u64,
-    /// Bytes of the file that are no readable chunk.
+    /// Bytes of the file that are no chunk that was read.
     pub bytes_skipped: u64,
     /// The file ends in the middle of a chunk.
     pub cut: bool,
@@ -92,6 +93,13 @@ impl Damage {
     /// Counts a chunk whose header is known.
     pub(super) fn lose(&mut self, header: &Header, bytes: u64) {
         self.chunks_lost = self.chunks_lost.saturating_add(1);
+        self.bytes_skipped = self.bytes_skipped.saturating_add(bytes);
+        self.lose_entries(header, header.entries);
+    }
+
+    /// Counts a chunk that goes beyond what a file of this size may hold.
+    pub(super) fn refuse(&mut self, header: &Header, bytes: u64) {
+        self.chunks_refused = self.chunks_refused.saturating_add(1);
         self.bytes_skipped = self.bytes_skipped.saturating_add(bytes);
         self.lose_entries(header, header.entries);
     }
@@ -145,7 +153,8 @@ pub(super) struct Index {
     /// Chunks with content that was understood.
     readable: u64,
     newest_version: u8,
-    names_budget: usize,
+    /// What of the file may still be read.
+    pub limits: Limits,
     /// What the next chunk's header should say.
     sequence: u64,
     records_before: u64,
@@ -159,7 +168,7 @@ impl Index {
             return Err(TraceError::Empty);
         }
         let begins_as_trace = starts_with_magic(source)?;
-        let mut index = Index { names_budget: NAMES_BUDGET, ..Index::default() };
+        let mut index = Index { limits: Limits::of(bytes), ..Index::default() };
         let mut at = 0;
         while at < bytes {
             let limit = if at == 0 && !begins_as_trace { bytes.min(FIRST_CHUNK_WITHIN) } else { bytes };
@@ -209,10 +218,14 @@ impl Index {
             // A file of a newer version is refused here; a newer chunk in an old file is skipped like an unknown kind.
             None if header.kind == ChunkKind::File as u8 => return Err(TraceError::Newer(header.version)),
             None => {}
+            Some(_) if !self.limits.admit(&header) => self.damage.refuse(&header, chunk.bytes()),
             Some(ChunkKind::Records) => self.records.push(chunk),
             Some(ChunkKind::Times) => self.times.push(chunk),
             Some(kind) => match chunk.plain(source).and_then(|plain| self.understand(kind, &plain)) {
                 Some(()) => {}
+                None if kind == ChunkKind::Names && self.limits.names == 0 => {
+                    self.damage.refuse(&header, chunk.bytes());
+                }
                 None => {
                     self.damage.lose(&header, chunk.bytes());
                     return Ok(next);
@@ -239,7 +252,7 @@ impl Index {
     fn understand(&mut self, kind: ChunkKind, plain: &[u8]) -> Option<()> {
         match kind {
             ChunkKind::Status => self.status = Some(meta::status_from_bytes(plain)?),
-            ChunkKind::Names => meta::names_from_bytes(plain, &mut self.names, &mut self.names_budget)?,
+            ChunkKind::Names => meta::names_from_bytes(plain, &mut self.names, &mut self.limits.names)?,
             ChunkKind::End => self.complete = true,
             ChunkKind::File | ChunkKind::Records | ChunkKind::Times => {}
         }

@@ -163,7 +163,8 @@ pub(super) fn push_name(bytes: &mut Vec<u8>, namespace: Namespace, id: u32, text
     bytes.extend(text.as_bytes());
 }
 
-/// Takes a Names chunk's payload in, as long as the bytes left in `budget` allow; `None` when something is wrong.
+/// Takes a Names chunk's payload in, as far as the bytes left in `budget` allow: at the first name beyond them nothing is left.
+/// `None` when not all was taken in.
 pub(super) fn names_from_bytes(plain: &[u8], names: &mut Names, budget: &mut usize) -> Option<()> {
     let mut fields = Fields(plain);
     while !fields.0.is_empty() {
@@ -173,7 +174,9 @@ pub(super) fn names_from_bytes(plain: &[u8], names: &mut Names, budget: &mut usi
         let text = fields.bytes(usize::try_from(length).ok()?)?;
         if let Some(namespace) = Namespace::from_wire(namespace) {
             let text = String::from_utf8_lossy(text).into_owned();
-            *budget = budget.checked_sub(text.len() + NAME_OVERHEAD)?;
+            let left = budget.checked_sub(text.len() + NAME_OVERHEAD);
+            *budget = left.unwrap_or(0);
+            left?;
             names.0.insert((namespace, id), text);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::coding::Decoder;
 use super::columns::ColumnReader;
+use super::format::MAX_ENTRIES;
 use super::index::{Chunk, Damage, Index, TraceError};
 use super::record::{Body, GpuTime, Names, Record, Status};
 use gpuspy_wire::record::Untimed;
@@ -12,13 +13,10 @@ use std::io::{Cursor, Read, Seek};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Most memory for chunks that overlap in time. A true trace is far below: its chunks overlap by a fraction of a
-/// second. A forged one loses the chunks that exceed it, and that is told as damage.
-const MAX_OPEN_BYTES: usize = 512 << 20;
 /// What a chunk being read takes besides its columns: the coding's memory.
 const DECODER_BYTES: usize = 1 << 20;
-/// What a late time takes in memory, about.
-const TIME_BYTES: usize = 128;
+/// What a late time takes in memory at most: the table that holds it may be half empty, and is there twice while it grows.
+const TIME_BYTES: usize = 256;
 
 /// Waits until nobody is writing the trace any more; `false` when somebody still is after `timeout`. A file without a byte
 /// is one that is about to be written: an agent makes it before it starts a collector.
@@ -104,6 +102,7 @@ impl<R: Read + Seek> TraceReader<R> {
         let (a, b) = (&self.index.damage, &self.found);
         Damage {
             chunks_lost: a.chunks_lost.saturating_add(b.chunks_lost),
+            chunks_refused: a.chunks_refused.saturating_add(b.chunks_refused),
             records_lost_at_least: a.records_lost_at_least.saturating_add(b.records_lost_at_least),
             times_lost_at_least: a.times_lost_at_least.saturating_add(b.times_lost_at_least),
             bytes_skipped: a.bytes_skipped.saturating_add(b.bytes_skipped),
@@ -118,9 +117,10 @@ impl<R: Read + Seek> TraceReader<R> {
             source: &mut self.source,
             found: &mut self.found,
             chunks: self.index.records.iter(),
-            times: LateTimes { chunks: self.index.times.iter(), open: Vec::new() },
+            times: LateTimes::new(&self.index.times, self.index.limits.memory),
             open: BinaryHeap::new(),
             open_bytes: 0,
+            most_bytes: self.index.limits.memory,
         }
     }
 }
@@ -135,6 +135,8 @@ pub struct Records<'a, R> {
     times: LateTimes<'a>,
     open: BinaryHeap<OpenChunk<'a>>,
     open_bytes: usize,
+    /// That they may take.
+    most_bytes: usize,
 }
 
 /// A chunk being read: its next record, and what yields the ones after.
@@ -187,8 +189,8 @@ impl<'a, R: Read + Seek> Records<'a, R> {
                 break;
             }
             self.chunks.next();
-            if self.open_bytes + open_cost(chunk) > MAX_OPEN_BYTES {
-                self.found.lose(&chunk.header, chunk.bytes());
+            if self.open_bytes + open_cost(chunk) > self.most_bytes {
+                self.found.refuse(&chunk.header, chunk.bytes());
                 continue;
             }
             let plain = chunk.plain(self.source);
@@ -245,11 +247,20 @@ impl<R: Read + Seek> Iterator for Records<'_, R> {
 struct LateTimes<'a> {
     /// Not yet open, by their first `at`.
     chunks: std::slice::Iter<'a, Chunk>,
-    /// The last `at` of each open chunk, and its times by correlation.
-    open: Vec<(u64, HashMap<u64, GpuTime>)>,
+    /// By correlation: the last `at` of the chunk that it is from, and the time.
+    waiting: HashMap<u64, (u64, GpuTime)>,
+    /// How many may wait.
+    most: usize,
+    /// How many may wait before those whose moment has passed are looked for.
+    crowded: usize,
 }
 
-impl LateTimes<'_> {
+impl<'a> LateTimes<'a> {
+    fn new(chunks: &'a [Chunk], memory: usize) -> LateTimes<'a> {
+        let most = memory / TIME_BYTES;
+        LateTimes { chunks: chunks.iter(), waiting: HashMap::new(), most, crowded: 0 }
+    }
+
     /// The time of an operation that stands at `at`; moments never go back.
     fn take(
         &mut self,
@@ -258,22 +269,45 @@ impl LateTimes<'_> {
         at: u64,
         correlation: u64,
     ) -> Option<GpuTime> {
-        self.open.retain(|(last, times)| *last >= at && !times.is_empty());
         while let Some(chunk) = self.chunks.as_slice().first().filter(|chunk| chunk.header.first <= at) {
             self.chunks.next();
             if chunk.header.last < at {
                 continue; // of records that were lost, or it would have been wanted earlier
             }
-            let held: usize = self.open.iter().map(|(_, times)| times.len() * TIME_BYTES).sum();
-            match Self::read(source, chunk).filter(|_| held <= MAX_OPEN_BYTES) {
-                Some(times) => self.open.push((chunk.header.last, times)),
+            self.forget_passed(at);
+            if self.waiting.len() + chunk.header.entries as usize > self.most {
+                found.refuse(&chunk.header, chunk.bytes());
+                continue;
+            }
+            match Self::read(source, chunk) {
+                Some(times) => self.wait(chunk.header.last, at, times),
                 None => found.lose(&chunk.header, chunk.bytes()),
             }
         }
-        self.open.iter_mut().find_map(|(_, times)| times.remove(&correlation))
+        self.waiting.remove(&correlation).filter(|(last, _)| *last >= at).map(|(_, time)| time)
     }
 
-    fn read(source: &mut (impl Read + Seek), chunk: &Chunk) -> Option<HashMap<u64, GpuTime>> {
+    /// Puts a chunk's times beside those that wait. Of two of one operation the first is taken, while it is not too late.
+    fn wait(&mut self, last: u64, at: u64, times: Vec<(u64, GpuTime)>) {
+        for (correlation, time) in times {
+            let held = self.waiting.entry(correlation).or_insert((last, time));
+            if held.0 < at {
+                *held = (last, time);
+            }
+        }
+    }
+
+    /// Drops the times whose operations were lost. Each time is looked at a few times in all, because as many come
+    /// before the next look as were left by the last one.
+    fn forget_passed(&mut self, at: u64) {
+        if self.waiting.len() >= self.crowded {
+            self.waiting.retain(|_, (last, _)| *last >= at);
+            self.crowded = (2 * self.waiting.len()).max(MAX_ENTRIES as usize);
+            self.waiting.shrink_to(self.crowded);
+        }
+    }
+
+    fn read(source: &mut (impl Read + Seek), chunk: &Chunk) -> Option<Vec<(u64, GpuTime)>> {
         let columns = ColumnReader::new(chunk.plain(source)?, chunk.header.entries)?;
         let mut decoder = Decoder::new(columns);
         (0..chunk.header.entries).map(|_| decoder.time().ok()).collect()

@@ -21,6 +21,12 @@ const ROUNDS: usize = 3;
 /// Between which pieces drift is read off: so many apart. Far ones tell its mean better, near ones its changes.
 const APART: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
+/// Slots that all chains together are laid over: so many, and so many more for each piece of theirs. A true chain is bounded
+/// in nearly each second that it spans, since its clock is sampled. Many that are bounded at both ends of a long time
+/// and nowhere between were made to cost, and those beyond the room are left unbounded: what they time is not placed.
+const LEAST_ROOM: usize = 1 << 18;
+const ROOM_A_PIECE: usize = 8;
+
 /// A stretch of host time.
 #[derive(Clone, Debug)]
 struct Slot {
@@ -81,7 +87,9 @@ pub type Corridor = [Vec<Point>; 2];
 /// Fits the chains of one oscillator. The second number counts the contradictions.
 pub fn fit(chains: &[Bounds]) -> (Vec<Corridor>, u64) {
     let mut slots = slots(chains);
-    let mut laid: Vec<Chain> = chains.iter().map(|bounds| Chain::lay(bounds, &slots)).collect();
+    let pieces: usize = chains.iter().map(|bounds| bounds.pieces.len()).sum();
+    let mut room = LEAST_ROOM + ROOM_A_PIECE * pieces;
+    let mut laid: Vec<Chain> = chains.iter().map(|bounds| Chain::lay(bounds, &slots, &mut room)).collect();
     for chain in &laid {
         chain.slopes_within(&mut slots);
     }
@@ -134,18 +142,18 @@ fn turn_slowly(slots: &mut [Slot]) {
 }
 
 impl Chain {
-    fn lay(bounds: &Bounds, slots: &[Slot]) -> Chain {
+    fn lay(bounds: &Bounds, slots: &[Slot], room: &mut usize) -> Chain {
         let place = |second| slots.partition_point(|slot| slot.from < second);
-        let (Some(first), Some(last)) = (bounds.pieces.first(), bounds.pieces.last()) else {
-            return Chain {
-                first: 0,
-                hulls: [vec![], vec![]],
-                borders: [vec![], vec![]],
-                contradicted: vec![],
-            };
-        };
-        let first = place(first.second);
-        let count = place(last.second) + 1 - first;
+        let ends = bounds.pieces.first().zip(bounds.pieces.last());
+        let (first, count) = ends.map_or((0, 0), |(first, last)| {
+            let begin = place(first.second);
+            (begin, place(last.second) + 1 - begin)
+        });
+        if count == 0 || count > *room {
+            let (hulls, borders) = ([vec![], vec![]], [vec![], vec![]]);
+            return Chain { first: 0, hulls, borders, contradicted: vec![] };
+        }
+        *room -= count;
         let mut hulls = [vec![Hull::default(); count], vec![Hull::default(); count]];
         for piece in &bounds.pieces {
             for side in [0, 1] {

@@ -5,6 +5,7 @@
 //! least hangs between a gate's lower post and a later one's upper post, and no path can rise less there.
 
 use super::hull::Point;
+use std::collections::VecDeque;
 
 /// A gate that a path has to pass: at `at`, from `low` to `high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +17,6 @@ pub struct Gate {
     /// Its upper post.
     pub high: i64,
 }
-
-/// Gates that are looked at from one bend before the string is pinned without need, so that the time for a forged trace
-/// stays in proportion to its size.
-const FARTHEST: usize = 8192;
 
 /// A slope, as a fraction with a denominator > 0.
 #[derive(Clone, Copy)]
@@ -73,51 +70,97 @@ pub fn pull<'g>(gates: impl DoubleEndedIterator<Item = &'g Gate> + Clone) -> Vec
 }
 
 /// Pulls it from a point through gates that follow on one side of it. Its free end follows `slope` as well as it can.
+///
+/// What can be reached in a straight line from the last bend is a funnel between two chains: the string to the last
+/// gate's lower post and the one to its upper post. A gate takes what it shadows off their ends; where a chain is gone,
+/// the string bends around the other one. Each post comes and goes once, so the time is in proportion to the gates.
 fn from(start: Point, gates: &[&Gate], slope: Slope) -> Vec<Point> {
     let mut path = vec![start];
-    let (mut here, mut next) = (start, 0);
-    let mut last = slope;
-    while next < gates.len() {
-        let (bend, index) = reach(here, &gates[next..], last);
-        last = Slope::between(here, bend.at, bend.offset);
-        path.push(bend);
-        (here, next) = (bend, next + index + 1);
-    }
-    path
-}
-
-/// The next bend or the end, and the number of its gate.
-fn reach(here: Point, gates: &[&Gate], slope: Slope) -> (Point, usize) {
-    let side = |gate: &Gate, offset| Slope::between(here, gate.at, offset);
-    // The steepest and the flattest line that pass all gates so far, and whose posts they touch.
-    let (mut least, mut most) = ((side(gates[0], gates[0].low), 0), (side(gates[0], gates[0].high), 0));
-    let mut end = 0;
-    for (number, gate) in gates.iter().enumerate().take(FARTHEST) {
-        let (low, high) = (side(gate, gate.low), side(gate, gate.high));
-        if most.0.is_less(low) {
-            return (Point { at: gates[most.1].at, offset: gates[most.1].high }, most.1);
+    let Some(end) = gates.last() else { return path };
+    let mut funnel = Funnel { here: start, last: slope, chains: Default::default() };
+    for gate in gates {
+        for (side, offset) in [(LOWER, gate.low), (UPPER, gate.high)] {
+            funnel.pass(side, Point { at: gate.at, offset }, &mut path);
         }
-        if high.is_less(least.0) {
-            return (Point { at: gates[least.1].at, offset: gates[least.1].low }, least.1);
-        }
-        if !low.is_less(least.0) {
-            least = (low, number);
-        }
-        if !most.0.is_less(high) {
-            most = (high, number);
-        }
-        end = number;
     }
     // Whole ns may miss a post by a fraction that the slope would not: then it is bent there.
-    let wish = Point { at: gates[end].at, offset: slope.reach(here, gates[end]) };
-    let straight = side(gates[end], wish.offset);
-    if straight.is_less(least.0) {
-        return (Point { at: gates[least.1].at, offset: gates[least.1].low }, least.1);
+    loop {
+        let wish = Point { at: end.at, offset: funnel.last.reach(funnel.here, end) };
+        let straight = Slope::between(funnel.here, wish.at, wish.offset);
+        let is_in_the_way =
+            |side: &usize| funnel.first(*side).is_some_and(|post| beyond(*side, straight, post));
+        match [LOWER, UPPER].into_iter().find(is_in_the_way) {
+            Some(side) => funnel.bend(side, &mut path),
+            None if wish.at == funnel.here.at => return path,
+            None => {
+                path.push(wish);
+                return path;
+            }
+        }
     }
-    if most.0.is_less(straight) {
-        return (Point { at: gates[most.1].at, offset: gates[most.1].high }, most.1);
+}
+
+const LOWER: usize = 0;
+const UPPER: usize = 1;
+
+/// Whether a line of this slope passes on the wrong side of a post that lies in the direction `post`.
+fn beyond(side: usize, slope: Slope, post: Slope) -> bool {
+    if side == LOWER { slope.is_less(post) } else { post.is_less(slope) }
+}
+
+/// Where the string can go from its last bend on.
+struct Funnel {
+    /// The last bend.
+    here: Point,
+    /// The slope of the edge that leads to it.
+    last: Slope,
+    /// By side: the posts that the string to the last gate's post of that side bends around, and that post.
+    chains: [VecDeque<Point>; 2],
+}
+
+impl Funnel {
+    /// The direction of a chain's first edge.
+    fn first(&self, side: usize) -> Option<Slope> {
+        self.chains[side].front().map(|post| Slope::between(self.here, post.at, post.offset))
     }
-    (wish, end)
+
+    /// A post of a gate further on.
+    fn pass(&mut self, side: usize, post: Point, path: &mut Vec<Point>) {
+        // While the line to it passes on the wrong side of the other chain, the string bends around that.
+        let to_it = |funnel: &Funnel| Slope::between(funnel.here, post.at, post.offset);
+        while self.first(1 - side).is_some_and(|other| beyond(1 - side, to_it(self), other)) {
+            self.bend(1 - side, path);
+        }
+        let chain = &mut self.chains[side];
+        while let Some(last) = chain.back().copied() {
+            let before = chain.len().checked_sub(2).map_or(self.here, |before| chain[before]);
+            let [edge, whole] = [last, post].map(|to| Slope::between(before, to.at, to.offset));
+            if beyond(side, whole, edge) {
+                break;
+            }
+            chain.pop_back();
+        }
+        chain.push_back(post);
+    }
+
+    /// The string bends around the first post of a chain.
+    fn bend(&mut self, side: usize, path: &mut Vec<Point>) {
+        let Some(post) = self.chains[side].pop_front() else { return };
+        let before = std::mem::replace(&mut self.here, post);
+        self.last = Slope::between(before, post.at, post.offset);
+        path.push(post);
+        // Of the other chain, what is passed is gone, and what the posts behind it shadow from here.
+        let other = &mut self.chains[1 - side];
+        while let Some(first) = other.front() {
+            let direction = |to: &Point| Slope::between(post, to.at, to.offset);
+            let is_shadowed = |second: &Point| !beyond(1 - side, direction(second), direction(first));
+            let is_ahead = before.at.abs_diff(first.at) > before.at.abs_diff(post.at);
+            if is_ahead && !other.get(1).is_some_and(is_shadowed) {
+                return;
+            }
+            other.pop_front();
+        }
+    }
 }
 
 #[cfg(test)]
