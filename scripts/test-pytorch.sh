@@ -39,6 +39,8 @@ program() {
 }
 
 program training train
+# Each kernel takes longer than PyTorch takes to launch it.
+SIMCUDA_KERNEL_NS=300000 program "training that never waits" ahead
 program streams streams
 program graphs graph
 GPUSPY_GRAPH=nodes program "graphs with events inside" graph

@@ -10,6 +10,7 @@ A client's last line of output may be JSON about itself:
                allocations, frees, syncs, failed, processes. Else at least one launch is asked for
     calls      calls that succeeded, by name, exactly
     kernels    names of kernels that must have been launched
+    held_up    true: the GPU held the program up, and must be seen busy
     ranks      of each rank of a job, fields of its process as the report has them, as pid and parent; `gpus` are among its GPUs
 """
 import itertools
@@ -99,6 +100,15 @@ class Truth:
                 total[line["name"]] += line["end"] - line["head"]
         return total
 
+    def busy(self):
+        """How long at least one kernel ran."""
+        lines = (line for line in self.own if line["kind"] == "kernel" and line["end"] is not None)
+        total = until = 0
+        for head, end in sorted((line["head"], line["end"]) for line in lines):
+            total += max(0, end - max(head, until))
+            until = max(until, end)
+        return total
+
     def blocks(self):
         """By kind of memory: allocations, frees, bytes held at the end."""
         found = {}
@@ -160,7 +170,8 @@ class Comparison:
         launched, ran = self.truth.kernels(self.truth.own), self.truth.kernels(self.truth.in_graphs)
         for what in ("dropped", "unattributed", "pending"):
             self.same(what, coverage[what], 0)
-        self.same("launches and their parts", coverage["launches"], coverage["timed"] + sum(coverage["untimed"].values()))
+        parts = coverage["timed"] + coverage["runs"]["launches"] + sum(coverage["untimed"].values())
+        self.same("launches and their parts", coverage["launches"], parts)
         self.same("launches", coverage["launches"], launched.total())
         self.same("captured launches", coverage["captured"], self.truth.kernels(self.truth.captured).total())
         self.same("kernels in graphs", coverage["in_graphs"], ran.total())
@@ -250,6 +261,8 @@ def claims(said, report, truth):
     for name, count in said.get("calls", {}).items():
         if counted.get(name, 0) != count:
             wrong.append(f"calls of {name}: gpuspy says {counted.get(name, 0)}, the client {count}")
+    if said.get("held_up"):
+        wrong.extend(not_seen_busy(report, truth.busy()))
     names = {kernel["name"] for kernel in report["kernels"]}
     wrong.extend(f"no kernel {name} was seen" for name in said.get("kernels", []) if name not in names)
     processes = {process["rank"]: process for process in report["processes"]}
@@ -260,6 +273,18 @@ def claims(said, report, truth):
         if not same or not set(rank["gpus"]) <= set(process["gpus"]):
             wrong.append(f"rank {rank['rank']}: gpuspy says {process}, the client {rank}")
     return wrong
+
+
+def not_seen_busy(report, busy):
+    """What is wrong with what is said of a GPU that ran kernels for `busy` ns and was the bound: its time must be known, and each
+    kernel must have been timed alone now and then."""
+    [device] = report["devices"]
+    compute, undecided = device["compute_ns"], device["undecided_ns"]["value"]
+    if abs(compute["value"] / busy - 1) > 0.04 or compute["lo"] < 0.9 * busy or undecided > 0.05 * busy:
+        yield f"compute: gpuspy says {compute}, {undecided} undecided, the stand-in {busy}"
+    coverage = report["coverage"]
+    if coverage["runs"]["launches"] == 0 or coverage["timed"] < coverage["launches"] / 10:
+        yield f"coverage: {coverage}"
 
 
 def last_words(output):
