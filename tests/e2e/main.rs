@@ -22,6 +22,7 @@ mod manners;
 mod memory;
 mod nvtx;
 mod operations;
+mod pauses;
 mod poller;
 mod processes;
 mod programmatic;

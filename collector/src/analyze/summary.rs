@@ -6,7 +6,7 @@ use super::estimate::{Estimate, Sum};
 use super::gaps::{BANDS, Found, Gap, LARGEST, Neighbour, Part};
 use super::graphs::{GraphTimes, GraphUse};
 use super::identity::Identity;
-use super::kernels::{Kernel, KernelTimes};
+use super::kernels::{self, Kernel, KernelTimes};
 use super::memory::{MemoryTimeline, MemoryUse};
 use super::overhead::Overhead;
 use super::quantile::Quantiles;
@@ -14,8 +14,9 @@ use super::ranges::{RangeFold, RangeUse};
 use super::shapes::ShapeCounts;
 use super::startup::{Startup, StartupFold};
 use super::timeline::{DeviceTime, Timelines};
-use super::transfers::{TransferTimes, Transfers};
+use super::transfers::{self, TransferTimes, Transfers};
 use super::waits::{self, ImplicitSyncs, Waits};
+use super::whole::{Work, extrapolated};
 use super::windows::{Duty, Windows};
 use super::{Analysis, Damage, Input};
 use crate::model::filter::Sieve;
@@ -25,7 +26,7 @@ use crate::model::occupancy::host;
 use crate::model::outcome::Outcome;
 use crate::model::period;
 use crate::model::{self, Action, Model};
-use crate::trace::record::{Body, Names, Record, Work};
+use crate::trace::record::{self, Body, Names, Record};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -140,6 +141,10 @@ pub struct DeviceReport {
     pub began_ns: Option<u64>,
     /// The parts of its time.
     pub identity: Identity,
+    /// What its operations took in the time that was observed, and in the pauses of the budget.
+    pub work: Work,
+    /// Streams that had work.
+    pub streams: u64,
     /// How many timelines were added side by side.
     pub timelines: u64,
     /// Operations with a GPU time, in the time that is asked for or outside of it.
@@ -277,8 +282,15 @@ where
     let mut kernels = kernels.finish();
     shapes.finish().join(&mut kernels, &known, names);
     let pid = status.map(|status| status.pid);
-    let (mut devices, gaps) = devices(timelines.finish(), &known, names, pid, began);
+    let (mut devices, mut gaps) = devices(timelines.finish(), &known, names, pid, began);
     devices.retain(|device| filter.is_of_device(device.id));
+    let (graphs, transfers) = (graphs.finish(), transfers.finish());
+    for device in &mut devices {
+        let [compute, communication] = kernels::paused(&kernels, device.id);
+        let copies = transfers::paused(&transfers, device.id);
+        device.work.paused = [compute, graphs.strata.paused(device.id), communication, copies];
+    }
+    gaps.total.hi = devices.iter().fold(0, |sum: u64, device| sum.saturating_add(device.whole().idle.hi));
     let library = |caller| library(caller, &known, names);
     let wall_ns = ended.saturating_sub(began);
     let looked_at = sieve.period();
@@ -321,8 +333,8 @@ where
             devices,
             gaps,
             kernels,
-            graphs: graphs.finish(),
-            transfers: transfers.finish(),
+            graphs,
+            transfers,
             memory: memory.finish(ended, library),
             apis,
             syncs,
@@ -336,7 +348,7 @@ where
 /// Host ns at which an operation was seen to be over; 0 where that is not told.
 fn seen_over(record: &Record) -> u64 {
     match &record.body {
-        Body::Work(Work { gpu: Some(gpu), .. }) => gpu.seen,
+        Body::Work(record::Work { gpu: Some(gpu), .. }) => gpu.seen,
         _ => 0,
     }
 }
@@ -381,6 +393,8 @@ fn devices(
             began_ns,
             timed: time.timed,
             identity: time.identity,
+            work: Work { observed: time.work, ..Work::default() },
+            streams: time.streams,
             timelines: time.timelines,
             late: time.late,
         });
@@ -517,6 +531,11 @@ impl Tables {
 }
 
 impl DeviceReport {
+    /// The parts of its time, with what passed in pauses of the budget shared out, as far as that can be told.
+    pub fn whole(&self) -> Identity {
+        extrapolated(&self.identity, &self.work).unwrap_or(self.identity)
+    }
+
     fn merge(&mut self, other: &DeviceReport) {
         self.began_ns = match (self.timelines, other.timelines) {
             (_, 0) => self.began_ns,
@@ -524,6 +543,8 @@ impl DeviceReport {
             _ => None,
         };
         self.identity.add(&other.identity);
+        self.work.add(&other.work);
+        self.streams += other.streams;
         self.timelines += other.timelines;
         self.timed += other.timed;
         self.late += other.late;

@@ -147,7 +147,7 @@ fn overhead(overhead: &Overhead) -> Value {
 }
 
 fn device(device: &DeviceReport) -> Value {
-    let whole = extrapolated(&device.identity);
+    let whole = extrapolated(&device.identity, &device.work);
     let identity = whole.as_ref().unwrap_or(&device.identity);
     let part = |sum: Sum| match whole {
         Some(_) => Estimate { kind: Kind::Extrapolated, ..sum.estimate() },
@@ -160,6 +160,7 @@ fn device(device: &DeviceReport) -> Value {
         "name": device.name,
         "memory_bytes": device.memory_bytes,
         "began_ns": device.began_ns,
+        "streams": device.streams,
         "timelines": device.timelines,
         "late_operations": device.late,
         "span_ns": identity.span,
@@ -290,7 +291,7 @@ fn graphs(graphs: &GraphUse) -> Value {
     json!({
         "launches": graphs.launches,
         "timed": graphs.durations.count(),
-        "total_ns": graphs.durations.total(),
+        "total_ns": graphs.total(),
         "median_ns": graphs.durations.median(),
         "kernels": graphs.kernels,
         "copies": moves(&graphs.copies),

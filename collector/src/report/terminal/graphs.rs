@@ -5,6 +5,7 @@ use super::screen::{NONE, Screen, number, plural, time};
 use super::stats::Stats;
 use crate::analyze::Tables;
 use crate::analyze::durations::Durations;
+use crate::analyze::estimate::Kind;
 use crate::report::names::shorten;
 use crate::report::table::{Table, names, right};
 use crate::report::text::Text;
@@ -26,9 +27,10 @@ pub fn graphs(screen: &mut Screen<'_>, run: &Run<'_>) {
         plural(graphs.kernels, "kernel", "kernels"),
         count(durations.count())
     );
-    if let Some((total, median)) = durations.total().zip(durations.median()) {
+    if let Some((total, median)) = graphs.total().zip(durations.median()) {
         sentence.push_str(&format!(
-            ": {} in all, {} of wall, median {}",
+            ": {}{} in all, {} of wall, median {}",
+            if total.kind == Kind::Extrapolated { "~" } else { "" },
             duration(total.value),
             percent(total.value, run.gpu_wall()),
             duration(median.value)
