@@ -1,6 +1,8 @@
 //! Reports of whole processes, from records with known answers.
 
 use gpuspy_collector::analyze::estimate::Sum;
+use gpuspy_collector::analyze::extrapolate::{self, Extent};
+use gpuspy_collector::analyze::summary::DeviceReport;
 use gpuspy_collector::analyze::{Damage, Input, Member, ProcessReport, process, together};
 use gpuspy_collector::model::filter::Filter;
 use gpuspy_collector::model::survey::Survey;
@@ -521,9 +523,17 @@ fn windows_are_told_with_what_they_cost_and_what_they_leave_open() {
 #[test]
 fn a_gpus_time_that_nobody_watched_is_shared_out_and_said() {
     let mut report = training().report(None, Damage::default());
-    let identity = &mut report.tables.devices[0].identity;
+    let DeviceReport { identity, work, .. } = &mut report.tables.devices[0];
     let observed = identity.span;
     let compute = identity.busy[0].value;
+    // Three times as many launches as were observed.
+    let time = extrapolate::Range {
+        lo: 3.0 * compute as f64,
+        value: 3.0 * compute as f64,
+        hi: 3.0 * compute as f64,
+    };
+    work.observed = [compute, 0, 0, 0];
+    work.paused[0] = Extent { known: 9, time, unknown: 0 };
     identity.unobserved = Sum { value: 3 * observed + 1, lo: 3 * observed + 1, hi: 3 * observed + 1 };
     identity.span += identity.unobserved.value;
     let reports = [report];
@@ -533,7 +543,7 @@ fn a_gpus_time_that_nobody_watched_is_shared_out_and_said() {
     let parts = ["compute_ns", "exposed_comm_ns", "exposed_copy_ns", "graph_ns", "idle_ns", "undecided_ns"];
     let sum: u64 = parts.iter().map(|part| device[part]["value"].as_u64().unwrap()).sum();
     assert_eq!((sum, device["observed_ns"].as_u64()), (4 * observed + 1, Some(observed)));
-    assert!(device["compute_ns"]["value"].as_u64().unwrap().abs_diff(4 * compute) <= 1, "{device}");
+    assert_eq!(device["compute_ns"]["value"].as_u64(), Some(4 * compute), "{device}");
     assert!(parts.iter().all(|part| device[part]["kind"] == "extrapolated"), "{device}");
     let screen = terminal(&reports, &View::default(), &wide(100));
     assert!(screen.contains("75.0 % of the span passed in pauses of the budget"), "{screen}");

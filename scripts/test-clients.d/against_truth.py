@@ -1,6 +1,6 @@
 """Runs a client under gpuspy on the stand-in GPU, and compares the report with what the stand-in says really happened:
 launches by kernel, copies and sets by direction, host memory and bytes, graphs, allocations and waits must be equal, and the
-time of each kernel must lie in its interval.
+time of each kernel must lie in its interval. Numbers of the report that stand for the same must agree.
 
     against_truth.py NAME COMMAND [ARGUMENT]...
 
@@ -23,6 +23,7 @@ from collections import Counter
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GPUSPY = os.path.join(ROOT, "target", "release", "gpuspy")
+AGREE = os.path.join(ROOT, "target", "release", "agree")
 SIMGPU = os.path.join(ROOT, "scripts", "simgpu")
 
 # The driver calls that a runtime call becomes in tests/simcudart; the report names the outermost, the truth the driver's.
@@ -307,6 +308,12 @@ def observe(command):
             return 0, done.stdout, json.loads(asked.stdout), [json.loads(line) for line in file]
 
 
+def disagreements(report):
+    """What of a report disagrees with itself: tests/src/agree.rs."""
+    said = subprocess.run([AGREE], input=json.dumps(report), stdout=subprocess.PIPE, text=True, check=False)
+    return said.stdout.splitlines()
+
+
 def check(name, command):
     """Whether all is equal; says so, or what is not."""
     code, output, report, lines = observe(command)
@@ -314,7 +321,7 @@ def check(name, command):
         print(f"{name}: it ended with {code}\n{output}", end="")
         return False
     truth = Truth(lines)
-    wrong = claims(last_words(output), report, truth) + differences(report, truth)
+    wrong = claims(last_words(output), report, truth) + differences(report, truth) + disagreements(report)
     happened = found(report, truth).items()
     told = ", ".join(f"{count} {what}" for what, count in happened if count and (what, count) != ("processes", 1))
     print(f"{name}: {told}: {'equal' if not wrong else 'NOT EQUAL'}", *wrong, sep="\n    ", flush=True)

@@ -21,7 +21,7 @@ fn is_exact(done: &Done) {
     let compared = compare(done);
     intervals_hold(&compared);
     let timed = compared.iter().filter(|c| c.timed().is_some()).count();
-    assert!(timed * 10 >= compared.len() * 9, "{timed} of {} are timed", compared.len());
+    assert!(done.is_share(timed, compared.len(), 0.9), "{timed} of {} are timed", compared.len());
 }
 
 /// What the trace says of the copies of each API: rows, and flags beside those that every record may have.

@@ -49,7 +49,7 @@ pub fn counts_are_exact(done: &Done) {
     }
 }
 
-fn intervals_hold_the_truth(compared: &[Compared]) {
+fn intervals_hold_the_truth(done: &Done, compared: &[Compared]) {
     let mut corrected = Vec::new();
     let mut raw = Vec::new();
     let mut raw_when_drained = Vec::new();
@@ -66,7 +66,9 @@ fn intervals_hold_the_truth(compared: &[Compared]) {
     let (corrected, raw, raw_when_drained) = (median(corrected), median(raw), median(raw_when_drained));
     println!("{timed} timed: median error corrected {corrected} ns, raw {raw} ns");
     println!("{drained} of them on a drained stream: raw {raw_when_drained} ns");
-    assert!(corrected <= 1_000, "the corrected median error is {corrected} ns");
+    // Who is kept from its processor between the launch and its event knows less.
+    let most = 1_000.0 * (1.0 + done.pressure);
+    assert!(corrected as f64 <= most, "the corrected median error is {corrected} ns");
     // Else the correction would have nothing to correct, and the line above would say nothing.
     assert!(drained >= 500, "only {drained} operations met a drained stream");
     assert!(
@@ -93,11 +95,11 @@ fn the_work(program: &str) {
     let done = Run::of(program).observed().succeeded();
     counts_are_exact(&done);
     let compared = compare(&done);
-    intervals_hold_the_truth(&compared);
+    intervals_hold_the_truth(&done, &compared);
     let (timed, all) = timed_where_alone(&compared);
     println!("{program}: {timed} of {all} launches timed on streams of one thread");
     assert!(all >= 5_000, "{all}");
-    assert!(timed * 100 >= all * 99, "{timed} of {all} are timed: {}", done.report()["coverage"]);
+    assert!(done.is_share(timed, all, 0.99), "{timed} of {all} are timed: {}", done.report()["coverage"]);
 }
 
 #[test]

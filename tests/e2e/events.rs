@@ -89,7 +89,7 @@ fn an_event_is_not_shared_across_what_stands_between() {
     let done = Run::of("in_between").observed().succeeded();
     let compared = intervals_hold(&done);
     let timed = compared.iter().filter(|c| c.timed().is_some()).count();
-    assert!(timed * 10 >= compared.len() * 9, "{timed} of {}", compared.len());
+    assert!(done.is_share(timed, compared.len(), 0.9), "{timed} of {}", compared.len());
     let (shared, timed) = shared(&done);
     assert!(shared * 2 > timed, "{shared} of {timed}: this shows nothing");
 }
@@ -142,7 +142,7 @@ fn programmatic_launches_are_timed_as_bursts(program: &str) {
     let long = all.iter().filter(|(_, members)| members.len() > 1).count();
     println!("{} bursts, {long} of more than one launch", all.len());
     let chains = said["chains"].as_u64().unwrap() as usize;
-    assert!(long * 10 >= chains * 9, "{long} of {chains}");
+    assert!(done.is_share(long, chains, 0.9), "{long} of {chains}");
     let told = &done.report()["coverage"]["bursts"];
     assert_eq!(told["count"], all.len());
     assert_eq!(told["launches"], inside.len());

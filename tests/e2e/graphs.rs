@@ -55,7 +55,11 @@ fn launches_hold_the_truth(done: &Done) {
     let graphs = || compared.iter().filter(|c| c.truth.kind == "graph");
     let timed = graphs().filter_map(Compared::timed).count();
     assert_eq!(graphs().find_map(Compared::violation), None);
-    assert!(timed * 10 >= graphs().count() * 9, "{timed} of {} graph launches are timed", graphs().count());
+    assert!(
+        done.is_share(timed, graphs().count(), 0.9),
+        "{timed} of {} graph launches are timed",
+        graphs().count()
+    );
 }
 
 fn check(run: Run, options: &[&str]) -> Done {

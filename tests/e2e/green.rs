@@ -58,7 +58,7 @@ fn two_green_contexts_are_counted_and_timed_as_streams_of_one_context() {
         assert_eq!(failures(&done), Vec::<String>::new());
         let timed = compared.iter().filter(|c| c.timed().is_some()).count();
         println!("{version}: {timed} of {} timed, {}", compared.len(), done.report()["coverage"]["untimed"]);
-        assert!(timed * 100 >= compared.len() * 95, "{timed} of {}", compared.len());
+        assert!(done.is_share(timed, compared.len(), 0.95), "{timed} of {}", compared.len());
         let of_work: BTreeSet<u32> = compared.iter().map(|c| c.work.call.context).collect();
         assert_eq!((of_work.len(), contexts(&done)), (1, 1), "{of_work:?}");
         // They did run at once.

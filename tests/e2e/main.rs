@@ -24,6 +24,7 @@ mod manners;
 mod memory;
 mod nvtx;
 mod operations;
+mod pauses;
 mod poller;
 mod processes;
 mod programmatic;

@@ -27,10 +27,12 @@ fn at_10_000_launches_a_second_the_poller_takes_under_2_percent_of_a_core() {
     println!("{} launches in {wall} ns: the poller's own {own} ns", done.said()["launches"]);
     let coverage = done.report()["coverage"].clone();
     println!("{coverage}");
-    assert!(own > 0 && own * 100 < wall * 2, "{own} ns of {wall}");
+    // Whose caches others use meanwhile takes longer for the same.
+    let most = 0.02 * (1.0 + done.pressure);
+    assert!(own > 0 && (own as f64) < most * wall as f64, "{own} ns of {wall}, {}", done.pressure);
     // It is not cheap for looking too seldom.
-    let (timed, launches) = (coverage["timed"].as_u64().unwrap(), coverage["launches"].as_u64().unwrap());
-    assert!(timed * 100 >= launches * 90, "{coverage}");
+    let number = |key: &str| coverage[key].as_u64().unwrap() as usize;
+    assert!(done.is_share(number("timed"), number("launches"), 0.9), "{coverage}");
 }
 
 #[test]
@@ -40,7 +42,8 @@ fn while_nothing_happens_the_poller_takes_under_a_thousandth_of_a_core() {
     let [(short, short_wall), (long, long_wall)] = runs.each_ref().map(|d| (poller_ns(d), wall_ns(d)));
     let (own, wall) = (long.saturating_sub(short), long_wall - short_wall);
     println!("idle for {wall} ns more: {own} ns more (the rest {short} ns)");
-    assert!(own * 1000 < wall, "{own} ns of {wall}");
+    let most = 0.001 * (1.0 + runs[1].pressure);
+    assert!((own as f64) < most * wall as f64, "{own} ns of {wall}");
     assert!(long < short + 20_000_000 && short < 100_000_000, "the counter is in ns: {short}, {long}");
 }
 
@@ -53,10 +56,13 @@ fn the_kernel_counts_no_more_of_the_poller_than_it_says() {
     let (own, wall) = (poller_ns(&done), wall_ns(&done));
     let counted = done.said()["tracer_cpu_ns"].as_u64().unwrap();
     println!("in {wall} ns: the poller's own {own} ns, all that the kernel counts {counted} ns");
-    // It counts in ticks of 10 ms.
-    let ticks = 20_000_000;
-    assert!(counted > 0 && counted < wall / 100 * 3 + ticks, "{counted} ns of {wall}");
-    assert!(own < counted + ticks && counted < 3 * own + ticks, "{own} ns of {counted}");
+    // What passed between the two readings, and the start and end of the thread.
+    let apart = 20_000_000;
+    assert!(
+        counted > 0 && (counted as f64) < 0.03 * (1.0 + done.pressure) * wall as f64 + apart as f64,
+        "{counted} ns of {wall}"
+    );
+    assert!(own < counted + apart && counted < 3 * own + apart, "{own} ns of {counted}");
 }
 
 /// When each operation's time was read, ns after its end: by correlation.
@@ -80,8 +86,9 @@ fn the_first_launch_after_idleness_wakes_the_poller() {
     let done = paced("lone_5us", 10, 0.1, 300, 12).observed().succeeded();
     let delays = delays(&done);
     println!("read after {delays:?} ns");
-    // Unwoken, it would come within 250 ms.
-    assert!(median(delays) < 30_000_000);
+    // Unwoken, it would come within 250 ms; woken, when it gets a processor.
+    let most = 30e6 * (1.0 + 3.0 * done.pressure);
+    assert!((median(delays) as f64) < most, "{}", done.pressure);
 }
 
 fn samples(done: &Done) -> Vec<ClockSample> {
@@ -112,11 +119,11 @@ fn a_gpu_bound_program_that_never_waits_has_a_clock_sample_a_second() {
     let widths: Vec<u64> = samples.iter().map(|s| s.before - s.after).collect();
     println!("{} samples of {} events, widths {widths:?} ns", samples.len(), fired.len());
     assert!((3..=5).contains(&samples.len()), "{samples:?}");
-    assert!(median(widths) < 20_000);
+    assert!((median(widths) as f64) < 20e3 * (1.0 + done.pressure));
     // What those make of the clock: twice what is said of either side.
     let uncertainty = done.report()["clock"]["uncertainty_ns"].as_u64().unwrap();
     println!("the clock is known to ± {uncertainty} ns");
-    assert!(uncertainty > 0 && 2 * uncertainty <= 60_000, "{uncertainty}");
+    assert!(uncertainty > 0 && 2.0 * uncertainty as f64 <= 60e3 * (1.0 + done.pressure), "{uncertainty}");
     // Ticks become host ns by anchors; what those leave uncertain is the collector's, and small.
     let uncertain = 1_000;
     // Which event each sample is: a watch may have been given up.

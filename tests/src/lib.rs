@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+pub mod agree;
 pub mod generated;
 pub mod scale;
 pub mod truth;
@@ -65,6 +66,8 @@ pub struct Done {
     pub stdout: String,
     /// What it complained.
     pub stderr: String,
+    /// The share of its time in which something that could run waited for a processor.
+    pub pressure: f64,
 }
 
 impl Run {
@@ -189,8 +192,10 @@ impl Run {
 
     /// Runs a command of this run's to its end.
     pub fn finish(self, mut process: Command) -> Done {
+        let began = (Instant::now(), waited_for_processors());
         let output = process.output().unwrap_or_else(|e| panic!("{process:?}: {e}"));
         Done {
+            pressure: pressure_since(began),
             folder: self.folder,
             status: output.status,
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -209,6 +214,12 @@ impl Done {
     pub fn succeeded(self) -> Done {
         assert!(self.status.success(), "{}\nstdout: {}\nstderr: {}", self.status, self.stdout, self.stderr);
         self
+    }
+
+    /// Whether so many of all are at least `share` of them, less for what the machine did else meanwhile: a poller and hooks that
+    /// get no processor leave launches untimed, which they say, and which is all that can be asked of them then.
+    pub fn is_share(&self, part: usize, all: usize, share: f64) -> bool {
+        part as f64 >= all as f64 * share * (1.0 - self.pressure)
     }
 
     /// What the program says that it did: the line of JSON on its stdout.
@@ -250,10 +261,27 @@ impl Done {
     }
 }
 
-/// `gpuspy report --json` of a trace.
+/// For how long in all something that could run has waited for a processor (Linux' PSI, Documentation/accounting/psi.rst);
+/// `None` where the kernel does not count that.
+fn waited_for_processors() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/pressure/cpu").ok()?;
+    let total = text.lines().find(|line| line.starts_with("some "))?.split("total=").nth(1)?;
+    total.trim().parse().ok().map(Duration::from_micros)
+}
+
+/// The share of the time since then in which something waited; 1 where nobody knows.
+fn pressure_since((began, waited): (Instant, Option<Duration>)) -> f64 {
+    let more = waited_for_processors().zip(waited).map(|(now, then)| now.saturating_sub(then));
+    more.map_or(1.0, |more| (more.as_secs_f64() / began.elapsed().as_secs_f64()).min(1.0))
+}
+
+/// `gpuspy report --json` of a trace. Fails the test where two numbers of it disagree.
 pub fn report(trace: &Path) -> Value {
     let output = Command::new(gpuspy()).arg("report").arg(trace).arg("--json").output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "report of {}: {}: {error}", trace.display(), output.status);
-    serde_json::from_slice(&output.stdout).unwrap()
+    let report = serde_json::from_slice(&output.stdout).unwrap();
+    let wrong = agree::disagreements(&report);
+    assert!(wrong.is_empty(), "the report of {} disagrees with itself: {wrong:#?}", trace.display());
+    report
 }

@@ -82,7 +82,8 @@ impl Truth {
                 queue: number(l, "queue"),
             })
             .collect();
-        list.sort_by_key(|op| op.called);
+        // One call may launch several.
+        list.sort_by_key(|op| (op.called, op.seq));
         list
     }
 }

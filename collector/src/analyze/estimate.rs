@@ -57,6 +57,17 @@ impl<T: PartialEq> Estimate<T> {
     }
 }
 
+impl Estimate<u64> {
+    /// The sum of both: extrapolated if one is.
+    pub fn plus(self, other: Estimate<u64>) -> Self {
+        let sum = |a: u64, b: u64| a.saturating_add(b);
+        let (value, lo, hi) = (sum(self.value, other.value), sum(self.lo, other.lo), sum(self.hi, other.hi));
+        let is_extrapolated = [self.kind, other.kind].contains(&Kind::Extrapolated);
+        let kind = if is_extrapolated { Kind::Extrapolated } else { Estimate::new(value, lo, hi).kind };
+        Estimate { value, lo, hi, kind }
+    }
+}
+
 /// Three sums that grow together: of the best values and of both bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {

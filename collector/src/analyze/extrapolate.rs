@@ -13,12 +13,16 @@
 //! Both intervals hold the true sum in 99 of 100 cases, and are widened by the intervals of the timed ones themselves.
 //! **Assumed** is that an operation is drawn, and a window opened, regardless of how long the operations take.
 //!
+//! An operation's time depends on the shape that a kernel is launched in, and on the size of a copy: each is a sample of its
+//! own, as long as each is known: `strata.rs`.
+//!
 //! **Neither.** With fewer than five of them, the untimed ones are assumed to take no less than the shortest timed one, and
 //! no more than the longest (by their best values), or what the intervals of the timed ones allow for on average, if that
 //! is more.
 
 mod clusters;
 mod draws;
+mod strata;
 
 use super::estimate::{Estimate, Kind, Sum};
 use crate::model::{Reason, When};
@@ -26,6 +30,7 @@ use crate::trace::record::{Body, Work};
 use clusters::Clusters;
 use draws::Draws;
 use gpuspy_wire::record::{Untimed, WindowChange, flag};
+pub use strata::Strata;
 
 /// The fewest windows, or draws, that can speak of the variation between them.
 const LEAST: u64 = 5;
@@ -77,10 +82,35 @@ pub struct Sample {
 
 /// Times that are not known, ns, between their bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Range {
-    lo: f64,
-    value: f64,
-    hi: f64,
+pub struct Range {
+    /// The truth is hardly less.
+    pub lo: f64,
+    /// The best value.
+    pub value: f64,
+    /// The truth is hardly more.
+    pub hi: f64,
+}
+
+/// Operations that were called in pauses, and what they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Extent {
+    /// Those whose time is known.
+    pub known: u64,
+    /// That time, ns.
+    pub time: Range,
+    /// Those of which nothing was ever timed.
+    pub unknown: u64,
+}
+
+impl Extent {
+    /// With another's.
+    pub fn plus(self, other: Extent) -> Extent {
+        Extent {
+            known: self.known + other.known,
+            time: self.time.plus(other.time),
+            unknown: self.unknown + other.unknown,
+        }
+    }
 }
 
 impl Range {
@@ -92,7 +122,8 @@ impl Range {
         Range { lo: self.lo * factor, value: self.value * factor, hi: self.hi * factor }
     }
 
-    fn plus(self, other: Range) -> Range {
+    /// With another's.
+    pub fn plus(self, other: Range) -> Range {
         Range { lo: self.lo + other.lo, value: self.value + other.value, hi: self.hi + other.hi }
     }
 
@@ -173,17 +204,32 @@ impl Sample {
         if self.timed == 0 {
             return None;
         }
-        if self.not_drawn + self.paused + self.others == 0 {
-            return Some(self.known.estimate());
-        }
-        let in_runs = self.draws.rest().unwrap_or_else(|| self.bounds().times(self.not_drawn));
-        Some(self.rest(self.paused + self.others).plus(in_runs).beside(self.known))
+        Some(self.untimed_time().map_or_else(|| self.known.estimate(), |rest| rest.beside(self.known)))
+    }
+
+    /// That of the untimed ones; `None` without any.
+    fn untimed_time(&self) -> Option<Range> {
+        let in_runs = || self.draws.rest().unwrap_or_else(|| self.bounds().times(self.not_drawn));
+        let others = self.paused + self.others;
+        (self.not_drawn + others > 0).then(|| self.rest(others).plus(in_runs()))
+    }
+
+    /// That of those in pauses; `None` without any.
+    fn paused_time(&self) -> Option<Range> {
+        (self.paused > 0).then(|| self.rest(self.paused))
     }
 
     /// Of `count` of the untimed ones that are in no run, ns.
     fn rest(&self, count: u64) -> Range {
         let all = self.paused + self.others;
         self.windows.mean(all).unwrap_or_else(|| self.bounds()).times(count)
+    }
+
+    /// Whether draws and windows tell what the untimed ones took.
+    fn is_known(&self) -> bool {
+        let others = self.paused + self.others;
+        (self.not_drawn == 0 || self.draws.rest().is_some())
+            && (others == 0 || self.windows.mean(others).is_some())
     }
 
     /// Of one, where nothing but the timed ones tells.
@@ -198,9 +244,14 @@ impl Sample {
     }
 }
 
+/// Whether a timed operation was drawn from a run.
+pub fn is_drawn(body: &Body) -> bool {
+    matches!(body, Body::Work(Work { call, .. }) if call.flags & flag::SAMPLED != 0)
+}
+
 /// Student's t, its 99.5 % quantile, for 4 degrees of freedom or more: the expansion of Cornish and Fisher in 1/ν
 /// (Abramowitz and Stegun 26.7.5), 1 % low at 4 and better beyond.
-fn student(freedom: f64) -> f64 {
+pub fn student(freedom: f64) -> f64 {
     let (z, v) = (Z, freedom);
     let powers = |c: [f64; 5]| c.iter().enumerate().map(|(i, c)| c * z.powi(2 * i as i32 + 1)).sum::<f64>();
     z + powers([1.0, 1.0, 0.0, 0.0, 0.0]) / (4.0 * v)

@@ -6,10 +6,12 @@
 
 use super::Analysis;
 use super::durations::Durations;
+use super::estimate::Estimate;
+use super::extrapolate::{Strata, WindowCount};
 use super::kernels::UNKNOWN;
 use crate::model::graphs::Moves;
 use crate::model::{Action, Event, When};
-use crate::trace::record::{Body, Names};
+use crate::trace::record::{Body, Names, What, Work};
 use gpuspy_wire::record::Namespace;
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,6 +30,8 @@ pub struct GraphUse {
     pub others: u64,
     /// How long the timed launches took, each as a whole.
     pub durations: Durations,
+    /// Those that say what the other launches took, by graph.
+    pub strata: Strata<u32>,
     /// Launches whose nodes were timed.
     pub sampled: u64,
     /// Times of kernels in those, by name as the app's binary has it.
@@ -35,6 +39,11 @@ pub struct GraphUse {
 }
 
 impl GraphUse {
+    /// Time of all launches, ns, extrapolated where not all are timed; `None` when none is.
+    pub fn total(&self) -> Option<Estimate<u64>> {
+        self.strata.total()
+    }
+
     /// Adds another's.
     pub fn merge(&mut self, other: &GraphUse) {
         self.launches += other.launches;
@@ -43,6 +52,7 @@ impl GraphUse {
         self.sets.add(other.sets);
         self.others = self.others.saturating_add(other.others);
         self.durations.merge(&other.durations);
+        self.strata.merge(&other.strata);
         self.sampled += other.sampled;
         for (symbol, durations) in &other.nodes {
             self.nodes.entry(symbol.clone()).or_default().merge(durations);
@@ -58,12 +68,19 @@ pub struct GraphTimes<'a> {
     nodes: HashMap<u32, Durations>,
     /// The launch whose nodes came last: those of one come together.
     last: Option<u64>,
+    window: WindowCount,
 }
 
 impl<'a> GraphTimes<'a> {
     /// A fold that has seen nothing.
     pub fn new(names: &'a Names) -> Self {
-        GraphTimes { names, sum: GraphUse::default(), nodes: HashMap::new(), last: None }
+        GraphTimes {
+            names,
+            sum: GraphUse::default(),
+            nodes: HashMap::new(),
+            last: None,
+            window: WindowCount::default(),
+        }
     }
 }
 
@@ -71,6 +88,7 @@ impl Analysis for GraphTimes<'_> {
     type Table = GraphUse;
 
     fn observe(&mut self, event: &Event<'_>) {
+        self.window.observe(&event.record.body);
         if let Body::NodeTime(node) = &event.record.body {
             let is_new = self.last.replace(node.correlation) != Some(node.correlation);
             if let Some(occupancy) = &event.node {
@@ -85,6 +103,9 @@ impl Analysis for GraphTimes<'_> {
             When::Captured => return,
             When::Timed(occupancy) => sum.durations.add(occupancy.length),
             When::Untimed { .. } => {}
+        }
+        if let Body::Work(Work { what: What::Graph { graph, .. }, .. }) = &event.record.body {
+            sum.strata.observe(*graph, self.window, operation, event);
         }
         sum.launches += 1;
         sum.kernels = sum.kernels.saturating_add(ran.kernel_count);

@@ -36,6 +36,11 @@ pub enum Class {
     Copy = 3,
 }
 
+impl Class {
+    /// All, in order of precedence.
+    pub const ALL: [Class; CLASSES] = [Class::Compute, Class::Graph, Class::Communication, Class::Copy];
+}
+
 /// How many classes there are.
 pub const CLASSES: usize = 4;
 
@@ -113,6 +118,8 @@ pub struct Identity {
     pub undecided: Sum,
     /// Nobody looked. Its lo equals its value.
     pub unobserved: Sum,
+    /// What is in the hi of `busy` only because nobody looked.
+    pub maybe: [u64; CLASSES],
 }
 
 impl Identity {
@@ -139,6 +146,7 @@ impl Identity {
             }
             if cover.possible[class] > 0 && !any(&cover.certain[..class]) {
                 self.busy[class].hi += ns;
+                self.maybe[class] += if cover.possible[class] == cover.unobserved[class] { ns } else { 0 };
             }
         }
         self.idle.lo += if cover.is_certainly_idle() { ns } else { 0 };
@@ -175,6 +183,9 @@ impl Identity {
         self.span = self.span.saturating_add(other.span);
         for (part, theirs) in self.busy.iter_mut().zip(other.busy) {
             part.add(theirs);
+        }
+        for (part, theirs) in self.maybe.iter_mut().zip(other.maybe) {
+            *part = part.saturating_add(theirs);
         }
         self.idle.add(other.idle);
         self.undecided.add(other.undecided);

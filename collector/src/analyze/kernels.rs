@@ -4,11 +4,11 @@ use super::Analysis;
 use super::calls::HostTimes;
 use super::durations::Durations;
 use super::estimate::Estimate;
-use super::extrapolate::{Sample, WindowCount};
+use super::extrapolate::{Extent, Strata, WindowCount};
 use super::shapes::Shapes;
 use crate::model::occupancy::{Length, MOST_TIME, Occupancy, host};
 use crate::model::{Action, Event, Operation, When};
-use crate::trace::record::{Body, Names, Work};
+use crate::trace::record::{Body, Names, What, Work};
 use gpuspy_wire::record::Namespace;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -24,6 +24,21 @@ pub struct KernelTimes<'a> {
     window: WindowCount,
 }
 
+/// The shape of a launch, as far as its time depends on it: blocks, threads of a block, dynamic shared memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Shaped([u32; 3], [u32; 3], u32);
+
+impl Shaped {
+    fn of(body: &Body) -> Shaped {
+        match body {
+            Body::Work(Work { what: What::Kernel { grid, block, shared_bytes, .. }, .. }) => {
+                Shaped(*grid, *block, *shared_bytes)
+            }
+            _ => Shaped::default(),
+        }
+    }
+}
+
 /// One kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Kernel {
@@ -35,8 +50,10 @@ pub struct Kernel {
     pub in_graphs: u64,
     /// Of the timed ones.
     pub durations: Durations,
-    /// Those that say what the others took.
-    pub sample: Sample,
+    /// Those that say what the others took, by the shape of the launch.
+    pub strata: Strata<Shaped>,
+    /// It moves data between GPUs.
+    pub communication: bool,
     /// The host's time in the calls of the timed launches; a call that launched several counts with its last.
     pub api: HostTimes,
     /// From the call's return to the begin on the GPU, of the timed launches: how long they waited behind other work. None
@@ -49,7 +66,7 @@ pub struct Kernel {
 impl Kernel {
     /// Time of all launches, ns, extrapolated where not all are timed; `None` when none is.
     pub fn total(&self) -> Option<Estimate<u64>> {
-        self.sample.total()
+        self.strata.total()
     }
 
     /// Adds another's.
@@ -57,7 +74,7 @@ impl Kernel {
         self.count += other.count;
         self.in_graphs = self.in_graphs.saturating_add(other.in_graphs);
         self.durations.merge(&other.durations);
-        self.sample.merge(&other.sample);
+        self.strata.merge(&other.strata);
         self.api.merge(&other.api);
         self.queue.merge(&other.queue);
         self.shapes.merge(&other.shapes);
@@ -74,6 +91,15 @@ impl Kernel {
 /// Launches of kernels of which not one was timed: their time is not known, and not in any total.
 pub fn never_timed(kernels: &[Kernel]) -> u64 {
     kernels.iter().filter(|kernel| kernel.durations.count() == 0).map(|kernel| kernel.count).sum()
+}
+
+/// What kernels did on a device in the pauses of the budget: others, and those that move data between GPUs.
+pub fn paused(kernels: &[Kernel], device: Option<u32>) -> [Extent; 2] {
+    let of = |communication| {
+        let those = kernels.iter().filter(|kernel| kernel.communication == communication);
+        those.map(|kernel| kernel.strata.paused(device)).fold(Extent::default(), Extent::plus)
+    };
+    [of(false), of(true)]
 }
 
 /// How long an operation waited after its call had returned. That is told in host ns, which the GPU's clock is placed in to
@@ -116,10 +142,11 @@ impl Analysis for KernelTimes<'_> {
                     kernel.in_graphs = kernel.in_graphs.saturating_add(count);
                 }
             }
-            (Action::Kernel { name, .. }, when) => {
+            (Action::Kernel { name, communication }, when) => {
                 let kernel = self.by_name.entry(name).or_default();
                 kernel.count += 1;
-                kernel.sample.observe(self.window, &when, &event.record.body);
+                kernel.communication = communication;
+                kernel.strata.observe(Shaped::of(&event.record.body), self.window, operation, event);
                 if let When::Timed(occupancy) = when {
                     kernel.durations.add(occupancy.length);
                     event.call.into_iter().for_each(|call| kernel.api.add(call));

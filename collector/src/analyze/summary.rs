@@ -6,7 +6,7 @@ use super::estimate::{Estimate, Sum};
 use super::gaps::{BANDS, Found, Gap, LARGEST, Neighbour, Part};
 use super::graphs::{GraphTimes, GraphUse};
 use super::identity::Identity;
-use super::kernels::{Kernel, KernelTimes};
+use super::kernels::{self, Kernel, KernelTimes};
 use super::memory::{MemoryTimeline, MemoryUse};
 use super::overhead::Overhead;
 use super::quantile::Quantiles;
@@ -15,8 +15,9 @@ use super::shapes::ShapeCounts;
 use super::startup::{Startup, StartupFold};
 use super::timeline::{DeviceTime, Timelines};
 use super::together::Together;
-use super::transfers::{TransferTimes, Transfers};
+use super::transfers::{self, TransferTimes, Transfers};
 use super::waits::{self, ImplicitSyncs, Waits};
+use super::whole::{Work, extrapolated};
 use super::windows::{Duty, Windows};
 use super::{Analysis, Damage, Input};
 use crate::model::filter::Sieve;
@@ -26,7 +27,7 @@ use crate::model::occupancy::host;
 use crate::model::outcome::Outcome;
 use crate::model::period::{self, Period};
 use crate::model::{self, Action, Model};
-use crate::trace::record::{Body, Names, Record, Work};
+use crate::trace::record::{self, Body, Names, Record};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -177,6 +178,10 @@ pub struct DeviceReport {
     pub line: Line,
     /// The parts of its time.
     pub identity: Identity,
+    /// What its operations took in the time that was observed, and in the pauses of the budget.
+    pub work: Work,
+    /// Streams that had work.
+    pub streams: u64,
     /// How many timelines there are: one, or one for each context whose device was never told, added side by side.
     pub timelines: u64,
     /// How many processes used it.
@@ -317,8 +322,15 @@ where
     shapes.finish().join(&mut kernels, &known, names);
     let pid = status.map(|status| status.pid);
     let line = Line::of(began, ended, sieve.period());
-    let (mut devices, gaps) = devices(timelines.finish(), &known, names, pid, line);
+    let (mut devices, mut gaps) = devices(timelines.finish(), &known, names, pid, line);
     devices.retain(|device| filter.is_of_device(device.id));
+    let (graphs, transfers) = (graphs.finish(), transfers.finish());
+    for device in &mut devices {
+        let [compute, communication] = kernels::paused(&kernels, device.id);
+        let copies = transfers::paused(&transfers, device.id);
+        device.work.paused = [compute, graphs.strata.paused(device.id), communication, copies];
+    }
+    gaps.total.hi = devices.iter().fold(0, |sum: u64, device| sum.saturating_add(device.whole().idle.hi));
     let library = |caller| library(caller, &known, names);
     let looked_at = sieve.period();
     let captured = looked_at.is_span().then(|| Captured {
@@ -356,8 +368,8 @@ where
             devices,
             gaps,
             kernels,
-            graphs: graphs.finish(),
-            transfers: transfers.finish(),
+            graphs,
+            transfers,
             memory: memory.finish(ended, library),
             apis,
             syncs,
@@ -372,7 +384,7 @@ where
 /// Host ns at which an operation was seen to be over; 0 where that is not told.
 fn seen_over(record: &Record) -> u64 {
     match &record.body {
-        Body::Work(Work { gpu: Some(gpu), .. }) => gpu.seen,
+        Body::Work(record::Work { gpu: Some(gpu), .. }) => gpu.seen,
         _ => 0,
     }
 }
@@ -418,6 +430,8 @@ fn devices(
             line,
             timed: time.timed,
             identity: time.identity,
+            work: Work { observed: time.work, ..Work::default() },
+            streams: time.streams,
             timelines: time.timelines,
             processes: u64::from(time.timelines > 0),
             late: time.late,
@@ -575,4 +589,11 @@ fn is_first(reports: &[ProcessReport], at: usize) -> bool {
 pub fn lines(reports: &[ProcessReport]) -> impl Iterator<Item = &Line> {
     let firsts = reports.iter().enumerate().filter(|(at, _)| is_first(reports, *at));
     firsts.map(|(_, report)| report.together.as_ref().map_or(&report.process.line, |together| &together.line))
+}
+
+impl DeviceReport {
+    /// The parts of its time, with what passed in pauses of the budget shared out, as far as that can be told.
+    pub fn whole(&self) -> Identity {
+        extrapolated(&self.identity, &self.work).unwrap_or(self.identity)
+    }
 }

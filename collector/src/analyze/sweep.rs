@@ -85,9 +85,9 @@ impl Sweep {
         }
     }
 
-    /// Adds a stretch, if it has any length.
+    /// Adds a stretch, if it has any length. An operation of none is a place that the span reaches to all the same.
     pub fn stretch(&mut self, layer: Layer, class: Class, from: i64, to: i64, neighbour: Neighbour) {
-        if from < to {
+        if from < to || (from == to && layer == Layer::Possible) {
             self.enter(layer, class, from, neighbour);
             self.leave(layer, class, to, neighbour);
         }
@@ -146,12 +146,11 @@ impl Sweep {
             self.open = None;
         }
         self.now = Some(time);
-        let (mut ended, mut began, mut is_observed) = (None, None, true);
+        let (mut ended, mut began) = (None, None);
         let was_idle = self.cover.is_idle();
         while let Some(Reverse(edge)) = self.edges.peek().copied().filter(|Reverse(edge)| edge.time == time) {
             self.edges.pop();
             let is_work = matches!(edge.layer, Layer::Estimated | Layer::Undecided | Layer::Unobserved);
-            is_observed &= edge.layer != Layer::Unobserved;
             self.clocks(&edge);
             if edge.begins {
                 self.cover.enter(edge.layer, edge.class);
@@ -162,8 +161,6 @@ impl Sweep {
             }
         }
         match (was_idle, self.cover.is_idle(), began, ended) {
-            // What is next to a stretch that nobody looked at may be longer than it seems.
-            _ if !is_observed => self.open = None,
             (true, false, Some(after), _) => self.close_gap(time, after),
             (false, true, _, Some(before)) => self.open = Some(OpenGap { start: time, certain: 0, before }),
             _ => {}

@@ -15,8 +15,9 @@
 //! the other's events.
 
 use super::Analysis;
+use super::extrapolate::is_drawn;
 use super::gaps::{Gaps, Lane, Neighbour};
-use super::identity::{Class, Identity, Layer};
+use super::identity::{CLASSES, Class, Identity, Layer};
 use super::sweep::{Sweep, Swept};
 use crate::model::occupancy::{Basis, Occupancy, host};
 use crate::model::order::{Reorder, WINDOW};
@@ -33,6 +34,10 @@ pub struct DeviceTime {
     pub began: Option<i64>,
     /// Its timelines, added side by side.
     pub identity: Identity,
+    /// What the operations that are estimated took, each for itself, by [`Class`], ns: those that ran side by side are added.
+    pub work: [u64; CLASSES],
+    /// Streams that had work.
+    pub streams: u64,
     /// How many timelines there are: one, or one for each context whose device was never told.
     pub timelines: u64,
     /// Operations with a GPU time, in the time that is asked for or outside of it.
@@ -66,7 +71,11 @@ impl Analysis for Timelines {
     fn observe(&mut self, event: &Event<'_>) {
         if let Some(operation) = &event.operation {
             match operation.when {
-                When::Timed(occupancy) => self.of(operation).timed(operation, &occupancy),
+                When::Timed(occupancy) => {
+                    let timeline = self.of(operation);
+                    timeline.work(operation, &occupancy, &event.record.body);
+                    timeline.timed(operation, &occupancy);
+                }
                 When::Untimed { reason, after: Some(after) } if enters_a_stream(reason) => {
                     self.of(operation).untimed(operation, reason, after);
                 }
@@ -102,6 +111,8 @@ impl Analysis for Timelines {
             };
             let device = done.entry(device).or_default();
             device.timed += timeline.timed;
+            device.streams += timeline.used;
+            device.work.iter_mut().zip(timeline.work).for_each(|(sum, one)| *sum = sum.saturating_add(one));
             let Swept { origin, identity, gaps, late } = timeline.finish();
             device.timelines += 1;
             device.began = origin.filter(|_| device.timelines == 1);
@@ -142,8 +153,12 @@ struct Timeline {
     order: Reorder<Item>,
     /// By context and stream.
     streams: HashMap<(u32, u64), Stream>,
+    /// Streams that had work.
+    used: u64,
     /// Operations with a GPU time.
     timed: u64,
+    period: Period,
+    work: [u64; CLASSES],
     sweep: Sweep,
 }
 
@@ -184,7 +199,16 @@ impl Timeline {
     /// A timeline that holds back `window` items to put them in order.
     fn new(period: Period, window: usize) -> Self {
         let (order, streams) = (Reorder::new(window), HashMap::new());
-        Timeline { order, streams, timed: 0, sweep: Sweep::new(period) }
+        let sweep = Sweep::new(period.clone());
+        Timeline { order, streams, used: 0, timed: 0, period, work: [0; CLASSES], sweep }
+    }
+
+    /// Adds what an operation took, unless it is in the run that it was drawn from.
+    fn work(&mut self, operation: &Operation, occupancy: &Occupancy, body: &Body) {
+        if occupancy.basis != Basis::BoundsOnly && !is_drawn(body) {
+            let sum = &mut self.work[class(operation.what) as usize];
+            *sum = sum.saturating_add(self.period.length(occupancy.start, occupancy.end));
+        }
     }
 
     fn timed(&mut self, operation: &Operation, occupancy: &Occupancy) {
@@ -210,7 +234,8 @@ impl Timeline {
         };
         let stream = self.stream(operation);
         let since = if stream.returned <= operation.called { after.max(stream.end) } else { after };
-        let first = neighbour(operation, None, since, since);
+        // Where nothing else runs it has begun by the time its call returns.
+        let first = neighbour(operation, None, since, since.max(host(operation.returned)));
         let same = stream.untimed.iter_mut().find(|open| (open.layer, open.class) == (layer, class));
         let Some(open) = same else {
             stream.untimed.push(Untracked { layer, class, since, issued: operation.returned, first });
@@ -227,8 +252,10 @@ impl Timeline {
     }
 
     fn stream(&mut self, operation: &Operation) -> &mut Stream {
-        let new = || Stream { end: i64::MIN, returned: 0, untimed: Vec::new() };
-        self.streams.entry((operation.context, operation.stream)).or_insert_with(new)
+        self.streams.entry((operation.context, operation.stream)).or_insert_with(|| {
+            self.used += 1;
+            Stream { end: i64::MIN, returned: 0, untimed: Vec::new() }
+        })
     }
 
     fn drained(&mut self, drained: &Drained) {

@@ -304,13 +304,13 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         processes.iter().for_each(|process| sum.merge(&process.report.tables.memory));
         let of_each: Vec<_> = processes.iter().map(|one| (one.report, one.devices.clone())).collect();
         // What each process's own report says of a device.
-        let own = |number: Option<u32>| -> Vec<Identity> {
+        let own = |number: Option<u32>| -> Vec<&DeviceReport> {
             let rows = of_each.iter().flat_map(|(report, numbers)| {
                 let is_it =
                     move |row: &&DeviceReport| row.id.and_then(|id| numbers.get(&id).copied()) == number;
                 report.tables.devices.iter().filter(is_it)
             });
-            rows.map(|row| row.identity).collect()
+            rows.collect()
         };
         let known: Vec<Known<'_>> = processes.into_iter().map(Process::finish).collect();
         let owner = |caller| callers.get(caller).and_then(|(at, address)| Some((known.get(at)?, address)));
@@ -426,12 +426,20 @@ fn renamed(record: &Record, number: impl FnOnce(u32) -> u32) -> Option<Record> {
 }
 
 /// Puts what was found of a device into its row.
-fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[Identity]) -> Found {
+fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[&DeviceReport]) -> Found {
     let origin = host(device.line.began);
     device.began_ns = time.began.map(|at| at.saturating_sub(origin).max(0) as u64);
     (device.identity, device.timelines) = (time.identity, time.timelines);
     (device.timed, device.late) = (time.timed, time.late);
-    narrow(&mut device.identity, own);
+    device.streams = time.streams;
+    device.work.observed = time.work;
+    for row in own {
+        for (all, theirs) in device.work.paused.iter_mut().zip(row.work.paused) {
+            *all = all.plus(theirs);
+        }
+    }
+    let own: Vec<Identity> = own.iter().map(|row| row.identity).collect();
+    narrow(&mut device.identity, &own);
     time.gaps.finish(device.identity.idle.hi)
 }
 

@@ -3,7 +3,7 @@
 use super::Analysis;
 use super::calls::HostTimes;
 use super::estimate::{Estimate, Sum};
-use super::extrapolate::{Sample, WindowCount};
+use super::extrapolate::{Extent, Strata, WindowCount};
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, Event, When};
 use std::collections::BTreeMap;
@@ -28,12 +28,12 @@ pub struct Transfer {
     pub sizes: BTreeMap<SizeClass, SizePart>,
     /// The host's time in their calls.
     pub host: HostTimes,
-    /// Those that say what the others took.
-    sample: Sample,
+    /// Those that say what the others took, by size.
+    strata: Strata<SizeClass>,
 }
 
 /// How much one transfer moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SizeClass {
     /// At most 4 KiB: about what the call alone costs.
     UpTo4KiB,
@@ -124,7 +124,7 @@ impl SizePart {
 impl Transfer {
     /// Time of all, ns, extrapolated where not all are timed; `None` when none is.
     pub fn total(&self) -> Option<Estimate<u64>> {
-        self.sample.total()
+        self.strata.total()
     }
 
     /// Throughput of the timed ones, 10⁹ bytes a second; `None` without any. Its hi is not known where nothing
@@ -151,8 +151,14 @@ impl Transfer {
             self.sizes.entry(*class).or_default().add(theirs);
         }
         self.host.merge(&other.host);
-        self.sample.merge(&other.sample);
+        self.strata.merge(&other.strata);
     }
+}
+
+/// What transfers did on a device in the pauses of the budget.
+pub fn paused(transfers: &Transfers, device: Option<u32>) -> Extent {
+    let each = transfers.values().map(|transfer| transfer.strata.paused(device));
+    each.fold(Extent::default(), Extent::plus)
 }
 
 /// How many times the least time the most may be, for a throughput to be told as a figure: within a factor of 2 of the
@@ -189,7 +195,7 @@ impl Analysis for TransferTimes {
         let sum = self.table.entry((kind, host_memory)).or_default();
         sum.count += 1;
         sum.bytes = sum.bytes.saturating_add(bytes);
-        sum.sample.observe(self.window, &operation.when, &event.record.body);
+        sum.strata.observe(SizeClass::of(bytes), self.window, operation, event);
         if let When::Timed(o) = operation.when {
             let time = Sum { value: o.value(), lo: o.lo(), hi: o.hi() };
             one = SizePart { timed: 1, timed_bytes: bytes, time, ..one };

@@ -1,47 +1,119 @@
 //! Where did the GPU's time go, when not all of it was observed? (`--timing auto`)
 //!
-//! What passed while work was only counted takes the parts of what was observed, in their proportion: windows open
-//! regardless of what the program does, and the first phase is among them. The parts still sum to the span, to the
-//! nanosecond. Their intervals are no sampling errors but bounds: lo is what was seen for certain, hi what could be at all.
+//! What was called in the pauses is counted, so what it took follows from what the timed ones took: of each kernel in each
+//! shape, of copies of each size, of each graph ([`extrapolate`](super::extrapolate)). So the table of kernels and this one
+//! agree. How long a pause was tells nothing: in one the program may have been stopped, or have waited for its data.
+//!
+//! Where operations ran side by side, what they took is more than the time that they fill: what was paused is taken to fill as
+//! much of its own as what was observed. What then remains of the pauses is idle time. The parts sum to the span, to the
+//! nanosecond. A part's interval holds what was observed between its bounds, and of what was paused at least as much as if twice
+//! as much had run side by side, and at most all. Where nothing of a kind was ever timed, it may have filled all the pauses.
 
 use super::estimate::Sum;
-use super::identity::Identity;
+use super::extrapolate::Extent;
+use super::identity::{CLASSES, Class, Identity};
 
-/// The parts of the whole span, nothing left unobserved; `None` when all was observed, or nothing.
-pub fn extrapolated(identity: &Identity) -> Option<Identity> {
-    let unobserved = identity.unobserved.value;
-    let mut whole = Identity { unobserved: Sum::default(), ..*identity };
-    let observed: u64 = parts(&mut whole).map(|part| part.value).sum();
-    if unobserved == 0 || observed == 0 {
+/// What operations took, each for itself, by [`Class`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    /// In the time that was observed, ns.
+    pub observed: [u64; CLASSES],
+    /// In the pauses.
+    pub paused: [Extent; CLASSES],
+}
+
+impl Work {
+    /// Adds another's.
+    pub fn add(&mut self, other: &Work) {
+        for class in 0..CLASSES {
+            self.observed[class] = self.observed[class].saturating_add(other.observed[class]);
+            self.paused[class] = self.paused[class].plus(other.paused[class]);
+        }
+    }
+}
+
+/// The parts of the whole span, nothing left unobserved; `None` when all was observed, or nothing was timed of all that was
+/// paused.
+pub fn extrapolated(identity: &Identity, work: &Work) -> Option<Identity> {
+    let pauses = identity.unobserved.value;
+    let is_known = |paused: &Extent| paused.unknown == 0 || paused.known > 0;
+    if pauses == 0 || !work.paused.iter().any(is_known) || work.observed == [0; CLASSES] {
         return None;
     }
-    let share = |part: u64| u128::from(part) * u128::from(unobserved);
-    let mut given = 0;
-    // What each lacks to a whole ns, so that the largest remainders get the ns that rounding down leaves.
-    let mut remainders = Vec::new();
-    for (index, part) in parts(&mut whole).enumerate() {
-        let more = (share(part.value) / u128::from(observed)) as u64;
-        remainders.push((share(part.value) % u128::from(observed), index));
+    let mut whole = Identity { unobserved: Sum::default(), ..*identity };
+    let mut fill: Vec<Fill> = Class::ALL.iter().map(|class| Fill::of(*class, identity, work)).collect();
+    fit(&mut fill, pauses);
+    let mut left = pauses;
+    for (class, fill) in fill.iter().enumerate() {
+        let (part, maybe) = (&mut whole.busy[class], whole.maybe[class]);
+        // What is cut off below the decimal point is idle.
+        let more = (fill.value as u64).min(left);
+        left -= more;
         part.value += more;
-        given += more;
-    }
-    remainders.sort_unstable_by(|a, b| b.cmp(a));
-    let lucky = &remainders[..(unobserved - given) as usize];
-    for (index, part) in parts(&mut whole).enumerate() {
-        part.value += u64::from(lucky.iter().any(|(_, one)| *one == index));
-        part.lo = part.lo.min(part.value);
+        part.lo = part.lo.saturating_add(fill.lo as u64).min(part.value);
+        if !fill.is_open {
+            part.hi = part.hi.min((part.hi - maybe).saturating_add(fill.hi.ceil() as u64));
+        }
         part.hi = part.hi.max(part.value);
     }
+    idle(&mut whole, left);
     Some(whole)
 }
 
-/// Everything but what was not observed.
-fn parts(identity: &mut Identity) -> impl Iterator<Item = &mut Sum> {
-    identity.busy.iter_mut().chain([&mut identity.idle, &mut identity.undecided])
+/// What remains is idle, between what all others leave at least and at most.
+fn idle(whole: &mut Identity, left: u64) {
+    let sum = |of: fn(&Sum) -> u64| whole.busy.iter().map(of).fold(0u64, u64::saturating_add);
+    let (least, most) =
+        (whole.span.saturating_sub(sum(|part| part.hi)), whole.span.saturating_sub(sum(|part| part.lo)));
+    let idle = &mut whole.idle;
+    idle.value += left;
+    idle.lo = idle.lo.max(least).min(idle.value);
+    idle.hi = idle.hi.min(most).max(idle.value);
+}
+
+/// What of the pauses a class fills, ns.
+#[derive(Clone, Copy, Debug)]
+struct Fill {
+    lo: f64,
+    value: f64,
+    hi: f64,
+    /// It may be more, nobody knows how much.
+    is_open: bool,
+}
+
+impl Fill {
+    fn of(class: Class, identity: &Identity, work: &Work) -> Fill {
+        let (class, paused) = (class as usize, work.paused[class as usize]);
+        let share = match work.observed[class] {
+            0 => 1.0,
+            all => (identity.busy[class].value as f64 / all as f64).min(1.0),
+        };
+        // Those that were never timed are taken to be like the others.
+        let all = (paused.known + paused.unknown) as f64 / paused.known.max(1) as f64;
+        Fill {
+            lo: (paused.time.lo * (2.0 * share - 1.0)).max(0.0),
+            value: paused.time.value * share * all,
+            hi: paused.time.hi,
+            is_open: paused.unknown > 0,
+        }
+    }
+}
+
+/// No more can have run in the pauses than there was time.
+fn fit(fill: &mut [Fill], pauses: u64) {
+    let fit = |of: fn(&mut Fill) -> &mut f64, fill: &mut [Fill]| {
+        let sum: f64 = fill.iter_mut().map(|fill| *of(fill)).sum();
+        if sum > pauses as f64 {
+            fill.iter_mut().for_each(|fill| *of(fill) *= pauses as f64 / sum);
+        }
+    };
+    fit(|fill| &mut fill.value, fill);
+    fit(|fill| &mut fill.lo, fill);
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::extrapolate::Range;
     use super::*;
     use proptest::prelude::*;
 
@@ -49,29 +121,78 @@ mod tests {
         Sum { value, lo: value, hi: value }
     }
 
+    /// All that was paused may have been of any class.
     fn identity(busy: [u64; 4], idle: u64, undecided: u64, unobserved: u64) -> Identity {
+        let maybe = |value| Sum { value, lo: value, hi: value + unobserved };
         Identity {
             span: busy.iter().sum::<u64>() + idle + undecided + unobserved,
-            busy: busy.map(exactly),
-            idle: exactly(idle),
+            busy: busy.map(maybe),
+            idle: maybe(idle),
             undecided: exactly(undecided),
             unobserved: exactly(unobserved),
+            maybe: [unobserved; 4],
         }
     }
 
+    fn took(known: u64, lo: f64, value: f64, hi: f64) -> Extent {
+        Extent { known, time: Range { lo, value, hi }, unknown: 0 }
+    }
+
+    fn work(observed: [u64; 4], compute: Extent) -> Work {
+        Work { observed, paused: [compute, Extent::default(), Extent::default(), Extent::default()] }
+    }
+
+    /// Five seconds of which a tenth was observed; what timing does to the program makes it look idler than it is.
     #[test]
-    fn the_rest_is_shared_out_in_proportion() {
-        let mut observed = identity([60, 0, 0, 0], 40, 0, 900);
-        observed.busy[0].hi = 960;
-        let whole = extrapolated(&observed).unwrap();
-        assert_eq!((whole.busy[0].value, whole.idle.value, whole.unobserved.value), (600, 400, 0));
-        assert_eq!((whole.busy[0].lo, whole.busy[0].hi), (60, 960), "all of the rest, or nothing of it");
+    fn what_was_paused_takes_what_its_launches_take_and_not_its_share_of_the_time() {
+        let observed = identity([60, 0, 0, 0], 440, 0, 4_500);
+        let whole =
+            extrapolated(&observed, &work([60, 0, 0, 0], took(157, 1_500.0, 1_570.0, 1_600.0))).unwrap();
+        assert_eq!((whole.busy[0], whole.unobserved.value), (Sum { value: 1_630, lo: 1_560, hi: 1_660 }, 0));
+        assert_eq!(whole.idle, Sum { value: 440 + 2_930, lo: 440 + 2_900, hi: 440 + 3_000 });
+    }
+
+    #[test]
+    fn a_longer_pause_is_more_idle_time_and_nothing_else() {
+        let paused = took(10, 900.0, 1_000.0, 1_100.0);
+        let of = |pause| {
+            extrapolated(&identity([100, 0, 0, 0], 100, 0, pause), &work([100, 0, 0, 0], paused)).unwrap()
+        };
+        let (short, long) = (of(2_000), of(5_000));
+        assert_eq!(short.busy, long.busy);
+        assert_eq!(long.idle.value - short.idle.value, 3_000);
+    }
+
+    #[test]
+    fn what_ran_side_by_side_fills_less_than_it_took() {
+        let observed = identity([60, 0, 0, 0], 0, 0, 1_000);
+        let whole = extrapolated(&observed, &work([80, 0, 0, 0], took(10, 800.0, 800.0, 800.0))).unwrap();
+        assert_eq!(whole.busy[0], Sum { value: 60 + 600, lo: 60 + 400, hi: 60 + 800 });
+    }
+
+    #[test]
+    fn no_more_ran_than_there_was_time() {
+        let observed = identity([60, 0, 0, 0], 0, 0, 1_000);
+        let whole = extrapolated(&observed, &work([60, 0, 0, 0], took(10, 900.0, 1_200.0, 2_000.0))).unwrap();
+        assert_eq!(whole.busy[0], Sum { value: 1_060, lo: 960, hi: 1_060 });
+        assert_eq!(whole.idle.value, 0);
     }
 
     #[test]
     fn nothing_is_made_up() {
-        assert_eq!(extrapolated(&identity([60, 0, 0, 0], 40, 0, 0)), None, "all was observed");
-        assert_eq!(extrapolated(&identity([0; 4], 0, 0, 900)), None, "nothing was");
+        let some = work([60, 0, 0, 0], took(1, 5.0, 5.0, 5.0));
+        assert_eq!(extrapolated(&identity([60, 0, 0, 0], 40, 0, 0), &some), None, "all was observed");
+        let never = Extent { unknown: 5, ..Extent::default() };
+        let nothing = Work { observed: [0; 4], paused: [never; 4] };
+        assert_eq!(extrapolated(&identity([0; 4], 0, 0, 900), &nothing), None, "nothing was");
+        let unknown = Work { observed: [60, 0, 0, 0], paused: [took(1, 5.0, 5.0, 5.0), never, never, never] };
+        let whole = extrapolated(&identity([60, 0, 0, 0], 40, 0, 900), &unknown).unwrap();
+        assert_eq!(
+            whole.busy[3],
+            Sum { value: 0, lo: 0, hi: 900 },
+            "never timed: all of the pauses, or nothing"
+        );
+        assert_eq!((whole.idle.value, whole.idle.hi), (40 + 895, 40 + 895));
     }
 
     proptest! {
@@ -79,11 +200,23 @@ mod tests {
         fn the_parts_sum_to_the_span(
             busy in proptest::array::uniform4(0..1u64 << 40),
             rest in proptest::array::uniform3(0..1u64 << 40),
+            paused in proptest::array::uniform4((0..9u64, 0.0..1e12f64, 0..3u64)),
+            beside in proptest::array::uniform4(0..1u64 << 40),
         ) {
             let identity = identity(busy, rest[0], rest[1], rest[2]);
-            if let Some(mut whole) = extrapolated(&identity) {
-                prop_assert_eq!(parts(&mut whole).map(|part| part.value).sum::<u64>(), identity.span);
-                prop_assert!(parts(&mut whole).all(|part| part.lo <= part.value && part.value <= part.hi));
+            let extent = |(known, ns, unknown): (u64, f64, u64)| Extent {
+                known,
+                unknown,
+                time: if known > 0 { Range { lo: ns / 2.0, value: ns, hi: ns * 2.0 } } else { Range::default() },
+            };
+            let mut observed = busy;
+            observed.iter_mut().zip(beside).for_each(|(all, more)| *all += more);
+            let work = Work { observed, paused: paused.map(extent) };
+            if let Some(whole) = extrapolated(&identity, &work) {
+                let parts: Vec<&Sum> = whole.busy.iter().chain([&whole.idle, &whole.undecided]).collect();
+                prop_assert_eq!(parts.iter().map(|part| part.value).sum::<u64>(), identity.span);
+                prop_assert!(parts.iter().all(|part| part.lo <= part.value && part.value <= part.hi));
+                prop_assert!(parts.iter().all(|part| part.hi <= identity.span));
             }
         }
     }

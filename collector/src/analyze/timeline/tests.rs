@@ -15,7 +15,7 @@ mod overlaps;
 mod periods;
 
 /// Every class, in the order of their numbers.
-const ALL: [Class; CLASSES] = [Class::Compute, Class::Graph, Class::Communication, Class::Copy];
+const ALL: [Class; CLASSES] = Class::ALL;
 
 const KERNEL: Action = Action::Kernel { name: 1, communication: false };
 const NCCL: Action = Action::Kernel { name: 2, communication: true };
@@ -289,8 +289,7 @@ fn a_burst_proves_that_the_gpu_was_busy_only_when_all_of_it_had_been_launched() 
 }
 
 #[test]
-fn what_the_budget_left_out_is_unobserved_and_ends_no_gap() {
-    let budget = |after| When::Untimed { reason: Reason::Untimed(Untimed::Budget), after: Some(after) };
+fn what_the_budget_left_out_is_unobserved() {
     let device = sweep_all(
         &[
             operation(1, 7, KERNEL, When::Timed(exactly(0, 10))),
@@ -311,17 +310,39 @@ fn what_the_budget_left_out_is_unobserved_and_ends_no_gap() {
     assert_eq!(identity.idle.value, 20 + 10 + 15);
     assert_eq!(identity.span, 150);
     let Found { count, total, .. } = device.gaps.finish(identity.idle.hi);
-    assert_eq!((count, total.value), (3, 45), "none of them touches what nobody looked at");
-    let touching = sweep_all(
-        &[
-            operation(1, 7, KERNEL, When::Timed(exactly(0, 10))),
-            operation(2, 7, KERNEL, budget(30)),
-            operation(3, 7, KERNEL, When::Timed(exactly(60, 70))),
-        ],
-        Some(Drained { context: 1, stream: None, issued_before: 9, by: 50 }),
+    assert_eq!((count, total.value), (3, 45));
+}
+
+fn budget(after: i64) -> When {
+    When::Untimed { reason: Reason::Untimed(Untimed::Budget), after: Some(after) }
+}
+
+/// Two host stalls of 1.5 s in pauses of the budget: the largest gap read 9 ms, and the rest stood in "more of idle".
+#[test]
+fn between_a_wait_that_returned_and_the_next_call_a_pause_has_a_gap() {
+    let record = record();
+    let mut timelines = Timelines::default();
+    let event = Event::new(&record);
+    let work = |n, when| Event { operation: Some(operation(n, 7, KERNEL, when)), ..event.clone() };
+    let waited = |by| Drained { context: 1, stream: None, issued_before: 9, by };
+    timelines.observe(&work(1, When::Timed(exactly(0, 10))));
+    timelines.observe(&work(2, budget(30)));
+    timelines.observe(&work(3, budget(40)));
+    timelines.observe(&Event { drained: Some(waited(50)), ..event.clone() });
+    timelines.observe(&work(4, budget(1_550)));
+    timelines.observe(&work(5, When::Timed(exactly(1_600, 1_610))));
+    let device = timelines.finish().remove(&Some(0)).unwrap();
+    assert_eq!((device.identity.idle.value, device.identity.unobserved.value), (20 + 1_500, 20 + 50));
+    let Found { count, total, largest, .. } = device.gaps.finish(device.identity.idle.hi);
+    assert_eq!((count, total.value), (2, 1_520));
+    let (stall, before) = (largest[0], largest[1]);
+    assert_eq!(
+        stall.duration,
+        Estimate::new(1_500, 1_500, 1_520),
+        "the last launch before it may be over at 30"
     );
-    assert_eq!((touching.identity.idle.value, touching.identity.unobserved.value), (20, 30));
-    assert_eq!(touching.gaps.finish(50).count, 0);
+    assert_eq!((stall.start, stall.before.correlation, stall.after.correlation), (50, 2, 4));
+    assert_eq!((before.duration.value, before.start), (20, 10));
 }
 
 /// Launch-bound: the host cannot keep the GPU busy, and raw event pairs say the opposite.
@@ -439,6 +460,17 @@ fn by_the_book(operations: &[(Action, Occupancy)]) -> Identity {
         identity.undecided.hi += u64::from(!decided);
     }
     identity
+}
+
+/// Two operations of no length, apart: the span between them was lost, since neither had an edge.
+#[test]
+fn operations_of_no_length_are_the_ends_of_a_span() {
+    let empty = |at: i64| (KERNEL, exactly(at, at));
+    let device = timed(&[empty(0), empty(7)]);
+    assert_eq!((device.identity.span, device.identity.idle), (7, exact(7)));
+    assert_eq!(device.identity, by_the_book(&[empty(0), empty(7)]));
+    let device = timed(&[empty(3), (COPY, exactly(10, 20)), empty(15), empty(40)]);
+    assert_eq!((device.identity.span, device.identity.idle.value), (37, 27));
 }
 
 proptest! {

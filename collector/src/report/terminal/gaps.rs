@@ -40,8 +40,7 @@ pub fn gaps(screen: &mut Screen<'_>, run: &Run<'_>) {
     screen.table(&by_length, 0, "gaps");
     by_library(screen, gaps);
     longest(screen, run);
-    let idle =
-        run.all.devices.iter().fold(0u64, |sum, device| sum.saturating_add(device.identity.idle.value));
+    let idle = run.all.devices.iter().fold(0u64, |sum, device| sum.saturating_add(device.whole().idle.value));
     let besides = idle.saturating_sub(total);
     if besides.saturating_mul(100) > idle {
         let besides = duration(besides);

@@ -29,7 +29,7 @@ pub fn gpus(screen: &mut Screen<'_>, run: &Run<'_>) {
 }
 
 fn gpu(screen: &mut Screen<'_>, run: &Run<'_>, device: &DeviceReport) {
-    let whole = extrapolated(&device.identity);
+    let whole = extrapolated(&device.identity, &device.work);
     let identity = whole.as_ref().unwrap_or(&device.identity);
     let frame = Frame::of(device);
     let title = device.id.map_or("GPU ?".to_owned(), |id| format!("GPU {id}"));
@@ -185,7 +185,7 @@ fn remarks(screen: &mut Screen<'_>, device: &DeviceReport, identity: &Identity, 
     if extrapolated {
         let share = percent(device.identity.unobserved.value, identity.span);
         screen.remark(&format!(
-            "{share} of the span passed in pauses of the budget: the parts are extrapolated from the rest"
+            "{share} of the span passed in pauses of the budget: what was launched in them is taken to last as long as what was timed"
         ));
     }
     if device.processes > 1 {

@@ -26,7 +26,7 @@ pub fn graphs(screen: &mut Screen<'_>, run: &Run<'_>) {
         plural(graphs.kernels, "kernel", "kernels"),
         count(durations.count())
     );
-    if let Some((total, median)) = durations.total().zip(durations.median()) {
+    if let Some((total, median)) = graphs.total().zip(durations.median()) {
         sentence.push_str(&format!(
             ": {} in all, {} of wall, median {}",
             about(total),

@@ -1,0 +1,70 @@
+//! What passes in the pauses of `--timing auto`: it is told by what was launched in them, whatever the host did meanwhile.
+
+use crate::compare::slack;
+use gpuspy_tests::{Done, Run};
+use serde_json::Value;
+
+/// A run of the client, in which it stalls so often for so long, and is stopped once.
+fn run(ms: &str, stalls: &str, stall_ms: &str, stop_ms: &str) -> Done {
+    let client = Run::of("stalls").arg(ms).arg(stalls).arg(stall_ms).arg(stop_ms).auto("5");
+    client.observed_with(&["--quiet"]).succeeded()
+}
+
+/// What its kernels took in truth: on one stream, so that this is the time that the GPU was busy with them.
+fn truth(done: &Done) -> u64 {
+    let kernels = done.truth().operations().into_iter().filter(|operation| operation.kind == "kernel");
+    kernels.map(|kernel| kernel.occupancy.1 - kernel.occupancy.0).sum()
+}
+
+fn bounds(estimate: &Value) -> [f64; 3] {
+    ["lo", "value", "hi"].map(|key| estimate[key].as_f64().unwrap())
+}
+
+/// Compute, as the GPU's row has it, holds the truth, and is what the table of kernels adds up to.
+fn compute_is_what_ran(done: &Done, report: &Value) {
+    let truth = truth(done);
+    let compute = bounds(&report["devices"][0]["compute_ns"]);
+    let table: f64 =
+        report["kernels"].as_array().unwrap().iter().map(|row| bounds(&row["total_ns"])[1]).sum();
+    let undecided = bounds(&report["devices"][0]["undecided_ns"])[1];
+    println!("truth {truth}, compute {compute:?}, kernels {table}, undecided {undecided}");
+    assert_eq!(report["devices"][0]["compute_ns"]["kind"], "extrapolated", "most of it passed in pauses");
+    let (lo, hi) = (compute[0] - slack(truth) as f64, compute[2] + slack(truth) as f64);
+    assert!((lo..=hi).contains(&(truth as f64)), "{truth} is not in {compute:?}");
+    assert!((compute[1] - table).abs() < 0.03 * table + undecided, "{compute:?} beside {table}");
+    assert!((compute[1] / truth as f64 - 1.0).abs() < 0.3, "{compute:?} for {truth}");
+}
+
+/// It was told 1.83 s of compute beside kernels of 3.73 s: in windows, where timing costs the host some time, the GPU is idler
+/// than in pauses, and these were taken to be like windows.
+#[test]
+fn steady_work_is_as_long_in_the_gpus_row_as_in_the_table_of_kernels() {
+    let done = run("1500", "0", "0", "0");
+    compute_is_what_ran(&done, &done.report());
+}
+
+/// A process that was stopped for 3 s computed 1.35 s; 2.04 s were told.
+#[test]
+fn a_program_that_is_stopped_computes_no_more() {
+    let done = run("1200", "0", "0", "3000");
+    compute_is_what_ran(&done, &done.report());
+}
+
+/// The host did nothing for 1.5 s, twice: compute was told as 0.25 s of 1.51 s, and the largest gap as 16 ms.
+#[test]
+fn a_stall_in_a_pause_is_a_gap() {
+    let done = run("1200", "2", "1500", "0");
+    let report = done.report();
+    compute_is_what_ran(&done, &report);
+    let mut spans: Vec<(u64, u64)> = done.truth().operations().iter().map(|op| op.occupancy).collect();
+    spans.sort_unstable();
+    let mut gaps: Vec<u64> = spans.windows(2).map(|two| two[1].0.saturating_sub(two[0].1)).collect();
+    gaps.sort_unstable_by_key(|gap| std::cmp::Reverse(*gap));
+    for (gap, truth) in report["gaps"]["largest"].as_array().unwrap().iter().zip(gaps).take(2) {
+        let [lo, value, hi] = bounds(&gap["duration_ns"]);
+        println!("a gap of {truth} told as {lo} .. {value} .. {hi}");
+        let within = (lo - slack(truth) as f64)..=(hi + slack(truth) as f64);
+        assert!(truth > 1_400_000_000 && within.contains(&(truth as f64)), "{truth}: {gap}");
+        assert!((value / truth as f64 - 1.0).abs() < 0.05, "{truth}: {gap}");
+    }
+}

@@ -1,0 +1,12 @@
+//! Reads a report (`gpuspy report --json`) from stdin, and says what of it disagrees: a line each, and exit code 1.
+
+use std::io::Read;
+
+fn main() {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).expect("stdin is a report");
+    let report = serde_json::from_str(&text).expect("a report is JSON");
+    let found = gpuspy_tests::agree::disagreements(&report);
+    found.iter().for_each(|one| println!("{one}"));
+    std::process::exit(i32::from(!found.is_empty()));
+}
