@@ -132,7 +132,7 @@ fn entered(work: &Work, begin: u64) -> u64 {
         return begin.saturating_add(HOOK_NS);
     }
     let recording = begin.max(work.submitted.saturating_sub(lead));
-    recording.saturating_add(2 * tail)
+    recording.saturating_add(tail.saturating_mul(2))
 }
 
 /// Calls of one API that can wait for one reason.
