@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Prints docs/accuracy.md: how far durations are from the truth, on the stand-in GPU, by situation. Takes about a minute.
+# Prints docs/accuracy.md: how far durations are from the truth, on the stand-in GPU, by situation, and
+# by three estimators where they are hard to tell. Takes about a minute.
 #
 #   scripts/accuracy.sh > docs/accuracy.md
 set -euo pipefail

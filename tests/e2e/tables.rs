@@ -1,7 +1,7 @@
 //! The report's tables against the stand-in's truth: exactly what is promised exactly, and every interval holds what was
 //! reckoned from the truth file. `random.rs` asks this of every random program.
 
-use crate::compare::{Compared, slack};
+use crate::compare::{Compared, compare, slack};
 use crate::random::Setting;
 use gpuspy_tests::truth::Operation;
 use gpuspy_tests::{Done, Run, report};
@@ -354,6 +354,19 @@ fn add(sums: &mut BTreeMap<String, f64>, what: String, value: &Value) {
             .iter()
             .for_each(|of| *sums.entry(format!("{what} {of}")).or_default() += number(value, of)),
     }
+}
+
+/// Of more launches than are kept one by one, the median is read from bins.
+#[test]
+fn medians_of_tens_of_thousands_of_launches_hold_the_truth() {
+    let done = Run::of("mixed_kernels").arg("800").observed().succeeded();
+    let report = done.report();
+    let is_sketch = |kernel: &&Value| kernel["median_ns"]["kind"] == "sketch";
+    let sketches = report["kernels"].as_array().unwrap().iter().filter(is_sketch).count();
+    assert!(sketches > 0, "too few were timed: the test shows nothing");
+    let mut check = Check { report: &report, wrong: Vec::new() };
+    check.kernels(&compare(&done));
+    assert!(check.wrong.is_empty(), "{}", check.wrong.join("\n"));
 }
 
 #[test]

@@ -192,7 +192,9 @@ pub fn end_stamp(work: &Work, gpu: &GpuTime) -> (i64, i64) {
 pub fn derive(work: &Work, gpu: &GpuTime, blocking: bool, usual: Option<Usual>, clock: &Clock) -> Occupancy {
     let pair = Pair::new(work, gpu);
     let Measured { spread, mut start, mut end, mut length, is_telling } = measure(&pair, blocking, clock);
-    let usual = usual.filter(|_| !is_telling).and_then(|usual| usual.within(length.lo, length.hi));
+    // Where only the begin is in doubt, the moment of submission is a better guess than what is but a guess.
+    let helps = |usual: &Usual| !is_telling && (usual.is_agreed || !spread.end_was_queued);
+    let usual = usual.filter(helps).and_then(|usual| usual.within(length.lo, length.hi));
     if let Some(usual) = usual {
         length.value = usual;
         (start, end) = placed(&pair, &spread, start, host(usual));
@@ -457,7 +459,7 @@ mod tests {
     /// On a drained stream, launched at 10 µs: submitted 4 µs after its start event was recorded, over before its end event.
     #[test]
     fn a_pair_that_does_not_tell_takes_what_its_like_take_within_its_bounds() {
-        let usually = |value| Some(Usual { from: value, value, to: value });
+        let usually = |value| Some(Usual { from: value, value, to: value, beyond: 0, is_agreed: true });
         let of = |gpu: GpuTime, usual| {
             let known = [(10_000, 10_000)];
             alone_among(&work(14_000, 4_000, 1_000), &gpu, usual, &known)

@@ -10,6 +10,10 @@
 //! - The others do not contradict them: of all that were drawn, at most one in ten certainly took another time. Those that tell
 //!   may just be those that were long enough to be told apart from what their events over-read.
 //!
+//! Elsewhere two guesses are better than what an operation says by itself. Where the host waits for each operation in its call, it
+//! comes back late, and the shortest are the nearest to what they take. And where the host stalls between an operation and its
+//! end event, that one can have taken several times as long as its like, and is taken to have lasted as long as they.
+//!
 //! An operation that certainly took another time than its like is not typical, whatever the others are:
 //! [`Usual::within`] has nothing for it.
 
@@ -29,6 +33,10 @@ const MOST_KINDS: usize = 2_048;
 const DRAWN: usize = 24;
 /// So many that tell must agree.
 const LEAST: usize = 2;
+/// So many say what most others may have taken.
+const MANY: usize = 8;
+/// The host stalled beside an operation that can have taken so many times as long as most.
+const STALLED: u64 = 4;
 /// How many times the 10th percentile the 90th may be, in tenths.
 const AGREE: u64 = 13;
 
@@ -68,7 +76,7 @@ fn size_class(bytes: u64) -> u64 {
 pub enum Prior {
     /// Nowhere.
     Never,
-    /// Wherever anything tells, whether or not it agrees.
+    /// Wherever two tell, whether or not they agree, and nowhere else.
     Always,
     /// By the rules above.
     #[default]
@@ -84,6 +92,10 @@ pub struct Usual {
     pub value: u64,
     /// The 90th percentile.
     pub to: u64,
+    /// It is the best value of those only that can have taken longer than this.
+    pub beyond: u64,
+    /// Those that tell agree on it.
+    pub is_agreed: bool,
 }
 
 impl Usual {
@@ -93,12 +105,18 @@ impl Usual {
         let last = values.len().checked_sub(1).filter(|last| last + 1 >= LEAST)?;
         let rank = |rank: usize| values.get(rank).copied();
         let (from, to) = (rank(last * 10 / 100)?, rank((last * 90).div_ceil(100))?);
-        Some(Usual { from, value: rank(last.div_ceil(2))?, to })
+        Some(Usual { from, value: rank(last.div_ceil(2))?, to, beyond: 0, is_agreed: true })
     }
 
-    /// The best value for an operation that took from `lo` to `hi`; `None` if it certainly took another time than is usual.
+    /// What nobody has agreed on, so that it contradicts nothing.
+    fn guessed(self) -> Usual {
+        Usual { from: 0, to: u64::MAX, is_agreed: false, ..self }
+    }
+
+    /// The best value for an operation that took from `lo` to `hi`; `None` if it certainly took another time than is usual, or
+    /// is known better than that.
     pub fn within(&self, lo: u64, hi: u64) -> Option<u64> {
-        (lo <= self.to && self.from <= hi).then(|| self.value.clamp(lo, hi))
+        (lo <= self.to && self.from <= hi && self.beyond <= hi).then(|| self.value.clamp(lo, hi))
     }
 }
 
@@ -111,10 +129,10 @@ pub struct Typical {
 impl Typical {
     /// What an operation like this one typically takes, ns; `None` where those that tell do not agree.
     pub fn of(&self, work: &Work, what: Action) -> Option<u64> {
-        self.usual(work, what).map(|usual| usual.value)
+        self.usual(work, what).filter(|usual| usual.is_agreed).map(|usual| usual.value)
     }
 
-    /// The same, and how far that usually differs.
+    /// The same, and how far that usually differs; also where it is but the best guess that there is.
     pub fn usual(&self, work: &Work, what: Action) -> Option<Usual> {
         self.usual.get(&(work.call.context, Like::of(work, what.moved())?)).copied()
     }
@@ -160,15 +178,15 @@ impl Alike {
     fn usual(&self, prior: Prior, measure: impl Fn(&Drawn) -> Option<Measured>) -> Option<Usual> {
         let all: Vec<Measured> = self.all.drawn.iter().filter_map(&measure).collect();
         let telling = self.telling.drawn.iter().filter_map(&measure).filter(|one| one.is_telling);
-        let Some(usual) = Usual::of(telling.map(|one| one.length.value).collect()) else {
-            return self.shortest(&all);
-        };
+        let usual = Usual::of(telling.map(|one| one.length.value).collect());
         if prior == Prior::Always {
-            return Some(Usual { from: 0, to: u64::MAX, ..usual });
+            return usual.map(|usual| Usual { from: 0, to: u64::MAX, ..usual });
         }
+        let Some(usual) = usual else { return self.shortest(&all).or_else(|| stalled(&all)) };
         let contradict = |one: &&Measured| usual.within(one.length.lo, one.length.hi).is_none();
         let contradicted = all.iter().filter(contradict).count() * 10 > all.len();
-        (usual.to.saturating_mul(10) <= usual.from.saturating_mul(AGREE) && !contradicted).then_some(usual)
+        let agree = usual.to.saturating_mul(10) <= usual.from.saturating_mul(AGREE) && !contradicted;
+        if agree { Some(usual) } else { stalled(&all) }
     }
 
     /// Where none tells, but the host waited in all of their calls. How late it came back only ever adds: they take what the
@@ -176,8 +194,16 @@ impl Alike {
     fn shortest(&self, all: &[Measured]) -> Option<Usual> {
         let is_blocking = self.all.drawn.iter().all(|one| one.blocking);
         let usual = Usual::of(all.iter().map(|one| one.length.value).collect()).filter(|_| is_blocking)?;
-        Some(Usual { from: 0, value: usual.from, to: u64::MAX })
+        Some(Usual { value: usual.from, ..usual.guessed() })
     }
+}
+
+/// For those behind which the host stalled: they may have taken much longer than most others may have,
+/// and nothing says that they did.
+fn stalled(all: &[Measured]) -> Option<Usual> {
+    let usual = Usual::of(all.iter().map(|one| one.length.value).collect())?;
+    let most = Usual::of(all.iter().map(|one| one.length.hi).collect())?;
+    (all.len() >= MANY).then(|| Usual { beyond: most.value.saturating_mul(STALLED), ..usual.guessed() })
 }
 
 /// The most that a GPU clock can be ahead of the host's, by all that was seen of it until now.
@@ -370,7 +396,10 @@ mod tests {
         let other = gpu.kernel(16, true, 9_000);
         let typical = gpu.typical();
         assert_eq!(typical.of(&wide, KERNEL), Some(5_050));
-        assert_eq!(typical.usual(&wide, KERNEL), Some(Usual { from: 5_000, value: 5_050, to: 5_100 }));
+        assert_eq!(
+            typical.usual(&wide, KERNEL),
+            Some(Usual { from: 5_000, value: 5_050, to: 5_100, beyond: 0, is_agreed: true })
+        );
         assert_eq!(typical.of(&other, KERNEL), None, "one alone agrees with nobody");
         let mut elsewhere = wide.clone();
         elsewhere.call.context = 2;
@@ -419,6 +448,42 @@ mod tests {
         assert_eq!(gpu.typical().of(&wide, KERNEL), None);
     }
 
+    /// 2 µs kernels on a drained stream, and a random one: none tells. Beside one of them the host was away for a while.
+    #[test]
+    fn beside_which_the_host_stalled_is_taken_to_be_like_the_others() {
+        let mut gpu = known();
+        let mut last = gpu.kernel(8, false, 2_000);
+        for lasted in [1_000, 2_500, 1_500, 3_000, 2_000, 500, 2_000, 2_000] {
+            last = gpu.kernel(8, false, lasted);
+        }
+        let typical = gpu.typical();
+        assert_eq!(typical.of(&last, KERNEL), None, "nobody has agreed on it");
+        let usual = typical.usual(&last, KERNEL).unwrap();
+        assert_eq!(usual.within(0, 8_000), None, "its own guess is as good");
+        assert!(usual.within(0, 900_000).is_some_and(|ns| ns < 4_000), "{usual:?}");
+        assert_eq!(usual.within(800_000, 900_000), Some(800_000));
+    }
+
+    /// The host comes back late from a call that waits: what seems to have lasted least lasted least too long.
+    #[test]
+    fn of_copies_that_the_host_waits_for_the_shortest_are_the_nearest() {
+        let mut gpu = known();
+        let copies = [3_000, 90_000, 4_000, 3_100, 60_000].map(|seems| {
+            let mut copy = gpu.copy(1 << 40, 64, false, seems);
+            // The call returned when it seemed to be over, and only then came the end event.
+            (copy.lead, copy.submitted) = (seems, copy.call.begin + seems);
+            copy.call.end = copy.submitted + 1_000;
+            gpu.records.pop();
+            gpu.record(Body::Work(copy.clone()));
+            copy
+        });
+        let pageable = to_host(HostMemory::Pageable, 64);
+        let typical = gpu.typical();
+        let usual = typical.usual(&copies[1], pageable).unwrap();
+        assert_eq!((typical.of(&copies[1], pageable), usual.beyond), (None, 0));
+        assert!(usual.value <= 7_000, "{usual:?}");
+    }
+
     #[test]
     fn a_copy_is_like_those_of_its_way_its_memory_and_its_size() {
         const PINNED: u64 = 0x10_000;
@@ -447,7 +512,7 @@ mod tests {
 
     #[test]
     fn what_certainly_took_another_time_is_not_typical() {
-        let usual = Usual { from: 90, value: 100, to: 110 };
+        let usual = Usual { from: 90, value: 100, to: 110, beyond: 0, is_agreed: true };
         assert_eq!(
             [(0, 200), (0, 95), (105, 200)].map(|(lo, hi)| usual.within(lo, hi)),
             [100, 95, 105].map(Some)
