@@ -6,6 +6,7 @@
 use super::clock::{Bounds, Clocks};
 use super::occupancy::{self, host};
 use super::period::Captures;
+use super::run::Streams;
 use crate::trace::record::{Body, ClockSample, GpuTime, Record, Synchronize, What, Work};
 use gpuspy_wire::record::{SyncScope, Untimed, flag};
 use std::collections::{BTreeMap, HashMap};
@@ -20,6 +21,7 @@ pub struct Survey {
     earliest: Option<u64>,
     first: Option<u64>,
     captures: Captures,
+    streams: Streams,
     bursts: HashMap<(u32, u64), u64>,
 }
 
@@ -52,6 +54,7 @@ impl Survey {
             self.earliest = Some(self.earliest.map_or(begin, |earliest| earliest.min(begin)));
         }
         self.captures.observe(record);
+        self.streams.observe(record);
         match &record.body {
             Body::Work(work) => {
                 if let Some(gpu) = timed(work) {
@@ -81,6 +84,7 @@ impl Survey {
         let mut clocks = Clocks::fit(self.chains, self.devices);
         clocks.earliest = earliest;
         clocks.captures = self.captures;
+        clocks.streams = self.streams;
         clocks.bursts = self.bursts;
         clocks
     }
