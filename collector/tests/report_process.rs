@@ -516,7 +516,7 @@ fn windows_are_told_with_what_they_cost_and_what_they_leave_open() {
     assert_eq!((&gemm["count"], &gemm["total_ns"]), (&value!(21), &Value::Null));
     let screen = terminal(&reports, &View::default(), &wide(100));
     let seen =
-        screen.lines().skip_while(|line| !line.starts_with("Seen")).take(6).collect::<Vec<_>>().join("\n");
+        screen.lines().skip_while(|line| !line.starts_with("Seen")).take(7).collect::<Vec<_>>().join("\n");
     insta::assert_snapshot!(seen);
 }
 
@@ -743,7 +743,7 @@ fn the_first_call_is_of_the_time_that_looking_cost_is_a_share_of() {
     let reports = [app.report(Some(&status), Damage::default())];
     assert_eq!(json(&reports)["overhead"]["wall_ns"], 200_000);
     let screen = terminal(&reports, &View::default(), &wide(100));
-    assert!(screen.contains("own cost 75.0 % of host time"), "{screen}");
+    assert!(screen.contains("own cost 81.0 % of host time: hooks 75.0 %, poller 6.0 %"), "{screen}");
 }
 
 #[test]

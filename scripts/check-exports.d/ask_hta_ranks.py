@@ -1,6 +1,7 @@
 """ask_hta_ranks.py EXPORTS REPORT: Holistic Trace Analysis reads the directory of a job's exports, a file for each rank. It must
 tell the ranks apart by what the files say, and find in each one's file how much work it had (`gpuspy report --json`)."""
 
+import gzip
 import json
 import logging
 import sys
@@ -10,6 +11,12 @@ warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
 
 from hta.trace_analysis import TraceAnalysis  # noqa: E402
+
+
+def base_of_kineto(first):
+    """The base, if it is rounded as libkineto's ChromeTraceBaseTime is."""
+    base = next(iter(first.values()))[0]
+    return base if base % (7_889_238 * 10**9) == 0 else None
 
 
 def main(exports, report):
@@ -28,6 +35,20 @@ def main(exports, report):
     theirs = {rank: int((hta.t.get_trace(rank)["cat"] == kernel).sum()) for rank in files}
     if ours != theirs:
         sys.exit(f"HTA and gpuspy differ in kernels by rank:\n  gpuspy: {ours}\n  HTA:    {theirs}")
+
+    # Moments of the ranks can be compared: all files have one base, and each rank's first call is where its own trace has it.
+    first = {}
+    for rank, file in files.items():
+        with gzip.open(file) as export:
+            events = json.load(export)
+        calls = [e["ts"] for e in events["traceEvents"] if e.get("cat") in ("cuda_runtime", "cuda_driver")]
+        first[rank] = (events["baseTimeNanoseconds"], min(calls))
+    if len({base for base, _ in first.values()}) != 1 or base_of_kineto(first) is None:
+        sys.exit(f"the ranks' files have no common base of Kineto's: {first}")
+    earliest = {rank: float(hta.t.get_trace(rank)["ts"].min()) for rank in files}
+    late = {rank: (first[rank][1] - first[0][1]) - (earliest[rank] - earliest[0]) for rank in files}
+    if any(abs(us) > 1 for us in late.values()):
+        sys.exit(f"HTA moves the ranks against each other, us: {late}")
 
     breakdown = hta.get_temporal_breakdown(visualize=False)
     if sorted(breakdown["rank"]) != sorted(ours):

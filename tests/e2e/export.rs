@@ -27,8 +27,18 @@ pub fn exported(trace: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// µs as ns, by their digits: so many of them times a thousand is more than a double holds.
 fn ns(value: &Value) -> i64 {
-    (value.as_f64().unwrap() * 1000.0).round() as i64
+    let text = value.to_string();
+    let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
+    whole.parse::<i64>().unwrap() * 1000 + format!("{part:0<3}").parse::<i64>().unwrap()
+}
+
+/// Host ns that is 0 in a file of a run, by its first trace.
+fn zero_of(base: &Value, trace: &Path) -> i64 {
+    let reader = TraceReader::open(trace).unwrap();
+    let status = reader.status().unwrap();
+    base.as_i64().unwrap() - (status.began_realtime as i64 - host(status.began))
 }
 
 fn number(event: &Value, pointer: &str) -> u64 {
@@ -50,16 +60,16 @@ fn rows(trace: &Value, counts: impl Fn(&Value) -> bool) -> Rows {
 }
 
 /// What the traces themselves say: calls by (pid, tid), and operations by (trace, context, stream), those of a stream laid
-/// end to end where they overlap. In ns since the first call.
+/// behind each other where they overlap. In ns since the file's base.
 #[derive(Default)]
 struct Expected {
     calls: Rows,
     operations: BTreeMap<(usize, u32, u64), Vec<(i64, i64)>>,
 }
 
-fn expected(traces: &[&Path]) -> Expected {
+fn expected(base: &Value, traces: &[&Path]) -> Expected {
     let mut expected = Expected::default();
-    let mut zero = i64::MAX;
+    let zero = zero_of(base, traces[0]);
     for (index, path) in traces.iter().enumerate() {
         let mut reader = TraceReader::open(path).unwrap();
         let status = reader.status().unwrap().clone();
@@ -72,7 +82,6 @@ fn expected(traces: &[&Path]) -> Expected {
                 // A call's record stands where it ended.
                 let end = host(record.at);
                 let begin = end - call.host_ns as i64;
-                zero = zero.min(begin);
                 let row = (status.pid.into(), status.threads[&record.thread].into());
                 expected.calls.entry(row).or_default().push((begin, end));
             }
@@ -89,7 +98,7 @@ fn expected(traces: &[&Path]) -> Expected {
         row.sort_by_key(|(start, _)| *start);
         let mut last = i64::MIN;
         for (start, end) in row.iter_mut() {
-            *start = last.max(*start);
+            *start = last.saturating_add(1).max(*start);
             *end = (*end).max(*start);
             last = *end;
         }
@@ -101,9 +110,9 @@ fn expected(traces: &[&Path]) -> Expected {
 
 /// Everything that must hold for any export.
 fn agrees(trace: &Value, traces: &[&Path]) {
-    let Expected { calls, operations } = expected(traces);
+    let Expected { calls, operations } = expected(&trace["baseTimeNanoseconds"], traces);
     let is_call = |event: &Value| ["cuda_driver", "cuda_runtime"].iter().any(|cat| event["cat"] == *cat);
-    let is_work = |event: &Value| event["args"]["stream"] != Value::Null;
+    let is_work = |event: &Value| event["args"]["stream"] != Value::Null && event["cat"] != "cuda_sync";
     assert_eq!(rows(trace, is_call), calls);
     let mut ours: Vec<Vec<(i64, i64)>> = rows(trace, is_work).into_values().collect();
     let mut theirs: Vec<Vec<(i64, i64)>> = operations.into_values().collect();
@@ -178,8 +187,9 @@ fn a_part_of_a_trace_is_exported_for_the_asking() {
     };
     let (all, said) = kernels(&["--device", "0"]);
     assert_eq!((all.len(), said.as_str()), (200, ""));
-    // The collection begins a little before the first call, which is 0 of the file.
-    let middle = format!("{}us", all[100] / 1000 + 1);
+    let base = &exported(&trace)["baseTimeNanoseconds"];
+    let began = host(TraceReader::open(&trace).unwrap().status().unwrap().began) - zero_of(base, &trace);
+    let middle = format!("{}us", (all[100] - began) / 1000 + 1);
     let (before, _) = kernels(&["--until", &middle]);
     let (behind, _) = kernels(&["--since", &middle]);
     assert!(before.len() > 50 && behind.len() > 50, "{} {}", before.len(), behind.len());

@@ -1,6 +1,7 @@
 //! Runs of several processes: who they are in a job, how each ended, and what the directory of their traces says.
 
 use gpuspy_collector::trace::TraceReader;
+use gpuspy_tests::truth::Truth;
 use gpuspy_tests::{Done, Run, gpuspy, program, report};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -177,4 +178,39 @@ fn an_exit_code_is_told_and_an_exit_without_handlers_is_no_crash() {
     };
     assert_eq!(ending("exit_early"), (json!("exited"), json!(5), json!(null)));
     assert_eq!(ending("underscore_exit"), (json!("vanished"), json!(6), json!(null)));
+}
+
+/// Two ranks at once on one GPU were a wall of both of theirs, and a busy time of twice the GPU.
+#[test]
+fn ranks_at_once_on_one_gpu_are_one_row_on_one_line() {
+    let run = Run::of("launch_rate");
+    let mut command = run.gpuspy_command(&["run", "-o", "job/", "--quiet", "--timing", "exact", "--"]);
+    let both =
+        "for rank in 0 1; do RANK=$rank SIMCUDA_TRUTH=truth$rank \"$0\" $((1000 + 1000 * rank)) & done; wait";
+    command.args(["bash", "-c", both]).arg(program("launch_rate"));
+    let done = run.finish(command).succeeded();
+    let traces = done.folder().join("job");
+    let statuses: Vec<_> = names(&traces)
+        .iter()
+        .map(|name| TraceReader::open(&traces.join(name)).unwrap().status().cloned().unwrap())
+        .collect();
+    assert!(statuses.len() == 2 && statuses[0].boot.is_some() && statuses[0].boot == statuses[1].boot);
+    let (began, ended) = (statuses.iter().map(|s| s.began).min(), statuses.iter().map(|s| s.ended).max());
+    let whole = report(&traces);
+    assert_eq!(whole["wall_ns"], ended.unwrap() - began.unwrap());
+    let [device] = whole["devices"].as_array().unwrap().as_slice() else { panic!("{whole:#}") };
+    assert_eq!(device["processes"], 2);
+
+    // What the GPU did, whichever rank asked for it.
+    let ran = |rank: u32| Truth::read(&done.folder().join(format!("truth{rank}"))).operations();
+    let mut spans: Vec<(u64, u64)> = (0..2).flat_map(ran).map(|operation| operation.occupancy).collect();
+    spans.sort_unstable();
+    let (mut busy, mut until) = (0, 0);
+    for (from, to) in spans {
+        busy += to.max(until) - from.max(until);
+        until = to.max(until);
+    }
+    let compute = &device["compute_ns"];
+    let bound = |key: &str| compute[key].as_u64().unwrap();
+    assert!(bound("lo") <= busy && busy <= bound("hi"), "{busy} is not in {compute}");
 }

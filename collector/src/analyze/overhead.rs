@@ -1,5 +1,6 @@
 //! What did looking cost?
 
+use super::windows::Duty;
 use crate::trace::record::Status;
 
 /// The agent's own cost, by its own measurement.
@@ -19,6 +20,24 @@ pub struct Overhead {
     pub collected: u64,
 }
 
+/// What looking cost, in percent of the time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Hooks, of all threads added.
+    pub hooks: f64,
+    /// The poller's thread.
+    pub poller: f64,
+    /// By how much events slowed the GPU's work; `None` where too few windows and pauses can be compared to tell.
+    pub events: Option<f64>,
+}
+
+impl Cost {
+    /// All of it, as far as it is known.
+    pub fn total(&self) -> f64 {
+        self.hooks + self.poller + self.events.unwrap_or(0.0)
+    }
+}
+
 impl Overhead {
     /// From the last status of a process whose first call, as far as the trace has any, began at host ns `earliest`.
     pub fn of(status: &Status, earliest: Option<u64>) -> Self {
@@ -33,9 +52,17 @@ impl Overhead {
         }
     }
 
-    /// The hooks' time as a share of the host's; `None` without any.
-    pub fn share(&self) -> Option<f64> {
-        (self.wall_ns > 0).then(|| self.agent_ns as f64 / self.wall_ns as f64)
+    /// What looking cost, by what it took, in percent of the time; `None` without any.
+    pub fn cost(&self, duty: &Duty) -> Option<Cost> {
+        if self.wall_ns == 0 {
+            return None;
+        }
+        let percent = |ns: u64| 100.0 * ns as f64 / self.wall_ns as f64;
+        let (timed, all) = duty.time();
+        // Events slow the GPU while it is timed. No event makes it faster: less than nothing is what launches vary by.
+        let events = duty.slowdown().filter(|_| all > 0);
+        let events = events.map(|slower| 100.0 * slower.value.max(0.0) * timed as f64 / all as f64);
+        Some(Cost { hooks: percent(self.agent_ns), poller: percent(self.poller_ns), events })
     }
 
     /// Adds another process's.

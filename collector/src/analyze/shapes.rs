@@ -55,7 +55,14 @@ pub struct Said {
 }
 
 impl Launched {
-    /// Warps that a multiprocessor holds of it, as a part of what it could hold.
+    /// The same as far as a launch's blocks reach, were they spread evenly: of the launch with the fewest blocks, and of the one with the
+    /// most. Kineto calls it the estimated achieved occupancy; nothing is measured.
+    pub fn achieved(&self) -> Option<(f64, f64)> {
+        let (theoretical, (least, most)) = (self.occupancy()?, self.waves()?);
+        Some((theoretical * least.min(1.0), theoretical * most.min(1.0)))
+    }
+
+    /// Warps that a multiprocessor holds of it at most, as a part of what it could hold: the theoretical occupancy.
     pub fn occupancy(&self) -> Option<f64> {
         let said = self.said.as_ref()?;
         let warps = u64::from(said.blocks_per_multiprocessor) * u64::from(self.threads.div_ceil(WARP));

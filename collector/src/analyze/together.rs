@@ -25,9 +25,10 @@ use crate::model::memory::{Allocator, MemoryChange};
 use crate::model::occupancy::host;
 use crate::model::outcome::Outcome;
 use crate::model::period::Period;
+use crate::model::run::{Machine, Told};
 use crate::model::{self, Action, Drained, Event, Model, Operation, Reason, When};
 use crate::trace::record::{Body, Names, Record, Status};
-use gpuspy_wire::record::{Fact, LossCause, Memory, Namespace, Untimed};
+use gpuspy_wire::record::{LossCause, Memory, Untimed};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::hash::Hash;
@@ -62,20 +63,10 @@ pub struct Member<'a, Records> {
     pub records: Records,
 }
 
-/// Which clock a process's host times are of.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Machine {
-    /// The machine's, since that start of it.
-    Boot(u64),
-    /// Of a trace that does not tell the start: the machine's of this name.
-    Host(Option<String>),
-}
-
-impl Machine {
-    /// That of a process.
-    pub fn of(names: &Names, status: Option<&Status>) -> Machine {
-        let host = || names.get(Namespace::Fact, Fact::Host as u32).map(str::to_owned);
-        status.and_then(|status| status.boot).map_or_else(|| Machine::Host(host()), Machine::Boot)
+impl<Records> Member<'_, Records> {
+    fn machine(&self) -> Machine {
+        let Member { names, status, clocks, .. } = *self;
+        Told { names, status, clocks }.machine()
     }
 }
 
@@ -87,7 +78,7 @@ where
 {
     let mut lines: HashMap<Machine, (Vec<usize>, Vec<Member<'_, Records>>)> = HashMap::new();
     for (at, member) in members.into_iter().enumerate() {
-        let line = lines.entry(Machine::of(member.names, member.status)).or_default();
+        let line = lines.entry(member.machine()).or_default();
         line.0.push(at);
         line.1.push(member);
     }

@@ -1,8 +1,8 @@
 //! `gpuspy export`: a trace for another tool.
 
-use super::report::{PATIENCE, say_damage, traces_of, unreadable};
+use super::traces::{PATIENCE, say_damage, traces_of, unreadable};
 use super::{Failure, panic, say, time};
-use crate::export::chrome::{Export, Source, Summary};
+use crate::export::chrome::{Export, Source, Summary, lay_out};
 use crate::model::filter::Filter;
 use crate::trace::{TraceError, TraceReader, wait_until_complete};
 use crate::why::why;
@@ -27,7 +27,7 @@ pub(super) struct Options {
     /// rank, rank<N>.json.gz, and for each process without one, pid<N>.json.gz
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Nothing that ended before, counted from the begin of the collection: 1.5s, 200ms, 10us, 3m
+    /// Nothing that ended before, counted from the begin of the run: 1.5s, 200ms, 10us, 3m
     #[arg(long, value_name = "TIME", value_parser = time::duration, allow_hyphen_values = true)]
     since: Option<u64>,
     /// Nothing that began then or later
@@ -62,12 +62,12 @@ pub(super) fn export(options: &Options) -> Result<ExitCode, Failure> {
     let Format::Chrome = options.to;
     let filter = options.filter()?;
     panic::about(&options.trace);
-    let opened = open_all(&options.trace)?;
+    let opened = open_all(&options.trace, &filter)?;
     let captured = opened.iter().find_map(|one| one.source.captured().map(str::to_owned));
     let written = match options.output.as_deref().filter(|path| path.as_os_str() != "-") {
-        Some(path) if is_directory(path) => write_directory(path, opened, &filter),
-        Some(path) => write_file(path, opened, &filter),
-        None => match write_to(io::stdout().lock(), opened, &filter) {
+        Some(path) if is_directory(path) => write_directory(path, opened),
+        Some(path) => write_file(path, opened),
+        None => match write_to(io::stdout().lock(), opened) {
             // `gpuspy export … | head` has seen what it wanted.
             Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
             written => written.map_err(|e| cannot_write("stdout", &e)),
@@ -91,7 +91,7 @@ fn is_directory(path: &Path) -> bool {
 
 /// Writes a trace as a Chrome trace.
 pub(super) fn write_chrome(trace: &Path, file: &Path) -> Result<(), Failure> {
-    write_file(file, open_all(trace)?, &Filter::default()).map(|_| ())
+    write_file(file, open_all(trace, &Filter::default())?).map(|_| ())
 }
 
 fn cannot_write(name: impl std::fmt::Display, error: &io::Error) -> Failure {
@@ -106,7 +106,7 @@ struct Opened {
 }
 
 /// All traces that can be read: one at least.
-fn open_all(path: &Path) -> Result<Vec<Opened>, Failure> {
+fn open_all(path: &Path, filter: &Filter) -> Result<Vec<Opened>, Failure> {
     let (mut opened, mut failures) = (Vec::new(), Vec::new());
     for trace in traces_of(path)? {
         match open(&trace) {
@@ -114,6 +114,7 @@ fn open_all(path: &Path) -> Result<Vec<Opened>, Failure> {
             Err(error) => failures.push(unreadable(&trace, &error)),
         }
     }
+    lay_out(&mut opened.iter_mut().map(|one| &mut one.source).collect::<Vec<_>>(), filter);
     match failures.pop() {
         Some(failure) if opened.is_empty() => Err(failure),
         last => {
@@ -134,9 +135,9 @@ fn open(path: &Path) -> Result<Opened, TraceError> {
     Ok(Opened { path: path.to_owned(), reader, source })
 }
 
-fn write_to(out: impl Write, opened: Vec<Opened>, filter: &Filter) -> io::Result<Summary> {
+fn write_to(out: impl Write, opened: Vec<Opened>) -> io::Result<Summary> {
     let (mut readers, sources): (Vec<_>, Vec<_>) = opened.into_iter().map(|o| (o.reader, o.source)).unzip();
-    let mut export = Export::begin(BufWriter::with_capacity(1 << 20, out), &sources, filter)?;
+    let mut export = Export::begin(BufWriter::with_capacity(1 << 20, out), &sources)?;
     for (index, (reader, source)) in readers.iter_mut().zip(&sources).enumerate() {
         export.process(index, source, reader.records())?;
     }
@@ -146,7 +147,7 @@ fn write_to(out: impl Write, opened: Vec<Opened>, filter: &Filter) -> io::Result
 }
 
 /// Writes a file for each rank: tools that compare ranks want one each. Processes of one rank (a worker that forked) share it.
-fn write_directory(directory: &Path, opened: Vec<Opened>, filter: &Filter) -> Result<Summary, Failure> {
+fn write_directory(directory: &Path, opened: Vec<Opened>) -> Result<Summary, Failure> {
     fs::create_dir_all(directory).map_err(|e| cannot_write(directory.display(), &e))?;
     let (mut files, mut ranks) = (BTreeMap::<String, Vec<Opened>>::new(), 0);
     for one in opened {
@@ -165,7 +166,7 @@ fn write_directory(directory: &Path, opened: Vec<Opened>, filter: &Filter) -> Re
     for (name, mut processes) in files {
         processes.sort_by_key(|one| one.source.began());
         let name = name + ".json.gz";
-        all.add(&write_file(&directory.join(&name), processes, filter)?);
+        all.add(&write_file(&directory.join(&name), processes)?);
         written.push(name);
     }
     say(format_args!("wrote {} into {}", written.join(", "), directory.display()));
@@ -173,7 +174,7 @@ fn write_directory(directory: &Path, opened: Vec<Opened>, filter: &Filter) -> Re
 }
 
 /// Writes beside the file and takes its place in the end, so that under its name there is a whole one or the one before.
-fn write_file(path: &Path, opened: Vec<Opened>, filter: &Filter) -> Result<Summary, Failure> {
+fn write_file(path: &Path, opened: Vec<Opened>) -> Result<Summary, Failure> {
     let failed = |e: &io::Error| cannot_write(path.display(), e);
     let compress = path.extension().is_some_and(|e| e == "gz");
     // The file that a link names is written, not the link.
@@ -185,13 +186,13 @@ fn write_file(path: &Path, opened: Vec<Opened>, filter: &Filter) -> Result<Summa
     if target.exists() && !target.is_file() {
         // A device or a pipe; a directory says so itself.
         let file = File::options().write(true).open(&target).map_err(|e| failed(&e))?;
-        return write_compressed(file, compress, opened, filter).map_err(|e| failed(&e));
+        return write_compressed(file, compress, opened).map_err(|e| failed(&e));
     }
     let mut beside = target.clone().into_os_string();
     beside.push(format!(".{}.part", std::process::id()));
     let beside = PathBuf::from(beside);
     let written = File::create(&beside)
-        .and_then(|file| write_compressed(file, compress, opened, filter))
+        .and_then(|file| write_compressed(file, compress, opened))
         .and_then(|summary| fs::rename(&beside, &target).map(|()| summary));
     written.map_err(|e| {
         let _ = fs::remove_file(&beside); // it may never have been there
@@ -199,11 +200,11 @@ fn write_file(path: &Path, opened: Vec<Opened>, filter: &Filter) -> Result<Summa
     })
 }
 
-fn write_compressed(file: File, compress: bool, opened: Vec<Opened>, filter: &Filter) -> io::Result<Summary> {
+fn write_compressed(file: File, compress: bool, opened: Vec<Opened>) -> io::Result<Summary> {
     if !compress {
-        return write_to(file, opened, filter);
+        return write_to(file, opened);
     }
     let mut encoder = GzEncoder::new(file, Compression::fast());
-    let summary = write_to(&mut encoder, opened, filter)?;
+    let summary = write_to(&mut encoder, opened)?;
     encoder.finish().map(|_| summary)
 }

@@ -21,7 +21,7 @@ pub(super) struct FilterOptions {
     /// Kernels whose demangled name or symbol this regular expression finds
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     kernel: Option<Regex>,
-    /// What begins at this time or later, counted from the begin of the collection: 1.5s, 200ms, 10us, 3m
+    /// What begins at this time or later, counted from the begin of the run: 1.5s, 200ms, 10us, 3m
     #[arg(long, value_name = "T", value_parser = time::duration, allow_hyphen_values = true)]
     since: Option<u64>,
     /// What begins before this time
@@ -47,7 +47,7 @@ impl FilterOptions {
             kernel: kernel.clone(),
             since: *since,
             until: *until,
-            origin: None,
+            ..Filter::default()
         })
     }
 }

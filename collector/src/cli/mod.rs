@@ -14,6 +14,7 @@ mod progress;
 mod report;
 mod run;
 mod time;
+mod traces;
 mod view;
 
 use crate::collect::Session;

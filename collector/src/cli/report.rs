@@ -1,16 +1,12 @@
 //! `gpuspy report`, and the report that `gpuspy run` ends with.
 
 use super::filter::FilterOptions;
+use super::traces::{PATIENCE, filters, open_all};
 use super::view::ViewOptions;
-use super::{Failure, UNREADABLE, operations, panic, print, say};
-use crate::analyze::together::Machine;
+use super::{Failure, operations, panic, print, say};
 use crate::analyze::{self, Input, Member, ProcessReport};
-use crate::model::clock::Clocks;
 use crate::model::filter::Filter;
-use crate::model::survey::Survey;
 use crate::report::{self, Unread, View};
-use crate::trace::record::{Names, Status};
-use crate::trace::{Damage, TraceError, TraceReader, wait_until_complete};
 use crate::why::why;
 use clap::Args;
 use std::fs;
@@ -18,7 +14,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -36,9 +32,6 @@ pub(super) struct Options {
     #[command(flatten)]
     filter: FilterOptions,
 }
-
-/// How long a report waits for a trace that is still being written: a collector needs a moment after its program ends.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn report(options: &Options) -> Result<ExitCode, Failure> {
     panic::about(&options.trace);
@@ -151,91 +144,6 @@ fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Run, Failure
     unread.iter().for_each(|Unread { path, why }| say(format_args!("cannot read {path}: {why}")));
     analyze::sort(&mut reports);
     Ok(Run { reports, unread })
-}
-
-/// A trace after the first pass over it.
-pub(super) struct Opened {
-    pub path: PathBuf,
-    pub reader: TraceReader,
-    pub names: Names,
-    pub status: Option<Status>,
-    pub clocks: Clocks,
-}
-
-/// Traces that were read once: one at least, and those that could not be read.
-pub(super) struct AllOpened {
-    pub traces: Vec<Opened>,
-    pub unread: Vec<(PathBuf, TraceError)>,
-}
-
-/// Opens a trace, or all traces of a directory, and reads them for the first time.
-pub(super) fn open_all(path: &Path, patience: Duration) -> Result<AllOpened, Failure> {
-    let deadline = Instant::now() + patience;
-    let (mut traces, mut unread) = (Vec::new(), Vec::new());
-    for trace in traces_of(path)? {
-        match open(&trace, deadline) {
-            Ok(opened) => traces.push(opened),
-            Err(error) => unread.push((trace, error)),
-        }
-    }
-    match unread.last() {
-        Some((path, error)) if traces.is_empty() => Err(unreadable(path, error)),
-        _ => Ok(AllOpened { traces, unread }),
-    }
-}
-
-fn open(path: &Path, deadline: Instant) -> Result<Opened, TraceError> {
-    if !wait_until_complete(path, deadline.saturating_duration_since(Instant::now()))? {
-        say(format_args!("{} is still being written: this is what it holds so far", path.display()));
-    }
-    let mut reader = TraceReader::open(path)?;
-    let clocks = Survey::of(reader.records());
-    let (names, status) = (reader.names().clone(), reader.status().cloned());
-    Ok(Opened { path: path.to_owned(), reader, names, status, clocks })
-}
-
-/// What is asked for of each trace: its times count from the begin of the first of its machine's.
-pub(super) fn filters(traces: &[Opened], filter: &Filter) -> Vec<Filter> {
-    let of = |trace: &Opened| (trace.machine(), trace.clocks.began(trace.status.as_ref()));
-    let began =
-        |machine: &Machine| traces.iter().map(of).filter(|one| one.0 == *machine).map(|one| one.1).min();
-    traces.iter().map(|trace| Filter { origin: began(&trace.machine()), ..filter.clone() }).collect()
-}
-
-impl Opened {
-    fn machine(&self) -> Machine {
-        Machine::of(&self.names, self.status.as_ref())
-    }
-}
-
-pub(super) fn unreadable(path: &Path, error: &TraceError) -> Failure {
-    Failure { code: UNREADABLE, sentence: format!("cannot read {}: {error}", path.display()) }
-}
-
-/// Says what a trace that was read lacks.
-pub(super) fn say_damage(path: &Path, damage: Damage) {
-    for (what, how) in report::damage::told(&damage.into()) {
-        say(format_args!("{} is {what}: {how}", path.display()));
-    }
-}
-
-/// The trace itself, or those of a directory in the order of their names: one at least.
-pub(super) fn traces_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let entries = fs::read_dir(path).map_err(|e| unreadable(path, &e.into()))?;
-    let mut traces: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|e| e == "gspy") && path.is_file())
-        .collect();
-    traces.sort();
-    if traces.is_empty() {
-        let sentence = format!("there is no trace in {}", path.display());
-        return Err(Failure { code: UNREADABLE, sentence });
-    }
-    Ok(traces)
 }
 
 #[cfg(test)]

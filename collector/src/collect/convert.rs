@@ -51,7 +51,12 @@ pub fn convert<'w>(words: &'w [u64], thread: u32, before: u64, clock: &Clock) ->
 fn name(words: &[u64]) -> Option<Item<'_>> {
     let (intern, text) = wire::Intern::text(words)?;
     let namespace = Namespace::from_wire(intern.namespace)?;
-    (intern.id != 0).then(|| Item::Name(namespace, intern.id, String::from_utf8_lossy(text)))
+    let mut text = String::from_utf8_lossy(text);
+    if intern.cut != 0 && namespace == Namespace::Kernel {
+        // Its number is the whole name's: kernels that share so much of their names stay apart by it.
+        text.to_mut().push_str(&format!("[cut at {} bytes, name {}]", intern.length, intern.id));
+    }
+    (intern.id != 0).then_some(Item::Name(namespace, intern.id, text))
 }
 
 fn range<'w>(words: &'w [u64], thread: u32, clock: &Clock) -> Option<Item<'w>> {
@@ -357,6 +362,36 @@ mod tests {
             block: [32, 1, 1],
             ..wire::Launch::default()
         }
+    }
+
+    /// They were one row, and nothing said that it was not their name.
+    #[test]
+    fn kernels_that_share_all_of_their_names_that_a_record_holds_stay_apart() {
+        let name = |namespace: Namespace, id: u32, text: &[u8], cut: u8| {
+            let cells = wire::Intern::cells(text.len());
+            let head = Head { kind: Kind::Intern as u8, cells: cells as u8, version: 1, ..Head::default() };
+            let (namespace, length) = (namespace as u8, text.len() as u16);
+            let intern = wire::Intern { head, id, length, namespace, cut };
+            let mut bytes = vec![0; cells * wire::CELL_WORDS * 8];
+            // SAFETY: a struct of integers without padding, as many bytes of which are read as it has.
+            let fields = unsafe {
+                std::slice::from_raw_parts((&raw const intern).cast::<u8>(), size_of::<wire::Intern>())
+            };
+            bytes[..fields.len()].copy_from_slice(fields);
+            bytes[fields.len()..][..text.len()].copy_from_slice(text);
+            let words: Vec<u64> =
+                bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
+            match name(&words) {
+                Some(Item::Name(_, _, text)) => text.into_owned(),
+                _ => panic!("no name"),
+            }
+        };
+        let long = vec![b'k'; wire::MAX_TEXT];
+        let told = |id, cut| name(Namespace::Kernel, id, &long, cut);
+        assert_eq!(told(7, 0), "k".repeat(16_304));
+        assert_eq!(told(7, 1), "k".repeat(16_304) + "[cut at 16304 bytes, name 7]");
+        assert_ne!(told(7, 1), told(8, 1));
+        assert_eq!(name(Namespace::Path, 8, &long, 1).len(), 16_304, "what is no kernel tells no number");
     }
 
     #[test]

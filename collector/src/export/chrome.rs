@@ -1,7 +1,8 @@
 //! The Chrome trace format, in the dialect of PyTorch's Kineto: Perfetto, chrome://tracing and HTA read it.
 //!
-//! - Moments are µs with three decimals since `baseTimeNanoseconds` (ns of the real-time clock); they lie on the model's
-//!   line, so `ts` and `dur` of an operation are ns of the host.
+//! - Moments are µs with three decimals since `baseTimeNanoseconds` (ns of the real-time clock, rounded as Kineto does, so that
+//!   files of one run, and of several exports, have the same); they lie on the model's line, so `ts` and `dur` of an operation are ns
+//!   of the host.
 //! - A *row* is what these tools draw as a line: a (pid, tid) pair. Nothing on a row overlaps: Perfetto drops what
 //!   does. `rows` says how.
 //! - An operation without a GPU time has its call on the host's side and nothing on the GPU's. A graph launch, and a burst
@@ -11,10 +12,10 @@
 //!   inside`: they are one record.
 //! - A range of the program's (NVTX) is a `user_annotation`, and a `gpu_user_annotation` for each stream on which something of it
 //!   ran: on a row of its own beside the stream's, without `args.stream`. `process/ranges.rs` says which row. A mark is an instant.
-//! - A synchronise stands inside its call, on the host's thread, without `args.stream`: HTA takes whatever has one for
-//!   work of the GPU.
-//! - The stream numbers are unique in the file, because HTA tells GPU rows apart by nothing else. The default stream of
-//!   the first context is 7, as in CUPTI; a stream keeps its id where that is free.
+//! - A synchronise stands inside its call, on the host's thread. It has the call's correlation, the device and the stream that was
+//!   waited for, -1 where it was all of them, as Kineto has it: HTA joins what has no correlation with all else that has none.
+//! - The stream numbers are those of reports ([`run`](crate::model::run)), unique in a file of one rank, because HTA tells GPU
+//!   rows apart by nothing else.
 //! - Correlations are counted anew, one per call: they are unique in the file and small enough for any reader.
 //! - `distributedInfo` tells the rank, if all processes of the file have the same: HTA tells files apart by it, and wants the
 //!   blank behind the colon. Its backend is NCCL where a kernel of NCCL's was launched, and otherwise unknown.
@@ -35,14 +36,16 @@ mod scene;
 use crate::model::clock::Clocks;
 use crate::model::filter::Filter;
 use crate::model::job::Job;
+use crate::model::occupancy::host;
 use crate::model::period;
+use crate::model::run::{self, Machine, Told};
 use crate::model::survey::Survey;
 use crate::trace::record::{Names, Record, Status};
 use gpuspy_wire::record::{Fact, Namespace};
 use json::Text;
 use layout::Layout;
 use scene::Scene;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 /// What is known of a process after the first pass over its trace.
@@ -52,6 +55,49 @@ pub struct Source {
     status: Option<Status>,
     clocks: Clocks,
     scene: Scene,
+    place: InRun,
+}
+
+/// What a process has in common with the others of its run, or by itself.
+#[derive(Clone, Debug, Default)]
+struct InRun {
+    /// The real-time clock at the moment that is 0 in a file, ns: one for all files of a run.
+    base: i128,
+    /// Host ns of that moment.
+    zero: i64,
+    /// What of the process is asked for.
+    filter: Filter,
+}
+
+/// Kineto's baseTimeNanoseconds is the real time, rounded down to a multiple of this (libkineto, `ChromeTraceBaseTime`: intervals of
+/// 7 889 238 s, about three months), so that moments of files which were written apart can be compared. Moments still
+/// fit a double to the ns.
+const BASE_NS: i128 = 7_889_238 * 1_000_000_000;
+
+/// Gives the processes of a run one base, one line for each machine, and the numbers of their streams: whichever of them share a
+/// file. Of each only what `filter` asks for is exported.
+pub fn lay_out(run: &mut [&mut Source], filter: &Filter) {
+    let told: Vec<Told<'_>> = run.iter().map(|source| source.told()).collect();
+    let filters = run::asked(&told, filter);
+    // The real time less the host's is one for each machine: by its first process that tells it.
+    let real = |status: &Status| i128::from(status.began_realtime) - i128::from(host(status.began));
+    let mut machines: HashMap<Machine, i128> = HashMap::new();
+    for told in &told {
+        if let Some(status) = told.status {
+            machines.entry(told.machine()).or_insert_with(|| real(status));
+        }
+    }
+    let began = told.iter().filter_map(|told| told.status).map(|status| status.began_realtime).min();
+    let base = began.map_or(0, |began| i128::from(began) / BASE_NS * BASE_NS);
+    let earliest = told.iter().filter_map(|told| told.clocks.earliest).min().map_or(0, host);
+    let zeros: Vec<i64> = told
+        .iter()
+        // Without a status nobody knows the real time: then the first call is at 0.
+        .map(|told| machines.get(&told.machine()).map_or(earliest, |real| (base - real) as i64))
+        .collect();
+    for ((source, filter), zero) in run.iter_mut().zip(filters).zip(zeros) {
+        source.place = InRun { base, zero, filter };
+    }
 }
 
 impl Source {
@@ -62,7 +108,11 @@ impl Source {
             survey.observe(&record);
             scene.observe(&record);
         }
-        Source { names, status, clocks: survey.finish(), scene }
+        Source { names, status, clocks: survey.finish(), scene, place: InRun::default() }
+    }
+
+    fn told(&self) -> Told<'_> {
+        Told { names: &self.names, status: self.status.as_ref(), clocks: &self.clocks }
     }
 
     /// Its process's place in a job.
@@ -140,21 +190,20 @@ impl Summary {
 
 /// An export that is being written.
 #[derive(Debug)]
-pub struct Export<'f, W> {
+pub struct Export<W> {
     out: Events<W>,
-    filter: &'f Filter,
     layout: Layout,
     correlations: u64,
     summary: Summary,
 }
 
-impl<'f, W: Write> Export<'f, W> {
-    /// Writes what stands before the events of the trace, of all its processes. Metadata comes first: HTA takes an event in
+impl<W: Write> Export<W> {
+    /// Writes what stands before the events of the trace, of all its processes, which [`lay_out`] has seen. Metadata comes first: HTA takes an event in
     /// the first place of all for one without a correlation.
     ///
     /// # Errors
     /// Of writing.
-    pub fn begin(mut out: W, sources: &[Source], filter: &'f Filter) -> io::Result<Export<'f, W>> {
+    pub fn begin(mut out: W, sources: &[Source]) -> io::Result<Export<W>> {
         let layout = Layout::of(sources);
         writeln!(
             out,
@@ -176,9 +225,9 @@ impl<'f, W: Write> Export<'f, W> {
         out.write_all(b"],\n\"traceEvents\": [")?;
         let mut out = Events { out, any: false };
         for (source, process) in sources.iter().zip(&layout.processes) {
-            metadata(&mut out, source, process, filter)?;
+            metadata(&mut out, source, process)?;
         }
-        Ok(Export { out, filter, layout, correlations: 0, summary: Summary::default() })
+        Ok(Export { out, layout, correlations: 0, summary: Summary::default() })
     }
 
     /// Writes the events of a process, the `index`th of those that the export began with: the second pass over its trace.
@@ -188,7 +237,7 @@ impl<'f, W: Write> Export<'f, W> {
     pub fn process(
         &mut self,
         index: usize,
-        source: &'f Source,
+        source: &Source,
         records: impl IntoIterator<Item = Record>,
     ) -> io::Result<()> {
         let mut pass = process::Pass::new(self, source, index);
@@ -255,15 +304,9 @@ fn distributed_info(out: &mut impl Write, sources: &[Source]) -> io::Result<()> 
 const GPU_SORT_INDEX: u32 = 5_000_000;
 
 /// The names of a process' rows.
-fn metadata<W: Write>(
-    out: &mut Events<W>,
-    source: &Source,
-    process: &layout::ProcessRows,
-    filter: &Filter,
-) -> io::Result<()> {
-    let has_device = |ordinal: Option<u32>| {
-        filter.devices.is_empty() || ordinal.is_some_and(|ordinal| filter.devices.contains(&ordinal))
-    };
+fn metadata<W: Write>(out: &mut Events<W>, source: &Source, process: &layout::ProcessRows) -> io::Result<()> {
+    let filter = &source.place.filter;
+    let has_device = |ordinal: Option<u32>| filter.is_of_device(ordinal);
     let mut meta = |name: &str, pid: u32, tid: u32, key: &str, value: std::fmt::Arguments<'_>| {
         out.push(format_args!(
             r#"{{"ph":"M","name":"{name}","ts":0,"pid":{pid},"tid":{tid},"args":{{"{key}":{value}}}}}"#
@@ -293,12 +336,12 @@ fn metadata<W: Write>(
         )?;
     }
     for stream in &source.scene.streams {
-        let is_asked_for = filter.streams.is_empty() || filter.streams.contains(&stream.stream);
+        let Some(place) = process.streams.get(&stream.key()) else { continue };
+        let row = place.row;
+        let is_asked_for = filter.streams.is_empty() || filter.streams.contains(&u64::from(row));
         if !is_asked_for || !has_device(source.clocks.devices.get(&stream.context).copied()) {
             continue;
         }
-        let Some(place) = process.streams.get(&stream.key()) else { continue };
-        let row = place.row;
         meta("thread_name", place.gpu, row, "name", format_args!("\"stream {row} \""))?;
         meta("thread_sort_index", place.gpu, row, "sort_index", format_args!("{row}"))?;
     }

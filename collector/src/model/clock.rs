@@ -30,6 +30,7 @@ mod hull;
 mod string;
 
 use super::period::Captures;
+use super::run::Streams;
 use super::stamps::Stamps;
 use super::typical::Typical;
 use crate::trace::record::Status;
@@ -325,6 +326,8 @@ pub struct Clocks {
     pub earliest: Option<u64>,
     /// The ranges that were captured.
     pub captures: Captures,
+    /// Streams, as they were met.
+    pub streams: Streams,
     /// Context and stream → host ns when the end event of its last burst was recorded. Launches of a burst that came later
     /// have none: the program ended, or its context did, before anything followed them.
     pub bursts: HashMap<(u32, u64), u64>,

@@ -20,6 +20,7 @@ use super::memory::Allocator;
 use super::names::demangle;
 use super::occupancy::host;
 use super::period::{Captures, Period};
+use super::run::StreamNumbers;
 use super::survey::begin;
 use super::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, Status};
@@ -34,7 +35,7 @@ use std::sync::Arc;
 pub struct Filter {
     /// Ordinals of devices in their process.
     pub devices: Vec<u32>,
-    /// Streams, by the ids that reports give them.
+    /// Streams, by their [numbers](super::run).
     pub streams: Vec<u64>,
     /// Threads, by their Linux tids.
     pub threads: Vec<u32>,
@@ -46,6 +47,8 @@ pub struct Filter {
     pub until: Option<u64>,
     /// Host ns that both count from, where that is not the begin of the process's own collection: the run's, of several.
     pub origin: Option<u64>,
+    /// The numbers of streams, where they have others than the ids that the trace tells.
+    pub numbers: Option<Arc<StreamNumbers>>,
 }
 
 impl Filter {
@@ -57,6 +60,12 @@ impl Filter {
     /// Whether a device is asked for; `None` = nobody knows which it is.
     pub fn is_of_device(&self, device: Option<u32>) -> bool {
         self.devices.is_empty() || device.is_some_and(|device| self.devices.contains(&device))
+    }
+
+    /// What a stream is called.
+    pub fn number_of(&self, context: u32, stream: u64) -> u64 {
+        let number = |numbers: &Arc<StreamNumbers>| numbers.get(&(context, stream)).copied();
+        self.numbers.as_ref().and_then(number).map_or(stream, u64::from)
     }
 
     /// Whether a kernel of this symbol is asked for.
@@ -272,18 +281,19 @@ impl<'a> Sieve<'a> {
 
     /// Whether work in a context, on a stream, is.
     fn is_of(&self, context: u32, stream: Option<u64>) -> bool {
-        self.filter.is_of_device(self.devices.get(&context).copied()) && self.is_of_stream(stream)
+        self.filter.is_of_device(self.devices.get(&context).copied()) && self.is_of_stream(context, stream)
     }
 
     /// Whether a call that is no work is: many are of no context that anybody tells.
     fn calls_on(&self, context: u32, stream: Option<u64>) -> bool {
         let device = if context == 0 { self.only_device } else { self.devices.get(&context).copied() };
-        self.filter.is_of_device(device) && self.is_of_stream(stream)
+        self.filter.is_of_device(device) && self.is_of_stream(context, stream)
     }
 
-    fn is_of_stream(&self, stream: Option<u64>) -> bool {
+    fn is_of_stream(&self, context: u32, stream: Option<u64>) -> bool {
         let streams = &self.filter.streams;
-        streams.is_empty() || stream.is_some_and(|stream| streams.contains(&stream))
+        let is_asked_for = |stream| streams.contains(&self.filter.number_of(context, stream));
+        streams.is_empty() || stream.is_some_and(is_asked_for)
     }
 
     fn is_of_thread(&self, claim: u32) -> bool {

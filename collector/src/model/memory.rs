@@ -197,6 +197,14 @@ impl Blocks {
         within.map(|(_, block)| block.memory).or_else(|| self.arrays.get(&address).map(|block| block.memory))
     }
 
+    /// The context on whose GPU the memory at an address is, where it is on one: managed memory moves, and of pools and mappings
+    /// only the driver knows.
+    pub fn context_of(&self, address: u64) -> Option<u32> {
+        let (start, block) = self.addressed.range(..=address).next_back()?;
+        let is_there = address - *start < block.bytes && block.memory == Memory::Device;
+        (is_there && block.of.context != 0).then_some(block.of.context)
+    }
+
     /// A block came.
     pub fn allocated(&mut self, thread: u32, alloc: &Alloc) -> Vec<MemoryChange> {
         if alloc.address == 0 || alloc.call.flags & (flag::FAILED | flag::CAPTURED) != 0 {

@@ -16,6 +16,7 @@
 //! - [`memory`], [`transfer`]: blocks by address; what a copy was
 //! - [`modules`]: which library called; [`names`]: what a kernel is called
 //! - [`ranges`]: which ranges of the program are open around a call
+//! - [`run`]: what processes of a run have in common
 //! - [`order`]: from host order to GPU order
 
 pub mod clock;
@@ -33,6 +34,7 @@ pub mod order;
 pub mod outcome;
 pub mod period;
 pub mod ranges;
+pub mod run;
 #[cfg(test)]
 pub(crate) mod simulation;
 pub mod stamps;
@@ -397,8 +399,8 @@ impl<'c> Model<'c> {
                 action
             }
             What::Memcpy { direction, bytes, dst, src, peer_context, .. } => {
-                let (kind, host_memory) =
-                    transfer::resolve(direction, src, dst, peer_context != 0, &self.blocks);
+                let is_peer = peer_context != 0 || self.are_of_two_devices(src, dst);
+                let (kind, host_memory) = transfer::resolve(direction, src, dst, is_peer, &self.blocks);
                 Action::Transfer { kind, host_memory, bytes }
             }
             What::Memset { bytes, .. } => {
@@ -410,6 +412,12 @@ impl<'c> Model<'c> {
                 Action::Burst { launches, ordinary, communication }
             }
         }
+    }
+
+    /// Whether two addresses are known to lie in the memory of two GPUs.
+    fn are_of_two_devices(&self, src: u64, dst: u64) -> bool {
+        let device = |address| self.clocks.devices.get(&self.blocks.context_of(address)?).copied();
+        device(src).zip(device(dst)).is_some_and(|(from, to)| from != to)
     }
 
     /// What a graph launch ran.
@@ -539,7 +547,8 @@ fn is_captured(work: &Work) -> bool {
 mod tests {
     use super::survey::Survey;
     use super::*;
-    use crate::trace::record::{Context, EventOp, Free, Graph, GraphNode};
+    use crate::trace::record::{Alloc, Context, EventOp, Free, Graph, GraphNode};
+    use transfer::TransferKind;
 
     fn record(body: Body) -> Record {
         Record { thread: 1, at: 0, body }
@@ -599,6 +608,36 @@ mod tests {
         };
         assert_eq!(counted(&mut model, &asked(1, 0)), (1, 15));
         assert_eq!(counted(&mut model, &asked(3, 6)), (3, 6));
+    }
+
+    /// They were DtoD: the call does not say that its addresses are of two GPUs.
+    #[test]
+    fn a_copy_between_the_memory_of_two_gpus_is_one_between_peers() {
+        use gpuspy_wire::record::{Direction, Memory};
+        let on =
+            |context, device| record(Body::Context(Context { context, device, handle: 9, destroyed: false }));
+        let contexts = [on(1, 0), on(2, 1), on(3, 0)];
+        let clocks = Survey::of(contexts.iter().cloned());
+        let mut model = Model::new(&Names::default(), &clocks);
+        for (context, address) in [(1, 0x1000), (2, 0x2000), (3, 0x3000)] {
+            let call = Call { context, ..call(4, 0) };
+            let (memory, bytes, stream, pool) = (Memory::Device, 0x1000, 0, 0);
+            model.observe(&record(Body::Alloc(Alloc { call, memory, address, bytes, stream, pool })));
+        }
+        let mut kind = |direction, src, dst| {
+            let mut copy = kernel(Untimed::Off, None, 0);
+            let (asynchronous, bytes, rows, peer_context) = (false, 64, 1, 0);
+            copy.what = What::Memcpy { direction, asynchronous, bytes, dst, src, rows, peer_context };
+            match model.observe(&record(Body::Work(copy))).operation.unwrap().what {
+                Action::Transfer { kind, .. } => kind,
+                other => panic!("{other:?}"),
+            }
+        };
+        for direction in [Direction::Default, Direction::DtoD] {
+            assert_eq!(kind(direction, 0x1000, 0x2040), TransferKind::PtoP, "{direction:?}");
+            assert_eq!(kind(direction, 0x1000, 0x3040), TransferKind::DtoD, "{direction:?}, one GPU");
+            assert_ne!(kind(direction, 0x1000, 0x9000_0000), TransferKind::PtoP, "nobody knows");
+        }
     }
 
     #[test]

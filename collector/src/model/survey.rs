@@ -6,6 +6,7 @@
 use super::clock::{Bounds, Clocks};
 use super::occupancy::{self, host};
 use super::period::Captures;
+use super::run::Streams;
 use super::typical::{Lengths, Prior};
 use crate::trace::record::{Body, ClockSample, GpuTime, Record, Synchronize, What, Work};
 use gpuspy_wire::record::{SyncScope, Untimed, flag};
@@ -23,6 +24,7 @@ pub struct Survey {
     earliest: Option<u64>,
     first: Option<u64>,
     captures: Captures,
+    streams: Streams,
     bursts: HashMap<(u32, u64), u64>,
     lengths: Lengths,
     prior: Prior,
@@ -118,6 +120,7 @@ impl Survey {
             self.earliest = Some(self.earliest.map_or(begin, |earliest| earliest.min(begin)));
         }
         self.captures.observe(record);
+        self.streams.observe(record);
         self.lengths.observe(record);
         match &record.body {
             Body::Work(work) => {
@@ -148,6 +151,7 @@ impl Survey {
         let mut clocks = Clocks::fit(self.chains, self.devices);
         clocks.earliest = earliest;
         clocks.captures = self.captures;
+        clocks.streams = self.streams;
         clocks.bursts = self.bursts;
         clocks.typical = self.lengths.finish(self.prior, &clocks);
         clocks

@@ -108,6 +108,8 @@ pub fn resolve(
     let kind = match stated {
         Direction::HtoD => TransferKind::HtoD,
         Direction::DtoH => TransferKind::DtoH,
+        // Who calls it so need not know that the addresses are of two GPUs.
+        Direction::DtoD if peer => TransferKind::PtoP,
         Direction::DtoD => TransferKind::DtoD,
         Direction::HtoH => TransferKind::HtoH,
         Direction::PtoP => TransferKind::PtoP,
@@ -193,6 +195,7 @@ mod tests {
     #[test]
     fn a_stated_direction_keeps_its_kind() {
         let blocks = blocks();
+        assert_eq!(resolve(Direction::DtoD, DEVICE, POOL, true, &blocks).0, TransferKind::PtoP);
         for (stated, src, dst, kind, host) in [
             (Direction::HtoD, PAGEABLE, DEVICE, TransferKind::HtoD, HostMemory::Pageable),
             (Direction::HtoD, MANAGED, DEVICE, TransferKind::HtoD, HostMemory::Managed),

@@ -38,7 +38,7 @@ pub fn json_without(reports: &[ProcessReport], unread: &[Unread]) -> Value {
     let all = Tables::of_run(reports);
     json!({
         "coverage": coverage(&all),
-        "overhead": all.overhead.as_ref().map(overhead),
+        "overhead": all.overhead.as_ref().map(|taken| overhead(taken, &all.duty)),
         "clock": clock(&all),
         "devices": all.devices.iter().map(device).collect::<Vec<_>>(),
         "gaps": gaps(&all.gaps),
@@ -139,8 +139,13 @@ fn slowdown(slowdown: Slowdown) -> Value {
     })
 }
 
-fn overhead(overhead: &Overhead) -> Value {
+fn overhead(overhead: &Overhead, duty: &Duty) -> Value {
+    let cost = overhead.cost(duty);
     json!({
+        "cost_percent": cost.map(|cost| cost.total()),
+        "hooks_percent": cost.map(|cost| cost.hooks),
+        "poller_percent": cost.map(|cost| cost.poller),
+        "events_percent": cost.and_then(|cost| cost.events),
         "agent_ns": overhead.agent_ns,
         "poller_ns": overhead.poller_ns,
         "wall_ns": overhead.wall_ns,
@@ -250,7 +255,9 @@ fn shape(shapes: &Shapes) -> Map<String, Value> {
     let launched = shapes.commonest();
     let said = launched.and_then(|launched| launched.said.as_ref());
     let known = |number: u32| (number > 0).then_some(number);
-    let waves = launched.and_then(Launched::waves).map(|(min, max)| json!({ "min": min, "max": max }));
+    let between = |(min, max): (f64, f64)| json!({ "min": min, "max": max });
+    let waves = launched.and_then(Launched::waves).map(between);
+    let achieved = launched.and_then(Launched::achieved).map(between);
     let limits = said.map(|said| said.limits.iter().map(|limit| limit.name()).collect::<Vec<_>>());
     let fields = [
         ("shapes", json!(shapes.list.len())),
@@ -261,6 +268,7 @@ fn shape(shapes: &Shapes) -> Map<String, Value> {
         ("local_bytes", json!(said.map(|said| said.local_bytes))),
         ("blocks_per_multiprocessor", json!(said.and_then(|said| known(said.blocks_per_multiprocessor)))),
         ("theoretical_occupancy", json!(launched.and_then(Launched::occupancy))),
+        ("est_achieved_occupancy", json!(achieved)),
         ("waves", json!(waves)),
         ("limited_by", json!(limits.unwrap_or_default())),
         ("library", json!(said.and_then(|said| said.library.as_ref()))),

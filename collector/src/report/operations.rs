@@ -22,6 +22,7 @@ pub struct Operations<'a> {
     model: Model<'a>,
     status: Option<&'a Status>,
     sieve: Sieve<'a>,
+    filter: &'a Filter,
     demangled: HashMap<u32, String>,
 }
 
@@ -75,6 +76,7 @@ impl<'a> Operations<'a> {
             names,
             model: Model::new(names, clocks),
             status,
+            filter,
             sieve: Sieve::new(filter, names, status, clocks.began(status), &clocks.captures),
             demangled: HashMap::new(),
         }
@@ -128,7 +130,7 @@ impl<'a> Operations<'a> {
             launches,
             device: operation.device,
             context: operation.context,
-            stream: operation.stream,
+            stream: self.filter.number_of(operation.context, operation.stream),
             begin_ns: call.begin,
             end_ns: call.end,
             times,

@@ -1,7 +1,7 @@
 //! What is asked for is all that counts, and what is told of a part of a trace is true of that part.
 
 use super::*;
-use gpuspy_collector::export::chrome::{Export, Source};
+use gpuspy_collector::export::chrome::{Export, Source, lay_out};
 use gpuspy_collector::report::units::duration;
 use gpuspy_collector::report::{Operations, Section};
 
@@ -104,8 +104,9 @@ fn without_a_status_time_counts_from_the_earliest_call_wherever_it_is_told() {
         assert_eq!(report.tables.coverage.launches, expected, "report");
         let mut operations = Operations::new(names, clocks, None, filter);
         assert_eq!(records().filter_map(|record| operations.observe(&record)).count() as u64, expected);
-        let source = [Source::of(names.clone(), None, records())];
-        let mut export = Export::begin(Vec::new(), &source, filter).unwrap();
+        let mut source = [Source::of(names.clone(), None, records())];
+        lay_out(&mut [&mut source[0]], filter);
+        let mut export = Export::begin(Vec::new(), &source).unwrap();
         export.process(0, &source[0], records()).unwrap();
         assert_eq!(export.finish().unwrap().1.calls, expected, "export");
     }

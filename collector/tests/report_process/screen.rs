@@ -584,6 +584,41 @@ fn a_process_without_work_in_a_part_leaves_the_others_their_share_of_the_wall() 
     assert!(sum.contains("4 000 000 ns"), "of both together: {screen}");
 }
 
+/// It read "20 never seen to end" and "copies still on the GPU at the end", of work that a wait had seen the end of.
+#[test]
+fn of_a_program_that_crashed_right_after_a_wait_it_is_said_what_is_known() {
+    let mut app = App::new();
+    for _ in 0..20 {
+        let lost = app.work(LAUNCH, kernel(GEMM), Untimed::Timed);
+        app.push(Body::Work(lost));
+    }
+    let lost = app.work(COPY, copy(Direction::HtoD, 0x10_0000, 0x9000, 64), Untimed::Timed);
+    app.push(Body::Work(lost));
+    app.sync(300_000);
+    let screen = screen(&[reported(app, &texts(), 4242, Ending::Vanished, &Filter::default())], 160);
+    assert!(screen.contains("without a GPU time: 20 whose end was not read"), "{screen}");
+    assert!(screen.contains("1 copy, set or graph whose end was not read: no time known"), "{screen}");
+    assert!(!screen.contains("still on the GPU") && !screen.contains("never seen"), "{screen}");
+}
+
+/// It read "exposed copies 23.6 %", of which the truth was 0.0 % .. 23.6 %.
+#[test]
+fn what_may_all_be_nothing_is_no_figure_to_go_by() {
+    let mut reports = whole_epoch();
+    let device = &mut reports[0].tables.devices[0];
+    let span = device.identity.span;
+    let quarter = span / 4;
+    let exactly = |ns| Sum { value: ns, lo: ns, hi: ns };
+    device.identity.busy = [exactly(quarter), exactly(0), exactly(0), Sum { lo: 0, ..exactly(quarter) }];
+    device.identity.idle = Sum { value: span - 2 * quarter, lo: span - 2 * quarter, hi: span - quarter };
+    let gpu = section(&reports, &[Section::Gpu]);
+    assert!(gpu.contains("busy 25.0 % .. 50.0 %"), "{gpu}");
+    let copies = gpu.lines().find(|line| line.contains("exposed copies")).unwrap();
+    assert!(copies.contains("<= 25.0 %") && copies.contains("0.0 % .. 25.0 %"), "{gpu}");
+    let compute = gpu.lines().find(|line| line.contains("compute")).unwrap();
+    assert!(!compute.contains("<="), "{gpu}");
+}
+
 #[test]
 fn on_a_narrow_screen_nothing_is_clipped() {
     let mut ranks = killed();

@@ -176,6 +176,16 @@ fn the_overview_tells_of_kernels_that_take_much_and_the_section_of_all() {
         );
         assert!(section.contains("48 B of local memory a thread"), "{section}");
     }
+    // The screen said 100 %, the export 24 %, and both called it occupancy.
+    let said = terminal(&reports, &view, &wide(160));
+    assert!(said.lines().any(|line| line.contains(" theor. ") && line.contains(" est. ")), "{said}");
+    assert!(said.contains("theor. is the theoretical occupancy"), "{said}");
+    let kernels = json(&reports)["kernels"].clone();
+    let add = kernels.as_array().unwrap().iter().find(|kernel| kernel["name"] == "vector_add").unwrap();
+    assert_eq!(
+        (&add["theoretical_occupancy"], &add["est_achieved_occupancy"]["max"]),
+        (&value!(1.0), &value!(1.0))
+    );
     let narrow = terminal(&reports, &view, &wide(80));
     assert!(narrow.contains("blocks/SM"), "the name is shortened first: {narrow}");
     let broad = terminal(&reports, &view, &wide(160));
@@ -188,7 +198,7 @@ fn only_broad_screens_have_shapes_among_the_kernels() {
     let view = View { sections: vec![Section::Kernels], ..View::default() };
     for (width, has) in [(80, false), (119, false), (140, true)] {
         let kernels = terminal(&reports, &view, &wide(width));
-        assert_eq!(kernels.contains("occup."), has, "{width}: {kernels}");
+        assert_eq!(kernels.contains("theor. occ."), has, "{width}: {kernels}");
         assert_eq!(kernels.contains("0.25..0.76"), has, "{width}: {kernels}");
     }
 }

@@ -1,20 +1,17 @@
 //! Which number stands for which process, thread, GPU and stream, in a file that may hold several processes.
 
 use super::Source;
-use crate::model::occupancy::host;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use super::scene::Stream;
+use crate::model::run::Numbers;
+use std::collections::{BTreeMap, HashMap};
 
 /// Linux numbers no process or thread so high (PID_MAX_LIMIT, linux/threads.h): free for those whose number is unknown.
 const NO_PID: u32 = 1 << 22;
-/// CUPTI's number of the default stream.
-pub(super) const DEFAULT_STREAM: u32 = 7;
 
 /// The numbers of all processes.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// Host ns that is 0 in the file.
-    pub zero: i64,
-    /// The real-time clock at that moment, ns.
+    /// The real-time clock at the moment that is 0 in the file, ns.
     pub base: i128,
     pub processes: Vec<ProcessRows>,
     /// Numbers of streams, for rows that stand beside them.
@@ -29,6 +26,8 @@ pub(super) struct ProcessRows {
     tids: BTreeMap<u32, u32>,
     /// Ordinal → pid of its rows and number of the device. `None`: that of contexts whose device was never told.
     pub gpus: BTreeMap<Option<u32>, u32>,
+    /// Host ns that is 0 in the file.
+    pub zero: i64,
     /// (context, stream id) → its row.
     pub streams: HashMap<(u32, u64), Place>,
 }
@@ -51,37 +50,29 @@ impl ProcessRows {
 
 impl Layout {
     pub fn of(sources: &[Source]) -> Layout {
-        let zero = sources.iter().filter_map(|source| source.clocks.earliest).min().map_or(0, host);
-        let status = sources.iter().find_map(|source| source.status.as_ref());
-        let base = status.map_or(0, |status| {
-            i128::from(status.began_realtime) + i128::from(zero) - i128::from(host(status.began))
-        });
+        let base = sources.iter().map(|source| source.place.base).min().unwrap_or(0);
         let mut pids = Numbers::default();
         let pid = |(index, source): (usize, &Source)| {
             source.status.as_ref().map_or(NO_PID + index as u32, |status| status.pid)
         };
         let own: Vec<u32> = sources.iter().enumerate().map(pid).collect();
-        pids.taken.extend(&own);
-        // No stream but a default one is 7.
-        let mut rows = Numbers { taken: HashSet::from([DEFAULT_STREAM]), next: DEFAULT_STREAM };
-        let mut default_is_free = true;
+        pids.reserve(own.iter().copied());
+        let mut rows = Numbers::default();
         let mut processes = Vec::new();
         for (source, pid) in sources.iter().zip(own) {
             let gpus = gpus(source, &mut pids);
-            let mut streams = HashMap::new();
-            for stream in &source.scene.streams {
+            let place = |stream: &Stream| {
                 let gpu = gpus[&source.clocks.devices.get(&stream.context).copied()];
-                let row = if stream.is_default && std::mem::take(&mut default_is_free) {
-                    DEFAULT_STREAM
-                } else {
-                    rows.take(i32::try_from(stream.stream).ok().filter(|id| *id > 0).map(|id| id as u32))
-                };
-                streams.insert(stream.key(), Place { gpu, row });
-            }
+                // The numbers of a run's streams fit.
+                let row = source.place.filter.number_of(stream.context, stream.stream) as u32;
+                (stream.key(), Place { gpu, row })
+            };
+            let streams: HashMap<_, _> = source.scene.streams.iter().map(place).collect();
+            rows.reserve(streams.values().map(|place| place.row));
             let tids = source.status.as_ref().map(|status| status.threads.clone()).unwrap_or_default();
-            processes.push(ProcessRows { pid, tids, gpus, streams });
+            processes.push(ProcessRows { pid, tids, gpus, streams, zero: source.place.zero });
         }
-        Layout { zero, base, processes, rows }
+        Layout { base, processes, rows }
     }
 }
 
@@ -97,24 +88,4 @@ fn gpus(source: &Source, pids: &mut Numbers) -> BTreeMap<Option<u32>, u32> {
         *number = pids.take(None);
     }
     gpus
-}
-
-/// Numbers that are given out once.
-#[derive(Debug, Default)]
-pub(super) struct Numbers {
-    taken: HashSet<u32>,
-    next: u32,
-}
-
-impl Numbers {
-    /// The wanted number if it is free, else the next one that is.
-    pub fn take(&mut self, wanted: Option<u32>) -> u32 {
-        if let Some(wanted) = wanted.filter(|wanted| self.taken.insert(*wanted)) {
-            return wanted;
-        }
-        while !self.taken.insert(self.next) {
-            self.next += 1;
-        }
-        self.next
-    }
 }

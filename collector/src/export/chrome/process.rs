@@ -25,7 +25,7 @@ use std::io::{self, Write};
 
 /// The second pass over one process' records.
 pub(super) struct Pass<'e, 's, W> {
-    export: &'e mut Export<'s, W>,
+    export: &'e mut Export<W>,
     source: &'s Source,
     index: usize,
     model: Model<'s>,
@@ -75,11 +75,11 @@ struct Launch {
 }
 
 impl<'e, 's, W: Write> Pass<'e, 's, W> {
-    pub fn new(export: &'e mut Export<'s, W>, source: &'s Source, index: usize) -> Self {
+    pub fn new(export: &'e mut Export<W>, source: &'s Source, index: usize) -> Self {
         let status = source.status.as_ref();
         let began = source.clocks.began(status);
         Pass {
-            sieve: Sieve::new(export.filter, &source.names, status, began, &source.clocks.captures),
+            sieve: Sieve::new(&source.place.filter, &source.names, status, began, &source.clocks.captures),
             export,
             source,
             index,
@@ -153,7 +153,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
 
     /// A host time as a moment of the file, ns.
     fn moment(&self, time: i64) -> i64 {
-        time.saturating_sub(self.export.layout.zero)
+        time.saturating_sub(self.rows().zero)
     }
 
     /// The number that the records of this call have in common. What is no call of the app's (a burst) has its own.
@@ -235,12 +235,20 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
             r#"{{"ph":"X","cat":"{category}","name":{name},"pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{"cbid":0,"correlation":{number}{details}}}}}"#
         ))?;
         if let Body::Synchronize(sync) = &record.body {
-            let kind = sync_kind(sync);
+            let (kind, context) = (sync_kind(sync), call.context);
+            let device = self.source.clocks.devices.get(&context).copied();
+            let row = self.rows().gpus.get(&device).copied().or(device);
+            let device = row.map_or(-1, i64::from);
+            let stream = match sync.scope {
+                SyncScope::Stream => self.source.place.filter.number_of(context, sync.stream) as i64,
+                _ => -1,
+            };
+            let events = &mut self.export.out;
             events.push(format_args!(
-                r#"{{"ph":"X","cat":"cuda_sync","name":"{kind}","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{"cuda_sync_kind":"{kind}","context":{}}}}}"#,
-                call.context
+                r#"{{"ph":"X","cat":"cuda_sync","name":"{kind}","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{"cuda_sync_kind":"{kind}","stream":{stream},"correlation":{number},"device":{device},"context":{context}}}}}"#
             ))?;
         }
+        let events = &mut self.export.out;
         if has_flow {
             events.push(format_args!(
                 r#"{{"ph":"s","id":{number},"pid":{pid},"tid":{tid},"ts":{ts},"cat":"ac2g","name":"ac2g"}}"#
@@ -320,6 +328,10 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
             let occupancy = facts.and_then(|facts| estimated_occupancy(facts, device, blocks));
             let occupancy =
                 occupancy.map_or_else(String::new, |part| format!(r#","est. achieved occupancy %":{part}"#));
+            let theoretical = facts.and_then(|facts| theoretical_occupancy(facts, device));
+            let occupancy = theoretical
+                .map_or_else(String::new, |part| format!(r#","theoretical occupancy %":{part}"#))
+                + &occupancy;
             format!(r#","blocks per SM":{blocks:.6},"warps per SM":{:.6}{occupancy}"#, blocks * warps)
         });
         let per_multiprocessor = per_multiprocessor.unwrap_or_default();
@@ -339,6 +351,14 @@ impl Api {
         let category = if name.starts_with("cuda") { "cuda_runtime" } else { "cuda_driver" };
         Api { name: Text::of(name), category }
     }
+}
+
+/// The threads of the blocks that a multiprocessor holds at most, by the threads that it could hold, percent: what the report's
+/// section on occupancy shows first.
+fn theoretical_occupancy(facts: &KernelFacts, device: &Device) -> Option<u32> {
+    let warps = u32::from(facts.blocks_per_multiprocessor).saturating_mul(facts.threads.div_ceil(WARP));
+    let most = device.warps_per_multiprocessor;
+    (warps > 0 && most > 0).then(|| (f64::from(warps) / f64::from(most) * 100.0).round() as u32)
 }
 
 /// What Kineto calls the estimated achieved occupancy, percent: the threads of the blocks that a multiprocessor holds, or of

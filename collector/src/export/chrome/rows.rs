@@ -4,8 +4,14 @@
 //! does not know. Where they do, the later one begins with the end of the earlier one. The calls of a thread follow each
 //! other too; one made by a signal handler lies inside another. Ranges lie around calls; those of different domains may
 //! cross, and then the one that ends later is drawn from where the other ends.
+//!
+//! Moments are so many µs since the base that a reader's double holds them to half a nanosecond, and one that cuts the rest off
+//! (Perfetto's) reads some a nanosecond early. So what follows something, or lies around it, does so by one at least.
 
 use std::collections::VecDeque;
+
+/// How far ends of different stretches are from each other, ns.
+const APART: i64 = 1;
 
 /// The row of a stream: its operations in the order in which they begin.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +28,7 @@ impl Default for Sequence {
 impl Sequence {
     /// Where the next one goes.
     pub fn place(&mut self, begin: i64, end: i64) -> (i64, i64) {
-        let begin = begin.max(self.end);
+        let begin = begin.max(self.end.saturating_add(APART));
         self.end = end.max(begin);
         (begin, self.end)
     }
@@ -36,7 +42,7 @@ const KEPT: usize = 64;
 pub(super) struct Nest {
     /// Calls that are inside no other so far: apart from each other, and ascending.
     outermost: VecDeque<(i64, i64)>,
-    /// The end of those that are no longer kept.
+    /// Behind those that are no longer kept.
     floor: i64,
 }
 
@@ -60,19 +66,22 @@ impl Nest {
     /// Where the next one goes: around earlier ones, or behind them.
     pub fn place(&mut self, begin: i64, end: i64) -> (i64, i64) {
         let mut begin = begin.max(self.floor);
-        let end = self.outermost.back().map_or(end, |last| end.max(last.1)).max(begin);
+        let mut end = end;
         while let Some(last) = self.outermost.back() {
             if begin > last.0 {
-                begin = begin.max(last.1);
+                begin = begin.max(last.1.saturating_add(APART));
                 break;
             }
+            // The one with the same begin and end is the same stretch, however it is read.
+            end = if *last == (begin, end) { end } else { end.max(last.1.saturating_add(APART)) };
             self.outermost.pop_back();
         }
+        let end = end.max(begin);
         self.outermost.push_back((begin, end));
         if self.outermost.len() > KEPT
             && let Some(oldest) = self.outermost.pop_front()
         {
-            self.floor = oldest.1;
+            self.floor = oldest.1.saturating_add(APART);
         }
         (begin, end)
     }
@@ -102,17 +111,21 @@ impl ThreadRow {
 
     /// Opens a range around what comes next.
     pub fn push(&mut self, domain: u32, at: i64) {
-        let begin = at.max(self.innermost().end());
+        let begin = at.max(self.innermost().end().saturating_add(APART));
         self.open.push(OpenRange { domain, begin, inside: Nest::after(begin) });
     }
 
     /// Closes the innermost range of a domain: where it lies. Those that are open inside it begin anew behind it.
     pub fn pop(&mut self, domain: u32, at: i64) -> Option<(i64, i64)> {
         let index = self.open.iter().rposition(|range| range.domain == domain)?;
-        let end = self.open[index..].iter().map(|range| range.inside.end()).fold(at, i64::max);
+        let end = self.open[index..]
+            .iter()
+            .map(|range| range.inside.end().saturating_add(APART))
+            .fold(at, i64::max);
         let range = self.open.remove(index);
         for crossing in &mut self.open[index..] {
-            (crossing.begin, crossing.inside) = (end, Nest::after(end));
+            let begin = end.saturating_add(APART);
+            (crossing.begin, crossing.inside) = (begin, Nest::after(begin));
         }
         let around = self.open[..index].last_mut().map_or(&mut self.outside, |around| &mut around.inside);
         Some(around.place(range.begin, end))
@@ -132,9 +145,10 @@ mod tests {
     fn operations_of_a_stream_do_not_overlap() {
         let mut row = Sequence::default();
         assert_eq!(row.place(10, 20), (10, 20));
-        assert_eq!(row.place(19, 30), (20, 30), "it begins where the one before ended");
-        assert_eq!(row.place(22, 28), (30, 30), "nothing is left of what lies inside the one before");
-        assert_eq!(row.place(30, 31), (30, 31));
+        assert_eq!(row.place(19, 30), (21, 30), "it begins behind the one before");
+        assert_eq!(row.place(22, 28), (31, 31), "nothing is left of what lies inside the one before");
+        assert_eq!(row.place(31, 32), (32, 32));
+        assert_eq!(row.place(33, 34), (33, 34));
     }
 
     #[test]
@@ -143,7 +157,7 @@ mod tests {
         assert_eq!(row.place(10, 20), (10, 20));
         assert_eq!(row.place(30, 40), (30, 40));
         assert_eq!(row.place(25, 50), (25, 50), "the handler's call lies inside");
-        assert_eq!(row.place(49, 60), (50, 60), "no two cross");
+        assert_eq!(row.place(49, 60), (51, 60), "no two cross");
         assert_eq!(row.place(5, 70), (5, 70), "around all of them");
         assert_eq!(row.place(71, 71), (71, 71));
     }
@@ -160,10 +174,10 @@ mod tests {
         row.push(7, 20_010);
         assert_eq!(row.place(20_020, 20_030), (20_020, 20_030));
         assert_eq!(row.pop(0, 20_040), Some((20_000, 20_040)), "the inner one of this domain");
-        assert_eq!(row.place(20_035, 20_050), (20_040, 20_050));
-        assert_eq!(row.pop(7, 20_060), Some((20_040, 20_060)), "it would cross the other");
+        assert_eq!(row.place(20_035, 20_050), (20_041, 20_050));
+        assert_eq!(row.pop(7, 20_060), Some((20_041, 20_060)), "it would cross the other");
         assert_eq!(row.pop(0, 20_070), Some((10, 20_070)), "around all of them, however many");
-        assert_eq!(row.place(20_000, 20_080), (20_070, 20_080));
+        assert_eq!(row.place(20_000, 20_080), (20_071, 20_080));
     }
 
     #[test]
@@ -179,8 +193,9 @@ mod tests {
             let new = row.place(begin, now);
             assert!(new.0 <= new.1 && new.1 >= now);
             for old in &placed {
-                let is_apart = old.1 <= new.0 || new.1 <= old.0;
-                assert!(is_apart || (new.0 <= old.0 && old.1 <= new.1), "{old:?} {new:?}");
+                let is_apart = old.1 < new.0 || new.1 < old.0;
+                let is_around = new.0 <= old.0 && old.1 < new.1;
+                assert!(is_apart || is_around || old == &new, "{old:?} {new:?}");
             }
             placed.push(new);
         }

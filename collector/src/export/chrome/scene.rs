@@ -2,7 +2,6 @@
 
 use crate::model::facts::Facts;
 use crate::trace::record::{Body, Device, Record};
-use gpuspy_wire::record::flag;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What the second pass has to know of the whole trace.
@@ -26,8 +25,6 @@ pub struct Stream {
     pub context: u32,
     /// Its id.
     pub stream: u64,
-    /// It is its context's legacy default stream.
-    pub is_default: bool,
 }
 
 impl Stream {
@@ -49,8 +46,7 @@ impl Scene {
             }
             Body::KernelFacts(facts) => self.facts.told(facts),
             Body::Work(work) if work.gpu.is_some() => {
-                let is_default = work.call.flags & flag::LEGACY_STREAM != 0;
-                let stream = Stream { context: work.call.context, stream: work.stream, is_default };
+                let stream = Stream { context: work.call.context, stream: work.stream };
                 if self.met.insert(stream.key()) {
                     self.streams.push(stream);
                 }

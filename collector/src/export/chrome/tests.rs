@@ -21,8 +21,9 @@ fn bytes(processes: &[Given]) -> Vec<u8> {
 fn filtered(processes: &[Given], filter: &Filter) -> Vec<u8> {
     let source =
         |(status, names, records): &Given| Source::of(names.clone(), status.clone(), records.iter().cloned());
-    let sources: Vec<Source> = processes.iter().map(source).collect();
-    let mut export = Export::begin(Vec::new(), &sources, filter).unwrap();
+    let mut sources: Vec<Source> = processes.iter().map(source).collect();
+    lay_out(&mut sources.iter_mut().collect::<Vec<_>>(), filter);
+    let mut export = Export::begin(Vec::new(), &sources).unwrap();
     for (index, (_, _, records)) in processes.iter().enumerate() {
         export.process(index, &sources[index], records.iter().cloned()).unwrap();
     }
@@ -30,7 +31,19 @@ fn filtered(processes: &[Given], filter: &Filter) -> Vec<u8> {
 }
 
 fn exported(processes: &[Given]) -> Value {
-    serde_json::from_slice(&bytes(processes)).unwrap()
+    from_the_first_call(&bytes(processes))
+}
+
+/// An export whose moments are those since its first call, as its records have them.
+fn from_the_first_call(bytes: &[u8]) -> Value {
+    let mut trace: Value = serde_json::from_slice(bytes).unwrap();
+    let events = trace["traceEvents"].as_array_mut().unwrap();
+    let is_host = |event: &&mut Value| event["ph"] != "M" && event["ts"].is_number();
+    let first = events.iter_mut().filter(is_host).map(|event| ns(&event["ts"])).min().unwrap_or(0);
+    for event in events.iter_mut().filter(is_host) {
+        event["ts"] = json!((ns(&event["ts"]) - first) as f64 / 1000.0);
+    }
+    trace
 }
 
 fn events(trace: &Value) -> &[Value] {
@@ -139,7 +152,8 @@ fn every_operation_and_every_call_is_a_row_where_the_model_puts_it() {
         theirs.entry(stream).or_default().push((start - zero, end - zero));
     }
     let mut ours: BTreeMap<u64, Vec<(i64, i64)>> = BTreeMap::new();
-    for row in events(&trace).iter().filter(|event| event["args"]["stream"] != Value::Null) {
+    let is_work = |event: &&Value| event["args"]["stream"] != Value::Null && event["cat"] != "cuda_sync";
+    for row in events(&trace).iter().filter(is_work) {
         ours.entry(row["tid"].as_u64().unwrap()).or_default().push(span(row));
     }
     // The generator's streams are 7 and up, and none is a default one.
@@ -226,8 +240,43 @@ fn metadata_comes_first_and_no_call_has_a_stream() {
     ] {
         assert_eq!(kernel["args"][key], value, "{key}");
     }
-    // The call begins at 0 of the file, 10 000 on the monotonic clock; that was at 1 000 when it was 5 000 000 really.
-    assert_eq!((&trace["baseTimeNanoseconds"], ns(&call["ts"])), (&json!(5_009_000), 0));
+}
+
+/// Two ranks began 287 ms apart by their files, each of which had its own first call at 0; the second one's was 1.5 ms earlier.
+#[test]
+fn all_files_of_a_run_have_one_base_that_is_rounded_as_kinetos() {
+    // 2026-11-22 09:51:00 UTC.
+    let now = 1_795_341_060_000_000_000;
+    let rank = |began: u64, first_call: u64| {
+        // Each reads its clocks by itself, and the real time may have been set meanwhile.
+        let status = Status { began, began_realtime: now + began + began % 7, boot: Some(3), ..status(77) };
+        (Some(status), names(), vec![context(1, 0), record(1, Body::Work(launch(first_call, 5_000, 9_000)))])
+    };
+    let run = [rank(1_000, 300_000_000), rank(286_000_000, 298_500_000)];
+    let mut sources: Vec<Source> = run
+        .iter()
+        .map(|(status, names, records)| Source::of(names.clone(), status.clone(), records.iter().cloned()))
+        .collect();
+    lay_out(&mut sources.iter_mut().collect::<Vec<_>>(), &Filter::default());
+    let files: Vec<(Value, i64)> = sources
+        .iter()
+        .zip(&run)
+        .map(|(source, (_, _, records))| {
+            let mut export = Export::begin(Vec::new(), std::slice::from_ref(source)).unwrap();
+            export.process(0, source, records.iter().cloned()).unwrap();
+            let trace: Value = serde_json::from_slice(&export.finish().unwrap().0).unwrap();
+            (trace["baseTimeNanoseconds"].clone(), ns(&of_category(&trace, "cuda_driver")[0]["ts"]))
+        })
+        .collect();
+    let base = 227 * 7_889_238 * 1_000_000_000_i64;
+    assert_eq!((&files[0].0, &files[1].0), (&json!(base), &json!(base)));
+    assert_eq!(files[0].1 - files[1].1, 1_500_000);
+    // Written apart, they differ by no more than the clocks that each process read.
+    let apart = |given: &Given| {
+        let trace: Value = serde_json::from_slice(&bytes(std::slice::from_ref(given))).unwrap();
+        ns(&of_category(&trace, "cuda_driver")[0]["ts"])
+    };
+    assert!((apart(&run[0]) - apart(&run[1]) - 1_500_000).abs() < 10);
 }
 
 #[test]
@@ -251,7 +300,10 @@ fn what_the_driver_says_of_a_kernel_is_told_as_kineto_does() {
         ..KernelFacts::default()
     };
     // 264 blocks are two a multiprocessor, of 33 threads each: of 2048, 3.2 %. One of them at a time: 1.6 %.
-    for (held, percent) in [(32, json!(3)), (1, json!(2)), (0, Value::Null)] {
+    // All that fit would be 32 blocks of two warps, of 64 warps: of one block, 3.1 %.
+    for (held, theoretical, percent) in
+        [(32, json!(100), json!(3)), (1, json!(3), json!(2)), (0, Value::Null, Value::Null)]
+    {
         let records = vec![
             record(1, Body::Device(device.clone())),
             context(1, 0),
@@ -263,6 +315,7 @@ fn what_the_driver_says_of_a_kernel_is_told_as_kineto_does() {
         let args = &kernel["args"];
         assert_eq!((&args["registers per thread"], &args["shared memory"]), (&json!(40), &json!(1048)));
         assert_eq!((&args["blocks per SM"], &args["warps per SM"]), (&json!(2.0), &json!(4.0)));
+        assert_eq!(args["theoretical occupancy %"], theoretical);
         assert_eq!(args["est. achieved occupancy %"], percent);
     }
 }
@@ -307,8 +360,9 @@ fn questions_in_a_row_are_one_slice_and_count_each() {
 #[test]
 fn an_export_of_annotations_or_of_memory_alone_is_not_empty() {
     let summary = |records: Vec<Record>, filter: &Filter| {
-        let source = [Source::of(names(), Some(status(7)), records.iter().cloned())];
-        let mut export = Export::begin(Vec::new(), &source, filter).unwrap();
+        let mut source = [Source::of(names(), Some(status(7)), records.iter().cloned())];
+        lay_out(&mut [&mut source[0]], filter);
+        let mut export = Export::begin(Vec::new(), &source).unwrap();
         export.process(0, &source[0], records).unwrap();
         export.finish().unwrap().1
     };
@@ -341,7 +395,7 @@ fn operations_whose_estimates_overlap_are_laid_end_to_end() {
     let trace = exported(&[given]);
     let spans: Vec<(i64, i64)> = of_category(&trace, "kernel").into_iter().map(span).collect();
     let [earlier, later] = spans[..] else { panic!("{spans:?}") };
-    assert_eq!((earlier.1, later), (end - 10_000, (end - 10_000, raw_end - 10_000)));
+    assert_eq!((earlier.1, later), (end - 10_000, (end - 9_999, raw_end - 10_000)));
 }
 
 #[test]
@@ -402,6 +456,47 @@ fn several_processes_devices_and_contexts_keep_apart() {
     assert_eq!(numbers.len(), 12);
 }
 
+/// A default stream was 7 in the export, and what the driver calls it in `--operations` and for `--stream`.
+#[test]
+fn a_stream_has_one_number_in_exports_operations_and_filters() {
+    let on = |context: u32, stream: u64, flags: u16, begin: u64| {
+        let mut work = launch(begin, 5_000, 9_000);
+        (work.call.context, work.stream) = (context, stream);
+        work.call.flags |= flags;
+        record(1, Body::Work(work))
+    };
+    let records = vec![
+        context(1, 0),
+        context(2, 1),
+        on(1, 14, 0, 10_000),
+        on(1, 1, flag::LEGACY_STREAM, 30_000),
+        on(2, 7, 0, 50_000),
+        on(1, 1 << 40, 0, 70_000),
+    ];
+    let (names, status) = (names(), status(5));
+    let source = Source::of(names.clone(), Some(status.clone()), records.iter().cloned());
+    let given = (Some(status), names, records);
+    let listed = |asked: &Filter| -> Vec<u64> {
+        let filter = &run::asked(&[source.told()], asked)[0];
+        let mut operations =
+            crate::report::Operations::new(&source.names, &source.clocks, source.status.as_ref(), filter);
+        let lines = given.2.iter().filter_map(|record| operations.observe(record));
+        lines.map(|line| serde_json::from_str::<Value>(&line).unwrap()["stream"].as_u64().unwrap()).collect()
+    };
+    let drawn = |asked: &Filter| -> Vec<u64> {
+        let trace: Value = serde_json::from_slice(&filtered(std::slice::from_ref(&given), asked)).unwrap();
+        let rows = of_category(&trace, "kernel").into_iter();
+        rows.map(|row| row["args"]["stream"].as_u64().unwrap()).collect()
+    };
+    let all = listed(&Filter::default());
+    assert_eq!(all, [14, 7, 8, 9]);
+    assert_eq!(drawn(&Filter::default()), all);
+    for stream in all {
+        let one = Filter { streams: vec![stream], ..Filter::default() };
+        assert_eq!((listed(&one), drawn(&one)), (vec![stream], vec![stream]));
+    }
+}
+
 #[test]
 fn a_synchronise_stands_inside_its_call_and_is_no_work_of_the_gpu() {
     let call = Call { api: WAIT, begin: 10_000, end: 60_000, context: 1, ..Call::default() };
@@ -410,7 +505,15 @@ fn a_synchronise_stands_inside_its_call_and_is_no_work_of_the_gpu() {
     let (call, sync) = (of_category(&trace, "cuda_runtime")[0], of_category(&trace, "cuda_sync")[0]);
     assert_eq!(span(call), span(sync));
     assert_eq!((&call["tid"], &sync["name"]), (&sync["tid"], &json!("Stream Sync")));
-    assert_eq!(sync["args"], json!({"cuda_sync_kind": "Stream Sync", "context": 1}));
+    let number = &call["args"]["correlation"];
+    let args = json!({"cuda_sync_kind": "Stream Sync", "stream": 9, "correlation": number, "device": -1, "context": 1});
+    assert_eq!(sync["args"], args, "nobody told the context's device");
+    let call = Call { api: WAIT, begin: 10_000, end: 60_000, context: 1, ..Call::default() };
+    let all = Synchronize { call, scope: SyncScope::Context, stream: 0, event: 0 };
+    let records = vec![context(1, 0), record(1, Body::Synchronize(all))];
+    let trace = exported(&[(Some(status(5)), names(), records)]);
+    let args = &of_category(&trace, "cuda_sync")[0]["args"];
+    assert_eq!((&args["stream"], &args["device"]), (&json!(-1), &json!(0)), "as Kineto has it");
 }
 
 #[test]
@@ -456,7 +559,7 @@ fn calls_that_would_cross_are_laid_end_to_end() {
     let trace = exported(&[(Some(status(5)), names(), records)]);
     let calls = of_category(&trace, "cuda_driver");
     let spans: Vec<(i64, i64)> = calls.iter().map(|call| span(call)).collect();
-    assert_eq!(spans, [(0, 10_000), (10_000, 20_000), (30_000, 40_000)]);
+    assert_eq!(spans, [(0, 10_000), (10_001, 20_000), (30_000, 40_000)]);
     assert!(calls.iter().all(|call| call["args"]["result"] == 719));
 }
 
@@ -564,9 +667,8 @@ fn left(given: &Given, filter: &Filter) -> Left {
 fn a_window_keeps_whole_what_lies_partly_in_it_and_moves_nothing() {
     let given = generated(3, 3, 20_000);
     let (calls, work) = left(&given, &Filter::default());
-    let zero = given.2.iter().filter_map(|r| r.body.call()).map(|call| call.begin).min().unwrap();
-    // The collection began at 1000 ns of the host's clock, and 0 of the file is the first call.
-    let since_begin = |moment: i64| (moment + zero as i64 - 1_000) as u64;
+    // The collection began at 5 000 000 ns of the real time, and 0 of the file is 0 of that.
+    let since_begin = |moment: i64| (moment - 5_000_000) as u64;
     let (from, to) = (work[work.len() / 3].0 + 1, work[work.len() / 2].0);
     let filter = Filter { since: Some(since_begin(from)), until: Some(since_begin(to)), ..Filter::default() };
     let meets = |spans: &[(i64, i64)]| -> Vec<(i64, i64)> {
@@ -665,10 +767,10 @@ fn ranges_lie_on_their_threads_row_and_started_ones_on_one_of_their_own() {
         annotations(&trace, "user_annotation"),
         [
             (name("step"), thread, (3_000, 15_000)),
-            (name("loader:forward"), thread, (15_000, 35_000)),
+            (name("loader:forward"), thread, (15_001, 35_000)),
             (name("forward"), own, (0, 45_000)),
             (name("forward"), thread, (56_000, 65_000)),
-            (name("step"), thread, (55_000, 65_000)),
+            (name("step"), thread, (55_000, 65_001)),
         ],
         "the one that crosses begins behind the other; what is open lasts until the end"
     );
@@ -709,7 +811,8 @@ fn projections_of_operations_whose_estimates_overlap_are_laid_end_to_end() {
     let spans: Vec<(i64, i64)> =
         annotations(&trace, "gpu_user_annotation").into_iter().map(|(.., span)| span).collect();
     let zero = 9_000;
-    assert_eq!(spans, [(placed[0].1 - zero, placed[0].2 - zero), (placed[0].2 - zero, placed[1].2 - zero)]);
+    let behind = placed[0].2 + 1;
+    assert_eq!(spans, [(placed[0].1 - zero, placed[0].2 - zero), (behind - zero, placed[1].2 - zero)]);
 }
 
 #[test]

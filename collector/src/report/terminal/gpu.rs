@@ -44,6 +44,12 @@ fn gpu(screen: &mut Screen<'_>, run: &Run<'_>, device: &DeviceReport) {
     }
 }
 
+/// Whether a part's value is the most that it can be, and less than half of it certain: alone it would say too much.
+fn is_loose(time: Sum) -> bool {
+    let is_most = time.hi.saturating_sub(time.value) <= time.value / 20;
+    is_most && time.lo.saturating_mul(2) < time.value
+}
+
 /// How busy it was, in a sentence.
 fn verdict(device: &DeviceReport, identity: &Identity) -> Text {
     let name = device.name.as_deref().unwrap_or("name unknown");
@@ -64,10 +70,20 @@ fn verdict(device: &DeviceReport, identity: &Identity) -> Text {
         return Text::from(format!("{name}: ")).then(unknown).then("; ").then(idle).then(rest);
     }
     Text::from(format!("{name}: "))
-        .then(Text::toned(Tone::Work, format!("busy {}", about_share(busy.estimate(), span))))
+        .then(Text::toned(Tone::Work, format!("busy {}", busy_share(identity, busy))))
         .then(" and ")
         .then(Text::toned(Tone::Waste, format!("idle {}", about_share(identity.idle.estimate(), span))))
         .then(format!(" of its span of {}", duration(span)))
+}
+
+/// How much of the span it was busy; an interval, where that holds parts of which hardly anything is certain.
+fn busy_share(identity: &Identity, busy: Sum) -> String {
+    let loose = identity.busy.iter().filter(|part| is_loose(**part));
+    let loose = loose.fold(0u64, |sum, part| sum.saturating_add(part.value - part.lo));
+    if loose.saturating_mul(20) <= busy.value {
+        return about_share(busy.estimate(), identity.span);
+    }
+    format!("{} .. {}", percent(busy.value - loose, identity.span), percent(busy.value, identity.span))
 }
 
 /// What surrounds a GPU's span: the rest of the time of the run, ns.
@@ -151,11 +167,15 @@ fn table(screen: &Screen<'_>, rows: &[Row], span: u64, frame: Option<Frame>) -> 
         let tone = if row.name == "idle" { Tone::Waste } else { Tone::Plain };
         let cell = |text: String| Text::toned(tone, text);
         let of_span = if row.in_span { percent(row.time.value, span) } else { String::new() };
+        // What may all be nothing is no figure to go by.
+        let is_loose = row.part.tone != Tone::Dim && is_loose(row.time);
+        let at_most = |text: String| if is_loose && !text.is_empty() { format!("<= {text}") } else { text };
+        let time = if is_loose { duration(row.time.value) } else { about(row.time.estimate()) };
         table.row([
             glyph.then(" ").then(cell(row.name.to_owned())),
-            cell(about(row.time.estimate())),
-            cell(of_wall(row.time.value)),
-            cell(of_span),
+            cell(at_most(time)),
+            cell(at_most(of_wall(row.time.value))),
+            cell(at_most(of_span)),
             range(row, span),
         ]);
     }

@@ -38,6 +38,10 @@ pub fn occupancy(screen: &mut Screen<'_>, run: &Run<'_>) {
     let hidden = rows.len() - shown;
     rows.truncate(shown);
     screen.table(&table(&rows), hidden, "occupancy");
+    screen.remark(
+        "theor. is the theoretical occupancy: warps that a multiprocessor holds; est. the estimated achieved one: of the blocks \
+         that were launched, spread evenly (\"est. achieved occupancy %\" in exports). Neither is measured",
+    );
     for (stats, _, launched) in &rows {
         if let Some(advice) = advice(launched) {
             screen.titled("", 2, sentence_of(&stats.name, &advice));
@@ -68,7 +72,8 @@ fn table(rows: &[(Stats, &Kernel, &Launched)]) -> Table {
         right("shared").or_drop(2),
         right("threads"),
         right("blocks/SM").or_drop(1),
-        right("occup."),
+        right("theor."),
+        right("est.").or_drop(5),
         right("waves"),
         right("spilled").or_drop(3),
         right("shapes").or_drop(6),
@@ -87,6 +92,7 @@ fn table(rows: &[(Stats, &Kernel, &Launched)]) -> Table {
             number(launched.threads.into()),
             nothing(said.blocks_per_multiprocessor, said.blocks_per_multiprocessor.to_string()).into(),
             occupancy_of(launched),
+            achieved(launched),
             waves(launched),
             nothing(said.local_bytes, bytes(said.local_bytes.into())).into(),
             number(kernel.shapes.list.len() as u64),
@@ -104,6 +110,16 @@ fn registers(said: &Said) -> Text {
 
 fn occupancy_of(launched: &Launched) -> Text {
     launched.occupancy().map_or_else(|| NONE.to_owned(), |part| format!("{:.0} %", part * 100.0)).into()
+}
+
+/// The estimated achieved occupancy: of launches of several sizes, of the smallest and the largest.
+fn achieved(launched: &Launched) -> Text {
+    let whole = |part: f64| format!("{:.0}", part * 100.0);
+    let text = launched.achieved().map(|(least, most)| match (whole(least), whole(most)) {
+        (least, most) if least == most => format!("{most} %"),
+        (least, most) => format!("{least} .. {most} %"),
+    });
+    text.unwrap_or_else(|| NONE.to_owned()).into()
 }
 
 fn waves(launched: &Launched) -> Text {

@@ -44,15 +44,8 @@ fn launches(all: &Tables) -> String {
         && all.devices.iter().all(|device| device.timed == 0)
     {
         line.push_str(&format!("; nothing could be timed, as no window ever opened (budget {budget} %)"));
-    } else if let Some(Timing::Auto(budget)) = duty.timing {
-        let measured = duty.measured().percent();
-        let measured = measured.map_or("which begins after a first second in full".to_owned(), |percent| {
-            format!("measured {percent:.1} %")
-        });
-        line.push_str(&format!(
-            " in {} (budget {budget} %, {measured})",
-            plural(duty.windows, "window", "windows")
-        ));
+    } else if let Some(Timing::Auto(_)) = duty.timing {
+        line.push_str(&format!(" in {}", plural(duty.windows, "window", "windows")));
     }
     if coverage.in_graphs > 0 {
         line.push_str(&format!("; {} more kernels ran in graphs", count(coverage.in_graphs)));
@@ -80,7 +73,7 @@ fn cause_in_words(name: &str) -> &str {
         Some(LossCause::NoSlot) => "of threads beyond those there is room for",
         Some(LossCause::Starting) => "while tracing was being set up",
         Some(LossCause::Reentered) => "in signal handlers and the like",
-        Some(LossCause::GpuTimePending) => "on the GPU at the end",
+        Some(LossCause::GpuTimePending) => "whose end was not read",
         Some(LossCause::Corrupt) => "garbled in a buffer",
         Some(LossCause::ScopeLost) => "of calls that never returned",
         Some(LossCause::TableFull) => "for want of room for streams and contexts",
@@ -109,7 +102,7 @@ fn losses(all: &Tables) -> Text {
     let launches = coverage.untimed.get(Reason::Lost.name()).copied().unwrap_or(0);
     if coverage.pending > launches {
         let others = plural(coverage.pending - launches, "copy, set or graph", "copies, sets and graphs");
-        line = line.then(format!("; {others} still on the GPU at the end: no time known"));
+        line = line.then(format!("; {others} whose end was not read: no time known"));
     }
     line
 }
@@ -144,7 +137,7 @@ fn reason(name: &str) -> &str {
     ];
     let words = words.into_iter().find(|(untimed, _)| untimed.name() == name);
     words.map_or(
-        if name == LossCause::GpuTimePending.name() { "never seen to end" } else { name },
+        if name == LossCause::GpuTimePending.name() { "whose end was not read" } else { name },
         |(_, words)| words,
     )
 }
@@ -200,23 +193,10 @@ fn never(all: &Tables) -> Option<Text> {
 fn windows(duty: &Duty, whole: bool) -> Vec<Text> {
     let (timed, all) = duty.time();
     let Some(Timing::Auto(_)) = duty.timing else { return Vec::new() };
-    let Some(first) = duty.first.percent().filter(|_| all > timed) else { return Vec::new() };
-    if !whole && all - timed < all / 100 {
+    if all <= timed || (!whole && all - timed < all / 100) {
         return Vec::new();
     }
-    let slowdown = match duty.slowdown() {
-        Some(s) => format!(
-            "in windows, events slow the GPU's work by {:.1} % ({:.1} .. {:.1} %, by launch rates)",
-            100.0 * s.value,
-            100.0 * s.lo,
-            100.0 * s.hi
-        ),
-        None => "how much events slow the GPU's work is unknown: too few windows to compare".to_owned(),
-    };
-    let share = percent(timed, all);
-    let first = format!("the first, of {}, cost {first:.1} %", duration(duty.first.ns));
-    let mut sentences =
-        vec![Text::from(format!("windows are {share} of the time; {first}")), slowdown.into()];
+    let mut sentences = vec![Text::from(format!("windows are {} of the time", percent(timed, all)))];
     if duty.is_exhausted() {
         let exhausted = "counting alone costs more than the budget: but for short looks, windows had to wait";
         sentences.push(Text::toned(Tone::Waste, exhausted));
@@ -224,16 +204,55 @@ fn windows(duty: &Duty, whole: bool) -> Vec<Text> {
     sentences
 }
 
+/// What looking cost, all of it in one figure, and what that is made of, against the budget.
 fn own_cost(all: &Tables, whole: bool) -> Text {
     let Some(overhead) = &all.overhead else {
         return "own cost unknown: the trace ends before its first status".into();
     };
-    let line = Text::from(format!("own cost {} of host time", percent(overhead.agent_ns, overhead.wall_ns)));
+    let Some(cost) = overhead.cost(&all.duty) else {
+        return "own cost unknown: no time passed".into();
+    };
+    let line = Text::from(format!("own cost {} of host time", share(cost.total())));
+    let mut parts = vec![format!("hooks {}", share(cost.hooks)), format!("poller {}", share(cost.poller))];
+    match (cost.events, all.duty.slowdown()) {
+        (Some(events), Some(slower)) if whole => parts.push(format!(
+            "events that slow the GPU {}, by launch rates: {} .. {} of the time in windows",
+            share(events),
+            share(100.0 * slower.lo),
+            share(100.0 * slower.hi)
+        )),
+        (Some(events), _) => parts.push(format!("events that slow the GPU {}", share(events))),
+        (None, _) if all.duty.timing == Some(Timing::Off) => {}
+        (None, _) => parts.push("what events cost the GPU is not known".to_owned()),
+    }
+    let line = line.then(dim(format!(": {}", parts.join(", "))));
+    let line = line.then(against_budget(&all.duty));
     if !whole {
         return line;
     }
     let (hooks, poller) = (duration(overhead.agent_ns), duration(overhead.poller_ns));
-    line.then(dim(format!(" ({hooks} in hooks, poller {poller}, of {})", duration(overhead.wall_ns))))
+    line.then(dim(format!("; in hooks {hooks}, poller {poller}, of {}", duration(overhead.wall_ns))))
+}
+
+fn share(percent: f64) -> String {
+    format!("{percent:.1} %")
+}
+
+/// What of the cost the budget is about: it counts hooks and poller from the end of the first phase on.
+fn against_budget(duty: &Duty) -> String {
+    let Some(Timing::Auto(budget)) = duty.timing else { return String::new() };
+    let first =
+        duty.first.percent().map_or_else(String::new, |percent| format!(", which cost {}", share(percent)));
+    match duty.measured().percent() {
+        Some(measured) => format!(
+            "; hooks and poller {} of a budget of {budget} %, behind a first phase timed in full{first}",
+            share(measured)
+        ),
+        None => format!(
+            "; more than the budget of {budget} % may be spent in a short run: its first second, or 10 000 launches, \
+             is timed in full"
+        ),
+    }
 }
 
 fn clock(run: &Run<'_>, whole: bool) -> Text {

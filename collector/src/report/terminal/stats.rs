@@ -97,7 +97,7 @@ pub fn draw(screen: &mut Screen<'_>, mut rows: Vec<Stats>, wall: u64, few: usize
         right("max").or_drop(3),
         right("stddev").or_drop(5),
         right("regs").or_drop(8),
-        right("occup.").or_drop(7),
+        right("theor. occ.").or_drop(7),
         right("waves").or_drop(6),
         names("name", labels.shorten),
     ]);
