@@ -32,7 +32,9 @@ fn compute_is_what_ran(done: &Done, report: &Value) {
     let (lo, hi) = (compute[0] - slack(truth) as f64, compute[2] + slack(truth) as f64);
     assert!((lo..=hi).contains(&(truth as f64)), "{truth} is not in {compute:?}");
     assert!((compute[1] - table).abs() < 0.03 * table + undecided, "{compute:?} beside {table}");
-    assert!((compute[1] / truth as f64 - 1.0).abs() < 0.3, "{compute:?} for {truth}");
+    // Launches on a drained stream are the less known the longer the host is kept from its processor meanwhile.
+    let off = 0.3 + done.pressure;
+    assert!((compute[1] / truth as f64 - 1.0).abs() < off, "{compute:?} for {truth}, {}", done.pressure);
 }
 
 /// It was told 1.83 s of compute beside kernels of 3.73 s: in windows, where timing costs the host some time, the GPU is idler

@@ -125,3 +125,71 @@ impl<K: Copy + Eq + Hash> Device<K> {
         self.strata.values().filter_map(of).reduce(Range::plus)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Why;
+    use super::*;
+    use crate::analyze::estimate::{Kind, Sum};
+
+    impl Strata<u32> {
+        /// An operation that took so long, or that was called in a pause.
+        fn add(&mut self, key: u32, window: u64, ns: Option<u64>) {
+            let device = self.devices.entry(Some(0)).or_default();
+            let add = |sample: &mut Sample| match ns {
+                Some(ns) => sample.timed(WindowCount(window), Sum { value: ns, lo: ns, hi: ns }, false),
+                None => sample.untimed(WindowCount(window), Why::Paused),
+            };
+            add(&mut device.all);
+            device.stratum(key).into_iter().for_each(add);
+        }
+    }
+
+    /// Ten windows with ten launches of 100 ns and one of 1000 each.
+    fn two_shapes() -> Strata<u32> {
+        let mut strata = Strata::default();
+        for window in 2..12 {
+            (0..10).for_each(|_| strata.add(1, window, Some(100)));
+            strata.add(2, window, Some(1_000));
+        }
+        strata
+    }
+
+    #[test]
+    fn each_shape_takes_what_it_took_in_whatever_mix_they_are_launched() {
+        let mut strata = two_shapes();
+        (0..100).for_each(|_| strata.add(1, 0, None));
+        (0..1_000).for_each(|_| strata.add(2, 0, None));
+        let (total, paused) = (strata.total().unwrap(), strata.paused(Some(0)));
+        assert_eq!((total.value, total.kind), (20_000 + 10_000 + 1_000_000, Kind::Extrapolated));
+        assert!(total.hi - total.lo <= 1 && paused.known == 1_100, "{total:?}, {paused:?}");
+        assert_eq!((paused.time.value, paused.unknown), (1_010_000.0, 0));
+    }
+
+    #[test]
+    fn where_a_shape_is_not_known_all_are_taken_together() {
+        let mut strata = two_shapes();
+        (0..11).for_each(|_| strata.add(3, 0, None));
+        assert_eq!(strata.total().unwrap().value, 20_000 + 2_000, "11 of which each takes 2000 / 11");
+    }
+
+    #[test]
+    fn what_was_never_timed_is_counted_as_unknown() {
+        let mut strata = Strata::default();
+        (0..7).for_each(|_| strata.add(1, 0, None));
+        assert_eq!(strata.total(), None);
+        assert_eq!(strata.paused(Some(0)), Extent { unknown: 7, ..Extent::default() });
+        assert_eq!(strata.paused(None), Extent::default(), "of another device");
+    }
+
+    #[test]
+    fn many_shapes_take_no_more_room() {
+        let mut strata = Strata::default();
+        for key in 0..10_000 {
+            strata.add(key, 2 + u64::from(key / 1_000), Some(50));
+            strata.add(key, 0, None);
+        }
+        assert_eq!(strata.devices[&Some(0)].strata.len(), MOST);
+        assert_eq!(strata.total().unwrap().value, 2 * 10_000 * 50);
+    }
+}
