@@ -3,7 +3,7 @@
 #
 #   scripts/deep-check.sh [SECONDS]     SECONDS of fuzzing per target (default 300)
 #
-# Miri over the wire contract, its fuzz targets under AddressSanitizer, loom with more preemptions and proptest with more
+# Miri over the wire contract and the agent's thread state, the wire's fuzz targets under AddressSanitizer, loom with more preemptions and proptest with more
 # cases. Miri and the fuzzers need nightly (rustup toolchain install nightly --component miri; cargo install cargo-fuzz).
 # What this machine cannot run is said and skipped; the exit status is 1 only when a check failed.
 set -uo pipefail
@@ -41,6 +41,8 @@ else
         # The lib's own tests, the model and the raw segments. loom and the two processes are not for Miri.
         check "Miri" env MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation}" \
             cargo +nightly miri test -p gpuspy-wire --lib --test contract --test hostile --test segment
+        # A thread's state, met half done by a handler. The rest of the agent calls what Miri does not know.
+        check "Miri over the thread's state" cargo +nightly miri test -p gpuspy-agent --lib guarded::
     else
         skip "Miri" "this nightly has no miri component"
     fi

@@ -31,6 +31,7 @@ mod driver;
 mod facts;
 mod gpu;
 mod graphs;
+mod guarded;
 mod hook;
 mod keyed;
 mod modules;

@@ -7,15 +7,15 @@
 //! The state is a const, non-Drop thread-local: no registration, no allocation, valid in late destructors. Nothing in
 //! here is borrowed across the real call, which may re-enter.
 
-use core::cell::UnsafeCell;
 use core::ffi::c_void;
-use core::sync::atomic::{Ordering, compiler_fence};
+use core::sync::atomic::{AtomicPtr, Ordering};
 use gpuspy_wire::record::{Api, CELL_WORDS, Head, Kind, Loss, LossCause, Record, Via, flag};
 use gpuspy_wire::ring::LEVELS;
 use gpuspy_wire::segment::Counters;
 
 use crate::gpu::context::Context;
 use crate::gpu::pool::Magazine;
+use crate::guarded::Guarded;
 use crate::hook::{Entry, Layer};
 use crate::nvtx;
 use crate::session::segment::Claim;
@@ -53,8 +53,6 @@ struct Thread {
     claim: Option<Claim>,
     /// Without a claim: calls that pass before the next try, which looks at every slot.
     calls_to_retry: u32,
-    /// Our own code is running: a hook entered now (from a signal handler) passes through.
-    busy: bool,
     /// The app's errno while our own code runs: what we ask the driver may change it.
     errno: sys::Errno,
     /// Correlations given under this claim.
@@ -89,15 +87,23 @@ const NOT_ASKED: Api = Api {
     inside: 0,
 };
 
-struct State(UnsafeCell<Thread>);
+/// A thread's state. While our own code runs it is held: a hook that is entered then (from a signal handler) passes through,
+/// and touches nothing but what lies beside it here.
+struct State {
+    thread: Guarded<Thread>,
+    /// Where a nested entry is counted: those of the thread's claim, and the session that they belong to. Another one means
+    /// that this is a forked child, where the counters are the parent's. Stored and loaded by this thread alone, handlers on
+    /// it included, so each is its own partner and nothing is ordered by it.
+    counters: AtomicPtr<Counters>,
+    session: AtomicPtr<Session>,
+}
 
 thread_local! {
     static THREAD: State = const {
-        State(UnsafeCell::new(Thread {
+        State { thread: Guarded::new(Thread {
             session: core::ptr::null(),
             claim: None,
             calls_to_retry: 0,
-            busy: false,
             errno: sys::Errno::NONE,
             correlations: 0,
             runtime: NO_SCOPE,
@@ -110,7 +116,7 @@ thread_local! {
             dropped: 0,
             events: Magazine::EMPTY,
             waited: 0,
-        }))
+        }), counters: AtomicPtr::new(core::ptr::null_mut()), session: AtomicPtr::new(core::ptr::null_mut()) }
     };
 }
 
@@ -118,7 +124,7 @@ thread_local! {
 #[derive(Clone, Copy)]
 pub struct Call {
     pub session: &'static Session,
-    thread: *mut Thread,
+    state: *const State,
     /// Ticks at the hook's entry.
     entered: u64,
     pub layer: Layer,
@@ -137,19 +143,19 @@ pub fn enter(entry: &Entry) -> Option<Call> {
     let entered = ticks();
     let errno = sys::Errno::save();
     let session = session::current()?;
-    let thread = THREAD.with(|state| state.0.get());
-    // SAFETY: this thread's own state; no other borrow is live, since hooks drop theirs before the real call.
-    let t = unsafe { &mut *thread };
-    if t.busy {
-        if core::ptr::eq(t.session, session) {
-            t.count_lost(LossCause::Reentered, 1);
-        }
+    let state = THREAD.with(core::ptr::from_ref);
+    // SAFETY: this thread's own state, which lives as long as the thread, and of which there are shared references only.
+    let own = unsafe { &*state };
+    if own.thread.is_busy() {
+        own.count_nested(session);
         return None;
     }
-    t.set_busy(true);
+    own.thread.hold();
+    // SAFETY: held by this frame alone, as the flag says: who is nested passes. The borrow ends before the real call.
+    let t = unsafe { own.thread.get() };
     let layer = entry.hook.layer;
-    if !t.is_outermost(session, entry, thread.cast()) {
-        t.set_busy(false);
+    if !t.is_outermost(session, entry, own) {
+        own.thread.release();
         return None;
     }
     t.errno = errno;
@@ -175,7 +181,7 @@ pub fn enter(entry: &Entry) -> Option<Call> {
     };
     Some(Call {
         session,
-        thread,
+        state,
         entered,
         layer,
         per_thread: entry.hook.per_thread,
@@ -190,23 +196,49 @@ pub fn enter(entry: &Entry) -> Option<Call> {
 /// Publishes a record that is no intercepted call's, at once; `entered` is when our code began (ticks).
 pub fn aside(session: &'static Session, entered: u64, words: &[u64]) {
     let errno = sys::Errno::save();
-    let thread = THREAD.with(|state| state.0.get());
+    let state = THREAD.with(core::ptr::from_ref);
     // SAFETY: as in `enter`.
-    let t = unsafe { &mut *thread };
-    if t.busy {
+    let own = unsafe { &*state };
+    if own.thread.is_busy() {
         // In a signal handler that came while our own code runs: its state is half done.
-        if core::ptr::eq(t.session, session) {
-            t.count_lost(LossCause::Reentered, 1);
-        }
-        return;
+        return own.count_nested(session);
     }
-    t.set_busy(true);
-    if t.has_claim(session) || t.adopt(session, thread.cast()) {
+    own.thread.hold();
+    // SAFETY: held by this frame alone; the borrow ends before the release.
+    let t = unsafe { own.thread.get() };
+    if t.has_claim(session) || t.adopt(session, own) {
         t.push(words);
         t.count_own(ticks().wrapping_sub(entered));
     }
-    t.set_busy(false);
+    own.thread.release();
     errno.restore();
+}
+
+impl State {
+    /// Counts a hook that was entered while our own code was running.
+    #[cold]
+    fn count_nested(&self, session: &'static Session) {
+        // Relaxed load: this thread's own, see the field.
+        if !core::ptr::eq(self.session.load(Ordering::Relaxed), session) {
+            return;
+        }
+        // SAFETY: null, or in the session's segment, which is never unmapped. Relaxed load: as above.
+        let counters = unsafe { self.counters.load(Ordering::Relaxed).as_ref() };
+        if let Some(counter) = counters.and_then(|counters| counters.lost.get(LossCause::Reentered as usize))
+        {
+            // Relaxed load and store: this thread is the only writer.
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// From here on nested entries are counted there.
+    fn counts_at(&self, session: *const Session, counters: Option<&'static Counters>) {
+        let counters = counters.map_or(core::ptr::null(), core::ptr::from_ref);
+        // Relaxed stores: this thread's own, see the fields. No counters stand beside another session's at any moment.
+        self.counters.store(core::ptr::null_mut(), Ordering::Relaxed);
+        self.session.store(session.cast_mut(), Ordering::Relaxed);
+        self.counters.store(counters.cast_mut(), Ordering::Relaxed);
+    }
 }
 
 impl Call {
@@ -214,8 +246,15 @@ impl Call {
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the state is the thread's, not the call's")]
     fn thread(&self) -> &mut Thread {
-        // SAFETY: made by `enter` on this thread, which a Call never leaves; borrows end before the real call.
-        unsafe { &mut *self.thread }
+        // SAFETY: held since `enter` on this thread, which a Call never leaves, but for the real call; borrows end before that
+        // and before the end of the function that asked.
+        unsafe { self.own().thread.get() }
+    }
+
+    #[inline(always)]
+    fn own(&self) -> &State {
+        // SAFETY: as in `enter`; made there on this thread.
+        unsafe { &*self.state }
     }
 
     /// Makes the real call, outside our guard: it finds the errno that the app left, and the app the one that it leaves.
@@ -223,13 +262,12 @@ impl Call {
     pub fn real<R>(&self, real: impl FnOnce() -> R) -> (R, u64, u64) {
         let t = self.thread();
         t.errno.restore();
-        t.set_busy(false);
+        self.own().thread.release();
         let before = ticks();
         let result = real();
         let after = ticks();
-        let t = self.thread();
-        t.set_busy(true);
-        t.errno = sys::Errno::save();
+        self.own().thread.hold();
+        self.thread().errno = sys::Errno::save();
         (result, before, after)
     }
 
@@ -376,7 +414,7 @@ impl Call {
         let waited = core::mem::take(&mut t.waited);
         t.count_own(end.wrapping_sub(self.entered).wrapping_sub(inside).wrapping_sub(waited));
         t.errno.restore();
-        t.set_busy(false);
+        self.own().thread.release();
     }
 
     /// Takes a free event of a context; the caller is its one holder.
@@ -399,7 +437,7 @@ impl Call {
     /// A number that tells this thread from every other that lives.
     #[inline]
     pub fn thread_identity(&self) -> u64 {
-        self.thread as u64
+        self.state as u64
     }
 
     /// Counts something lost by this call.
@@ -414,19 +452,10 @@ impl Call {
 }
 
 impl Thread {
-    /// Begins or ends what a signal handler's CUDA calls must not meet half done. The fence is the compiler's: nothing of
-    /// it is moved out of there (the handler runs on this very thread).
-    #[inline(always)]
-    fn set_busy(&mut self, busy: bool) {
-        compiler_fence(Ordering::SeqCst);
-        self.busy = busy;
-        compiler_fence(Ordering::SeqCst);
-    }
-
     /// Whether the entering hook's call is to be recorded: the thread has a slot, and this is no call inside a driver call
     /// or inside one of its own layer.
     #[inline]
-    fn is_outermost(&mut self, session: &'static Session, entry: &Entry, state: *mut c_void) -> bool {
+    fn is_outermost(&mut self, session: &'static Session, entry: &Entry, state: &State) -> bool {
         if !self.has_claim(session) && !self.adopt(session, state) {
             return false;
         }
@@ -443,7 +472,7 @@ impl Thread {
     /// Takes the thread into a session: at its first call, or at its first in a forked child, where everything that it
     /// had belongs to the parent. False when there is no slot for it.
     #[cold]
-    fn adopt(&mut self, session: &'static Session, state: *mut c_void) -> bool {
+    fn adopt(&mut self, session: &'static Session, state: &State) -> bool {
         if core::ptr::eq(self.session, session) && self.calls_to_retry != 0 {
             self.calls_to_retry -= 1;
             session.lost(LossCause::NoSlot, 1);
@@ -459,7 +488,9 @@ impl Thread {
         self.dropped = 0;
         self.correlations = 0;
         self.events = Magazine::EMPTY;
-        self.claim = session.claim(state);
+        let address = core::ptr::from_ref(state).cast_mut().cast();
+        self.claim = session.claim(address);
+        state.counts_at(session, self.counters());
         errno.restore();
         if self.claim.is_none() {
             self.calls_to_retry = CALLS_TO_RETRY;
@@ -633,15 +664,20 @@ fn grow_at_once(claim: &mut Claim, session: *const Session) -> bool {
 /// be running: the questions that one of them has asked last are not told.
 pub fn exiting() {
     let Some(session) = session::existing() else { return };
-    let thread = THREAD.with(|state| state.0.get());
-    // SAFETY: this thread's own state, as in `enter`; in an exit handler no hook of it is in progress but one that the
-    // handler interrupted, which is told by `busy`.
-    let t = unsafe { &mut *thread };
-    if core::ptr::eq(t.session, session) && !t.busy {
-        t.set_busy(true);
-        t.tell_asked();
-        t.set_busy(false);
+    let state = THREAD.with(core::ptr::from_ref);
+    // SAFETY: as in `enter`.
+    let own = unsafe { &*state };
+    // In an exit handler no hook is in progress but one that the handler interrupted.
+    if own.thread.is_busy() {
+        return;
     }
+    own.thread.hold();
+    // SAFETY: held by this frame alone; the borrow ends before the release.
+    let t = unsafe { own.thread.get() };
+    if core::ptr::eq(t.session, session) {
+        t.tell_asked();
+    }
+    own.thread.release();
 }
 
 /// The thread's end (the session key's destructor): what waits goes out, and the slot is closed for the collector to
@@ -649,12 +685,16 @@ pub fn exiting() {
 pub unsafe extern "C" fn ended(state: *mut c_void) {
     // SAFETY: the address of this thread's state, given to pthread_setspecific by `adopt`; thread-locals of the main
     // program's threads outlive key destructors in glibc (both run in start_thread before the stack goes).
-    let t = unsafe { &mut *state.cast::<Thread>() };
+    let own = unsafe { &*state.cast::<State>() };
     let Some(session) = session::existing() else { return };
+    own.thread.hold();
+    // SAFETY: held by this frame alone: all others of the thread have returned or were left for good. The borrow ends before
+    // the release.
+    let t = unsafe { own.thread.get() };
     if !core::ptr::eq(t.session, session) {
+        own.thread.release();
         return; // a forked child's: the slot is the parent's
     }
-    t.set_busy(true);
     t.flush_pending(flag::SCOPE_LOST);
     t.push_behind(None);
     t.tell_asked();
@@ -664,9 +704,10 @@ pub unsafe extern "C" fn ended(state: *mut c_void) {
     t.events.empty(|context| session.contexts.pool(context));
     session.streams.thread_ended(state as u64);
     if let Some(claim) = t.claim.take() {
+        own.counts_at(session, None);
         claim.slot.state.close(claim.generation);
     }
-    t.set_busy(false);
+    own.thread.release();
 }
 
 const _: () = assert!(cfg!(target_endian = "little"), "flags are added to a record's first word");

@@ -292,7 +292,7 @@ fn counts_are_those_of_the_app() {
     assert_eq!((&coverage["launches"], &coverage["timed"]), (&value!(4), &value!(4)));
     assert_eq!((&coverage["dropped"], &coverage["unattributed"]), (&value!(0), &value!(0)));
     let memory = &report["memory"];
-    assert_eq!(memory["peak_bytes"], value!(5 << 20));
+    assert_eq!(memory["peak_bytes"]["value"], value!(5 << 20));
     assert_eq!(memory["peak_ns"], value!(14_000));
     assert_eq!(memory["live_bytes"], value!(4 << 20));
     assert_eq!(memory["allocated_bytes"], value!(5 << 20));
@@ -681,7 +681,7 @@ fn several_processes_add_up() {
     assert_valid(&report);
     assert_eq!(report["coverage"]["launches"], 8);
     assert_eq!(report["overhead"]["agent_ns"], 40_000);
-    assert_eq!(report["memory"]["peak_bytes"], 10 << 20, "the peaks were at one time");
+    assert_eq!(report["memory"]["peak_bytes"]["value"], 10 << 20, "the peaks were at one time");
     assert_eq!(report["memory"]["live_bytes"], 8 << 20);
     assert_eq!(report["devices"].as_array().unwrap().len(), 1, "one GPU");
     assert_eq!(report["devices"][0]["processes"], 2);

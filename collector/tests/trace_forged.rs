@@ -74,7 +74,7 @@ fn cpu_ns(work: impl FnOnce()) -> u64 {
 /// How many times longer `work` takes on four times as much: 4 where it is in proportion, 16 where it goes by the square.
 fn growth<T>(make: impl Fn(u64) -> T, work: impl Fn(&T), much: u64) -> f64 {
     let [little, much] = [make(much), make(4 * much)];
-    let least = |of: &T| (0..5).map(|_| cpu_ns(|| work(of))).min().unwrap_or(0) as f64;
+    let least = |of: &T| (0..3).map(|_| cpu_ns(|| work(of))).min().unwrap_or(0) as f64;
     least(&much) / least(&little)
 }
 
@@ -182,7 +182,7 @@ fn a_small_file_that_claims_millions_of_records_is_read_as_far_as_its_size_allow
 #[test]
 fn late_times_that_nobody_takes_hold_no_more_than_themselves() {
     let mut bytes = Vec::new();
-    while bytes.len() < 59 << 10 {
+    while bytes.len() < 12 << 10 {
         let first = bytes.len() as u64 * FULL;
         bytes.extend(records(first..first + FULL, |n| launch(n, n, None)));
         let mut encoder = Encoder::default();
@@ -191,11 +191,11 @@ fn late_times_that_nobody_takes_hold_no_more_than_themselves() {
         (first..first + FULL - 1).for_each(|n| encoder.time(n, &GpuTime::default()));
         bytes.extend(chunk(ChunkKind::Times, encoder.pack().unwrap(), FULL, (first, u64::MAX)));
     }
-    // Bytes that nobody reads make it large enough for a few hundred such chunks.
+    // Bytes that nobody reads make it large enough for all those chunks.
     let bytes = [bytes, vec![0; 1 << 20]].concat();
     let ((read, damage), held) = most_held(|| read(&bytes));
     println!("{} bytes: {read} records read with {} KiB, {damage:?}", bytes.len(), held >> 10);
-    assert!(read > 100 * FULL && damage.chunks_refused == 0, "{read}: {damage:?}");
+    assert!(read > 20 * FULL && damage.chunks_refused == 0, "{read}: {damage:?}");
     assert!(held < 16 << 20, "{held}");
 }
 
@@ -229,7 +229,7 @@ fn a_second_for_each_record_costs_in_proportion() {
             let launch = |n| launch(n, seen(n).0, Some((1, seen(n).1)));
             (0..launches).map(launch).collect()
         };
-        let growth = growth(trace, |trace| drop(Survey::of(trace.iter().cloned())), 8_000);
+        let growth = growth(trace, |trace| drop(Survey::of(trace.iter().cloned())), 3_000);
         println!("{how}: 4 times the seconds, {growth:.1} times the work");
         assert!(growth < 9.0, "{how}: {growth}");
     }

@@ -141,14 +141,17 @@ impl Check<'_> {
             // All device memory is of this kind.
             parts.extend((*memory == Memory::Device).then_some(&self.report["memory"]));
             for ours in parts {
-                for (key, truth) in [
-                    ("allocations", held.allocations),
-                    ("frees", held.frees),
-                    ("live_bytes", held.live),
-                    ("peak_bytes", held.peak),
-                    ("peak_ns", held.peak_at - SESSION),
-                ] {
+                for (key, truth) in
+                    [("allocations", held.allocations), ("frees", held.frees), ("live_bytes", held.live)]
+                {
                     self.equal(&format!("{key} of {}", memory.name()), &ours[key], truth);
+                }
+                let what = format!("peak_bytes of {}", memory.name());
+                self.holds(&what, &ours["peak_bytes"], held.peak as f64, 0.0);
+                // Where calls of the lanes overlap, another moment may be the one.
+                if ours["peak_bytes"]["kind"] == "exact" {
+                    let what = format!("peak_ns of {}", memory.name());
+                    self.equal(&what, &ours["peak_ns"], held.peak_at - SESSION);
                 }
             }
         }

@@ -2,16 +2,22 @@
 //!
 //! Where only a part of the time is asked for, allocations and frees in it are counted, and what was held before is held
 //! from its begin on; so it is with each of several parts. Memory comes when its call has returned and goes when the free's call
-//! begins; what graphs take and free comes and goes when the launch has returned
-//! ([`graph`](crate::model::memory::graph) says how much of it at once).
+//! has; what graphs take and free comes and goes when the launch has returned
+//! ([`graph`](crate::model::memory::graph) says how much of it at once). Where calls of several threads overlap, that is a best
+//! guess, since each has its effect at some moment of it: then the peak is an interval ([`doubt`]).
 
+mod doubt;
+
+use super::estimate::Estimate;
 use super::owners::{ByLibrary, Holding, Owners};
 use crate::model::Event;
-use crate::model::memory::{MemoryChange, is_device_memory};
+use crate::model::memory::{MemoryChange, failed, is_device_memory};
 use crate::model::occupancy::host;
 use crate::model::period::Period;
-use crate::trace::record::{Body, Record};
-use std::collections::BTreeMap;
+use crate::trace::record::{Body, Call, Record};
+use doubt::{Doubt, Effect, When};
+use gpuspy_wire::record::Memory;
+use std::collections::{BTreeMap, HashMap};
 
 /// Use of memory of one kind or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,9 +28,11 @@ pub struct Use {
     pub allocated_bytes: u64,
     /// Frees that succeeded.
     pub frees: u64,
-    /// The most that was held at once.
+    /// The most that was held at once, by the best guess.
     pub peak_bytes: u64,
-    /// When that was first so, ns since the collection began.
+    /// The least and the most that it can have been.
+    pub peak_between: (u64, u64),
+    /// When it was first so, by the best guess, ns since the collection began.
     pub peak_at: u64,
     /// What was held in the end.
     pub live_bytes: u64,
@@ -81,6 +89,11 @@ impl MemoryUse {
 }
 
 impl Use {
+    /// The most that was held at once.
+    pub fn peak(&self) -> Estimate<u64> {
+        Estimate::new(self.peak_bytes, self.peak_between.0, self.peak_between.1)
+    }
+
     /// Takes a change; `is_counted` if it is in the time that is asked for.
     fn change(&mut self, change: MemoryChange, is_counted: bool) {
         let one = u64::from(is_counted);
@@ -94,10 +107,8 @@ impl Use {
                 self.frees += one;
                 self.live_bytes = self.live_bytes.saturating_sub(bytes);
             }
-            MemoryChange::FreeFailed { bytes, .. } => {
-                self.frees = self.frees.saturating_sub(one);
-                self.live_bytes = self.live_bytes.saturating_add(bytes);
-            }
+            // A free counts when it is over.
+            MemoryChange::FreeFailed { .. } => {}
             MemoryChange::Passed { blocks, bytes, .. } => {
                 self.allocations += one * blocks;
                 self.allocated_bytes = self.allocated_bytes.saturating_add(one * bytes);
@@ -108,7 +119,7 @@ impl Use {
     }
 
     /// What is held now is held at this moment, and so much more for no longer than that. Whether it is more than ever before.
-    fn peak(&mut self, at: u64, passing: u64) -> bool {
+    fn raise_peak(&mut self, at: u64, passing: u64) -> bool {
         let held = self.live_bytes.saturating_add(passing);
         let is_most = held > self.peak_bytes;
         if is_most {
@@ -122,6 +133,8 @@ impl Use {
         self.allocated_bytes = self.allocated_bytes.saturating_add(other.allocated_bytes);
         self.frees += other.frees;
         self.live_bytes = self.live_bytes.max(other.live_bytes);
+        let (mine, theirs) = (self.peak_between, other.peak_between);
+        self.peak_between = (mine.0.max(theirs.0), mine.1.max(theirs.1));
         if other.peak_bytes > self.peak_bytes {
             (self.peak_bytes, self.peak_at) = (other.peak_bytes, other.peak_at);
         }
@@ -210,6 +223,23 @@ impl Lines {
     }
 }
 
+/// All device memory, or that of a kind.
+type Part = Option<&'static str>;
+
+/// The parts that memory of a kind belongs to.
+fn parts(memory: Memory) -> impl Iterator<Item = Part> {
+    [None, Some(memory.name())].into_iter().skip(usize::from(!is_device_memory(memory)))
+}
+
+/// A call that frees and has begun.
+#[derive(Clone, Debug)]
+struct Freeing {
+    /// A free's; of a context's end, which tells no call, nothing.
+    call: Option<Call>,
+    /// What goes when the call is over.
+    changes: Vec<MemoryChange>,
+}
+
 /// The fold.
 #[derive(Debug)]
 pub struct MemoryTimeline {
@@ -221,31 +251,44 @@ pub struct MemoryTimeline {
     sum: MemoryUse,
     owners: Owners,
     lines: Lines,
+    doubts: BTreeMap<Part, Doubt>,
+    /// By thread: it frees one block at a time.
+    freeing: HashMap<u32, Freeing>,
 }
 
 impl MemoryTimeline {
     /// A fold that has seen nothing, of a collection that began at host ns `began`; what is in `period` counts.
     pub fn new(began: u64, period: Period) -> Self {
         let from = period.ends().0;
-        let (sum, owners) = (MemoryUse::default(), Owners::default());
-        let mut fold = MemoryTimeline { began, period, entered: 0, sum, owners, lines: Lines::default() };
+        let mut fold = MemoryTimeline {
+            began,
+            period,
+            entered: 0,
+            sum: MemoryUse::default(),
+            owners: Owners::default(),
+            lines: Lines::default(),
+            doubts: BTreeMap::new(),
+            freeing: HashMap::new(),
+        };
         fold.lines.from_ns = fold.since_began(from);
         fold
     }
 
     /// Takes the next event, in the trace's order; a call that failed `counts` if it is asked for.
     pub fn observe(&mut self, event: &Event<'_>, counts: bool) {
-        for change in &event.memory {
-            let moment = moment(event.record);
-            if moment >= self.period.ends().1 {
-                continue;
+        let record = event.record;
+        self.end_free(record);
+        match &record.body {
+            _ if event.memory.is_empty() => {}
+            Body::Free(free) => self.begin_free(record, Some(free.call), &event.memory),
+            Body::Context(_) => self.begin_free(record, None, &event.memory),
+            body => {
+                let call = body.call().copied().unwrap_or_default();
+                let began = if call.begin == 0 { record.at } else { call.begin.min(record.at) };
+                self.ended(&event.memory, call.caller, host(began), host(record.at));
             }
-            self.enter(moment);
-            let is_counted = self.period.contains(moment);
-            let caller = event.record.body.call().map_or(0, |call| call.caller);
-            self.change(*change, caller, is_counted, self.since_began(moment));
         }
-        if let (Body::Api(api), Some(call)) = (&event.record.body, event.call)
+        if let (Body::Api(api), Some(call)) = (&record.body, event.call)
             && call.failed
             && api.result == OUT_OF_MEMORY
             && counts
@@ -256,9 +299,17 @@ impl MemoryTimeline {
 
     /// Answers; the collection ended at host ns `ended`, and `library` names the file that an address lies in.
     pub fn finish(mut self, ended: u64, library: impl Fn(u64) -> Option<String>) -> MemoryUse {
+        // The ends of these nobody saw.
+        let mut unseen: Vec<(u32, Freeing)> = self.freeing.drain().collect();
+        unseen.sort_unstable_by_key(|(thread, _)| *thread);
+        unseen.iter().for_each(|(_, freeing)| self.freed(freeing, host(ended), host(ended)));
         self.enter(i64::MAX);
         let end = self.since_began(host(ended).min(self.period.ends().1)).saturating_sub(1);
         let MemoryUse { device, by_kind, by_library, timeline, timelines, .. } = &mut self.sum;
+        let named = by_kind.iter_mut().map(|(kind, part)| (Some(*kind), part));
+        for (part, held) in named.chain([(None, &mut *device)]) {
+            held.peak_between = self.doubts.entry(part).or_default().around(held.peak_bytes);
+        }
         *by_library = self.owners.finish(library);
         by_kind.retain(|_, part| !part.is_nothing());
         let held = by_kind.iter().filter(|(_, part)| part.peak_bytes > 0);
@@ -277,19 +328,109 @@ impl MemoryTimeline {
         while let Some((from, _)) =
             self.period.stretches().get(self.entered).filter(|(from, _)| *from <= moment)
         {
-            let from = self.since_began(*from);
+            let begin = *from;
+            let from = self.since_began(begin);
             self.entered += 1;
             let on_line = from.saturating_sub(self.lines.from_ns);
             let MemoryUse { device, by_kind, .. } = &mut self.sum;
             for (kind, part) in by_kind {
-                part.peak(from, 0);
+                part.raise_peak(from, 0);
                 self.lines.of(kind).enter(part.live_bytes, on_line);
+                self.doubts.entry(Some(kind)).or_default().enters(part.live_bytes, begin);
             }
-            if device.peak(from, 0) {
+            if device.raise_peak(from, 0) {
                 self.owners.peaked();
             }
             self.lines.device.enter(device.live_bytes, on_line);
+            self.doubts.entry(None).or_default().enters(device.live_bytes, begin);
         }
+    }
+
+    /// A call that frees begins, or is under way; what it frees goes when it is over.
+    fn begin_free(&mut self, record: &Record, call: Option<Call>, changes: &[MemoryChange]) {
+        self.enter(host(record.at));
+        for change in changes {
+            let bytes = freed_bytes(change);
+            parts(change.memory()).for_each(|part| self.doubt(part).begins_to_free(bytes, host(record.at)));
+        }
+        let before = self.freeing.insert(record.thread, Freeing { call, changes: changes.to_vec() });
+        if let Some(before) = before {
+            self.freed(&before, host(record.at), host(record.at));
+        }
+    }
+
+    /// A record may be the end of the call in which its thread frees, or show that it is over: the thread makes another call.
+    fn end_free(&mut self, record: &Record) {
+        let (Some(freeing), Some(call)) = (self.freeing.get(&record.thread), record.body.call()) else {
+            return;
+        };
+        let is_free =
+            |free: &Call| matches!(record.body, Body::Api(_)) && call.correlation == free.correlation;
+        let is_end = freeing.call.as_ref().is_none_or(is_free);
+        if !is_end && freeing.call.is_some_and(|free| call.begin <= free.begin) {
+            return;
+        }
+        let Some(freeing) = self.freeing.remove(&record.thread) else { return };
+        let at = host(record.at);
+        self.enter(at);
+        match freeing.call {
+            Some(_) if is_end && failed(call) => {
+                for change in &freeing.changes {
+                    let bytes = freed_bytes(change);
+                    parts(change.memory()).for_each(|part| self.doubt(part).fails_to_free(bytes, at));
+                }
+            }
+            // Since it began, nothing of it was certain any more.
+            Some(_) => self.freed(&freeing, at, at),
+            None => self.freed(&freeing, host(call.begin).min(at), at),
+        }
+    }
+
+    /// A call that freed is over.
+    fn freed(&mut self, freeing: &Freeing, began: i64, ended: i64) {
+        for change in &freeing.changes {
+            let bytes = freed_bytes(change);
+            parts(change.memory()).for_each(|part| self.doubt(part).ends_to_free(bytes));
+        }
+        self.ended(&freeing.changes, freeing.call.map_or(0, |call| call.caller), began, ended);
+    }
+
+    /// A call is over that did all this at some moment of it; that of a free did so when it ended.
+    fn ended(&mut self, changes: &[MemoryChange], caller: u64, began: i64, ended: i64) {
+        let end = self.period.ends().1;
+        if began >= end {
+            return;
+        }
+        let is_inside = ended < end;
+        self.enter(ended);
+        let (counts, touches) = (self.period.contains(ended), self.period.touches(began, ended));
+        let mut effects: Vec<(Part, u64, Effect)> = Vec::with_capacity(2);
+        for change in changes {
+            for part in parts(change.memory()) {
+                let here = effects.iter().position(|effect| effect.0 == part).unwrap_or_else(|| {
+                    effects.push((part, self.held(part), Effect::default()));
+                    effects.len() - 1
+                });
+                effects[here].2.takes(change);
+            }
+            if is_inside {
+                self.change(*change, caller, counts, self.since_began(ended));
+            }
+        }
+        for (part, before, effect) in effects {
+            let after = self.held(part);
+            self.doubt(part).call((before, after), effect, When { began, ended, touches, counts });
+        }
+    }
+
+    fn doubt(&mut self, part: Part) -> &mut Doubt {
+        self.doubts.entry(part).or_default()
+    }
+
+    /// What is held by all calls that have ended.
+    fn held(&self, part: Part) -> u64 {
+        let of_kind = |kind| self.sum.by_kind.get(kind).map_or(0, |held| held.live_bytes);
+        part.map_or(self.sum.device.live_bytes, of_kind)
     }
 
     fn change(&mut self, change: MemoryChange, caller: u64, is_counted: bool, at: u64) {
@@ -306,10 +447,10 @@ impl MemoryTimeline {
         }
         let on_line = at.saturating_sub(self.lines.from_ns);
         let passing = if let MemoryChange::Passed { at_once, .. } = change { at_once } else { 0 };
-        part.peak(at, passing);
+        part.raise_peak(at, passing);
         self.lines.of(memory.name()).change(part.live_bytes, passing, on_line);
         if is_device_memory(memory) {
-            if device.peak(at, passing) {
+            if device.raise_peak(at, passing) {
                 self.owners.peaked_with(change.allocator().caller, passing);
             }
             self.lines.device.change(device.live_bytes, passing, on_line);
@@ -322,13 +463,12 @@ impl MemoryTimeline {
     }
 }
 
-/// When memory came or went: a free's when its call began, whether it succeeds or not.
-fn moment(record: &Record) -> i64 {
-    host(match &record.body {
-        Body::Free(free) => free.call.begin,
-        Body::Api(api) => api.call.begin,
-        _ => record.at,
-    })
+/// What a change takes away.
+fn freed_bytes(change: &MemoryChange) -> u64 {
+    match change {
+        MemoryChange::Freed { bytes, .. } | MemoryChange::Vanished { bytes, .. } => *bytes,
+        _ => 0,
+    }
 }
 
 #[cfg(test)]
@@ -336,8 +476,8 @@ mod tests {
     use super::*;
     use crate::model::memory::Allocator;
     use crate::model::period::Captures;
-    use crate::trace::record::{Api, Call, Free, Names};
-    use gpuspy_wire::record::{LossCause, Memory};
+    use crate::trace::record::{Api, Free, Names};
+    use gpuspy_wire::record::{LossCause, flag};
 
     #[test]
     fn the_peak_is_the_first_moment_of_the_most() {
@@ -349,35 +489,39 @@ mod tests {
             (30, MemoryChange::Freed { memory, bytes: 100, of }),
             (40, MemoryChange::Allocated { memory, bytes: 100, of }),
             (50, MemoryChange::Freed { memory, bytes: 50, of }),
-            (51, MemoryChange::FreeFailed { memory, bytes: 50, of }),
             (60, MemoryChange::Vanished { memory, bytes: 100, of }),
         ] {
             use_.change(change, true);
-            use_.peak(at, 0);
+            use_.raise_peak(at, 0);
         }
         let expected = Use {
             allocations: 3,
             allocated_bytes: 250,
-            frees: 1,
+            frees: 2,
             peak_bytes: 150,
+            peak_between: (0, 0),
             peak_at: 20,
-            live_bytes: 50,
+            live_bytes: 0,
         };
         assert_eq!(use_, expected);
     }
 
     #[test]
     fn counts_add_up_and_what_is_held_does_not() {
-        let one =
-            Use { allocations: 1, allocated_bytes: 10, frees: 0, peak_bytes: 10, peak_at: 5, live_bytes: 10 };
-        let two =
-            Use { allocations: 2, allocated_bytes: 40, frees: 2, peak_bytes: 30, peak_at: 7, live_bytes: 0 };
+        let used = |allocations, allocated_bytes, frees, peak_bytes, peak_at, live_bytes| Use {
+            allocations,
+            allocated_bytes,
+            frees,
+            peak_bytes,
+            peak_between: (peak_bytes - 2, peak_bytes + 3),
+            peak_at,
+            live_bytes,
+        };
+        let one = used(1, 10, 0, 10, 5, 10);
+        let two = used(2, 40, 2, 30, 7, 0);
         let mut both = one;
         both.merge(&two);
-        assert_eq!(
-            both,
-            Use { allocations: 3, allocated_bytes: 50, frees: 2, peak_bytes: 30, peak_at: 7, live_bytes: 10 }
-        );
+        assert_eq!(both, used(3, 50, 2, 30, 7, 10));
     }
 
     const OF: Allocator = Allocator { context: 1, thread: 1, stream: None, caller: 0 };
@@ -422,7 +566,15 @@ mod tests {
         let told = fold.finish(1_005_000, |_| None);
         assert_eq!(told.timeline.peaks, [10, 10, 17, 10, 10]);
         let (peak_bytes, peak_at) = (17, 2_500);
-        let all = Use { allocations: 4, allocated_bytes: 19, frees: 3, peak_bytes, peak_at, live_bytes: 10 };
+        let all = Use {
+            allocations: 4,
+            allocated_bytes: 19,
+            frees: 3,
+            peak_bytes,
+            peak_between: (17, 17),
+            peak_at,
+            live_bytes: 10,
+        };
         assert_eq!(told.device, all);
         assert_eq!((told.by_kind["graph"].peak_bytes, told.by_kind["graph"].live_bytes), (7, 0));
     }
@@ -452,6 +604,7 @@ mod tests {
             allocated_bytes: 10,
             frees: 1,
             peak_bytes: 50,
+            peak_between: (50, 50),
             peak_at: 3_000,
             live_bytes: 0,
         };
@@ -480,34 +633,43 @@ mod tests {
             &[(1_001_000, 40), (1_003_000, 2), (1_005_000, 900), (1_006_000, -850), (1_013_000, 500)],
         );
         let memory = fold.finish(2_000_000, |_| None);
-        let Use { allocations, allocated_bytes, frees, peak_bytes, peak_at, live_bytes } = memory.device;
+        let Use { allocations, allocated_bytes, frees, peak_bytes, peak_at, live_bytes, .. } = memory.device;
         assert_eq!((allocations, allocated_bytes, frees), (1, 2, 0));
         assert_eq!((peak_bytes, peak_at, live_bytes), (92, 10_000, 92), "not the 942 in between");
         assert_eq!(memory.timeline.peaks, [40, 42, 42, 42, 42, 42, 42, 42, 92, 92]);
     }
 
+    /// A block is taken, and a call from 20 to 40 ns frees it, or fails to.
+    fn freed(from: i64, to: i64, fails: bool) -> Use {
+        let mut fold = MemoryTimeline::new(0, Period::between(from, to));
+        observe(&mut fold, &[(10, 8)]);
+        let call =
+            Call { begin: 20, end: 40, flags: if fails { flag::FAILED } else { 0 }, ..Call::default() };
+        let free = Free { call, memory: Memory::Device, address: 1, stream: 0, bytes: 0 };
+        let free = Record { thread: 1, at: 20, body: Body::Free(free) };
+        let api = Api { call, result: i32::from(fails), subject: 0, calls: 1, inside: 0 };
+        let end = Record { thread: 1, at: 40, body: Body::Api(api) };
+        let (memory, bytes) = (Memory::Device, 8);
+        let goes = MemoryChange::Freed { memory, bytes, of: OF };
+        fold.observe(&Event { memory: vec![goes], ..Event::new(&free) }, true);
+        let back = fails.then_some(MemoryChange::FreeFailed { memory, bytes, of: OF });
+        let end = Event { memory: back.into_iter().collect(), ..Event::new(&end) };
+        fold.observe(&end, true);
+        fold.finish(50, |_| None).device
+    }
+
     #[test]
-    fn a_free_that_fails_counts_where_it_began() {
-        let period = |from, to| {
-            let mut fold = MemoryTimeline::new(0, Period::between(from, to));
-            observe(&mut fold, &[(10, 8)]);
-            let call = Call { begin: 20, end: 40, ..Call::default() };
-            let free = Free { call, memory: Memory::Device, address: 1, stream: 0, bytes: 0 };
-            let free = Record { thread: 1, at: 20, body: Body::Free(free) };
-            let end = Record {
-                thread: 1,
-                at: 40,
-                body: Body::Api(Api { call, result: 1, subject: 0, calls: 1, inside: 0 }),
-            };
-            let (memory, bytes) = (Memory::Device, 8);
-            let freed = MemoryChange::Freed { memory, bytes, of: OF };
-            fold.observe(&Event { memory: vec![freed], ..Event::new(&free) }, true);
-            let failed = MemoryChange::FreeFailed { memory, bytes, of: OF };
-            fold.observe(&Event { memory: vec![failed], ..Event::new(&end) }, true);
-            fold.finish(50, |_| None).device
-        };
-        let (before, after) = (period(i64::MIN, 30), period(30, i64::MAX));
-        assert_eq!((before.frees, before.live_bytes), (0, 8));
-        assert_eq!((after.frees, after.live_bytes, after.peak_bytes), (0, 8, 8));
+    fn a_free_that_fails_is_none() {
+        for (from, to) in [(i64::MIN, 30), (30, i64::MAX)] {
+            let used = freed(from, to, true);
+            assert_eq!((used.frees, used.live_bytes, used.peak()), (0, 8, Estimate::new(8, 8, 8)));
+        }
+    }
+
+    #[test]
+    fn a_free_counts_where_it_ends() {
+        let (before, after) = (freed(i64::MIN, 30, false), freed(30, i64::MAX, false));
+        assert_eq!((before.frees, before.live_bytes), (0, 8), "its call is not over");
+        assert_eq!((after.frees, after.live_bytes, after.peak_bytes), (1, 0, 8));
     }
 }

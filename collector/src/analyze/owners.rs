@@ -66,12 +66,8 @@ impl Owners {
                 freeing.frees += one;
                 freeing.freed_bytes = freeing.freed_bytes.saturating_add(one * bytes);
             }
-            MemoryChange::FreeFailed { bytes, .. } => {
-                owner.live_bytes = owner.live_bytes.saturating_add(bytes);
-                let freeing = self.by_caller.entry(caller).or_default();
-                freeing.frees = freeing.frees.saturating_sub(one);
-                freeing.freed_bytes = freeing.freed_bytes.saturating_sub(one * bytes);
-            }
+            // A free counts when it is over.
+            MemoryChange::FreeFailed { .. } => {}
             MemoryChange::Vanished { bytes, .. } => {
                 owner.live_bytes = owner.live_bytes.saturating_sub(bytes);
             }
@@ -147,9 +143,6 @@ mod tests {
         owners.peaked();
         owners.change(&freed(10, 100), 20, true);
         owners.change(&came(0, 7), 0, true);
-        owners.change(&freed(11, 50), 11, true);
-        let back = MemoryChange::FreeFailed { memory: MEMORY, bytes: 50, of: of(11) };
-        owners.change(&back, 11, true);
         owners.change(&MemoryChange::Vanished { memory: MEMORY, bytes: 30, of: of(20) }, 99, true);
         let row = |allocations, allocated_bytes, at_peak_bytes, live_bytes, frees, freed_bytes| Holding {
             allocations,

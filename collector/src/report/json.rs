@@ -378,7 +378,7 @@ fn holding((library, row): (&Option<String>, &Holding)) -> Value {
 
 fn uses(part: &Use) -> Value {
     json!({
-        "peak_bytes": part.peak_bytes,
+        "peak_bytes": part.peak(),
         "peak_ns": (part.peak_bytes > 0).then_some(part.peak_at),
         "live_bytes": part.live_bytes,
         "allocations": part.allocations,

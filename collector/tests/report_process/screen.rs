@@ -511,7 +511,10 @@ fn the_screens_numbers_are_those_of_the_json() {
     assert!(screen.contains(&format!("{} gaps, {} in all", gaps["count"], ns(&gaps["total_ns"]))), "{gaps}");
     let memory = &json["memory"];
     assert!(
-        screen.contains(&format!("on the GPU: peak {}", bytes(memory["peak_bytes"].as_u64().unwrap()))),
+        screen.contains(&format!(
+            "on the GPU: peak {}",
+            bytes(memory["peak_bytes"]["value"].as_u64().unwrap())
+        )),
         "{memory}"
     );
     for transfer in json["transfers"].as_array().unwrap() {
@@ -635,6 +638,7 @@ fn on_a_narrow_screen_nothing_is_clipped() {
     for part in large[0].tables.memory.by_kind.values_mut() {
         (part.allocations, part.frees, part.peak_bytes, part.live_bytes) =
             (12_345_678_901, 12_345_678_901, u64::MAX / 5, u64::MAX / 5);
+        part.peak_between = (part.peak_bytes, part.peak_bytes);
         part.allocated_bytes = u64::MAX / 3;
     }
     let memory = terminal(&large, &View { sections: vec![Section::Memory], ..View::default() }, &wide(80));

@@ -3,7 +3,7 @@
 use super::Run;
 use super::screen::{NONE, Screen, number, plural};
 use crate::analyze::lines;
-use crate::analyze::memory::MemoryLine;
+use crate::analyze::memory::{MemoryLine, Use};
 use crate::report::chart::sparkline;
 use crate::report::names::{cut, library};
 use crate::report::table::{Table, left, names, right};
@@ -45,7 +45,7 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
         let peak_at = if part.peak_bytes > 0 { duration(part.peak_at) } else { NONE.to_owned() };
         table.row([
             (*kind).into(),
-            bytes(part.peak_bytes).into(),
+            peak(part).into(),
             dim(peak_at),
             bytes(part.live_bytes).into(),
             number(part.allocations),
@@ -55,6 +55,14 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
         ]);
     }
     screen.table(&table, 0, "memory");
+    let uncertain = memory.by_kind.values().filter(|part| !is_certain(part));
+    if let Some(part) = uncertain.max_by_key(|part| part.peak_bytes) {
+        screen.remark(&format!(
+            "~ calls of several threads overlap: {} is {}; all intervals are in --json",
+            peak(part),
+            between(part)
+        ));
+    }
     if run.reports.len() > 1 {
         screen.remark(if lines(run.reports).count() > 1 {
             "peaks and live at end are those of the machine that held the most, all else is the sum of all"
@@ -100,6 +108,20 @@ fn by_library(screen: &mut Screen<'_>, run: &Run<'_>) {
     screen.table(&table, rows.len() - shown, "memory");
 }
 
+/// Whether the peak is known as well as it is shown.
+fn is_certain(part: &Use) -> bool {
+    bytes(part.peak_between.0) == bytes(part.peak_between.1)
+}
+
+fn peak(part: &Use) -> String {
+    format!("{}{}", if is_certain(part) { "" } else { "~" }, bytes(part.peak_bytes))
+}
+
+fn between(part: &Use) -> String {
+    let (lo, hi) = part.peak_between;
+    format!("{} to {}", bytes(lo), bytes(hi))
+}
+
 fn sentence(run: &Run<'_>) -> String {
     let device = &run.all.memory.device;
     let sizes: Vec<u64> = run.all.devices.iter().filter_map(|device| device.memory_bytes).collect();
@@ -109,7 +131,8 @@ fn sentence(run: &Run<'_>) -> String {
         }
         _ => String::new(),
     };
-    let peak = format!("{}{of} at {}", bytes(device.peak_bytes), duration(device.peak_at));
+    let within = if is_certain(device) { String::new() } else { format!(", {}", between(device)) };
+    let peak = format!("{}{of} at {}{within}", peak(device), duration(device.peak_at));
     let (live, allocations) = (bytes(device.live_bytes), count(rate(device.allocations, run.host_wall())));
     let place = if sizes.len() > 1 { "GPUs" } else { "GPU" };
     format!("on the {place}: peak {peak}, {live} at the end, {allocations} allocations/s")
