@@ -58,6 +58,8 @@ fn what_begins_long_after_it_was_submitted_lies_where_it_is_said_to() {
     for drift in ["20000", "-20000"] {
         let done = Run::of("mixes").arg("ahead").env("SIMCUDA_CLOCK_DRIFT_PPB", drift).observed().succeeded();
         let mut lines = operations(&done.trace());
+        // A run is told behind its launches.
+        lines.retain(|line| line["kind"] != "run");
         lines.sort_by_key(|line| number(line, "/correlation"));
         let truth = done.truth().operations();
         assert_eq!((lines.len(), truth.len()), (130, 130));

@@ -27,20 +27,27 @@ pub fn of(done: &Done) -> Vec<Together> {
     let names = reader.names().clone();
     let clocks = Survey::of(reader.records());
     let mut model = Model::new(&names, &clocks);
-    let mut open: BTreeMap<(u32, u64), Vec<u64>> = BTreeMap::new();
-    let mut all = Vec::new();
+    // Another thread may end a run before the record of its last launch has come: what belongs to which is told by when.
+    let mut launched: BTreeMap<(u32, u64), Vec<(u64, u64)>> = BTreeMap::new();
+    let mut all: Vec<Together> = Vec::new();
     for record in reader.records() {
         let Some(operation) = model.observe(&record).operation else { continue };
         let Body::Work(work) = record.body else { panic!("{record:?}") };
         let stream = (work.call.context, work.stream);
         if let Action::Burst { launches, .. } = operation.what {
-            let members = open.remove(&stream).unwrap_or_default();
-            assert_eq!(members.len(), launches as usize, "{work:?}");
             let occupancy = if let When::Timed(occupancy) = operation.when { Some(occupancy) } else { None };
-            all.push(Together { work, occupancy, members });
+            all.push(Together { work, occupancy, members: vec![0; launches as usize] });
         } else if work.call.flags & flag::BURST != 0 {
-            open.entry(stream).or_default().push(work.call.correlation);
+            launched.entry(stream).or_default().push((work.submitted, work.call.correlation));
         }
+    }
+    for run in &mut all {
+        let of_stream = launched.get_mut(&(run.work.call.context, run.work.stream)).unwrap();
+        of_stream.sort_unstable();
+        let first = of_stream.partition_point(|(submitted, _)| *submitted < run.work.submitted);
+        let members = of_stream.get(first..first + run.members.len()).expect("all of its launches are there");
+        assert!(members.iter().all(|(submitted, _)| *submitted <= run.work.call.end), "{:?}", run.work);
+        run.members = members.iter().map(|(_, correlation)| *correlation).collect();
     }
     all
 }

@@ -320,7 +320,8 @@ impl Parts {
     }
 }
 
-/// Adds up the numbers of reports that add up, entries of lists by what names them.
+/// Adds up the numbers of reports that add up, entries of lists by what names them. What a GPU did for several processes is
+/// no sum: see `processes.rs`.
 fn summed(reports: &[Value]) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for report in reports {
@@ -331,15 +332,12 @@ fn summed(reports: &[Value]) -> BTreeMap<String, f64> {
             ("transfers", &["kind", "host_memory"], &["count", "bytes", "timed", "total_ns"]),
             ("apis", &["name"], &["count", "failed", "host_ns"]),
             ("syncs", &["api"], &["count", "host_ns"]),
-            ("devices", &["uuid"], &["span_ns", "compute_ns", "exposed_copy_ns", "idle_ns", "undecided_ns"]),
         ] {
             for entry in report[list].as_array().unwrap() {
                 let name: Vec<&str> = names.iter().filter_map(|name| entry[name].as_str()).collect();
                 keys.iter().for_each(|key| add(&mut sums, format!("{list} {name:?} {key}"), &entry[key]));
             }
         }
-        add(&mut sums, "gaps".into(), &report["gaps"]["count"]);
-        add(&mut sums, "gaps ns".into(), &report["gaps"]["total_ns"]);
         for key in ["allocations", "frees", "live_bytes"] {
             add(&mut sums, format!("memory {key}"), &report["memory"][key]);
         }

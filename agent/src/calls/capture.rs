@@ -22,7 +22,7 @@ pub struct CaptureBegin {
 impl Plain for CaptureBegin {
     fn before(&self, call: &Call) {
         if let Some(stream) = stream_of(call, self.stream) {
-            burst::end_on(call, stream);
+            burst::end_on(call, stream, burst::Next::Call);
         }
         call.session.captures.fetch_add(1, Ordering::Relaxed);
     }

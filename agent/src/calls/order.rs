@@ -6,7 +6,7 @@ use gpuspy_wire::record::{self, Head, Kind, SyncScope};
 use crate::calls::{Plain, current_context, is_captured, stream_of};
 use crate::cuda::*;
 use crate::driver;
-use crate::gpu::burst;
+use crate::gpu::burst::{self, Next};
 use crate::gpu::depth::Entries;
 use crate::gpu::passage::Passage;
 use crate::gpu::stream::Stream;
@@ -87,7 +87,7 @@ impl Plain for Sync {
         // What is waited for is complete afterwards: nothing is left to overlap. An event's stream had its burst ended
         // when the event was recorded.
         match (stream, self.scope) {
-            (Some(stream), _) => burst::end_on(call, stream),
+            (Some(stream), _) => burst::end_on(call, stream, Next::Wait),
             (None, SyncScope::Device | SyncScope::Context) => burst::end_own(call),
             (None, SyncScope::Stream | SyncScope::Event) => {}
         }
@@ -137,7 +137,7 @@ impl Untimed {
     /// Before the real call.
     pub fn begin(&self, call: &Call, stream: CUstream) {
         let Some(stream) = stream_of(call, stream) else { return };
-        burst::end_on(call, stream);
+        burst::end_on(call, stream, Next::Call);
         self.passage.set(Some(Passage::begin(stream)));
     }
 
@@ -248,7 +248,7 @@ impl ContextEvent {
 impl Plain for ContextEvent {
     fn before(&self, call: &Call) {
         let streams = self.streams(call);
-        streams.iter().for_each(|stream| burst::end_on(call, stream));
+        streams.iter().for_each(|stream| burst::end_on(call, stream, Next::Call));
         self.passages.set(streams.into_iter().map(Passage::begin).collect());
     }
 

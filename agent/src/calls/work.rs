@@ -151,7 +151,7 @@ impl Way {
             Err(why) => {
                 // What comes now is no part of it. Where the stream is deep and nothing of it completes it lies inside.
                 if why != Untimed::DeepQueue {
-                    burst::end_on(call, self.stream);
+                    burst::end_on(call, self.stream, burst::Next::Call);
                 }
                 timing::mark(call, self.driver, self.stream, why);
                 Around::Nothing(why)

@@ -303,7 +303,7 @@ pub fn joined(
         (None, None) => return false,
     }
     if member.is_programmatic && call.session.bursts.known(function) == ALONE {
-        let burst = close(call, driver, hold, |since| passage.alone() == Some(since));
+        let burst = close(call, driver, hold, Next::Call, |since| passage.alone() == Some(since));
         burst.into_iter().for_each(|burst| call.record_behind(&burst));
     }
     true
@@ -352,7 +352,7 @@ fn open(
 #[inline]
 pub fn end(call: &Call, driver: &Driver, hold: &mut Hold, is_undisturbed: impl Fn(Since) -> bool) {
     if hold.last().burst.is_some()
-        && let Some(burst) = close(call, driver, hold, is_undisturbed)
+        && let Some(burst) = close(call, driver, hold, Next::Call, is_undisturbed)
     {
         call.publish(&burst);
     }
@@ -373,6 +373,7 @@ fn close(
     call: &Call,
     driver: &Driver,
     hold: &mut Hold,
+    next: Next,
     is_undisturbed: impl Fn(Since) -> bool,
 ) -> Option<record::Burst> {
     let burst = hold.last().burst.take()?;
@@ -383,7 +384,7 @@ fn close(
     }
     let correlation = call.fresh_correlation();
     let begun = ticks();
-    let untimed = record_end(call, driver, hold, &burst, correlation, begun);
+    let untimed = record_end(call, driver, hold, &burst, next, (correlation, begun));
     // Asked behind the record: another's work may have come between until then.
     let since = burst.since.filter(|since| is_undisturbed(*since));
     Some(burst.record(correlation, ticks(), since, untimed))
@@ -395,15 +396,15 @@ fn record_end(
     driver: &Driver,
     hold: &mut Hold,
     burst: &OpenBurst,
-    correlation: u64,
-    begun: u64,
+    next: Next,
+    (correlation, begun): (u64, u64),
 ) -> Untimed {
     let (stream, context, start) = (hold.stream(), burst.context, burst.start);
     let refuse = |why, event: Option<u32>| {
         event.into_iter().chain([start]).for_each(|event| context.pool.give(event));
         why
     };
-    if stream.entries.density(call.session.queue) == Density::None {
+    if next == Next::Call && stream.entries.density(call.session.queue) == Density::None {
         return refuse(Untimed::DeepQueue, None);
     }
     let Some(event) = call.take_event(context) else { return refuse(Untimed::NoEvent, None) };
@@ -426,11 +427,20 @@ fn record_end(
     Untimed::Timed
 }
 
+/// What comes behind a burst.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Something that is not to wait for us.
+    Call,
+    /// A wait for the burst's stream, so that an event that has to wait for a place in its queue costs nothing.
+    Wait,
+}
+
 /// Before a call that is about this stream and no launch: its burst ends here. A stream of a context that is not current,
 /// or another thread's default stream, cannot be named from here, and one in a capture takes no event; its burst goes on.
-pub fn end_on(call: &Call, stream: &'static Stream) {
+pub fn end_on(call: &Call, stream: &'static Stream, next: Next) {
     if let Some((driver, current)) = with_open_bursts(call) {
-        end_named(call, driver, current, stream, |_| true);
+        end_named(call, driver, current, stream, next, |_| true);
     }
 }
 
@@ -439,7 +449,8 @@ pub fn end_on(call: &Call, stream: &'static Stream) {
 pub fn end_own(call: &Call) {
     if let Some((driver, current)) = with_open_bursts(call) {
         for stream in call.session.streams.iter().filter(|s| s.is_live()) {
-            end_named(call, driver, current, stream, |burst| burst.thread == call.thread_identity());
+            let is_own = |burst: &OpenBurst| burst.thread == call.thread_identity();
+            end_named(call, driver, current, stream, Next::Wait, is_own);
         }
     }
 }
@@ -458,6 +469,7 @@ fn end_named(
     driver: &Driver,
     current: &Context,
     stream: &'static Stream,
+    next: Next,
     may_end: impl Fn(&OpenBurst) -> bool,
 ) {
     if stream.context().is_none_or(|c| !core::ptr::eq(c, current)) {
@@ -473,7 +485,9 @@ fn end_named(
         }
         // It goes onto the stream like a call of the app's.
         let passage = Passage::begin(stream);
-        end(call, driver, &mut hold, |since| passage.follows(since));
+        if let Some(burst) = close(call, driver, &mut hold, next, |since| passage.follows(since)) {
+            call.publish(&burst);
+        }
         // What comes next follows this.
         let since = passage.alone().filter(|_| is_undisturbed);
         if let (Some(end), Some(since)) = (&mut hold.last().end, since) {

@@ -594,7 +594,7 @@ impl Streams {
 
     /// A stream that no handle means any more.
     fn end(&self, call: &Call, stream: &'static Stream) {
-        burst::end_on(call, stream);
+        burst::end_on(call, stream, burst::Next::Call);
         let record = record::Stream {
             head: Head::new::<record::Stream>(),
             at: ticks(),

@@ -22,6 +22,8 @@ pub struct Seen<'a> {
     /// By the number of the function's name.
     lookups: BTreeMap<u32, u64>,
     clock: Quantiles,
+    /// Launches of runs whose time was still to come at the end.
+    lost_in_runs: u64,
 }
 
 /// What was seen. `launches` = `timed` + `runs.launches` + Σ `untimed`.
@@ -118,11 +120,16 @@ impl<'a> Seen<'a> {
         let untimed = Reason::all().map(|reason| (reason.name(), 0)).collect();
         let coverage = Coverage { untimed, ..Coverage::default() };
         let (lost, lookups) = (BTreeMap::new(), BTreeMap::new());
-        Seen { names, status, damaged, coverage, lost, lookups, clock: Quantiles::default() }
+        Seen { names, status, damaged, coverage, lost, lookups, clock: Quantiles::default(), lost_in_runs: 0 }
     }
 
     fn burst(&mut self, operation: &Operation, launches: u32, ordinary: u32) {
-        let When::Timed(occupancy) = operation.when else { return };
+        let When::Timed(occupancy) = operation.when else {
+            if let When::Untimed { reason: Reason::Lost, .. } = operation.when {
+                self.lost_in_runs = self.lost_in_runs.saturating_add(ordinary.into());
+            }
+            return;
+        };
         let total = Sum { value: occupancy.value(), lo: occupancy.lo(), hi: occupancy.hi() };
         let Coverage { runs, bursts, .. } = &mut self.coverage;
         // A program's launches of both kinds can stand in one: it is a burst, and its ordinary launches are told under runs.
@@ -174,7 +181,8 @@ impl Analysis for Seen<'_> {
         {
             self.clock.add(half_width);
         }
-        if matches!(operation.when, When::Untimed { reason: Reason::Lost, .. }) {
+        let is_lost = matches!(operation.when, When::Untimed { reason: Reason::Lost, .. });
+        if is_lost && !matches!(operation.what, Action::Burst { .. }) {
             self.coverage.pending += 1;
         }
         match operation.what {
@@ -203,9 +211,13 @@ impl Analysis for Seen<'_> {
             let sum = self.coverage.unknown_functions.entry(name).or_default();
             *sum = sum.saturating_add(*lookups);
         }
-        if let Some(lost) = self.coverage.untimed.get_mut(Untimed::Run.name()) {
-            *lost = lost.saturating_sub(self.coverage.runs.launches);
-        }
+        // Each was counted when it was launched, before its run was told of.
+        let (timed, lost) = (self.coverage.runs.launches, self.lost_in_runs);
+        let in_runs = self.coverage.untimed.entry(Untimed::Run.name()).or_default();
+        let lost = in_runs.saturating_sub(timed).min(lost);
+        *in_runs = in_runs.saturating_sub(timed + lost);
+        *self.coverage.untimed.entry(Reason::Lost.name()).or_default() += lost;
+        self.coverage.pending = self.coverage.pending.saturating_add(lost);
         self.coverage.driver_hooked = self.status.map(|status| status.driver_hooked);
         (self.coverage, self.clock)
     }

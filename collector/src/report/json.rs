@@ -514,7 +514,7 @@ fn process(report: &ProcessReport) -> Value {
         })),
         "launches": coverage.launches,
         "timed": coverage.timed,
-        "memory": { "peak_bytes": memory.peak_bytes, "live_bytes": memory.live_bytes },
+        "memory": { "peak_bytes": memory.peak(), "live_bytes": memory.live_bytes },
         "dropped": coverage.dropped(),
         "damage": {
             "chunks_lost": process.damage.chunks_lost,
