@@ -114,6 +114,11 @@ impl Drop for Member {
 }
 
 impl OpenBurst {
+    /// Whether none of it is programmatic.
+    pub fn is_run(&self) -> bool {
+        self.programmatic == 0
+    }
+
     /// What is told of it, whose end event was recorded by `ended`.
     fn record(&self, correlation: u64, ended: u64, since: Option<Since>, untimed: Untimed) -> record::Burst {
         let first = self.first;

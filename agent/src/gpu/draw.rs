@@ -78,7 +78,8 @@ pub fn lot(session: &Session, hold: &mut Hold, density: Density, function: u64, 
     let is_new = || session.bursts.is_first_when_deep(function);
     let pause = tenth_of_a_second() / 1000;
     match (&hold.last().burst, density) {
-        (Some(run), Density::Sampled) if run.left == 0 => Lot::Alone { by_chance: true },
+        // Behind a burst its end decides, and not the draw.
+        (Some(run), Density::Sampled) if run.left == 0 => Lot::Alone { by_chance: run.is_run() },
         (Some(run), Density::Sampled) if now.wrapping_sub(run.last) > pause || is_new() => {
             Lot::Alone { by_chance: false }
         }

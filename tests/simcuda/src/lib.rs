@@ -25,6 +25,7 @@
 //! | `SIMCUDA_FAIL` | `function:CUresult:call,…`: that call of the function fails; `*` = every call | |
 //! | `SIMCUDA_ASSUME` | `name=value,…`, see [`assume::ALL`] or the exported `simcudaAssumptions()` | |
 //! | `CUDA_DEVICE_MAX_CONNECTIONS` | 1: one queue for all streams of a context, as far as `one_connection` assumes it | |
+//! | `CUDA_SCALE_LAUNCH_QUEUES` | `0.25x`, `0.5x`, `2x`, `4x`: launch queues of so many times the length | |
 //! | `SIMCUDA_TRUTH` | a file that the truth is appended to | |
 //!
 //! # The truth file
