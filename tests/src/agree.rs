@@ -202,6 +202,9 @@ impl Found {
         let coverage = &report["coverage"];
         let kernels = list(&report["kernels"]);
         let in_table = Range::sum(ranges(kernels, "total_ns"));
+        // An extrapolated interval holds the truth in 99 of 100 cases, and misses it by little in the others.
+        let is_drawn = kernels.iter().any(|kernel| kernel["total_ns"]["kind"] == "extrapolated");
+        let miss = if is_drawn { in_table.hi - in_table.lo } else { 0.0 };
         let compute = Range::sum([part("compute_ns"), part("exposed_comm_ns")].into_iter());
         let is_told = |key: &str| number(&coverage["untimed"][key]) == 0;
         // What was never timed is in no total, and a burst's launches have no times of their own.
@@ -210,9 +213,13 @@ impl Found {
             && is_told("run")
             && number(&coverage["bursts"]["count"]) == 0
         {
-            self.no_more("compute, and the kernels' total", compute.lo, in_table.hi);
+            self.no_more("compute, and the kernels' total", compute.lo, in_table.hi + miss);
             if is_alone {
-                self.no_more("compute (best value), and the kernels' total", compute.value, in_table.hi);
+                self.no_more(
+                    "compute (best value), and the kernels' total",
+                    compute.value,
+                    in_table.hi + miss,
+                );
             }
         }
         let copies = list(&report["transfers"]);
@@ -226,7 +233,7 @@ impl Found {
         }
         // What was pending at the end was launched, and perhaps never ran.
         if is_alone && number(&coverage["pending"]) == 0 && is_told("run") {
-            self.no_more("the kernels' total, and compute", in_table.lo, compute.hi);
+            self.no_more("the kernels' total, and compute", in_table.lo - miss, compute.hi);
         }
         if is_alone {
             self.no_more("all transfers, and exposed copies", all_copies.lo, part("exposed_copy_ns").hi);
