@@ -1,6 +1,7 @@
 //! Where our events stand: shared between neighbours, never inside a chain of programmatic launches.
 
 use crate::compare::{self, Compared, compare, median, slack};
+use crate::runs;
 use gpuspy_collector::model::occupancy::Occupancy;
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::model::{Action, Model, When};
@@ -96,23 +97,7 @@ fn an_event_is_not_shared_across_what_stands_between() {
 
 /// The bursts of a trace, each with the correlations of its launches.
 fn bursts(done: &Done) -> Vec<(Option<Occupancy>, Vec<u64>)> {
-    let mut open: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    let mut bursts = Vec::new();
-    for (work, action, when) in work(done) {
-        match action {
-            Action::Burst { launches, .. } => {
-                let members = open.remove(&work.stream).unwrap_or_default();
-                assert_eq!(members.len(), launches as usize, "{work:?}");
-                let occupancy = if let When::Timed(occupancy) = when { Some(occupancy) } else { None };
-                bursts.push((occupancy, members));
-            }
-            _ if work.call.flags & flag::BURST != 0 => {
-                open.entry(work.stream).or_default().push(work.call.correlation);
-            }
-            _ => {}
-        }
-    }
-    bursts
+    runs::of(done).into_iter().map(|burst| (burst.occupancy, burst.members)).collect()
 }
 
 fn programmatic_launches_are_timed_as_bursts(program: &str) {
