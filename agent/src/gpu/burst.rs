@@ -100,7 +100,7 @@ pub struct Member {
 impl Member {
     /// What its record says instead of a time.
     pub fn untimed(&self) -> Untimed {
-        draw::untimed(self.is_programmatic)
+        if self.is_programmatic { Untimed::Chain } else { Untimed::Run }
     }
 }
 

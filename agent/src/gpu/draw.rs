@@ -9,7 +9,6 @@
 //! that began the one before: while that has not fired, the GPU is a run behind at least.
 
 use core::sync::atomic::Ordering;
-use gpuspy_wire::record::Untimed;
 
 use crate::cuda::CUDA_SUCCESS;
 use crate::driver::Driver;
@@ -108,11 +107,6 @@ pub fn is_behind(
         }
     }
     stream.entries.density(session.queue) != Density::Each
-}
-
-/// Why a launch of a run has no time of its own.
-pub const fn untimed(is_programmatic: bool) -> Untimed {
-    if is_programmatic { Untimed::Chain } else { Untimed::Run }
 }
 
 #[cfg(test)]

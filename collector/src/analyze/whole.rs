@@ -22,16 +22,6 @@ pub struct Work {
     pub paused: [Extent; CLASSES],
 }
 
-impl Work {
-    /// Adds another's.
-    pub fn add(&mut self, other: &Work) {
-        for class in 0..CLASSES {
-            self.observed[class] = self.observed[class].saturating_add(other.observed[class]);
-            self.paused[class] = self.paused[class].plus(other.paused[class]);
-        }
-    }
-}
-
 /// The parts of the whole span, nothing left unobserved; `None` when all was observed, or nothing was timed of all that was
 /// paused.
 pub fn extrapolated(identity: &Identity, work: &Work) -> Option<Identity> {
