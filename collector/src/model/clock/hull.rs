@@ -14,7 +14,7 @@ pub struct Point {
 
 impl Point {
     /// How far `self` lies above the line through `a` and `b`, times the time between those.
-    fn above(self, a: Point, b: Point) -> i128 {
+    pub fn above(self, a: Point, b: Point) -> i128 {
         let (run, rise) = (i128::from(b.at) - i128::from(a.at), i128::from(b.offset) - i128::from(a.offset));
         let (at, offset) =
             (i128::from(self.at) - i128::from(a.at), i128::from(self.offset) - i128::from(a.offset));
