@@ -271,6 +271,12 @@ impl Call {
         (result, before, after)
     }
 
+    /// Ticks from the outermost call's entry until then, as records have them: what is more than they can say is their most.
+    #[inline(always)]
+    pub fn until(&self, ticks: u64) -> u32 {
+        u32::try_from(ticks.wrapping_sub(self.begin)).unwrap_or(u32::MAX)
+    }
+
     /// A head for a record of this call.
     #[inline(always)]
     pub fn head<R: Record>(&self, flags: u16) -> Head {
@@ -563,7 +569,9 @@ impl Thread {
     /// Publishes the questions that wait to be told.
     fn tell_asked(&mut self) {
         if self.asked.head.api != 0 {
-            let asked = core::mem::replace(&mut self.asked, NOT_ASKED);
+            let mut asked = core::mem::replace(&mut self.asked, NOT_ASKED);
+            // What a single one took, its begin and end say.
+            asked.inside = if asked.more == 0 { 0 } else { asked.inside };
             self.push(asked.as_words());
         }
     }

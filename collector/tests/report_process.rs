@@ -136,7 +136,7 @@ impl App {
     fn work(&mut self, api: u16, what: What, untimed: Untimed) -> Work {
         let call = self.call(api, 5_000);
         let submitted = call.end - 1_000;
-        Work { call, submitted, lead: 0, tail: 0, untimed, stream: 7, gpu: None, what }
+        Work { call, submitted, entered: 0, lead: 0, tail: 0, untimed, stream: 7, gpu: None, what }
     }
 
     /// Work that begins `wait` ns after it was submitted and lasts `ns`: a wait of 0 on a drained stream.
@@ -173,7 +173,14 @@ impl App {
         self.now += 3_000;
         call.end = self.now;
         call.flags = if fails { flag::FAILED } else { 0 };
-        self.push(Body::Api(Api { call, result: i32::from(fails), subject: 0, calls: 1, inside: 0 }));
+        self.push(Body::Api(Api {
+            call,
+            result: i32::from(fails),
+            subject: 0,
+            calls: 1,
+            inside: 0,
+            entered: 0,
+        }));
     }
 
     fn sync(&mut self, ns: u64) {
@@ -405,7 +412,7 @@ fn captures_graphs_failures_and_untimed_launches_are_told_apart() {
     let lost = app.work(LAUNCH, kernel(ADD), Untimed::Timed);
     app.push(Body::Work(lost));
     let call = Call { flags: flag::FAILED, ..app.call(LAUNCH, 1_000) };
-    app.push(Body::Api(Api { call, result: 700, subject: 0, calls: 1, inside: 0 }));
+    app.push(Body::Api(Api { call, result: 700, subject: 0, calls: 1, inside: 0, entered: 0 }));
     app.push(Body::Loss { cause: LossCause::RingFull, count: 3 });
     let mut status = status();
     status.lost = BTreeMap::from([(LossCause::RingFull, 2), (LossCause::GpuTimePending, 1)]);
@@ -564,7 +571,7 @@ fn what_failed_for_lack_of_memory_is_counted_and_said() {
     let mut app = App::new();
     for result in [2, 1, 2] {
         let call = Call { flags: flag::FAILED, ..app.call(MALLOC, 2_000) };
-        app.push(Body::Api(Api { call, result, subject: 0, calls: 1, inside: 0 }));
+        app.push(Body::Api(Api { call, result, subject: 0, calls: 1, inside: 0, entered: 0 }));
     }
     let reports = [app.report(None, Damage::default())];
     assert_eq!(json(&reports)["memory"]["out_of_memory"], 2, "the third failed for another reason");
@@ -722,7 +729,7 @@ fn questions_are_a_way_to_wait() {
     let mut app = App::new();
     for (api, calls, ns) in [(STREAM_QUERY, 20_000, 100_000), (EVENT_QUERY, 20_001, 300_000)] {
         let call = app.call(api, ns);
-        app.push(Body::Api(Api { call, result: 0, subject: 0, calls, inside: ns }));
+        app.push(Body::Api(Api { call, result: 0, subject: 0, calls, inside: ns, entered: 0 }));
     }
     let screen = |app: App, ended: u64| {
         let status = Status { ended, ..status() };
@@ -850,6 +857,7 @@ mod hostile {
             let work = |what| Work {
                 call,
                 submitted: n[9],
+                entered: 0,
                 lead: n[10],
                 tail: n[11],
                 untimed: Untimed::ALL[untimed % Untimed::ALL.len()],
@@ -863,7 +871,7 @@ mod hostile {
                 2 => Body::Work(work(copy(Direction::Default, n[6], n[7], n[8]))),
                 3 => Body::Alloc(Alloc { call, memory, address: n[6], bytes: n[7], stream: 0, pool: 0 }),
                 4 => Body::Free(Free { call, memory, address: n[6], stream: 0, bytes: n[7] }),
-                5 => Body::Api(Api { call, result: 1, subject: 0, calls: 1, inside: 0 }),
+                5 => Body::Api(Api { call, result: 1, subject: 0, calls: 1, inside: 0, entered: 0 }),
                 6 => Body::Synchronize(Synchronize { call, scope: SyncScope::Context, stream: 0, event: 0 }),
                 7 => Body::Loss { cause: LossCause::RingFull, count: n[6] },
                 8 => Body::Window(Window {

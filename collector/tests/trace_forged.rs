@@ -124,7 +124,7 @@ fn launch(correlation: u64, at: u64, time: Option<(u32, u64)>) -> Record {
         cluster: [0; 3],
     };
     let (untimed, stream) = (Untimed::Timed, 7);
-    let work = Work { call, submitted: at, lead: 0, tail: 0, untimed, stream, gpu, what };
+    let work = Work { call, submitted: at, entered: 0, lead: 0, tail: 0, untimed, stream, gpu, what };
     Record { thread: 1, at, body: Body::Work(work) }
 }
 
@@ -294,7 +294,7 @@ fn a_true_trace_is_never_too_regular() {
         Record {
             thread: 1,
             at: end,
-            body: Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0 }),
+            body: Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 }),
         }
     };
     let bytes: Vec<u8> = (0..20).flat_map(|n| records(n * FULL..(n + 1) * FULL, call)).collect();

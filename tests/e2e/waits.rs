@@ -27,10 +27,20 @@ fn calls(done: &Done) -> Vec<Called> {
     reader.records().filter_map(|record| called(record.thread, &record.body)).collect()
 }
 
-/// By the outermost API: how many calls waited, and for how long from their entry, ns.
-pub fn truth(done: &Done) -> BTreeMap<String, (u64, u64)> {
+/// How long calls of one API waited, ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waited {
+    pub count: u64,
+    /// From when the stand-in was entered: the hooks' part and the runtime's came before.
+    pub least: u64,
+    /// From when the app made the call.
+    pub most: u64,
+}
+
+/// By the outermost API: the calls that waited.
+pub fn truth(done: &Done) -> BTreeMap<String, Waited> {
     let calls = calls(done);
-    let mut waited: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    let mut waited: BTreeMap<String, Waited> = BTreeMap::new();
     for line in done.truth().of("waited") {
         let number = |key: &str| line[key].as_u64().unwrap();
         let (tid, begin, until) = (number("tid"), number("begin"), number("until"));
@@ -40,19 +50,22 @@ pub fn truth(done: &Done) -> BTreeMap<String, (u64, u64)> {
             calls.iter().filter(|call| call.tid == tid).min_by_key(off).filter(|call| off(call) < 20_000);
         let call = call.unwrap_or_else(|| panic!("no call holds {line}"));
         let sum = waited.entry(call.api.clone()).or_default();
-        *sum = (sum.0 + 1, sum.1 + until - call.begin);
+        sum.count += 1;
+        sum.least += until - begin;
+        sum.most += until - call.begin;
     }
     waited
 }
 
 /// What is wrong with a row's interval.
-pub fn misses(row: &Value, truth: u64) -> Option<String> {
+pub fn misses(row: &Value, truth: Waited) -> Option<String> {
     let waited = |key: &str| row["waited"][key].as_u64().unwrap();
+    let Waited { least, most, .. } = truth;
     // Whole ns, and a GPU clock that is not the host's.
-    let slack = 2 * row["count"].as_u64().unwrap() + truth / 20_000;
-    let holds = waited("lo") <= truth + slack && truth <= waited("hi") + slack;
+    let slack = 2 * row["count"].as_u64().unwrap() + most / 20_000;
+    let holds = waited("lo") <= most + slack && least <= waited("hi") + slack;
     let is_in_call = waited("hi") <= row["host_ns"].as_u64().unwrap() && waited("lo") <= waited("value");
-    (!holds || !is_in_call).then(|| format!("{row}, in truth {truth}"))
+    (!holds || !is_in_call).then(|| format!("{row}, in truth {least} to {most}"))
 }
 
 #[test]
@@ -68,11 +81,11 @@ fn calls_that_wait_unasked_are_counted_and_timed() {
         if row["cause"] == "context_end" {
             continue;
         }
-        let (count, ns) = truth.get(api).copied().unwrap_or_default();
-        assert_eq!(row["count"], count, "{row}");
-        assert_eq!(misses(row, ns), None);
+        let truth = truth.get(api).copied().unwrap_or_default();
+        assert_eq!(row["count"], truth.count, "{row}");
+        assert_eq!(misses(row, truth), None);
         let hi = row["waited"]["hi"].as_u64().unwrap();
-        assert!(count == 0 || hi - row["waited"]["lo"].as_u64().unwrap() < hi / 5, "{row}");
+        assert!(truth.count == 0 || hi - row["waited"]["lo"].as_u64().unwrap() < hi / 5, "{row}");
     }
     assert!(expected.is_empty(), "not in the report: {expected:?}");
     let causes: Vec<&str> =

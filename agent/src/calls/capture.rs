@@ -277,7 +277,7 @@ impl Work for GraphLaunch {
         call.session.graphs.launches(call, self.exec);
     }
 
-    fn record(self, call: &Call, work: record::Work) -> record::GraphLaunch {
+    fn record(self, call: &Call, work: record::Work, _: u32) -> record::GraphLaunch {
         if work.head.flags & flag::CAPTURED != 0 {
             call.session.graphs.captured(self.exec);
         }

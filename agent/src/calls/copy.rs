@@ -317,7 +317,7 @@ impl Work for Copy {
         self.stream.is_none()
     }
 
-    fn record(self, call: &Call, mut work: record::Work) -> record::Memcpy {
+    fn record(self, call: &Call, mut work: record::Work, entered: u32) -> record::Memcpy {
         let other = |(dst, src): (CUcontext, CUcontext)| {
             let driver = crate::driver::driver()?;
             let number = |handle| call.session.contexts.get(call, driver, handle).map(|c| c.number);
@@ -334,7 +334,9 @@ impl Work for Copy {
             peer_context,
             direction: self.direction as u8,
             asynchronous: u8::from(self.stream.is_some()),
-            reserved: [0; 22],
+            reserved: [0; 2],
+            entered,
+            reserved2: [0; 2],
         }
     }
 }
@@ -388,7 +390,7 @@ impl Work for Set {
         self.count != 0
     }
 
-    fn record(self, _: &Call, work: record::Work) -> record::Memset {
+    fn record(self, _: &Call, work: record::Work, entered: u32) -> record::Memset {
         record::Memset {
             work,
             bytes: self.count.saturating_mul(u64::from(self.element)),
@@ -397,7 +399,9 @@ impl Work for Set {
             rows: u32::try_from(self.rows).unwrap_or(u32::MAX),
             element: self.element,
             asynchronous: u8::from(self.stream.is_some()),
-            reserved: [0; 30],
+            reserved: [0; 2],
+            entered,
+            reserved2: [0; 3],
         }
     }
 }

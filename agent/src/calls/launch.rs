@@ -169,7 +169,7 @@ impl Work for Launch {
         call.hand_down(if self.origin == Origin::Caller { call.caller } else { self.function as u64 });
     }
 
-    fn record(self, call: &Call, mut work: record::Work) -> record::Launch {
+    fn record(self, call: &Call, mut work: record::Work, _: u32) -> record::Launch {
         let driver = call.layer == crate::hook::Layer::Driver;
         let name = if driver { self.seen(call, work.context) } else { Default::default() };
         work.head.flags |= if name.is_kernel { flag::KERNEL_HANDLE } else { 0 };
@@ -252,7 +252,7 @@ pub fn launches(entry: Entry, what: impl FnOnce() -> Launches, real: impl FnOnce
     };
     let Made { result, before, submitted, recorded } = around(&call, what.all(), &mut real);
     if !recorded {
-        record_call(&call, result, 0);
+        record_call(&call, result, 0, before);
     }
     call.leave(submitted.wrapping_sub(before));
     result

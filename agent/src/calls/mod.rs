@@ -98,15 +98,15 @@ pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -
             what.failed(&call);
         }
         if !recorded {
-            record_call(&call, result, what.subject());
+            record_call(&call, result, what.subject(), before);
         }
     }
     call.leave(end.wrapping_sub(before));
     result
 }
 
-/// The record of a call that is nothing more than a call, or that failed.
-fn record_call(call: &Call, result: CUresult, subject: u64) {
+/// The record of a call that is nothing more than a call, or that failed. CUDA's own function was called at `before` (ticks).
+fn record_call(call: &Call, result: CUresult, subject: u64, before: u64) {
     call.record(&record::Api {
         head: call.head::<record::Api>(if result == CUDA_SUCCESS { 0 } else { flag::FAILED }),
         correlation: call.correlation,
@@ -117,7 +117,7 @@ fn record_call(call: &Call, result: CUresult, subject: u64) {
         result,
         subject,
         more: 0,
-        inside: 0,
+        inside: call.until(before),
     });
 }
 

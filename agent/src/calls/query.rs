@@ -52,7 +52,7 @@ pub fn query(entry: Entry, what: impl FnOnce() -> Query, real: impl FnOnce() -> 
     if call.is_outermost() {
         match result {
             CUDA_SUCCESS | CUDA_ERROR_NOT_READY => call.asked(what.subject(), result, end),
-            _ => record_call(&call, result, what.subject()),
+            _ => record_call(&call, result, what.subject(), before),
         }
     }
     call.leave(end.wrapping_sub(before));

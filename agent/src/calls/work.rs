@@ -35,7 +35,7 @@ pub trait Work: Sized {
     /// Before the real call, in the runtime's.
     fn hand_down(&self, _call: &Call) {}
     /// The record, from the part that all have.
-    fn record(self, call: &Call, work: record::Work) -> Self::Record;
+    fn record(self, call: &Call, work: record::Work, entered: u32) -> Self::Record;
     /// The API waits for the work by definition.
     fn is_blocking(&self) -> bool {
         false
@@ -57,10 +57,10 @@ pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce()
             } else if result == CUDA_SUCCESS && what.is_work() {
                 let mut work = common::<W>(&call, &what, after, None);
                 work.untimed = Untimed::NotHooked as u8;
-                let record = what.record(&call, work);
+                let record = what.record(&call, work, call.until(before));
                 call.record(&record);
             } else {
-                record_call(&call, result, 0);
+                record_call(&call, result, 0, before);
             }
             call.leave(after.wrapping_sub(before));
             result
@@ -71,7 +71,7 @@ pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce()
 fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -> CUresult {
     let Made { result, before, submitted, recorded } = enqueue(call, what, || call.real(real));
     if !recorded {
-        record_call(call, result, 0);
+        record_call(call, result, 0, before);
     }
     call.leave(submitted.wrapping_sub(before));
     result
@@ -109,7 +109,7 @@ pub fn enqueue<W: Work>(call: &Call, what: W, real: impl FnOnce() -> (CUresult, 
     }
     if succeeded {
         work.head.flags |= if captured { flag::CAPTURED } else { 0 };
-        let record = what.record(call, work);
+        let record = what.record(call, work, call.until(before));
         call.record(&record);
     }
     Made { result, before, submitted, recorded: succeeded }

@@ -647,7 +647,7 @@ mod tests {
             Call { begin: 20, end: 40, flags: if fails { flag::FAILED } else { 0 }, ..Call::default() };
         let free = Free { call, memory: Memory::Device, address: 1, stream: 0, bytes: 0 };
         let free = Record { thread: 1, at: 20, body: Body::Free(free) };
-        let api = Api { call, result: i32::from(fails), subject: 0, calls: 1, inside: 0 };
+        let api = Api { call, result: i32::from(fails), subject: 0, calls: 1, inside: 0, entered: 0 };
         let end = Record { thread: 1, at: 40, body: Body::Api(api) };
         let (memory, bytes) = (Memory::Device, 8);
         let goes = MemoryChange::Freed { memory, bytes, of: OF };

@@ -10,8 +10,8 @@
 //!   waited for, too: it can only raise the most that the wait took.
 //! - Work is what the GPU does. Host functions, waits for values and events of other processes are waited for, too, and are not
 //!   seen as work here: of calls that waited for those alone nothing is told.
-//! - A call is entered twice: by the app, and a moment later, when our hook has done its part, by us. What ends between the two
-//!   was over before CUDA was asked to wait for it ([`entered`]).
+//! - A call is entered twice: by the app, and a moment later, when our hook has done its part, by us. The second entry counts:
+//!   what ends between the two was over before CUDA was asked to wait for it. The records say when that was.
 //! - Where the end of that work is not known, or not on which side of the call's entry it lies, there is no verdict: such a
 //!   call is *undecided*. So is a copy that another stream's event was to be waited for, if nothing of its own stream decides.
 //!
@@ -24,7 +24,7 @@ use crate::model::memory::MemoryChange;
 use crate::model::occupancy::host;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, CountedCall, Drained, Event, Operation, When};
-use crate::trace::record::{Body, Names, Work};
+use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::{Memory, Namespace, flag};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -119,20 +119,6 @@ fn waits_for_its_stream(operation: &Operation, flags: u16, returned: u64) -> Opt
         (TransferKind::HtoD, HostMemory::Pageable) => (is_timed && is_over).then_some(true),
         _ => Some(is_over),
     }
-}
-
-/// What our hook takes at most before it makes a call that it records no event for, ns, unless the kernel interrupts it.
-const HOOK_NS: u64 = 500;
-
-/// Host ns by which CUDA was entered for an operation that the app called at `begin`. Our hook records a start event first,
-/// which takes about as long as the end event did behind the call: twice that is allowed for.
-fn entered(work: &Work, begin: u64) -> u64 {
-    let (lead, tail) = (work.lead, work.tail);
-    if lead == 0 || lead == u64::MAX || tail == u64::MAX {
-        return begin.saturating_add(HOOK_NS);
-    }
-    let recording = begin.max(work.submitted.saturating_sub(lead));
-    recording.saturating_add(tail.saturating_mul(2))
 }
 
 /// Calls of one API that can wait for one reason.
@@ -253,7 +239,7 @@ struct Held {
     /// It is asked for.
     counts: bool,
     begin: u64,
-    /// CUDA was entered by then.
+    /// Host ns when CUDA was entered.
     entered: u64,
     host_ns: u64,
     work: End,
@@ -266,16 +252,17 @@ impl Held {
 
     /// Whether it waited, and for how long; `None` = it did not.
     fn verdict(&self) -> Option<Waited> {
-        let (begin, end) = (host(self.begin), host(self.end()));
+        let (entered, end) = (host(self.entered), host(self.end()));
+        let entered = entered.min(end);
         let End { lo, value, hi } = self.work;
         // One that returns while the work still runs does not wait for it.
-        if hi <= begin || lo > end {
+        if hi <= entered || lo > end {
             return None;
         }
-        if lo <= host(self.entered).min(end) {
+        if lo <= entered {
             return Some(Waited { undecided: 1, undecided_host_ns: self.host_ns, ..Waited::default() });
         }
-        let until = |moment: i64| (moment.clamp(lo, end) - begin) as u64;
+        let until = |moment: i64| (moment.clamp(lo, end) - entered) as u64;
         let waited = Sum { lo: until(lo), value: until(value), hi: until(hi) };
         Some(Waited { count: 1, host_ns: self.host_ns, waited, ..Waited::default() })
     }
@@ -378,7 +365,11 @@ impl<'a> Waits<'a> {
         if let Some(cause) = cause {
             let work = self.context_over(told.unwrap_or((of.context != 0).then_some(of.context)), of.begin);
             let (key, host_ns) = ((call.api, *cause), call.host_ns);
-            let entered = of.begin.saturating_add(HOOK_NS);
+            let entered = match &event.record.body {
+                // Before a context ends our hook waits for its events, in CUDA's stead.
+                Body::Api(api) if *cause != Cause::ContextEnd => of.begin.saturating_add(api.entered),
+                _ => of.begin,
+            };
             self.hold(Held { key, counts, begin: of.begin, entered, host_ns, work });
         }
         let ended: Vec<u32> = self.ended.extract_if(.., |(by, _)| *by == thread).map(|(_, c)| c).collect();
@@ -399,7 +390,7 @@ impl<'a> Waits<'a> {
             && !call.failed
         {
             let (begin, host_ns) = (work.call.begin, call.host_ns);
-            let entered = entered(work, begin);
+            let entered = begin.saturating_add(work.entered);
             let ahead = self.ahead(stream, operation, begin);
             let work = match waits_for_its_stream(operation, work.call.flags, begin.saturating_add(host_ns)) {
                 Some(true) => ahead,

@@ -382,7 +382,7 @@ mod tests {
     fn memory_and_what_ends_its_free_is_kept_and_other_calls_only_until_work_begins() {
         let api = |correlation, begin| {
             let call = call(correlation, begin, begin + 5);
-            at(1, begin + 5, Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0 }))
+            at(1, begin + 5, Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 }))
         };
         let (memory, address, bytes, stream, pool) = (Memory::Device, 64, 8, 0, 0);
         let alloc = Alloc { call: call(2, 20, 25), memory, address, bytes, stream, pool };

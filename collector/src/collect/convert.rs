@@ -88,8 +88,8 @@ fn on_gpu(w: &wire::GpuTime, clock: &Clock) -> trace::GpuTime {
 fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64, Body)> {
     Some(match kind {
         Kind::Launch | Kind::Memcpy | Kind::Memset | Kind::GraphLaunch | Kind::Burst => {
-            let (work, what) = what(kind, words, clock)?;
-            let work = operation(&work, what, clock)?;
+            let (work, entered, what) = what(kind, words, clock)?;
+            let work = operation(&work, entered, what, clock)?;
             (work.call.end, Body::Work(work))
         }
         Kind::Alloc => {
@@ -123,9 +123,10 @@ fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64,
         Kind::Api => {
             let w = wire::Api::from_words(words)?;
             let call = call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock);
-            let inside = if w.more == 0 { 0 } else { clock.length(u64::from(w.inside)) };
+            let ns = clock.length(u64::from(w.inside));
+            let (inside, entered) = if w.more == 0 { (0, ns) } else { (ns, 0) };
             let (result, subject, calls) = (w.result, w.subject, w.more.saturating_add(1));
-            (call.end, Body::Api(trace::Api { call, result, subject, calls, inside }))
+            (call.end, Body::Api(trace::Api { call, result, subject, calls, inside, entered }))
         }
         Kind::NodeTime => {
             let w = wire::NodeTime::from_words(words)?;
@@ -253,45 +254,45 @@ fn is_gone(change: u8) -> Option<bool> {
     }
 }
 
-/// The common part and the special part of an operation.
-fn what(kind: Kind, words: &[u64], clock: &Clock) -> Option<(wire::Work, What)> {
+/// The common part of an operation, the ticks until CUDA was entered for it, and its special part.
+fn what(kind: Kind, words: &[u64], clock: &Clock) -> Option<(wire::Work, u32, What)> {
     Some(match kind {
         Kind::Launch => {
             let w = wire::Launch::from_words(words)?;
             let (grid, block, cluster) = (w.grid, w.block, w.cluster);
             let (name, function, shared_bytes, attributes) =
                 (w.kernel, w.function, w.shared_bytes, w.attributes);
-            (w.work, What::Kernel { name, function, grid, block, shared_bytes, attributes, cluster })
+            (w.work, 0, What::Kernel { name, function, grid, block, shared_bytes, attributes, cluster })
         }
         Kind::Memcpy => {
             let w = wire::Memcpy::from_words(words)?;
             let direction = Direction::from_wire(w.direction)?;
             let asynchronous = w.asynchronous != 0;
             let (bytes, dst, src, rows, peer_context) = (w.bytes, w.dst, w.src, w.rows, w.peer_context);
-            (w.work, What::Memcpy { direction, asynchronous, bytes, dst, src, rows, peer_context })
+            (w.work, w.entered, What::Memcpy { direction, asynchronous, bytes, dst, src, rows, peer_context })
         }
         Kind::Memset => {
             let w = wire::Memset::from_words(words)?;
             let asynchronous = w.asynchronous != 0;
             let (bytes, dst, value, element, rows) = (w.bytes, w.dst, w.value, w.element, w.rows);
-            (w.work, What::Memset { asynchronous, bytes, dst, value, element, rows })
+            (w.work, w.entered, What::Memset { asynchronous, bytes, dst, value, element, rows })
         }
         Kind::GraphLaunch => {
             let w = wire::GraphLaunch::from_words(words)?;
             let (kernels, copies, memsets) = (w.kernels, w.copies, w.memsets);
-            (w.work, What::Graph { graph: w.graph, handle: w.handle, kernels, copies, memsets })
+            (w.work, 0, What::Graph { graph: w.graph, handle: w.handle, kernels, copies, memsets })
         }
         Kind::Burst => {
             let w = wire::Burst::from_words(words)?;
             let ordinary = w.launches.saturating_sub(w.programmatic);
             let closing = clock.ns(w.work.end).saturating_sub(clock.ns(w.last));
-            (w.work, What::Burst { launches: w.launches, ordinary, closing })
+            (w.work, 0, What::Burst { launches: w.launches, ordinary, closing })
         }
         _ => return None,
     })
 }
 
-fn operation(w: &wire::Work, what: What, clock: &Clock) -> Option<trace::Work> {
+fn operation(w: &wire::Work, entered: u32, what: What, clock: &Clock) -> Option<trace::Work> {
     // Both are bounds of what a raw GPU time holds too much, so they are rounded up.
     let span = |from: u64, ticks: u32| match ticks {
         0 => 0,
@@ -301,6 +302,7 @@ fn operation(w: &wire::Work, what: What, clock: &Clock) -> Option<trace::Work> {
     Some(trace::Work {
         call: call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock),
         submitted: clock.ns(w.submitted),
+        entered: clock.length(u64::from(entered)),
         lead: span(w.submitted.saturating_sub(u64::from(w.lead)), w.lead),
         tail: span(w.submitted, w.tail),
         untimed: Untimed::from_wire(w.untimed)?,
@@ -441,12 +443,12 @@ mod tests {
         };
         let told = |api: wire::Api| match convert(api.as_words(), 0, 0, &clock()) {
             Item::Record(Record { body: Body::Api(api), .. }) => {
-                (api.calls, api.inside, api.call.end - api.call.begin)
+                (api.calls, api.inside, api.entered, api.call.end - api.call.begin)
             }
             other => panic!("{other:?}"),
         };
-        assert_eq!(told(api(0, 7)), (1, 0, 80), "of a single one, begin and end say it");
-        assert_eq!(told(api(4, 7)), (5, 14, 80));
+        assert_eq!(told(api(0, 7)), (1, 0, 14, 80), "of a single one, it is when CUDA was entered");
+        assert_eq!(told(api(4, 7)), (5, 14, 0, 80));
         assert_eq!(told(api(u32::MAX, 7)).0, u32::MAX);
     }
 

@@ -497,7 +497,7 @@ mod tests {
             Record {
                 thread: 1,
                 at,
-                body: Body::Api(Api { call, result: 600, subject: 0, calls: 7, inside: 9 }),
+                body: Body::Api(Api { call, result: 600, subject: 0, calls: 7, inside: 9, entered: 0 }),
             }
         };
         for (at, latest, placed) in [

@@ -128,6 +128,7 @@ mod tests {
             subject,
             calls: 1,
             inside: 0,
+            entered: 0,
         };
         let said = |registers| KernelFacts {
             kernel: 7,

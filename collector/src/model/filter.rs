@@ -525,7 +525,7 @@ mod tests {
             let loss = Body::Loss { cause: LossCause::RingFull, count: 1 };
             assert!(sieve.passes(&Event::new(&record(loss))), "nobody knows whose it was");
             let calls = [
-                record(Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0 })),
+                record(Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 })),
                 wait(SyncScope::Stream),
                 wait(SyncScope::Device),
             ];
@@ -550,7 +550,7 @@ mod tests {
             let device = |ordinal: &u32| ((Namespace::Device, ordinal + 1), "GPU".to_owned());
             let names = Names(used.iter().map(device).collect());
             let call = Call { api: 1, begin: 40, ..Call::default() };
-            let body = Body::Api(Api { call, result: 2, subject: 0, calls: 1, inside: 0 });
+            let body = Body::Api(Api { call, result: 2, subject: 0, calls: 1, inside: 0, entered: 0 });
             let filter = Filter { devices: vec![asked], ..Filter::default() };
             let mut sieve = Sieve::new(&filter, &names, None, 0, &Captures::default());
             let unknown = Allocator { context: 0, thread: 1, stream: None, caller: 0 };

@@ -600,7 +600,7 @@ mod tests {
         let clocks = Clocks::default();
         let mut model = Model::new(&Names::default(), &clocks);
         let asked = |calls, inside| {
-            record(Body::Api(Api { call: call(4, 0), result: 600, subject: 9, calls, inside }))
+            record(Body::Api(Api { call: call(4, 0), result: 600, subject: 9, calls, inside, entered: 0 }))
         };
         let counted = |model: &mut Model<'_>, record: &Record| {
             let call = model.observe(record).call.unwrap();
@@ -658,6 +658,7 @@ mod tests {
             subject: 0,
             calls: 1,
             inside: 0,
+            entered: 0,
         }));
         assert_eq!(model.observe(&free).call, None);
         let ended = model.observe(&end);

@@ -137,6 +137,7 @@ pub fn work(submitted: u64, lead: u64, tail: u64) -> Work {
             ..Call::default()
         },
         submitted,
+        entered: 0,
         lead,
         tail,
         untimed: Untimed::Timed,

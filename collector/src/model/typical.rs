@@ -343,7 +343,8 @@ mod tests {
             };
             let (lead, tail, stream) = (4_000, 1_000, 7);
             let gpu = Some(gpu);
-            let work = Work { call, submitted, lead, tail, untimed: Untimed::Timed, stream, gpu, what };
+            let work =
+                Work { call, submitted, entered: 0, lead, tail, untimed: Untimed::Timed, stream, gpu, what };
             self.record(Body::Work(work.clone()));
             work
         }

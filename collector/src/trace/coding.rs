@@ -264,7 +264,7 @@ impl<C: Columns> Coder<C> {
         } else {
             None
         };
-        self.what(&mut work.what)?;
+        self.what(&mut work.what, &mut work.entered)?;
         self.exit(thread, &mut work.call, work.submitted.wrapping_add(work.tail))
     }
 
@@ -298,7 +298,7 @@ impl<C: Columns> Coder<C> {
         Some(())
     }
 
-    fn what(&mut self, what: &mut What) -> Option<()> {
+    fn what(&mut self, what: &mut What, entered: &mut u64) -> Option<()> {
         match what {
             What::Kernel { name: _, function, grid, block, shared_bytes, attributes, cluster } => {
                 self.same(25, function)?;
@@ -319,7 +319,8 @@ impl<C: Columns> Coder<C> {
                 self.same(27, dst)?;
                 self.same(28, src)?;
                 self.same(29, rows)?;
-                self.same(30, peer_context)
+                self.same(30, peer_context)?;
+                self.field(31, entered, 0u64)
             }
             What::Memset { asynchronous, bytes, dst, value, element, rows } => {
                 self.same(24, asynchronous)?;
@@ -327,7 +328,8 @@ impl<C: Columns> Coder<C> {
                 self.same(26, dst)?;
                 self.same(27, value)?;
                 self.same(28, element)?;
-                self.same(29, rows)
+                self.same(29, rows)?;
+                self.field(30, entered, 0u64)
             }
             What::Graph { graph, handle, kernels, copies, memsets } => {
                 self.same(24, graph)?;
@@ -381,6 +383,7 @@ impl<C: Columns> Coder<C> {
         self.same(25, &mut api.subject)?;
         self.field(26, &mut api.calls, 1u32)?;
         self.field(27, &mut api.inside, 0u64)?;
+        self.field(28, &mut api.entered, 0u64)?;
         self.call(thread, &mut api.call)
     }
 
@@ -546,6 +549,7 @@ fn blank(kind: Kind) -> Option<Body> {
         Body::Work(Work {
             call,
             submitted: 0,
+            entered: 0,
             lead: 0,
             tail: 0,
             untimed: Untimed::Timed,
@@ -587,7 +591,7 @@ fn blank(kind: Kind) -> Option<Body> {
         }
         Kind::EventRecord => Body::EventRecord(event),
         Kind::EventWait => Body::EventWait(event),
-        Kind::Api => Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0 }),
+        Kind::Api => Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 }),
         Kind::Context => Body::Context(Context { context: 0, device: 0, handle: 0, destroyed: false }),
         Kind::Stream => {
             Body::Stream(Stream { stream: 0, handle: 0, context: 0, flags: 0, priority: 0, destroyed: false })

@@ -362,6 +362,7 @@ impl Generator {
             Body::Work(Work {
                 call,
                 submitted,
+                entered: 0,
                 lead,
                 tail,
                 untimed: Untimed::Timed,
@@ -482,7 +483,7 @@ impl Generator {
     fn freed(&mut self, lane: usize, call: Call) -> Record {
         let end = call.begin + self.host(20_000.0);
         self.leave(lane, call, end, |call| {
-            Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0 })
+            Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 })
         })
     }
 }

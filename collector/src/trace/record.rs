@@ -131,6 +131,8 @@ pub struct Work {
     pub call: Call,
     /// Host ns when the enqueuing driver call returned.
     pub submitted: u64,
+    /// Host ns from the call's begin until CUDA's own function was called, of copies and sets; 0 = unknown.
+    pub entered: u64,
     /// ns from the begin of the start event's record to `submitted`; `u64::MAX` = unbounded; 0 = untimed.
     pub lead: u64,
     /// ns from `submitted` to the return of the end event's record; `u64::MAX` = unbounded; 0 = untimed.
@@ -312,6 +314,8 @@ pub struct Api {
     pub calls: u32,
     /// ns inside those calls; of a single one, 0: its begin and end say it.
     pub inside: u64,
+    /// Host ns from the call's begin until CUDA's own function was called; 0 = unknown, or several calls.
+    pub entered: u64,
 }
 
 /// A context.

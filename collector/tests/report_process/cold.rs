@@ -22,7 +22,7 @@ fn texts() -> Names {
 /// Any other call, of `ns`.
 fn plain(app: &mut App, api: u16, ns: u64) {
     let call = app.call(api, ns);
-    app.push(Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0 }));
+    app.push(Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 }));
 }
 
 /// A launch whose call takes `ns`, and whose kernel runs for as long as it says behind that.
@@ -53,7 +53,7 @@ fn cold() -> App {
     app.push(Body::Free(Free { call: free, memory, address: 0x10_0000, stream: 0, bytes: 0 }));
     app.idle(415_000);
     free.end = app.now;
-    app.push(Body::Api(Api { call: free, result: 0, subject: 0, calls: 1, inside: 0 }));
+    app.push(Body::Api(Api { call: free, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 }));
     app.untimed(LAUNCH, kernel(ADD), Untimed::DeepQueue, 0);
     plain(&mut app, UNLOAD, 50_000);
     app

@@ -65,7 +65,7 @@ fn a_failure_for_lack_of_memory_is_of_whoever_asked() {
     let report = |filter: &Filter| {
         let mut app = App::new();
         let call = Call { flags: flag::FAILED, ..app.call(MALLOC, 2_000) };
-        app.push(Body::Api(Api { call, result: 2, subject: 0, calls: 1, inside: 0 }));
+        app.push(Body::Api(Api { call, result: 2, subject: 0, calls: 1, inside: 0, entered: 0 }));
         let status = Status { threads: BTreeMap::from([(1, 900)]), ..status() };
         app.report_of(filter, Some(&status), Damage::default()).tables.memory.out_of_memory
     };

@@ -29,7 +29,7 @@ fn told() -> (App, Names) {
     names.0.insert((Namespace::Path, 2), "/usr/lib/libcudart.so.12".to_owned());
     app.push(Body::Module(Module { start: 0x1_0000, end: 0x2_0000, bias: 0x1_0000, path: 2 }));
     let call = app.call(LOAD, 1_000);
-    app.push(Body::Api(Api { call, result: 0, subject: MODULE, calls: 1, inside: 0 }));
+    app.push(Body::Api(Api { call, result: 0, subject: MODULE, calls: 1, inside: 0, entered: 0 }));
     // 128 registers leave room for 16 warps of 64: two blocks of 8.
     let gemm = KernelFacts {
         static_shared_bytes: 16384,

@@ -119,6 +119,7 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
         Body::Work(Work {
             call: self.call(),
             submitted: self.u64(),
+            entered: if matches!(what, What::Memcpy { .. } | What::Memset { .. }) { self.u64() } else { 0 },
             lead: self.u64(),
             tail: self.u64(),
             untimed: self.one_of(Untimed::ALL),
@@ -236,6 +237,7 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
                 subject: n.u64(),
                 calls: n.u32(),
                 inside: n.u64(),
+                entered: n.u64(),
             }),
             10 => Body::Context(Context {
                 context: n.u32(),

@@ -137,7 +137,7 @@ pub struct Api {
     /// Further calls that it stands for: a thread's questions in a row (`cuEventQuery` and its like) are one record, from
     /// the first one's entry to the last one's return, with the last one's result. 0 in all other records.
     pub more: u32,
-    /// With `more`: ticks inside those calls, all of them together.
+    /// With `more`: ticks inside those calls, all of them together. Else as `entered` in [`Memcpy`](super::Memcpy).
     pub inside: u32,
 }
 

@@ -85,7 +85,12 @@ pub struct Memcpy {
     /// Non-zero: the API is one of the asynchronous ones.
     pub asynchronous: u8,
     /// Zero.
-    pub reserved: [u8; 22],
+    pub reserved: [u8; 2],
+    /// Ticks from `begin` until CUDA's own function was called, which may have waited from there on; `u32::MAX` = that or
+    /// more; 0 = unknown.
+    pub entered: u32,
+    /// Zero.
+    pub reserved2: [u64; 2],
 }
 
 /// A memory set.
@@ -107,7 +112,11 @@ pub struct Memset {
     /// Non-zero: the API is one of the asynchronous ones.
     pub asynchronous: u8,
     /// Zero.
-    pub reserved: [u8; 30],
+    pub reserved: [u8; 2],
+    /// As in [`Memcpy`].
+    pub entered: u32,
+    /// Zero.
+    pub reserved2: [u64; 3],
 }
 
 /// A graph launch: one timed operation that knows its nodes by its [`Graph`](super::Graph).
@@ -176,9 +185,9 @@ const _: () = {
     assert!(offset_of!(Launch, attributes) == 112);
     assert!(offset_of!(Launch, cluster) == 116);
     assert!(offset_of!(Memcpy, bytes) == 72);
-    assert!(offset_of!(Memcpy, direction) == 104);
+    assert!(offset_of!(Memcpy, direction) == 104 && offset_of!(Memcpy, entered) == 108);
     assert!(offset_of!(Memset, bytes) == 72);
-    assert!(offset_of!(Memset, element) == 96);
+    assert!(offset_of!(Memset, element) == 96 && offset_of!(Memset, entered) == 100);
     assert!(offset_of!(GraphLaunch, graph) == 72);
     assert!(offset_of!(GraphLaunch, handle) == 88);
     assert!(offset_of!(Burst, launches) == 72);

@@ -32,7 +32,7 @@ impl<'n> Trace<'n> {
 
     fn call(&mut self, thread: u32, api: u16, begin: u64, end: u64) {
         let call = Call { api, begin, end, caller: 77, ..Call::default() };
-        let body = Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0 });
+        let body = Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 });
         let counted = CountedCall { api, calls: 1, host_ns: end - begin, failed: false };
         let record = Record { thread, at: end, body };
         self.fold.observe(&Event { call: Some(counted), ..Event::new(&record) });

@@ -345,7 +345,8 @@ fn an_operation_without_a_time_is_a_call_and_nothing_on_the_gpu() {
 #[test]
 fn questions_in_a_row_are_one_slice_and_count_each() {
     let call = Call { api: WAIT, begin: 10_000, end: 90_000, ..Call::default() };
-    let asked = |calls, inside| record(1, Body::Api(Api { call, result: 0, subject: 9, calls, inside }));
+    let asked =
+        |calls, inside| record(1, Body::Api(Api { call, result: 0, subject: 9, calls, inside, entered: 0 }));
     let names = names();
     let trace = exported(&[(None, names.clone(), vec![asked(100, 7_000)])]);
     let [row] = of_category(&trace, "cuda_runtime")[..] else { panic!("{trace}") };
@@ -550,7 +551,7 @@ fn memory_is_told_with_what_is_held_after_it() {
 
 fn failed(begin: u64, end: u64) -> Record {
     let call = Call { api: LAUNCH, begin, end, flags: flag::FAILED, ..Call::default() };
-    record(1, Body::Api(Api { call, result: 719, subject: 0, calls: 1, inside: 0 }))
+    record(1, Body::Api(Api { call, result: 719, subject: 0, calls: 1, inside: 0, entered: 0 }))
 }
 
 #[test]

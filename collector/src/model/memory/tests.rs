@@ -19,7 +19,14 @@ fn free(address: u64, correlation: u64) -> Free {
 }
 
 fn end(correlation: u64, flags: u16) -> Api {
-    Api { call: Call { correlation, flags, ..Call::default() }, result: 0, subject: 0, calls: 1, inside: 0 }
+    Api {
+        call: Call { correlation, flags, ..Call::default() },
+        result: 0,
+        subject: 0,
+        calls: 1,
+        inside: 0,
+        entered: 0,
+    }
 }
 
 #[test]
