@@ -2,8 +2,8 @@
 //! it, passes through, and what it does is not seen. So each is told by its name and by how often it was looked up.
 //!
 //! Known are the table's functions and those that pass through for a reason ([`PASSED`]). Lookups come before the session
-//! does, and usually there are none of these: the places are made at the first. The kernel wipes them in a forked
-//! child (MADV_WIPEONFORK), whose own lookups are its own.
+//! does, and usually there are none of these: the places are made at the first. They are wiped in a forked child
+//! ([`wiped`]), whose own lookups are its own.
 
 use core::cell::Cell;
 use core::ffi::CStr;
@@ -12,7 +12,7 @@ use gpuspy_wire::record::{Head, Lookup, Namespace, Record};
 
 use super::known::PASSED;
 use crate::gpu::poller::Ring;
-use crate::session::{self, Session};
+use crate::session::{self, Session, wiped};
 use crate::sys::{Errno, ticks};
 use crate::{names, thread};
 
@@ -90,27 +90,9 @@ fn existing() -> Option<&'static Unknown> {
 
 #[cold]
 fn make() -> Option<&'static Unknown> {
-    let bytes = size_of::<Unknown>();
-    // SAFETY: a fresh private mapping of zeros; wiped in a child, or given back.
-    let memory = unsafe {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let memory = libc::mmap(core::ptr::null_mut(), bytes, access, kind, -1, 0);
-        if memory == libc::MAP_FAILED {
-            return None;
-        }
-        if libc::madvise(memory, bytes, libc::MADV_WIPEONFORK) != 0 {
-            libc::munmap(memory, bytes);
-            return None;
-        }
-        memory
-    };
-    let place =
-        UNKNOWN.compare_exchange(core::ptr::null_mut(), memory.cast(), Ordering::Release, Ordering::Acquire);
-    if place.is_err() {
-        // SAFETY: our own mapping, which nobody else knows: another thread's was first.
-        unsafe { libc::munmap(memory, bytes) };
-    }
+    let memory = wiped::map(size_of::<Unknown>())?.memory.cast();
+    // Where another thread's was first this one is left: pages that nobody touches. Relaxed where that was: `existing` looks.
+    let _ = UNKNOWN.compare_exchange(core::ptr::null_mut(), memory, Ordering::Release, Ordering::Relaxed);
     existing()
 }
 

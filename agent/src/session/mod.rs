@@ -1,15 +1,16 @@
 //! A session: what a process that calls CUDA has to do with gpuspy. It begins at the first call that has a real function
 //! behind it; a process that makes none has no thread, no file and no output of ours.
 //!
-//! All of it lies in one zeroed mapping that the kernel wipes in a forked child (MADV_WIPEONFORK, Linux 4.14): the child,
-//! however it was forked, finds `alive` zero, leaves everything of its parent's alone, and begins a session of its own
-//! at its own first call. (After vfork the memory is the parent's and so is the session.)
+//! All of it lies in one zeroed mapping that is wiped in a forked child ([`wiped`]): the child finds `alive` zero, leaves
+//! everything of its parent's alone, and begins a session of its own at its own first call. (After vfork the memory is the
+//! parent's and so is the session.)
 
 pub mod collector;
 pub mod exit;
 pub mod job;
 pub mod options;
 pub mod segment;
+pub mod wiped;
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::LossCause;
@@ -35,8 +36,8 @@ use segment::Segment;
 
 /// The session's state and tables. Every field is valid when zero.
 pub struct Session {
-    /// [`WIPED`], [`ALIVE`] or [`UNOBSERVED`]. Relaxed: `ALIVE` is written before the session is published, `UNOBSERVED`
-    /// may be seen late.
+    /// [`WIPED`], [`ALIVE`], [`ALIVE_HERE`] or [`UNOBSERVED`]. Relaxed: the two that say that it lives are written before the
+    /// session is published, `UNOBSERVED` may be seen late.
     alive: AtomicU32,
     pub segment: Segment,
     pub contexts: Contexts,
@@ -71,12 +72,14 @@ pub struct Session {
     environment: AtomicPtr<Environment>,
 }
 
-/// What stands in [`Session::alive`]: the memory is a parent's, and the kernel has zeroed it.
+/// What stands in [`Session::alive`]: the memory is a parent's, and has been wiped.
 const WIPED: u32 = 0;
 /// The session is this process's.
 const ALIVE: u32 = 1;
 /// It was, but no collector was reached: nothing more is recorded.
 const UNOBSERVED: u32 = 2;
+/// The session is a process's that did not have the kernel wipe it: this one's, unless [`wiped::is_childs`].
+const ALIVE_HERE: u32 = 3;
 
 /// A slot's wish for its next buffer.
 struct Growth {
@@ -136,6 +139,7 @@ pub fn current() -> Option<&'static Session> {
     match session.map_or(WIPED, |s| s.alive.load(Ordering::Relaxed)) {
         ALIVE => session,
         UNOBSERVED => None,
+        ALIVE_HERE if !wiped::is_childs() => session,
         _ if OFF.load(Ordering::Relaxed) => None,
         _ => begin(),
     }
@@ -144,7 +148,12 @@ pub fn current() -> Option<&'static Session> {
 /// The session if there is one; never begins it.
 pub fn existing() -> Option<&'static Session> {
     // SAFETY: as in `current`.
-    unsafe { SESSION.load(Ordering::Acquire).as_ref() }.filter(|s| s.alive.load(Ordering::Relaxed) == ALIVE)
+    let session = unsafe { SESSION.load(Ordering::Acquire).as_ref() };
+    session.filter(|session| match session.alive.load(Ordering::Relaxed) {
+        ALIVE => true,
+        ALIVE_HERE => !wiped::is_childs(),
+        _ => false,
+    })
 }
 
 #[cold]
@@ -199,27 +208,9 @@ fn start(pid: u32) -> Option<&'static Session> {
 }
 
 fn make() -> Result<&'static Session, &'static str> {
-    let bytes = size_of::<Session>();
-    // SAFETY: a fresh private mapping of zeros.
-    let memory = unsafe {
-        libc::mmap(
-            core::ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if memory == libc::MAP_FAILED {
-        return Err("there is no memory for it");
-    }
-    // SAFETY: our own mapping. Without WIPEONFORK (Linux before 4.14) a child would believe in its parent's session.
-    if unsafe { libc::madvise(memory, bytes, libc::MADV_WIPEONFORK) } != 0 {
-        return Err("this kernel cannot wipe memory on fork (Linux 4.14 is needed)");
-    }
+    let Some(wiped) = wiped::map(size_of::<Session>()) else { return Err("there is no memory for it") };
     // SAFETY: zeroed, and every field is valid when zero; page-aligned; ours alone until it is published.
-    let session: &'static mut Session = unsafe { &mut *memory.cast::<Session>() };
+    let session: &'static mut Session = unsafe { &mut *wiped.memory.cast::<Session>() };
     session.segment.create()?;
     let mut key: libc::pthread_key_t = 0;
     // SAFETY: writes our own variable; the destructor is a function of this library, which is never unloaded.
@@ -239,7 +230,7 @@ fn make() -> Result<&'static Session, &'static str> {
     let nodes = session.timing.is_on() && sys::env(c"GPUSPY_GRAPH").is_some_and(|g| g == c"nodes");
     session.nodes.on = AtomicBool::new(nodes);
     session.exit.set_quiet(sys::env_is_on(c"GPUSPY_QUIET"));
-    session.alive = AtomicU32::new(ALIVE);
+    session.alive = AtomicU32::new(if wiped.by_kernel { ALIVE } else { ALIVE_HERE });
     let session: &'static Session = session;
     let live = &session.segment.header().live.0;
     // Relaxed: counters, brought over once.

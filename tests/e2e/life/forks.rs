@@ -1,10 +1,13 @@
 //! Processes that become two, or others.
 
 use super::{launches, our_lines};
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_collector::trace::record::Body;
 use gpuspy_tests::{Done, Run, program, report};
+use gpuspy_wire::record::flag;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Whether anything was written. The place of a trace is made before its collector is started: a process that ends within
@@ -33,9 +36,15 @@ fn said_all(done: &Done) -> Vec<Value> {
     done.stdout.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
 
-#[test]
-fn parent_and_child_that_both_use_cuda_have_a_trace_each() {
-    let done = Run::of("fork_child").arg("before").preloaded().succeeded();
+/// Forking, where memory can be marked to be wiped in a child, and where it cannot, as under gVisor.
+fn fork_child(how: &str, refused: bool) -> Done {
+    let run = Run::of("fork_child").arg(how);
+    let run = if refused { run.arg("refused") } else { run };
+    run.preloaded().succeeded()
+}
+
+fn parent_and_child_have_a_trace_each(refused: bool) {
+    let done = fork_child("before", refused);
     let reports = reports(&done);
     assert_eq!(our_lines(&done).len(), 2, "{}", done.stderr);
     assert_eq!(reports.len(), 2);
@@ -47,19 +56,50 @@ fn parent_and_child_that_both_use_cuda_have_a_trace_each() {
     }
 }
 
-#[test]
-fn a_fork_after_cuda_takes_nothing_from_the_parent() {
-    let done = Run::of("fork_child").arg("after").preloaded().succeeded();
+fn nothing_is_taken_from_the_parent(how: &str, refused: bool) {
+    let done = fork_child(how, refused);
     let parent = done.said()["pid"].as_u64().unwrap();
     let reports = reports(&done);
     assert_eq!(reports[&parent].len(), 1);
-    assert_eq!(launches(&reports[&parent][0]), 200);
-    assert_eq!(reports[&parent][0]["coverage"]["timed"], 200);
-    assert_eq!(reports[&parent][0]["processes"][0]["ending"], "exited");
+    let report = &reports[&parent][0];
+    assert_eq!(launches(report), 200);
+    assert_eq!(report["coverage"]["timed"], 200);
+    assert_eq!(report["processes"][0]["ending"], "exited");
     // The child's one call failed. Where it lived long enough to be seen, it has done no work.
     for (_, others) in reports.iter().filter(|(pid, _)| **pid != parent) {
         assert!(others.iter().all(|r| launches(r) == 0));
     }
+    let mut records = TraceReader::open(&trace_of(&done, parent)).unwrap();
+    let has_failed = |body: &Body| body.call().is_some_and(|call| call.flags & flag::FAILED != 0);
+    assert_eq!(
+        records.records().filter(|record| has_failed(&record.body)).count(),
+        0,
+        "what the child called"
+    );
+}
+
+fn trace_of(done: &Done, pid: u64) -> PathBuf {
+    let traces = done.traces();
+    let of = |trace: &&PathBuf| report(trace)["processes"][0]["pid"] == pid;
+    traces.iter().filter(|trace| has_begun(trace)).find(of).unwrap().clone()
+}
+
+#[test]
+fn parent_and_child_that_both_use_cuda_have_a_trace_each() {
+    parent_and_child_have_a_trace_each(false);
+}
+
+#[test]
+fn a_fork_after_cuda_takes_nothing_from_the_parent() {
+    nothing_is_taken_from_the_parent("after", false);
+    nothing_is_taken_from_the_parent("cloned", false);
+}
+
+#[test]
+fn where_memory_is_not_wiped_by_the_kernel_processes_are_told_apart_all_the_same() {
+    parent_and_child_have_a_trace_each(true);
+    nothing_is_taken_from_the_parent("after", true);
+    nothing_is_taken_from_the_parent("cloned", true);
 }
 
 #[test]
