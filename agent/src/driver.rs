@@ -211,18 +211,19 @@ impl Driver {
     }
 
     /// Runs `work` with the thread's capture mode RELAXED, so that a call of ours, which a GLOBAL capture elsewhere
-    /// would forbid, invalidates nothing.
-    pub fn relaxed<T>(&self, work: impl FnOnce() -> T) -> T {
-        let Some(exchange) = self.capture_mode else { return work() };
+    /// would forbid, invalidates nothing. `None`: the driver does not change the mode, and nothing was called. (One without
+    /// the call, before CUDA 10.1, knows no modes.)
+    pub fn relaxed<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let Some(exchange) = self.capture_mode else { return Some(work()) };
         let mut mode = CAPTURE_MODE_RELAXED;
         // SAFETY: exchanges the calling thread's mode with the place's.
-        let changed = unsafe { exchange(&mut mode) } == CUDA_SUCCESS;
-        let result = work();
-        if changed {
-            // SAFETY: as above; this puts the thread's own mode back.
-            unsafe { exchange(&mut mode) };
+        if unsafe { exchange(&mut mode) } != CUDA_SUCCESS {
+            return None;
         }
-        result
+        let result = work();
+        // SAFETY: as above; this puts the thread's own mode back.
+        unsafe { exchange(&mut mode) };
+        Some(result)
     }
 }
 

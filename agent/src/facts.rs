@@ -158,11 +158,12 @@ impl Kernel<'_> {
                 ..none
             }
         };
-        driver.relaxed(|| match self.context {
+        let asked = driver.relaxed(|| match self.context {
             Some(context) if context.is_leaving() => none,
             Some(context) => with_context(driver, context.handle as CUcontext, ask).unwrap_or(none),
             None => ask(),
-        })
+        });
+        asked.unwrap_or(none)
     }
 
     /// An attribute: a CUkernel's are a device's (cuda.h, cuKernelGetAttribute).

@@ -10,10 +10,15 @@ use serde_json::{Value, json};
 
 const MODES: &[&str] = &["global", "thread", "relaxed"];
 
-/// The assumptions about what is potentially unsafe beside a capture, all on one side, then all on the other.
-fn assumed() -> [String; 2] {
-    let names = ["event_query", "stream_query", "event_create", "sync", "free", "module_load"];
-    ["unsafe", "safe"].map(|value| names.map(|name| format!("{name}_in_capture={value}")).join(","))
+/// The assumptions about what is potentially unsafe beside a capture: all on one side, all on the other, and streams may be
+/// made but not be asked about.
+fn assumed() -> [String; 3] {
+    let names =
+        ["event_query", "stream_query", "stream_questions", "event_create", "sync", "free", "module_load"];
+    let [all, none] =
+        ["unsafe", "safe"].map(|value| names.map(|name| format!("{name}_in_capture={value}")).join(","));
+    let made = all.replace("event_create_in_capture=unsafe", "event_create_in_capture=safe");
+    [all, none, made]
 }
 
 /// The calls and what they returned.
@@ -74,5 +79,6 @@ macro_rules! arrangements {
 
 arrangements! {
     alone per_thread_default fork_and_join unjoined to_graph legacy_use invalidated pending_work first_use
+    made_meanwhile second_makes
     second_enqueues second_waits second_waits_relaxed second_breaks second_captures second_goes_on second_ends
 }

@@ -270,6 +270,33 @@ static void first_use(void)
     TELL(cuCtxDestroy(another));
 }
 
+// Some streams come while the capture lasts: one becomes a part of it, one does not. Where the driver forbids to make them
+// then, there are none.
+static void made_meanwhile(void)
+{
+    CUstream joined = NULL, late = NULL;
+    begin(stream);
+    launch_on(inside, stream, &captured);
+    TELL(cuStreamCreate(&joined, CU_STREAM_NON_BLOCKING));
+    TELL(cuStreamCreate(&late, CU_STREAM_NON_BLOCKING));
+    if (joined == NULL || late == NULL) {
+        TELL(cuStreamEndCapture(stream, &(CUgraph){NULL}));
+        return;
+    }
+    TELL(cuEventRecord(fork_event, stream));
+    TELL(cuStreamWaitEvent(joined, fork_event, 0));
+    for (int left = 5; left > 0; left--) {
+        launch_on(inside, joined, &captured);
+        launch_on(outside, late, &launches);
+    }
+    TELL(cuEventRecord(join_event, joined));
+    TELL(cuStreamWaitEvent(stream, join_event, 0));
+    end(stream, 6);
+    launch_on(outside, joined, &launches);
+    TELL(cuStreamDestroy(joined));
+    TELL(cuStreamDestroy(late));
+}
+
 // ---- arrangements of two threads ----
 
 // What every mode lets another thread do: enqueue.
@@ -292,6 +319,29 @@ static void second_enqueues(void)
     pthread_t second = meanwhile(enqueue);
     capture_some(stream, 10, 200);
     CHECK(pthread_join(second, NULL));
+    end(stream, 10);
+}
+
+// A stream is made and used while another thread captures, as a thread pool's are.
+static void *make_streams(void *unused)
+{
+    start_second();
+    for (int left = 5; left > 0; left--) {
+        CUstream late = NULL;
+        if (TELL(cuStreamCreate(&late, CU_STREAM_NON_BLOCKING)) != CUDA_SUCCESS)
+            continue;
+        launch_on(outside, late, &launches);
+        launch_on(outside, CU_STREAM_PER_THREAD, &launches);
+    }
+    return unused;
+}
+
+static void second_makes(void)
+{
+    begin(stream);
+    pthread_t second = meanwhile(make_streams);
+    CHECK(pthread_join(second, NULL));
+    capture_some(stream, 10, 0);
     end(stream, 10);
 }
 
@@ -451,7 +501,9 @@ static const struct {
     {"invalidated", invalidated},
     {"pending_work", pending_work},
     {"first_use", first_use},
+    {"made_meanwhile", made_meanwhile},
     {"second_enqueues", second_enqueues},
+    {"second_makes", second_makes},
     {"second_waits", second_waits},
     {"second_waits_relaxed", second_waits_relaxed},
     {"second_breaks", second_breaks},

@@ -2,7 +2,7 @@
 
 use gpuspy_wire::record::{self, Record, Untimed, flag};
 
-use crate::calls::{is_captured, record_call};
+use crate::calls::{current_context, is_captured, record_call};
 use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
 use crate::gpu::burst;
@@ -109,6 +109,10 @@ pub fn enqueue<W: Work>(call: &Call, what: W, real: impl FnOnce() -> (CUresult, 
     }
     if succeeded {
         work.head.flags |= if captured { flag::CAPTURED } else { 0 };
+        // A stream that is met in a capture is not asked what it is.
+        if captured && stream.is_none() {
+            work.context = current_context(call);
+        }
         let record = what.record(call, work, call.until(before));
         call.record(&record);
     }

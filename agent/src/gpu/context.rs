@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::{self, Head};
 
+use crate::calls::is_captured;
 use crate::cuda::*;
 use crate::driver::Driver;
 use crate::gpu::green::{Current, Greens};
@@ -135,19 +136,26 @@ impl Contexts {
         let mut device: CUdevice = 0;
         let pool = Pool::new();
         let is_ending = |device| self.primary(device).is_some_and(|p| p.ending.load(Ordering::SeqCst) != 0);
-        let entered = with_context(driver, handle, || {
-            // SAFETY: writes a place of ours.
-            let asked = driver.context_device.map(|ask| unsafe { ask(&mut device) });
-            if asked.is_some_and(|result| result != CUDA_SUCCESS) {
-                return None; // current to this thread, and dead
-            }
-            let current = Current::ask(driver);
-            if matches!(current, Current::Plain) && !is_ending(device) && call.session.timing.is_on() {
-                driver.relaxed(|| pool.fill(driver));
-            }
-            Some(current)
+        // RELAXED: the context is new to us, and a capture may be under way in it.
+        let entered = driver.relaxed(|| {
+            with_context(driver, handle, || {
+                // SAFETY: writes a place of ours.
+                let asked = driver.context_device.map(|ask| unsafe { ask(&mut device) });
+                if asked.is_some_and(|result| result != CUDA_SUCCESS) {
+                    return None; // current to this thread, and dead
+                }
+                // It asks about the legacy stream, which stands for every blocking stream that captures.
+                if is_captured(call, STREAM_LEGACY as CUstream) {
+                    return None;
+                }
+                let current = Current::ask(driver);
+                if matches!(current, Current::Plain) && !is_ending(device) && call.session.timing.is_on() {
+                    pool.fill(driver);
+                }
+                Some(current)
+            })
         });
-        let primary = match entered.flatten() {
+        let primary = match entered.flatten().flatten() {
             Some(Current::Plain) if !is_ending(device) => None,
             Some(Current::Green(primary)) if may_be_green => Some(primary),
             _ => {

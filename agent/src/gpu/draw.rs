@@ -100,8 +100,9 @@ pub fn is_behind(
     // Not while anything is being captured: see `timing`.
     if !stream.entries.is_complete(entry) && session.captures.load(Ordering::Relaxed) == 0 {
         // RELAXED: a capture may begin meanwhile. SAFETY: an event of this context, recorded and held.
-        let asked =
-            driver.event_query.map(|query| driver.relaxed(|| unsafe { query(context.pool.event(event)) }));
+        let asked = driver
+            .event_query
+            .and_then(|query| driver.relaxed(|| unsafe { query(context.pool.event(event)) }));
         if asked == Some(CUDA_SUCCESS) {
             stream.entries.seen(entry);
         }

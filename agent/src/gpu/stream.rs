@@ -4,6 +4,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::{self, Head, LossCause, flag};
 
+use crate::calls::is_captured;
 use crate::cuda::*;
 use crate::driver::Driver;
 use crate::gpu::burst::{self, OpenBurst};
@@ -449,6 +450,8 @@ impl Streams {
         }
     }
 
+    /// What a stream is must not be asked of one that captures, which would end the capture: it is made known when it is used
+    /// after that. Of others it is asked with the thread RELAXED, since captures elsewhere may be under way.
     #[cold]
     fn make(
         &self,
@@ -464,6 +467,23 @@ impl Streams {
             Name::Legacy => STREAM_LEGACY as u64,
             Name::PerThread => STREAM_PER_THREAD as u64,
         };
+        if is_captured(call, recorded_on as CUstream) {
+            return None;
+        }
+        driver
+            .relaxed(|| self.ask_and_make(call, driver, (handle, recorded_on), name, context, place))
+            .flatten()
+    }
+
+    fn ask_and_make(
+        &self,
+        call: &Call,
+        driver: &Driver,
+        (handle, recorded_on): (CUstream, u64),
+        name: Name,
+        context: CUcontext,
+        place: &AtomicPtr<Stream>,
+    ) -> Option<&'static Stream> {
         let (context_handle, green) = match (driver.contexts_of(recorded_on as CUstream), name) {
             (Some(told), _) => told,
             (None, Name::Handle(_)) => (context_of(driver, handle), UNTOLD as CUgreenCtx),

@@ -263,8 +263,8 @@ fn serves(
     let query = driver.event_query?;
     // RELAXED: a capture may begin meanwhile. SAFETY: an event of this context, recorded and held.
     match driver.relaxed(|| unsafe { query(context.pool.event(end.event)) }) {
-        CUDA_ERROR_NOT_READY => Some(now),
-        CUDA_SUCCESS => {
+        Some(CUDA_ERROR_NOT_READY) => Some(now),
+        Some(CUDA_SUCCESS) => {
             hold.stream().entries.seen(end.position);
             hold.last().patience = PATIENCE;
             None

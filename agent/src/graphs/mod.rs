@@ -97,7 +97,7 @@ impl Graphs {
         graph: CUgraph,
         events: Option<Vec<Pair>>,
     ) {
-        let contents = driver.relaxed(|| Contents::read(call, driver, graph));
+        let contents = driver.relaxed(|| Contents::read(call, driver, graph)).unwrap_or_default();
         let Some(place) = self.places.get(handle as u64) else { return call.lost(LossCause::TableFull, 1) };
         let context = call.session.contexts.get(call, driver, driver.current_context());
         let timed = events.zip(context).map(|(pairs, context)| call.session.nodes.add(context, pairs));
@@ -111,7 +111,7 @@ impl Graphs {
 
     /// It was updated to what another graph holds.
     pub fn updated(&self, call: &Call, driver: &Driver, handle: CUgraphExec, graph: CUgraph) {
-        let new = driver.relaxed(|| Contents::read(call, driver, graph));
+        let new = driver.relaxed(|| Contents::read(call, driver, graph)).unwrap_or_default();
         let Some(place) = self.places.find(handle as u64) else { return };
         let mut contents = place.take().unwrap_or_default();
         // Made in another order, its nodes go by other names than ours: what a launch runs is known, what a later change
@@ -170,13 +170,14 @@ impl Graphs {
         if !nodes.on.load(Ordering::Relaxed) {
             return None;
         }
-        let kernels = if for_device { None } else { driver.relaxed(|| events::kernels(driver, graph)) };
+        let kernels =
+            if for_device { None } else { driver.relaxed(|| events::kernels(driver, graph)).flatten() };
         if kernels.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }
         let inserted = kernels.and_then(|kernels| {
-            let pairs = driver.relaxed(|| nodes.pairs(driver, kernels.len()))?;
-            Some((driver.relaxed(|| Inserted::new(driver, graph, &kernels, &pairs))?, pairs))
+            let pairs = driver.relaxed(|| nodes.pairs(driver, kernels.len())).flatten()?;
+            Some((driver.relaxed(|| Inserted::new(driver, graph, &kernels, &pairs)).flatten()?, pairs))
         });
         self.note(call, if inserted.is_some() { CHANGED } else { LEFT_ALONE });
         inserted
@@ -187,13 +188,14 @@ impl Graphs {
         let driver = driver::driver()?;
         let timed = self.places.find(handle as u64)?.timed()?;
         timed.ended();
-        driver.relaxed(|| {
+        let inserted = driver.relaxed(|| {
             let kernels = events::kernels(driver, graph)?;
             // With another number of kernels the driver will refuse, and is to say what it would say without us.
             (kernels.len() == timed.pairs.len())
                 .then(|| Inserted::new(driver, graph, &kernels, &timed.pairs))
                 .flatten()
-        })
+        });
+        inserted.flatten()
     }
 
     /// An executable graph was destroyed: its handle may come back as another's.

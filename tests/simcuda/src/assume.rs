@@ -46,6 +46,13 @@ pub const ALL: &[Assumption] = &[
         "cuStreamQuery of another stream is potentially unsafe",
     ),
     word(
+        "stream_questions_in_capture",
+        &["unsafe", "safe"],
+        "unsafe",
+        "cuStreamGetCtx and its like end the capture of the stream that they ask about (NVIDIA/cccl #9119 saw it of \
+         cuStreamGetDevice), and are potentially unsafe of another one",
+    ),
+    word(
         "event_create_in_capture",
         &["safe", "unsafe"],
         "safe",

@@ -69,6 +69,16 @@ impl State {
         if config().assume.is(name, "unsafe") { self.check_unsafe() } else { Ok(()) }
     }
 
+    /// A question about what a stream is, not about what it does.
+    pub fn check_question(&mut self, stream: Handle) -> Outcome {
+        if self.captures.is_empty() || !config().assume.is("stream_questions_in_capture", "unsafe") {
+            return Ok(());
+        }
+        self.check_not_captured(stream)?;
+        self.check_legacy(stream)?;
+        self.check_unsafe()
+    }
+
     /// Fails if the stream is the legacy stream and a blocking stream of its context captures: the legacy stream
     /// "encompasses these other streams" (CUDA programming guide, "Prohibited and Unhandled Operations").
     pub fn check_legacy(&mut self, stream: Handle) -> Outcome {

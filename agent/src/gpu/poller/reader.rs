@@ -96,7 +96,11 @@ impl Reader {
             if !self.relaxed {
                 let mut mode = CAPTURE_MODE_RELAXED;
                 // SAFETY: exchanges this thread's own mode.
-                outside.call(|d| d.capture_mode.map(|exchange| unsafe { exchange(&mut mode) }));
+                let refused = outside
+                    .call(|d| d.capture_mode.map(|exchange| unsafe { exchange(&mut mode) != CUDA_SUCCESS }));
+                if refused == Some(true) {
+                    break; // what is asked now could end a capture
+                }
                 self.relaxed = true;
             }
             let known = self.known.iter().position(|k| core::ptr::eq(k.context, context));

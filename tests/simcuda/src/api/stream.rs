@@ -116,6 +116,7 @@ unsafe fn synchronize(call: &mut Call, stream: Handle) -> Outcome {
 unsafe fn get_flags(call: &mut Call, stream: Handle, flags: *mut u32) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
+    state.check_question(stream)?;
     let known = state.checked(stream).flags;
     // SAFETY: cuda.h's promise.
     unsafe { put(flags, known) }
@@ -124,6 +125,7 @@ unsafe fn get_flags(call: &mut Call, stream: Handle, flags: *mut u32) -> Outcome
 unsafe fn get_priority(call: &mut Call, stream: Handle, priority: *mut i32) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
+    state.check_question(stream)?;
     let known = state.checked(stream).priority;
     // SAFETY: cuda.h's promise.
     unsafe { put(priority, known) }
@@ -132,6 +134,7 @@ unsafe fn get_priority(call: &mut Call, stream: Handle, priority: *mut i32) -> O
 unsafe fn get_id(call: &mut Call, stream: Handle, id: *mut u64) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
+    state.check_question(stream)?;
     let known = state.checked(stream).id;
     // SAFETY: cuda.h's promise.
     unsafe { put(id, known) }
@@ -140,6 +143,7 @@ unsafe fn get_id(call: &mut Call, stream: Handle, id: *mut u64) -> Outcome {
 unsafe fn get_context(call: &mut Call, stream: Handle, context: *mut Handle) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
+    state.check_question(stream)?;
     let Stream { context: known, kind, .. } = *state.checked(stream);
     // cuda.h of CUDA 12, cuStreamGetCtx: not for streams of cuGreenCtxStreamCreate (and the simulator does not tell them from
     // others of a green context). Of CUDA 13: what cuCtxFromGreenCtx returns.
@@ -159,6 +163,7 @@ unsafe fn get_context_v2(
 ) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
+    state.check_question(stream)?;
     let known = state.checked(stream).context;
     // SAFETY: cuda.h's promise.
     unsafe {
@@ -170,6 +175,7 @@ unsafe fn get_context_v2(
 unsafe fn get_device(call: &mut Call, stream: Handle, device: *mut i32) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
+    state.check_question(stream)?;
     let context = state.checked(stream).context;
     let known = state.context(context)?.device;
     // SAFETY: cuda.h's promise.
