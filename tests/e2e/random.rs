@@ -41,6 +41,7 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_CLOCK_WANDER_PPB", "2000"), ("SIMCUDA_CLOCK_WANDER_PERIOD_NS", "100000000")],
     &[("SIMCUDA_EVENT_RESOLUTION_NS", "32")],
     &[("SIMCUDA_EVENT_RESOLUTION_NS", "500")],
+    &[("SIMCUDA_EVENT_RESOLUTION_NS", "1024")],
     &[("SIMCUDA_EVENT_NS", "300")],
     &[
         ("SIMCUDA_EVENT_NS", "300"),
@@ -364,6 +365,7 @@ fn events_inside_graphs_change_nothing_but_time() {
 fn coarse_stamps_widen_the_interval() {
     found(&[3, 4], &[("SIMCUDA_EVENT_RESOLUTION_NS", "500")]);
     found(&[3, 4], &[("SIMCUDA_EVENT_RESOLUTION_NS", "32")]);
+    found(&[3, 4, 5, 6], &[("SIMCUDA_EVENT_RESOLUTION_NS", "1024")]);
 }
 
 #[test]

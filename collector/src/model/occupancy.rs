@@ -21,7 +21,7 @@
 //! **End.** An end event that over-reads fires as it is submitted, by θ + submitted + tail. Then g_e − g_s ≤ B + tail,
 //! and g_e ≤ θ_hi + submitted + tail. Where either is broken, the end event was queued while the operation ran, and
 //! g_e is its completion. Where neither is, it may have been over at once: the least duration is 0. The proof asks for
-//! [`EVENT_RESOLUTION`] more than the inequality does, because its answer jumps.
+//! half a µs more than the inequality does, because its answer jumps.
 //!
 //! So the truth is in [lo, hi] with hi = raw, and lo = raw − B or 0; `duration_error` and what stamps are worth
 //! ([`stamps`](super::stamps)) widen both: an event fires up to their resolution after its stamp, and a queued end event

@@ -3,15 +3,16 @@
 //!
 //! **Resolution.** A stamp is a whole multiple of some number of ns, rounded down. The greatest common divisor of all that
 //! was measured on a chain is that number, or a multiple of it: never less, so it errs to the careful side, and by a few
-//! ns only after a few stamps. [`EVENT_RESOLUTION`] bounds it before that.
+//! ns only after a few stamps. [`MOST_RESOLUTION`] bounds it before that.
 //!
 //! **Cost.** The front end takes time for an event, and a pair around an operation holds one event's: that of the end
 //! event. Between two neighbours on a stream lies nothing of ours but the second one's start event, so the least distance
 //! ever seen between an end event and the next start event is the most that an event costs, and on a stream that was
 //! never empty in between it is the cost. [`MOST_EVENT_COST`] bounds it before that.
 
-/// The resolution of CUDA event times, ns: about 0.5 µs by the documentation of `cudaEventElapsedTime`.
-pub const EVENT_RESOLUTION: i64 = 500;
+/// The coarsest resolution of CUDA event times, ns. The documentation of `cudaEventElapsedTime` says about 0.5 µs, and GPUs
+/// whose timer counts in multiples of 1.024 µs were reported: twice that is allowed for until stamps tell.
+pub const MOST_RESOLUTION: i64 = 2_048;
 
 /// What an event costs a GPU at most, ns. Assumed, until neighbours tell; a pair of events with nothing between is commonly
 /// seen to read 1 to 2 µs.
@@ -52,8 +53,8 @@ impl Stamps {
     /// How much later than its stamp an event can have fired, ns.
     pub fn resolution(&self) -> i64 {
         match self.divisor {
-            0 => EVENT_RESOLUTION,
-            divisor => EVENT_RESOLUTION.min(divisor.min(i64::MAX as u64) as i64 - 1),
+            0 => MOST_RESOLUTION,
+            divisor => MOST_RESOLUTION.min(divisor.min(i64::MAX as u64) as i64 - 1),
         }
     }
 
@@ -70,13 +71,13 @@ mod tests {
     #[test]
     fn nothing_is_trusted_before_something_was_seen() {
         let stamps = Stamps::default();
-        assert_eq!((stamps.resolution(), stamps.most_cost()), (500, 3_000));
+        assert_eq!((stamps.resolution(), stamps.most_cost()), (2_048, 3_000));
     }
 
     #[test]
-    fn the_resolution_is_the_common_divisor_and_never_coarser_than_documented() {
+    fn the_resolution_is_the_common_divisor_and_never_coarser_than_assumed() {
         let mut stamps = Stamps::default();
-        for (distance, resolution) in [(64_000, 500), (-1_600, 500), (96, 31), (0, 31), (1_000_001, 0)] {
+        for (distance, resolution) in [(64_000, 2_048), (-1_600, 1_599), (96, 31), (0, 31), (1_000_001, 0)] {
             stamps.distance(distance);
             assert_eq!(stamps.resolution(), resolution, "{stamps:?}");
         }

@@ -1,7 +1,6 @@
 //! A pair of events as a trace holds it, and what it says of how long the operation between them lasted.
 
 use super::super::clock::parted;
-use super::super::stamps::EVENT_RESOLUTION;
 use super::{Length, MOST_TIME, host};
 use crate::trace::record::{GpuTime, What, Work};
 use gpuspy_wire::record::flag;
@@ -126,10 +125,13 @@ impl Spread {
     }
 }
 
+/// ns that the proof asks for beyond what the inequality does, because its answer jumps.
+const PROOF_MARGIN: i64 = 500;
+
 /// Whether the end event must have been in the queue when the operation completed. `fires_late` is by how much its stamp
 /// can differ from the moment that it was at the head of the queue.
 fn end_was_queued(pair: &Pair, over_start: i64, upper: i64, fires_late: i64) -> bool {
-    let margin = EVENT_RESOLUTION + fires_late;
+    let margin = PROOF_MARGIN + fires_late;
     let by_length =
         pair.raw - pair.duration_error > over_start.saturating_add(pair.tail + parted(pair.tail)) + margin;
     let fired_after = pair.end() - pair.start_error - pair.duration_error - upper;
