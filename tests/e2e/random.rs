@@ -52,9 +52,12 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_DRIVER_VERSION", "13050")],
     &[("SIMCUDA_HOST_COST", "launch=1000,record=300,query=100,elapsed=100,other=100")],
     &[("SIMCUDA_HOST_COST", "launch=2000,record=4000,query=1500,elapsed=1500")],
-    &[("SIMCUDA_ASSUME", "submit=begin")],
+    &[("SIMCUDA_ASSUME", "submit=begin,stale_handles=crash,runtime_primary=hidden")],
     &[("SIMCUDA_ASSUME", "elapsed=multiplied,null_sync=own,free=returns,pageable_async=asynchronous")],
-    &[("SIMCUDA_ASSUME", "event_query_in_capture=safe,stream_query_in_capture=safe,sync_in_capture=safe")],
+    &[(
+        "SIMCUDA_ASSUME",
+        "event_query_in_capture=safe,stream_query_in_capture=safe,stream_questions_in_capture=safe,sync_in_capture=safe",
+    )],
     &[(
         "SIMCUDA_ASSUME",
         "event_needs_context=yes,free_in_capture=safe,event_sync_invalidates=no,batch_in_capture=copied",

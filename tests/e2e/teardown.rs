@@ -33,7 +33,12 @@ fn failed(done: &Done) -> BTreeMap<String, usize> {
 }
 
 fn in_the_middle(way: &str) {
-    let done = Run::of("teardown").arg(way).observed().succeeded();
+    // A call of ours on what is gone would end the program.
+    in_the_middle_of(Run::of("teardown").arg(way).env("SIMCUDA_ASSUME", "stale_handles=crash"));
+}
+
+fn in_the_middle_of(run: Run) {
+    let done = run.observed().succeeded();
     let coverage = whole(&done);
     assert_eq!(number(&coverage, "launches"), 120);
     // The drain waits for 4 ms of work: all of it is read, but for what a busy machine did not let us see in time.
@@ -71,6 +76,20 @@ fn a_primary_context_is_released_with_work_on_it() {
 #[test]
 fn the_runtime_resets_the_device_with_work_on_it() {
     in_the_middle("device-reset");
+}
+
+/// What a runtime does to a primary context by the driver's export tables: no driver call is seen.
+const HIDDEN: &str = "stale_handles=crash,runtime_primary=hidden";
+
+#[test]
+fn the_runtime_resets_the_device_by_ways_without_a_hook() {
+    in_the_middle_of(Run::of("teardown").arg("device-reset").env("SIMCUDA_ASSUME", HIDDEN));
+}
+
+#[test]
+fn a_librarys_retain_and_release_is_not_the_end_of_the_runtimes_context() {
+    in_the_middle_of(Run::of("teardown").arg("library").env("SIMCUDA_ASSUME", HIDDEN));
+    in_the_middle("library");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // Work is on the GPU when its context, or the process, goes away: WAY [gated].
 //
 //   destroy, reset, release, device-reset   that call, which waits for the work, and then another round
+//   library                                 the runtime has the context, and a library retains and releases it: no end
 //   exit, _exit                             the process's end in the middle
 //   after-exit                              calls from an exit handler that runs behind the driver's own
 //
@@ -14,6 +15,7 @@
 enum { ROUNDS = 3, WATCHDOG_SECONDS = 20, EXIT_STUCK = 98 };
 
 int cudaDeviceReset(void);
+int cudaFree(void *);
 
 static const char *way;
 static CUcontext context;
@@ -40,6 +42,8 @@ static void begin(void)
 {
     if (is_way("destroy"))
         CHECK(cuCtxCreate(&context, 0, 0));
+    else if (is_way("library") && cudaFree(NULL) == 0)
+        CHECK(cuCtxGetCurrent(&context));
     else
         CHECK(cuDevicePrimaryCtxRetain(&context, 0));
     CHECK(cuCtxSetCurrent(context));
@@ -62,7 +66,9 @@ static void end(void)
         CHECK(cuDevicePrimaryCtxReset(0));
     else if (is_way("device-reset"))
         CHECK(cudaDeviceReset());
-    else if (is_way("release"))
+    else if (is_way("library"))
+        CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+    if (is_way("release") || is_way("library"))
         CHECK(cuDevicePrimaryCtxRelease(0));
 }
 

@@ -33,8 +33,8 @@ pub use memory::{Alloc, Free};
 pub use order::{ContextEvent, Enqueue, EventOp, Sync, Unmarked, Whole};
 pub use query::{Query, query};
 pub use setup::{
-    ContextCreate, ContextDestroy, FunctionNamed, FunctionOfKernel, GreenCreate, GreenDestroy, Host, Load,
-    PrimaryEnd, PrimaryRetain, Profiler, StreamCreate, StreamDestroy, Unload,
+    ContextCreate, ContextDestroy, DeviceReset, FunctionNamed, FunctionOfKernel, GreenCreate, GreenDestroy,
+    Host, Load, PrimaryEnd, PrimaryRetain, Profiler, StreamCreate, StreamDestroy, Unload,
 };
 pub use work::{Work, work};
 
@@ -60,6 +60,10 @@ pub trait Plain: Sized {
     fn after(&self, _call: &Call, _end: u64) -> bool {
         false
     }
+    /// Before the real call, in the runtime's layer.
+    fn before_runtime(&self, _call: &Call) {}
+    /// After it.
+    fn after_runtime(&self, _call: &Call, _succeeded: bool) {}
     /// After a successful call of a runtime, the record of which the driver layer has made.
     fn labelled(&self, _call: &Call) {}
     /// After a failed one, in the driver's layer: true when something of ours may be why. It is undone now, and the app's
@@ -83,10 +87,15 @@ pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -
     let is_driver = call.layer == Layer::Driver;
     if is_driver {
         what.before(&call);
+    } else {
+        what.before_runtime(&call);
     }
     let (mut result, before, mut end) = call.real(&real);
     if result != CUDA_SUCCESS && is_driver && what.undone() {
         (result, _, end) = call.real(&real);
+    }
+    if !is_driver {
+        what.after_runtime(&call, result == CUDA_SUCCESS);
     }
     let seen = !is_driver && call.was_recorded(what.kind());
     if seen && result == CUDA_SUCCESS {

@@ -272,6 +272,30 @@ impl Plain for PrimaryEnd {
     }
 }
 
+/// `cudaDeviceReset`: it ends the primary context of the current device, by ways of the driver that may have no hook (its
+/// export tables). Where they have one, that one's part is done within this.
+#[derive(Default)]
+pub struct DeviceReset {
+    device: Cell<CUdevice>,
+    ending: PrimaryEnding,
+}
+
+impl Plain for DeviceReset {
+    fn before_runtime(&self, call: &Call) {
+        burst::end_own(call);
+        let contexts = &call.session.contexts;
+        let current = driver::driver().and_then(|d| contexts.get(call, d, d.current_context()));
+        // Without a context it is the device that the thread has chosen, 0 where it has not: the one in use, if one is.
+        let device = current.or_else(|| contexts.iter().next()).map_or(0, |context| context.device);
+        self.device.set(device as CUdevice);
+        self.ending.begin(call.session, self.device.get(), true);
+    }
+
+    fn after_runtime(&self, call: &Call, succeeded: bool) {
+        self.ending.over(call, self.device.get(), true, succeeded);
+    }
+}
+
 /// A loading call that tells a function's name.
 pub struct FunctionNamed {
     pub out: *mut CUfunction,

@@ -48,8 +48,8 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
     runtime "cudaInitDevice" { cudaInitDevice @ 0 } (device: int, deviceFlags: unsigned_int, flags: unsigned_int)
         => plain(Host { subject: 0 });
     runtime "cudaSetDeviceFlags" { cudaSetDeviceFlags @ 0 } (flags: unsigned_int) => plain(Host { subject: 0 });
-    runtime "cudaDeviceReset" { cudaDeviceReset @ 0 } () => plain(Host { subject: 0 });
-    runtime "cudaThreadExit" { cudaThreadExit @ 0 } () => plain(Host { subject: 0 });
+    runtime "cudaDeviceReset" { cudaDeviceReset @ 0 } () => plain(DeviceReset::default());
+    runtime "cudaThreadExit" { cudaThreadExit @ 0 } () => plain(DeviceReset::default());
     runtime "cudaGreenCtxCreate" { cudaGreenCtxCreate @ 0 }
         (phCtx: *mut cudaExecutionContext_t, desc: cudaDevResourceDesc_t, device: int, flags: unsigned_int)
         => plain(Host { subject: 0 });

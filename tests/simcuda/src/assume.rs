@@ -117,6 +117,19 @@ pub const ALL: &[Assumption] = &[
         "an asynchronous copy of pageable memory blocks the caller",
     ),
     word(
+        "stale_handles",
+        &["refused", "crash"],
+        "refused",
+        "what a handle of a stream, event or context that is gone does (cuStreamIsCapturing of one: SIGSEGV on driver 590)",
+    ),
+    word(
+        "runtime_primary",
+        &["shown", "hidden"],
+        "shown",
+        "whether the runtime retains, releases and resets primary contexts by functions that it looks up, or by the \
+         driver's export tables, as CUDA 11's does",
+    ),
+    word(
         "one_connection",
         &["queue", "streams"],
         "queue",

@@ -37,6 +37,15 @@ impl Kind {
     }
 }
 
+/// What comes of using a handle of something that is gone: `error`, or the end of the process.
+pub fn stale(error: i32, handle: Handle) -> i32 {
+    if crate::config::config().assume.is("stale_handles", "crash") {
+        eprintln!("simcuda: {handle:#x} was used, of which nothing is there any more");
+        std::process::abort();
+    }
+    error
+}
+
 /// Distance between two handles of a kind.
 const STRIDE: u64 = 0x40;
 

@@ -12,7 +12,7 @@ use crate::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, Outcom
 use crate::graph::{Exec, Graph, GraphNode};
 use crate::graph_memory::GraphMemory;
 use crate::green::{Green, Part};
-use crate::handle::{Handle, Kind, Table};
+use crate::handle::{Handle, Kind, Table, stale};
 use crate::image::{Function, KernelHandle, Library, Module};
 use crate::imported::Imports;
 use crate::interprocess::{Shared, SharedEvents};
@@ -310,8 +310,11 @@ impl State {
 
     /// A live context. cuda.h: CUDA_ERROR_CONTEXT_IS_DESTROYED is for a current context that has been destroyed.
     pub fn context(&self, handle: Handle) -> Outcome<&Context> {
-        let destroyed = if handle == thread::current() { CONTEXT_IS_DESTROYED } else { INVALID_CONTEXT };
-        self.contexts.get(handle).filter(|context| context.active).ok_or(destroyed)
+        let is_live = |context: &&Context| context.active;
+        self.contexts.get(handle).filter(is_live).ok_or_else(|| match handle == thread::current() {
+            true => CONTEXT_IS_DESTROYED,
+            false => stale(INVALID_CONTEXT, handle),
+        })
     }
 
     /// The live context of a handle that is known to be one.
@@ -333,7 +336,7 @@ impl State {
                     Err(STREAM_DETACHED)
                 }
                 Some(Stream { detached: false, .. }) => Ok(handle),
-                _ => Err(INVALID_HANDLE),
+                _ => Err(stale(INVALID_HANDLE, handle)),
             },
         }
     }

@@ -320,6 +320,36 @@ unsafe fn request(get_proc: GetProc, name: &str, version: c_int, flags: u64) -> 
     if result == 0 { answer } else { std::ptr::null_mut() }
 }
 
+impl Driver {
+    /// Takes the ways to primary contexts that no lookup shows, where the simulated driver is set to have them: in the place
+    /// of the export tables of NVIDIA's.
+    unsafe fn find_hidden(&mut self, library: *mut c_void) {
+        // SAFETY: the simulated driver's own function, and functions of the prototypes that cuda.h gives these names.
+        unsafe {
+            let find = libc::dlsym(library, c"simcuda_hidden".as_ptr());
+            if find.is_null() {
+                return;
+            }
+            let find =
+                std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> *mut c_void>(find);
+            let retain = find(c"cuDevicePrimaryCtxRetain".as_ptr());
+            if retain.is_null() {
+                return;
+            }
+            self.cuDevicePrimaryCtxRetain = Some(std::mem::transmute::<
+                *mut c_void,
+                unsafe extern "C-unwind" fn(*mut Handle, Device) -> c_int,
+            >(retain));
+            let by_device = |name: &CStr| {
+                let found = find(name.as_ptr());
+                Some(std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn(Device) -> c_int>(found))
+            };
+            self.cuDevicePrimaryCtxRelease = by_device(c"cuDevicePrimaryCtxRelease_v2");
+            self.cuDevicePrimaryCtxReset = by_device(c"cuDevicePrimaryCtxReset_v2");
+        }
+    }
+}
+
 /// Finds the driver and initialises it.
 unsafe fn find() -> Result<Driver> {
     let symbol: &CStr = c"cuGetProcAddress_v2";
@@ -341,7 +371,8 @@ unsafe fn find() -> Result<Driver> {
         if last.is_null() {
             return Err(error::INSUFFICIENT_DRIVER);
         }
-        let driver = Driver::ask(std::mem::transmute::<*mut c_void, GetProc>(last));
+        let mut driver = Driver::ask(std::mem::transmute::<*mut c_void, GetProc>(last));
+        driver.find_hidden(library);
         driver.cuInit(0)?;
         Ok(driver)
     }

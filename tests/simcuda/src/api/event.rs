@@ -8,7 +8,7 @@ use crate::engine::Done;
 use crate::error::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, NOT_READY, Outcome};
 use crate::export::exports;
 use crate::graph::NodeWork;
-use crate::handle::Handle;
+use crate::handle::{Handle, stale};
 use crate::interprocess::{ExportedEvent, Shared};
 use crate::state::{self, Event, Guard, Recorded};
 use crate::work::{Work, issue};
@@ -58,7 +58,8 @@ unsafe fn record_with_flags(call: &mut Call, event: Handle, stream: Handle, flag
     }
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
-    let &Event { context, made_in, .. } = state.events.get(event).ok_or(INVALID_HANDLE)?;
+    let &Event { context, made_in, .. } =
+        state.events.get(event).ok_or_else(|| stale(INVALID_HANDLE, event))?;
     let of = state.checked(stream).context;
     // cuda.h, cuEventRecord: "hEvent and hStream must be from the same context".
     let other = config().assume.is("green_events", "own") && made_in != of;
@@ -95,11 +96,11 @@ fn recorded(state: &mut Guard, event: Handle, unsafe_as: &str) -> Outcome<Option
     if config().assume.is("event_needs_context", "yes") {
         state.current()?;
     }
-    state.events.get(event).ok_or(INVALID_HANDLE)?;
+    state.events.get(event).ok_or_else(|| stale(INVALID_HANDLE, event))?;
     state.check_event(event)?;
     state.check_assumed_unsafe(unsafe_as)?;
     state.learn(event);
-    match &state.events.get(event).ok_or(INVALID_HANDLE)?.recorded {
+    match &state.events.get(event).ok_or_else(|| stale(INVALID_HANDLE, event))?.recorded {
         Recorded::Stream(done) => Ok(Some(done.clone())),
         // cuda.h, cuEventRecord: before the first record an event stands for no work.
         _ => Ok(None),
@@ -163,7 +164,7 @@ unsafe fn elapsed_time(call: &mut Call, milliseconds: *mut f32, start: Handle, e
     let mut contexts = [0; 2];
     for (index, event) in [start, end].into_iter().enumerate() {
         state.check_event(event)?;
-        let event = state.events.get(event).ok_or(INVALID_HANDLE)?;
+        let event = state.events.get(event).ok_or_else(|| stale(INVALID_HANDLE, event))?;
         contexts[index] = event.context;
         // cuda.h, cuEventElapsedTime: no record or no timing is INVALID_HANDLE; not done is NOT_READY.
         let Recorded::Stream(done) = &event.recorded else { return Err(INVALID_HANDLE) };
