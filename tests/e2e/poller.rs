@@ -35,6 +35,19 @@ fn at_10_000_launches_a_second_the_poller_takes_under_2_percent_of_a_core() {
     assert!(done.is_share(number("timed"), number("launches"), 0.9), "{coverage}");
 }
 
+/// Made while work runs, a stream may wait for that, and shifts the hardware queues of the app's next ones.
+#[test]
+fn the_stream_of_the_clocks_samples_comes_with_the_context() {
+    let done = paced("steady_20us", 1_000, 0.2, 0, 1).observed().succeeded();
+    let truth = done.truth();
+    let number = |line: &Value, key: &str| line[key].as_u64().unwrap();
+    let made = truth.of("stream").filter(|line| line["default"] == false && line["destroyed"] == false);
+    let made: Vec<u64> = made.map(|line| number(line, "stream")).collect();
+    let first = truth.of("kernel").map(|line| number(line, "seq")).min().unwrap();
+    assert_eq!(made.len(), 2, "the app's and ours: {made:?}");
+    assert!(made.iter().all(|stream| *stream < first), "{made:?}, and the first kernel {first}");
+}
+
 #[test]
 fn while_nothing_happens_the_poller_takes_under_a_thousandth_of_a_core() {
     // What the beginning and the burst cost is in both runs.

@@ -9,6 +9,7 @@ use crate::driver::Driver;
 use crate::gpu::green::{Current, Greens};
 use crate::gpu::passage::Passages;
 use crate::gpu::pool::Pool;
+use crate::gpu::sample;
 use crate::keyed::Keyed;
 use crate::sys::ticks;
 use crate::thread::Call;
@@ -71,6 +72,8 @@ pub struct Context {
     pub handle: u64,
     pub device: u32,
     pub pool: Pool,
+    /// The stream of the clock's samples, ours; 0 = none.
+    pub samples: u64,
     /// All its streams share one hardware queue (`CUDA_DEVICE_MAX_CONNECTIONS=1`).
     pub one_queue: bool,
     /// Calls on all streams, where they do.
@@ -135,6 +138,8 @@ impl Contexts {
         let errno = crate::sys::Errno::save();
         let mut device: CUdevice = 0;
         let pool = Pool::new();
+        let one_queue = call.session.one_queue.load(Ordering::Relaxed);
+        let mut samples: CUstream = core::ptr::null_mut();
         let is_ending = |device| self.primary(device).is_some_and(|p| p.ending.load(Ordering::SeqCst) != 0);
         // RELAXED: the context is new to us, and a capture may be under way in it.
         let entered = driver.relaxed(|| {
@@ -151,6 +156,9 @@ impl Contexts {
                 let current = Current::ask(driver);
                 if matches!(current, Current::Plain) && !is_ending(device) && call.session.timing.is_on() {
                     pool.fill(driver);
+                    if !one_queue {
+                        samples = sample::make_stream(driver);
+                    }
                 }
                 Some(current)
             })
@@ -175,7 +183,8 @@ impl Contexts {
             handle: handle as u64,
             device: device as u32,
             pool,
-            one_queue: call.session.one_queue.load(Ordering::Relaxed),
+            samples: samples as u64,
+            one_queue,
             all: Passages::default(),
             legacy: Passages::default(),
             blocking: Passages::default(),

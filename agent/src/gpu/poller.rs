@@ -3,7 +3,7 @@
 //!
 //! It blocks all signals, runs no code of the app's, never synchronises, and stops for good when the driver says that it
 //! is shutting down. The driver calls it makes: context push / pop, event create / query / elapsed, capture-mode exchange;
-//! and for its samples: priority range, stream create, and event record on that stream.
+//! and for its samples an event record on a stream of ours.
 //!
 //! - [`shared`]: what hooks and others see of it: waking, waiting;
 //! - [`rhythm`]: when it looks;

@@ -4,14 +4,16 @@
 //! whether it has fired until it has: it fired after the last question that found it pending (or its record) and before
 //! the answer that found it complete. Where the app itself gives no bound for a second, this one ties the clocks.
 //!
-//! The stream is non-blocking (the legacy default stream waits for no event of ours), of the lowest priority, made by the
-//! poller at the context's first sample, and never told to the collector. It goes with its context; at exit nothing is
-//! destroyed. With `CUDA_DEVICE_MAX_CONNECTIONS=1` all streams share one hardware queue, in which even this event would
+//! The stream is non-blocking (the legacy default stream waits for no event of ours), of the lowest priority, and never told
+//! to the collector. It is made when the context is met, with the events: made while work runs it could wait for that, and
+//! would shift the hardware queues that the app's next streams get. It goes with its context; at exit nothing is destroyed.
+//! With `CUDA_DEVICE_MAX_CONNECTIONS=1` all streams share one hardware queue, in which even this event would
 //! stand before the app's work: there is no sample then.
 
 use gpuspy_wire::record::{ClockSample, Head};
 
 use crate::cuda::*;
+use crate::driver::Driver;
 use crate::gpu::chain::Chain;
 use crate::gpu::context::Context;
 use crate::gpu::poller::cost::Outside;
@@ -28,8 +30,6 @@ const WATCH_NS: u64 = 50_000;
 /// A context's samples.
 #[derive(Default)]
 pub struct Sampler {
-    /// The stream of our own, from the first sample on.
-    stream: Option<CUstream>,
     /// CLOCK_MONOTONIC, ns, before which there is none.
     next: u64,
 }
@@ -48,10 +48,10 @@ impl Sampler {
             return None;
         }
         self.next = now + EVERY_NS;
-        let stream = match self.stream {
-            Some(stream) => stream,
-            None => *self.stream.insert(make_stream(outside)?),
-        };
+        if context.samples == 0 {
+            return None;
+        }
+        let stream = context.samples as CUstream;
         let event = context.pool.take()?;
         let sample =
             watch(outside, stream, context.pool.event(event), may_ask).and_then(|(after, before)| {
@@ -102,16 +102,13 @@ fn watch(
     None
 }
 
-/// Makes the stream in the current context.
-fn make_stream(outside: Outside<'_>) -> Option<CUstream> {
-    outside.call(|driver| {
-        let (mut least, mut greatest) = (0, 0);
-        // SAFETY: a context is current; writes places of ours.
-        driver.stream_priorities.map(|ask| unsafe { ask(&mut least, &mut greatest) });
-        let mut stream: CUstream = core::ptr::null_mut();
-        // SAFETY: as above.
-        let made =
-            driver.stream_create.map(|create| unsafe { create(&mut stream, STREAM_NON_BLOCKING, least) });
-        (made == Some(CUDA_SUCCESS)).then_some(stream)
-    })
+/// Makes the stream in the current context; null where the driver makes none.
+pub fn make_stream(driver: &Driver) -> CUstream {
+    let (mut least, mut greatest) = (0, 0);
+    // SAFETY: a context is current; writes places of ours.
+    driver.stream_priorities.map(|ask| unsafe { ask(&mut least, &mut greatest) });
+    let mut stream: CUstream = core::ptr::null_mut();
+    // SAFETY: as above.
+    let made = driver.stream_create.map(|create| unsafe { create(&mut stream, STREAM_NON_BLOCKING, least) });
+    if made == Some(CUDA_SUCCESS) { stream } else { core::ptr::null_mut() }
 }
