@@ -92,6 +92,15 @@ fn a_librarys_retain_and_release_is_not_the_end_of_the_runtimes_context() {
     in_the_middle("library");
 }
 
+/// The poller may be waiting for the driver's lock in the middle of a question, and would go on with it behind the end.
+#[test]
+fn a_context_is_destroyed_while_a_module_compiles() {
+    let run = Run::of("teardown").arg("compiling").env("SIMCUDA_HOST_COST", "load=400000000");
+    let done = run.env("SIMCUDA_ASSUME", "stale_handles=crash,load_lock=held").observed().succeeded();
+    assert_eq!(number(&whole(&done), "launches"), 120);
+    assert_eq!(failed(&done), BTreeMap::new());
+}
+
 #[test]
 fn a_context_is_destroyed_behind_a_gate_that_never_opens() {
     behind_a_gate("destroy");

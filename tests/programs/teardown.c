@@ -1,6 +1,7 @@
 // Work is on the GPU when its context, or the process, goes away: WAY [gated].
 //
 //   destroy, reset, release, device-reset   that call, which waits for the work, and then another round
+//   compiling                               destroy, while another thread loads a module for as long as that takes
 //   library                                 the runtime has the context, and a library retains and releases it: no end
 //   exit, _exit                             the process's end in the middle
 //   after-exit                              calls from an exit handler that runs behind the driver's own
@@ -38,9 +39,19 @@ static bool is_way(const char *name)
     return strcmp(way, name) == 0;
 }
 
+// Loading takes as long as SIMCUDA_HOST_COST says, and with it what the driver's lock keeps waiting.
+static void *compile(void *unused)
+{
+    CUcontext own;
+    CHECK(cuCtxCreate(&own, 0, 0));
+    load_kernel("other_1us");
+    CHECK(cuCtxDestroy(own));
+    return unused;
+}
+
 static void begin(void)
 {
-    if (is_way("destroy"))
+    if (is_way("destroy") || is_way("compiling"))
         CHECK(cuCtxCreate(&context, 0, 0));
     else if (is_way("library") && cudaFree(NULL) == 0)
         CHECK(cuCtxGetCurrent(&context));
@@ -60,7 +71,7 @@ static void work(void)
 
 static void end(void)
 {
-    if (is_way("destroy"))
+    if (is_way("destroy") || is_way("compiling"))
         CHECK(cuCtxDestroy(context));
     else if (is_way("reset"))
         CHECK(cuDevicePrimaryCtxReset(0));
@@ -125,7 +136,14 @@ int main(int argc, char **argv)
         begin();
         if (is_gated)
             gated();
-        else
+        else if (is_way("compiling")) {
+            pthread_t compiler;
+            work();
+            CHECK(pthread_create(&compiler, NULL, compile, NULL));
+            pause_us(20000);
+            end();
+            CHECK(pthread_join(compiler, NULL));
+        } else
             work(), end();
     }
     say();

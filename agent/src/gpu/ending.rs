@@ -42,7 +42,7 @@ impl Ending {
         // SeqCst, with the holders of streams and the poller's `looks`: who does not see it is seen, and waited for.
         contexts.iter().for_each(|c| _ = c.ending.fetch_add(1, Ordering::SeqCst));
         session.poller.finished(|| streams(session, &is_theirs).all(|s| !s.is_held()));
-        session.poller.let_finish();
+        session.poller.let_leave();
         contexts.iter().for_each(|c| session.streams.abandon(c));
         self.0.set(contexts);
     }

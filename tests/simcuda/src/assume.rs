@@ -117,6 +117,12 @@ pub const ALL: &[Assumption] = &[
         "an asynchronous copy of pageable memory blocks the caller",
     ),
     word(
+        "load_lock",
+        &["free", "held"],
+        "free",
+        "whether all other calls wait while a module is loaded, which may compile it",
+    ),
+    word(
         "stale_handles",
         &["refused", "crash"],
         "refused",

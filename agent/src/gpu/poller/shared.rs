@@ -10,6 +10,10 @@ const DRAIN_NS: u64 = 100_000_000;
 /// How long it waits at most for the poller to leave a look, or hooks to close their pairs. Both take microseconds, unless
 /// a driver call blocks.
 const FINISH_NS: u64 = 100_000_000;
+/// How long a call that may be a context's end waits at most for the poller to leave its look. What may hold that one up is
+/// a driver's lock (a module that is compiled takes seconds), for which the call would wait as well; behind it the poller
+/// would ask for an event that is gone.
+const LEAVE_NS: u64 = 10_000_000_000;
 /// How long the process's end waits for the collector to be reached at most. Starting it takes 30 ms on a busy machine.
 const INTRODUCTION_NS: u64 = 1_000_000_000;
 
@@ -94,9 +98,19 @@ impl Shared {
 
     /// Waits until the poller is not in the look that it may be in now, but not for long.
     pub fn let_finish(&self) {
+        self.let_end_look(FINISH_NS);
+    }
+
+    /// Before a context may end, of which the poller begins to ask nothing more: waits until it has the answer that it may be
+    /// waiting for.
+    pub fn let_leave(&self) {
+        self.let_end_look(LEAVE_NS);
+    }
+
+    fn let_end_look(&self, most_ns: u64) {
         let look = self.looks.load(Ordering::SeqCst);
         if look % 2 == 1 {
-            self.finished(|| self.looks.load(Ordering::SeqCst) != look);
+            wait(most_ns, 20_000, || self.looks.load(Ordering::SeqCst) != look);
         }
     }
 

@@ -257,6 +257,8 @@ unsafe fn load_data(call: &mut Call, module: *mut Handle, image: *const u8) -> O
     let handle = state.new_module(context, image.clone());
     tell("module", handle, number, &image, true);
     call.costs(config().cost.load);
+    drop(state);
+    call.compiles();
     // SAFETY: cuda.h's promise.
     unsafe { put(module, handle) }
 }
