@@ -209,6 +209,18 @@ fn auto_is_the_default_and_a_bad_value_of_a_variable_is_told() {
 }
 
 #[test]
+fn one_connection_is_not_timed_unasked() {
+    let run = Run::of("plain_work").env("CUDA_DEVICE_MAX_CONNECTIONS", "1").env("GPUSPY_TIMING", "");
+    let done = run.preloaded().succeeded();
+    assert_eq!(done.report()["coverage"]["timed"], 0);
+    let seen = Seen::of(&done);
+    assert_eq!(seen.fact(Fact::Timing), Some("off"));
+    assert!(seen.fact(Fact::TimingNote).unwrap().contains("unless --timing auto asks for it"));
+    let events = done.truth().of("event_record").filter(|line| line["captured"] == false).count();
+    assert_eq!(events, 0, "recorded by us");
+}
+
+#[test]
 fn one_connection_is_timed_in_windows_only() {
     let run = Run::of("storm").arg("1500").env("CUDA_DEVICE_MAX_CONNECTIONS", "1").env("SIMCUDA_TRUTH", "");
     let done = run.observed_with(&["--timing", "exact"]).succeeded();

@@ -37,10 +37,12 @@ const PERCENT: f64 = 5.0;
 const BAD_TIMING: u8 = 1;
 const BAD_BUDGET: u8 = 2;
 const ONE_CONNECTION: u8 = 3;
-const NOTES: [&str; 3] = [
+const ONE_CONNECTION_UNASKED: u8 = 4;
+const NOTES: [&str; 4] = [
     "GPUSPY_TIMING is none of auto, exact and off: timed as with auto",
     "GPUSPY_BUDGET is no percentage above 0 and up to 100: the budget is 5 %",
     "CUDA_DEVICE_MAX_CONNECTIONS=1, where timing events make streams wait that would overlap: at most a tenth of a second is timed in each second",
+    "CUDA_DEVICE_MAX_CONNECTIONS=1, where timing events make streams wait that would overlap: nothing is timed unless --timing auto asks for it",
 ];
 const BAD_RANGE: &str = "GPUSPY_CAPTURE_RANGE is none of profiler-api, nvtx:NAME, nvtx:NAME@DOMAIN and delay=SECONDS[,duration=SECONDS]: all \
                          of the run is looked at";
@@ -75,9 +77,12 @@ impl Options {
                 Mode::Auto
             }
         };
-        // Facts (TransformerEngine #1353): with one connection, events that keep time end the overlap of streams.
+        // Facts (TransformerEngine #1353): with one connection, events that keep time end the overlap of streams. What is
+        // behind a collective that waits for its peer would then wait for it too: nobody gets that unasked.
         let one_connection = mode != Mode::Off && connections.is_some_and(|c| c.to_bytes() == b"1");
-        if one_connection {
+        if one_connection && timing.is_none_or(CStr::is_empty) {
+            (mode, note) = (Mode::Off, ONE_CONNECTION_UNASKED);
+        } else if one_connection {
             (mode, note) = (Mode::Auto, ONE_CONNECTION);
         }
         let asked = budget.filter(|b| !b.is_empty());
@@ -152,8 +157,11 @@ mod tests {
             assert_eq!(read(Some(c"auto"), Some(bad), None), (Mode::Auto, 5.0, BAD_BUDGET), "{bad:?}");
         }
         assert_eq!(read(Some(c"exact"), Some(c"100"), Some(c"1")), (Mode::Auto, 100.0, ONE_CONNECTION));
-        assert_eq!(read(None, None, Some(c"1")), (Mode::Auto, 5.0, ONE_CONNECTION));
-        assert!(Options::read(None, None, Some(c"1")).is_sparse);
+        assert_eq!(read(Some(c"auto"), None, Some(c"1")), (Mode::Auto, 5.0, ONE_CONNECTION));
+        assert!(Options::read(Some(c"auto"), None, Some(c"1")).is_sparse);
+        for unasked in [None, Some(c"")] {
+            assert_eq!(read(unasked, None, Some(c"1")), (Mode::Off, 5.0, ONE_CONNECTION_UNASKED));
+        }
     }
 
     #[test]
@@ -162,7 +170,9 @@ mod tests {
         assert_eq!(note(0), None);
         assert!(note(BAD_TIMING).unwrap().starts_with("GPUSPY_TIMING"));
         assert!(note(BAD_BUDGET).unwrap().starts_with("GPUSPY_BUDGET"));
-        assert!(note(ONE_CONNECTION).unwrap().starts_with("CUDA_DEVICE_MAX_CONNECTIONS"));
+        for one_connection in [ONE_CONNECTION, ONE_CONNECTION_UNASKED] {
+            assert!(note(one_connection).unwrap().starts_with("CUDA_DEVICE_MAX_CONNECTIONS"));
+        }
         let both =
             Options { note: BAD_BUDGET, is_bad_range: true, ..Options::of(Mode::Auto) }.note().unwrap();
         assert!(both.starts_with("GPUSPY_BUDGET") && both.contains("; GPUSPY_CAPTURE_RANGE"), "{both}");

@@ -26,9 +26,9 @@ pub(super) struct Options {
     /// [default: gpuspy-<program>-<pid>.gspy]
     #[arg(short, long, value_name = "PATH", env = "GPUSPY_OUTPUT")]
     output: Option<PathBuf>,
-    /// Which operations get GPU times
-    #[arg(long, value_enum, default_value_t = Timing::Auto, env = "GPUSPY_TIMING")]
-    timing: Timing,
+    /// Which operations get GPU times [default: auto; off with CUDA_DEVICE_MAX_CONNECTIONS=1]
+    #[arg(long, value_enum, env = "GPUSPY_TIMING")]
+    timing: Option<Timing>,
     /// What --timing auto may cost, in percent of wall time: hooks of all threads and the agent's own thread
     #[arg(long, value_name = "PERCENT", default_value = "5", env = "GPUSPY_BUDGET", value_parser = percent, allow_negative_numbers = true)]
     budget: f64,
@@ -144,7 +144,7 @@ fn command(options: &Options) -> Command {
     command
         .args(&options.command[1..])
         .env("GPUSPY_BUDGET", options.budget.to_string())
-        .env("GPUSPY_TIMING", word(options.timing))
+        .env("GPUSPY_TIMING", options.timing.map(word).unwrap_or_default())
         .env("GPUSPY_GRAPH", word(options.graph));
     if let Some(range) = &options.capture_range {
         command.env(CAPTURE_RANGE, range);

@@ -32,7 +32,7 @@ const HINTS: [Hint; 7] = [
         variable: "CUDA_DEVICE_MAX_CONNECTIONS",
         value: Some("1"),
         means: "all streams share one hardware queue, where timing events would end their overlap",
-        todo: "unset it if the program does not need it; gpuspy times windows only (--timing auto)",
+        todo: "unset it if the program does not need it; gpuspy times nothing, or windows where --timing auto asks for it",
     },
     Hint {
         variable: "CUDA_LAUNCH_BLOCKING",
