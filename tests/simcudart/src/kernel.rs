@@ -165,8 +165,25 @@ pub fn function(driver: &Driver, func: *const c_void) -> Result<Handle> {
     })
 }
 
+/// What the application knows a function of the driver's by: its kernel's host stub, where that is registered.
+pub fn stub(function: Handle) -> *const c_void {
+    with_registry(|registry| {
+        let of = registry.functions.iter().find(|(_, known)| **known == function as usize);
+        let kernel = of.map(|((_, kernel), _)| *kernel);
+        let stub = registry.kernels.iter().find(|(_, known)| Some(**known) == kernel);
+        stub.map_or(function.cast_const(), |(stub, _)| *stub as *const c_void)
+    })
+}
+
 /// The device address of `bytes` at an offset in the variable that a host variable stands for.
 pub fn symbol(driver: &Driver, host: *const c_void, bytes: usize, offset: usize) -> Result<DevicePtr> {
+    let (address, size) = variable(driver, host)?;
+    let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= size);
+    if is_inside { Ok(address + offset as DevicePtr) } else { Err(INVALID_VALUE) }
+}
+
+/// Address and size of the variable that a host variable stands for.
+pub fn variable(driver: &Driver, host: *const c_void) -> Result<(DevicePtr, usize)> {
     with_registry(|registry| {
         let (id, index) = *registry.variables.get(&(host as usize)).ok_or(INVALID_SYMBOL)?;
         let binary = registry.binaries.get_mut(&id).ok_or(INVALID_SYMBOL)?;
@@ -177,8 +194,7 @@ pub fn symbol(driver: &Driver, host: *const c_void, bytes: usize, offset: usize)
         unsafe {
             driver.cuLibraryGetGlobal(&mut address, &mut size, library as Handle, name.as_ptr())?;
         }
-        let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= size);
-        if is_inside { Ok(address + offset as DevicePtr) } else { Err(INVALID_VALUE) }
+        Ok((address, size))
     })
 }
 
@@ -315,6 +331,32 @@ export! {
             preferred_shared_carveout: get(9)?,
             rest: [0; 23],
         });
+        Ok(())
+    }
+
+    fn cudaFuncGetName(name: *mut *const c_char, func: *const c_void) = with_context |driver| {
+        driver.cuFuncGetName(name, function(driver, func)?)
+    }
+
+    fn cudaFuncGetParamInfo(func: *const c_void, index: usize, offset: *mut usize, bytes: *mut usize)
+        = with_context |driver| {
+        driver.cuFuncGetParamInfo(function(driver, func)?, index, offset, bytes)
+    }
+
+    fn cudaFuncGetParamCount(func: *const c_void, count: *mut usize) = with_context |driver| {
+        driver.cuFuncGetParamCount(function(driver, func)?, count)
+    }
+
+    fn cudaKernelSetAttributeForDevice(kernel: Handle, attribute: c_int, value: c_int, device: c_int)
+        = with_context |driver| { driver.cuKernelSetAttribute(attribute, value, kernel, device) }
+
+    fn cudaGetSymbolAddress(place: *mut *mut c_void, host: *const c_void) = with_context |driver| {
+        *place.as_mut().ok_or(INVALID_VALUE)? = variable(driver, host)?.0 as *mut c_void;
+        Ok(())
+    }
+
+    fn cudaGetSymbolSize(bytes: *mut usize, host: *const c_void) = with_context |driver| {
+        *bytes.as_mut().ok_or(INVALID_VALUE)? = variable(driver, host)?.1;
         Ok(())
     }
 
