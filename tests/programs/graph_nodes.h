@@ -186,36 +186,42 @@ static void set_anew(cudaGraphExec_t executable, const cudaGraphNode_t nodes[NOD
     REQUIRE(enabled == 1);
 }
 
-// If its handle is not 0, which it is not, a body of two kernels runs; and memory is taken before and given back behind it.
-static cudaGraph_t conditional(void)
+// Memory is taken, two kernels run, and it is given back. With `decides` they run in a body behind a condition: its handle is
+// not 0.
+static cudaGraph_t taking(bool decides)
 {
-    cudaGraph_t graph;
+    cudaGraph_t graph, in;
     cudaGraphConditionalHandle handle;
-    cudaGraphNode_t taking, deciding, freeing, inner[2];
+    cudaGraphNode_t take_node, decide_node, give_node, inner[2];
     struct cudaGraphNodeParams take = {.type = cudaGraphNodeTypeMemAlloc}, decide = {.type = cudaGraphNodeTypeConditional};
     struct cudaGraphNodeParams give = {.type = cudaGraphNodeTypeMemFree}, body = any_kernel(stub_b);
     take.alloc.poolProps.allocType = cudaMemAllocationTypePinned;
     take.alloc.poolProps.location.type = cudaMemLocationTypeDevice;
     take.alloc.bytesize = BYTES;
     CHECK(cudaGraphCreate(&graph, 0));
-    CHECK(cudaGraphConditionalHandleCreate(&handle, graph, 1, cudaGraphCondAssignDefault));
-    CHECK(ADD_NODE(&taking, graph, NULL, 0, &take));
+    CHECK(ADD_NODE(&take_node, graph, NULL, 0, &take));
     REQUIRE(take.alloc.dptr != NULL);
-    decide.conditional.handle = handle;
-    decide.conditional.type = cudaGraphCondTypeIf;
-    decide.conditional.size = 1;
-    CHECK(ADD_NODE(&deciding, graph, &taking, 1, &decide));
-    require_type(deciding, cudaGraphNodeTypeConditional);
+    in = graph;
+    if (decides) {
+        CHECK(cudaGraphConditionalHandleCreate(&handle, graph, 1, cudaGraphCondAssignDefault));
+        decide.conditional.handle = handle;
+        decide.conditional.type = cudaGraphCondTypeIf;
+        decide.conditional.size = 1;
+        CHECK(ADD_NODE(&decide_node, graph, &take_node, 1, &decide));
+        require_type(decide_node, cudaGraphNodeTypeConditional);
+        REQUIRE(cudaGraphConditionalHandleCreate(&handle, graph, 1, 7) == cudaErrorInvalidValue);
+        cudaGetLastError();
+        in = decide.conditional.phGraph_out[0];
+    }
+    CHECK(ADD_NODE(&inner[0], in, &take_node, !decides, &body));
+    CHECK(ADD_NODE(&inner[1], in, inner, 1, &body));
     give.free.dptr = take.alloc.dptr;
-    CHECK(ADD_NODE(&freeing, graph, &deciding, 1, &give));
-    CHECK(ADD_NODE(&inner[0], decide.conditional.phGraph_out[0], NULL, 0, &body));
-    CHECK(ADD_NODE(&inner[1], decide.conditional.phGraph_out[0], inner, 1, &body));
-    REQUIRE(cudaGraphConditionalHandleCreate(&handle, graph, 1, 7) == cudaErrorInvalidValue);
-    cudaGetLastError();
+    CHECK(ADD_NODE(&give_node, graph, decides ? &decide_node : &inner[1], 1, &give));
     return graph;
 }
 
-static int run_nodes(const char *program)
+// With an argument, the kernels of the second graph stand behind a condition.
+static int run_nodes(const char *program, bool decides)
 {
     void **handle = begin_fat_binary();
     register_kernel(handle, (const void *)stub_a, "nodes_a_4us");
@@ -223,7 +229,7 @@ static int run_nodes(const char *program)
     __cudaRegisterVar(handle, table, "table", "table", 0, BYTES, 0, 0);
     __cudaRegisterFatBinaryEnd(handle);
     cudaGraphNode_t nodes[NODES];
-    cudaGraphExec_t executable, deciding;
+    cudaGraphExec_t executable, second;
     cudaEvent_t event;
     void *address;
     size_t bytes;
@@ -235,17 +241,17 @@ static int run_nodes(const char *program)
     CHECK(cudaGetSymbolAddress(&address, table));
     CHECK(cudaGetSymbolSize(&bytes, table));
     REQUIRE(address != NULL && bytes == BYTES && cudaGetSymbolSize(&bytes, &bytes) == cudaErrorInvalidSymbol);
-    cudaGraph_t graph = every_kind(nodes, event), other_graph = conditional();
+    cudaGraph_t graph = every_kind(nodes, event), other_graph = taking(decides);
     ask(graph, nodes, event);
     refused(graph);
     CHECK(cudaGraphInstantiateWithFlags(&executable, graph, 0));
     run(executable, 1, 1, 11), moved(4, BYTES + 4 * WIDTH + 50 + 60, 1, 100);
     set_anew(executable, nodes);
     run(executable, 2, 0, 110), moved(4, BYTES + 4 * WIDTH + 20 + 60, 1, 100);
-    CHECK(cudaGraphInstantiateWithFlags(&deciding, other_graph, 0));
-    run(deciding, 0, 2, 0);
+    CHECK(cudaGraphInstantiateWithFlags(&second, other_graph, 0));
+    run(second, 0, 2, 0);
     CHECK(cudaGraphExecDestroy(executable));
-    CHECK(cudaGraphExecDestroy(deciding));
+    CHECK(cudaGraphExecDestroy(second));
     CHECK(cudaGraphDestroy(graph));
     CHECK(cudaGraphDestroy(other_graph));
     REQUIRE(cudaGetLastError() == cudaSuccess);

@@ -71,9 +71,11 @@ unsafe fn issue(
 }
 
 export! {
-    // cudaExternalSemaphoreHandleDesc is laid out as the driver's structure.
-    fn cudaImportExternalSemaphore(semaphore: *mut Handle, description: *const c_void) = with_context |driver| {
-        driver.cuImportExternalSemaphore(semaphore, description)
+    // cudaExternalSemaphoreHandleDesc; the driver's has reserved words behind it.
+    fn cudaImportExternalSemaphore(semaphore: *mut Handle, description: *const [u64; 4]) = with_context |driver| {
+        let mut known = [0u64; 12];
+        known[..4].copy_from_slice(description.as_ref().ok_or(INVALID_VALUE)?);
+        driver.cuImportExternalSemaphore(semaphore, known.as_ptr().cast())
     }
 
     fn cudaDestroyExternalSemaphore(semaphore: Handle) = with_context |driver| {

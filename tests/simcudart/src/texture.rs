@@ -1,6 +1,6 @@
 //! Textures and surfaces: how kernels read arrays and memory. They describe memory and take none.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 
 use crate::array::{Channels, description};
 use crate::device::runtime_version;
@@ -18,13 +18,13 @@ pub struct Resource {
     channels: Channels,
     /// `linear`: bytes; `pitch2D`: width, height and pitch.
     size: [usize; 3],
-    rest: [u64; 9],
 }
 
-/// Of CUDA 13.
+/// Of CUDA 13, whose union has room for more, and flags behind it.
 #[repr(C)]
 struct Resource13 {
     first: Resource,
+    rest: [u64; 9],
     flags: c_uint,
 }
 
@@ -40,6 +40,11 @@ struct DriverResource {
     rest: [u64; 11],
     flags: c_uint,
 }
+
+/// `cudaResourceViewDesc` (driver_types.h), as words; CUDA 13 has as many reserved ones behind it as the driver.
+pub type View = [u64; 6];
+/// `CUDA_RESOURCE_VIEW_DESC` (cuda.h).
+type DriverView = [u64; 14];
 
 /// `cudaTextureDesc` (texture_types.h).
 #[repr(C)]
@@ -74,7 +79,7 @@ struct DriverSampling {
     reserved: [c_int; 12],
 }
 
-const _: () = assert!(size_of::<Resource>() == 136 && size_of::<Resource13>() == 144);
+const _: () = assert!(size_of::<Resource>() == 64 && size_of::<Resource13>() == 144);
 const _: () = assert!(size_of::<DriverResource>() == 144);
 const _: () = assert!(size_of::<Sampling>() == 72 && size_of::<DriverSampling>() == 104);
 
@@ -114,10 +119,13 @@ impl Resource {
         let channels = if is_memory { Channels::of_driver(format, channels)? } else { Channels::default() };
         // SAFETY: null or a place for the version's structure.
         unsafe {
-            *to.as_mut().ok_or(INVALID_VALUE)? =
-                Resource { kind, of: of as Handle, channels, size, rest: [0; 9] };
-            if runtime_version() >= 13000 {
-                (*to.cast::<Resource13>()).flags = flags;
+            let first = Resource { kind, of: of as Handle, channels, size };
+            if to.is_null() {
+                return Err(INVALID_VALUE);
+            } else if runtime_version() >= 13000 {
+                to.cast::<Resource13>().write(Resource13 { first, rest: [0; 9], flags });
+            } else {
+                to.write(first);
             }
         }
         Ok(())
@@ -167,11 +175,18 @@ impl Sampling {
 }
 
 export! {
-    // cudaResourceViewDesc is laid out as the driver's structure.
-    fn cudaCreateTextureObject(texture: *mut u64, resource: *const Resource, sampling: *const Sampling, view: *const c_void)
+    fn cudaCreateTextureObject(texture: *mut u64, resource: *const Resource, sampling: *const Sampling, view: *const View)
         = with_context |driver| {
         let (resource, sampling) = (Resource::of_driver(resource)?, Sampling::of_driver(sampling)?);
-        driver.cuTexObjectCreate(texture, (&raw const resource).cast(), (&raw const sampling).cast(), view)
+        let mut driver_view: DriverView = [0; 14];
+        let view = match view.as_ref() {
+            None => std::ptr::null(),
+            Some(view) => {
+                driver_view[..view.len()].copy_from_slice(view);
+                driver_view.as_ptr()
+            }
+        };
+        driver.cuTexObjectCreate(texture, (&raw const resource).cast(), (&raw const sampling).cast(), view.cast())
     }
 
     fn cudaDestroyTextureObject(texture: u64) = with_context |driver| {
@@ -191,8 +206,15 @@ export! {
         Ok(())
     }
 
-    fn cudaGetTextureObjectResourceViewDesc(view: *mut c_void, texture: u64) = with_context |driver| {
-        driver.cuTexObjectGetResourceViewDesc(view, texture)
+    fn cudaGetTextureObjectResourceViewDesc(view: *mut View, texture: u64) = with_context |driver| {
+        let mut known: DriverView = [0; 14];
+        driver.cuTexObjectGetResourceViewDesc(known.as_mut_ptr().cast(), texture)?;
+        if view.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        let words = if runtime_version() >= 13000 { known.len() } else { size_of::<View>() / 8 };
+        std::ptr::copy_nonoverlapping(known.as_ptr(), view.cast(), words);
+        Ok(())
     }
 
     fn cudaCreateSurfaceObject(surface: *mut u64, resource: *const Resource) = with_context |driver| {
