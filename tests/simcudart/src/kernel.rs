@@ -1,8 +1,9 @@
 //! What compiled code registers at start-up, and the kernels found by the address of their host stubs.
 //!
 //! nvcc's output registers each fat binary with the names in it. Device code is not looked at: a registration becomes a
-//! PTX module with an empty kernel of each name, which is all that the stand-in driver needs. It is loaded at the first
-//! use of one of its kernels, once: libraries and `CUkernel`s belong to no context, `CUfunction`s do.
+//! PTX module with an empty kernel of each name, and a fat binary that says what architectures there was code for, which is
+//! all that the stand-in driver needs. It is loaded at the first use of one of its kernels, once: libraries and `CUkernel`s
+//! belong to no context, `CUfunction`s do.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -13,11 +14,14 @@ use std::sync::Mutex;
 use crate::context::{self, lock};
 use crate::driver::{DevicePtr, Driver, Handle, driver};
 use crate::error::{INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, Result};
+use crate::fat_binary::{self, Entry, with_text};
 use crate::launch::LaunchConfig;
 
 /// One registered fat binary. Handles are kept as addresses.
 #[derive(Default)]
 struct Binary {
+    /// What it has code for; none where it is no fat binary.
+    entries: Vec<Entry>,
     kernels: Vec<CString>,
     /// Name and size in bytes.
     variables: Vec<(String, usize)>,
@@ -29,7 +33,9 @@ impl Binary {
     fn library(&mut self, driver: &Driver) -> Result<usize> {
         match self.library {
             Some(library) => Ok(library),
-            None => Ok(*self.library.insert(load(driver, &ptx(&self.kernels, &self.variables))?)),
+            None => {
+                Ok(*self.library.insert(load(driver, &self.entries, &ptx(&self.kernels, &self.variables))?))
+            }
         }
     }
 }
@@ -58,7 +64,7 @@ fn with_registry<T>(body: impl FnOnce(&mut Registry) -> T) -> T {
 
 /// The text of a module with these kernels and variables.
 fn ptx(kernels: &[CString], variables: &[(String, usize)]) -> String {
-    let mut text = String::from(".version 7.0\n.target sm_70\n.address_size 64\n");
+    let mut text = String::from(".version 7.8\n.target sm_90\n.address_size 64\n");
     for (name, bytes) in variables {
         // Writing to a String cannot fail.
         let _ = writeln!(text, ".visible .global .align 8 .b8 {name}[{bytes}];");
@@ -104,21 +110,14 @@ impl Registry {
     }
 }
 
-fn load(driver: &Driver, text: &str) -> Result<usize> {
+fn load(driver: &Driver, entries: &[Entry], text: &str) -> Result<usize> {
+    let binary = with_text(entries, text);
     let text = CString::new(text).map_err(|_| INVALID_DEVICE_FUNCTION)?;
+    let code: *const c_void = if entries.is_empty() { text.as_ptr().cast() } else { binary.as_ptr().cast() };
     let mut library = null_mut();
-    // SAFETY: PTX text, terminated; no options.
+    // SAFETY: PTX text, terminated, or a fat binary; no options.
     unsafe {
-        driver.cuLibraryLoadData(
-            &mut library,
-            text.as_ptr().cast(),
-            null_mut(),
-            null_mut(),
-            0,
-            null_mut(),
-            null_mut(),
-            0,
-        )?
+        driver.cuLibraryLoadData(&mut library, code, null_mut(), null_mut(), 0, null_mut(), null_mut(), 0)?
     };
     Ok(library as usize)
 }
@@ -211,14 +210,16 @@ fn unload(driver: &Driver, only: Option<usize>) {
     }
 }
 
-/// Registers a fat binary, whose content stays unread; returns the handle that its names are registered under.
+/// Registers a fat binary, whose code stays unread; returns the handle that its names are registered under.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __cudaRegisterFatBinary(_binary: *mut c_void) -> *mut *mut c_void {
+pub unsafe extern "C-unwind" fn __cudaRegisterFatBinary(binary: *mut c_void) -> *mut *mut c_void {
+    // SAFETY: compiled code passes the structure that wraps its fat binary.
+    let entries = unsafe { fat_binary::entries(binary) };
     with_registry(|registry| {
         registry.next += 1;
         // A number that can be told from null and from a small error code; nobody may look behind it.
         let id = registry.next << 4;
-        registry.binaries.insert(id, Binary::default());
+        registry.binaries.insert(id, Binary { entries, ..Binary::default() });
         id as *mut *mut c_void
     })
 }
@@ -436,7 +437,9 @@ mod tests {
 
     #[test]
     fn unregistering_forgets_only_its_own_binary() {
-        let (first, second) = (__cudaRegisterFatBinary(null_mut()), __cudaRegisterFatBinary(null_mut()));
+        // SAFETY: no binary.
+        let (first, second) =
+            unsafe { (__cudaRegisterFatBinary(null_mut()), __cudaRegisterFatBinary(null_mut())) };
         assert_ne!(first, second);
         let stubs = [1u8; 2];
         for (handle, stub) in [(first, &stubs[0]), (second, &stubs[1])] {

@@ -23,6 +23,7 @@ mod device;
 mod driver;
 mod error;
 mod event;
+mod fat_binary;
 mod graph;
 mod graph_node;
 mod graph_shape;
