@@ -13,9 +13,18 @@ use std::sync::Mutex;
 
 use crate::context::{self, lock};
 use crate::driver::{DevicePtr, Driver, Handle, driver};
-use crate::error::{INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, Result};
+use crate::error::{self, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, Result};
 use crate::fat_binary::{self, Entry, with_text};
 use crate::launch::LaunchConfig;
+
+/// A variable of a fat binary.
+#[derive(Clone)]
+struct Variable {
+    name: String,
+    bytes: usize,
+    /// Of a managed one: the host's pointer to it, which is this runtime's to set.
+    pointer: Option<usize>,
+}
 
 /// One registered fat binary. Handles are kept as addresses.
 #[derive(Default)]
@@ -23,8 +32,7 @@ struct Binary {
     /// What it has code for; none where it is no fat binary.
     entries: Vec<Entry>,
     kernels: Vec<CString>,
-    /// Name and size in bytes.
-    variables: Vec<(String, usize)>,
+    variables: Vec<Variable>,
     library: Option<usize>,
 }
 
@@ -63,11 +71,12 @@ fn with_registry<T>(body: impl FnOnce(&mut Registry) -> T) -> T {
 }
 
 /// The text of a module with these kernels and variables.
-fn ptx(kernels: &[CString], variables: &[(String, usize)]) -> String {
+fn ptx(kernels: &[CString], variables: &[Variable]) -> String {
     let mut text = String::from(".version 7.8\n.target sm_90\n.address_size 64\n");
-    for (name, bytes) in variables {
+    for Variable { name, bytes, pointer } in variables {
+        let managed = if pointer.is_some() { ".attribute(.managed) " } else { "" };
         // Writing to a String cannot fail.
-        let _ = writeln!(text, ".visible .global .align 8 .b8 {name}[{bytes}];");
+        let _ = writeln!(text, ".visible .global {managed}.align 8 .b8 {name}[{bytes}];");
     }
     for name in kernels {
         let _ = writeln!(text, ".visible .entry {}()\n{{\n    ret;\n}}", name.to_string_lossy());
@@ -187,7 +196,7 @@ pub fn variable(driver: &Driver, host: *const c_void) -> Result<(DevicePtr, usiz
         let (id, index) = *registry.variables.get(&(host as usize)).ok_or(INVALID_SYMBOL)?;
         let binary = registry.binaries.get_mut(&id).ok_or(INVALID_SYMBOL)?;
         let library = binary.library(driver)?;
-        let name = CString::new(binary.variables[index].0.as_str()).map_err(|_| INVALID_SYMBOL)?;
+        let name = CString::new(binary.variables[index].name.as_str()).map_err(|_| INVALID_SYMBOL)?;
         let (mut address, mut size) = (0, 0);
         // SAFETY: a library that is loaded, a terminated name, places for both answers.
         unsafe {
@@ -243,11 +252,41 @@ pub extern "C-unwind" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
     });
 }
 
-/// Compiled code asks for a binary's managed variables to be set up before it uses one (crt/host_runtime.h). None are
-/// registered here, so there is nothing to do.
+/// Compiled code asks for a binary's managed variables to be set up before it uses one (crt/host_runtime.h): the pointers by
+/// which the host does so. The memory is zero, whatever the source says: device code is not looked at.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __cudaInitModule(_handle: *mut *mut c_void) -> c_char {
+pub extern "C-unwind" fn __cudaInitModule(handle: *mut *mut c_void) -> c_char {
+    let managed = with_registry(|registry| {
+        let binary = registry.binaries.get(&(handle as usize));
+        let variables = binary.into_iter().flat_map(|binary| &binary.variables);
+        variables.filter(|variable| variable.pointer.is_some()).cloned().collect::<Vec<_>>()
+    });
+    if !managed.is_empty() {
+        let result = driver().and_then(|driver| {
+            context::current(driver)?;
+            managed.iter().try_for_each(|variable| set_up(driver, handle as usize, variable))
+        });
+        error::remember(result);
+    }
     1
+}
+
+/// Lets the host's pointer to a managed variable of a binary point to it.
+fn set_up(driver: &Driver, id: usize, variable: &Variable) -> Result {
+    let name = CString::new(variable.name.as_str()).map_err(|_| INVALID_SYMBOL)?;
+    let library = with_registry(|registry| {
+        registry.binaries.get_mut(&id).ok_or(INVALID_SYMBOL).and_then(|binary| binary.library(driver))
+    })?;
+    let (mut address, mut bytes) = (0, 0);
+    // SAFETY: a library that is loaded, a terminated name, places for both answers; then the place that compiled code
+    // registered for the pointer.
+    unsafe {
+        driver.cuLibraryGetManaged(&mut address, &mut bytes, library as Handle, name.as_ptr())?;
+        if let Some(place) = variable.pointer {
+            (place as *mut DevicePtr).write(address);
+        }
+    }
+    Ok(())
 }
 
 #[unsafe(no_mangle)]
@@ -286,12 +325,39 @@ pub unsafe extern "C-unwind" fn __cudaRegisterVar(
     _global: c_int,
 ) {
     // SAFETY: compiled code passes a terminated name.
+    unsafe { register(handle, host as usize, name, bytes, None) };
+}
+
+/// A `__managed__` variable; `pointer` is what the host uses it by, and what it is known by.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __cudaRegisterManagedVar(
+    handle: *mut *mut c_void,
+    pointer: *mut *mut c_void,
+    _device_address: *mut c_char,
+    name: *const c_char,
+    _external: c_int,
+    bytes: usize,
+    _constant: c_int,
+    _global: c_int,
+) {
+    // SAFETY: compiled code passes a terminated name.
+    unsafe { register(handle, pointer as usize, name, bytes, Some(pointer as usize)) };
+}
+
+unsafe fn register(
+    handle: *mut *mut c_void,
+    host: usize,
+    name: *const c_char,
+    bytes: usize,
+    pointer: Option<usize>,
+) {
+    // SAFETY: the caller's.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
     with_registry(|registry| {
         let id = handle as usize;
         if let Some(binary) = registry.binaries.get_mut(&id) {
-            registry.variables.insert(host as usize, (id, binary.variables.len()));
-            binary.variables.push((name, bytes));
+            registry.variables.insert(host, (id, binary.variables.len()));
+            binary.variables.push(Variable { name, bytes, pointer });
         }
     });
 }
@@ -428,11 +494,16 @@ mod tests {
 
     #[test]
     fn a_registration_becomes_ptx_with_its_names() {
-        let text = ptx(&[c"gemm_5us".to_owned(), c"_Z3addPf".to_owned()], &[("table".into(), 64)]);
+        let variable = |name: &str, pointer| Variable { name: name.into(), bytes: 64, pointer };
+        let text = ptx(
+            &[c"gemm_5us".to_owned(), c"_Z3addPf".to_owned()],
+            &[variable("table", None), variable("shared", Some(8))],
+        );
         assert!(text.starts_with(".version "));
         assert!(text.contains(".visible .entry gemm_5us()\n"));
         assert!(text.contains(".visible .entry _Z3addPf()\n"));
-        assert!(text.contains(".b8 table[64];\n"));
+        assert!(text.contains(".visible .global .align 8 .b8 table[64];\n"));
+        assert!(text.contains(".attribute(.managed) .align 8 .b8 shared[64];\n"));
     }
 
     #[test]

@@ -78,8 +78,8 @@ pub const LACKING: &[(&str, &[&str])] = &[
         &["__cudaGetProcAddress", "__cudaRegisterUnifiedTable", "cudaGetExportTable"],
     ),
     (
-        "Host variables and `__managed__` ones: the stand-in gives none a place of its own.",
-        &["__cudaRegisterHostVar", "__cudaRegisterManagedVar"],
+        "Variables of the host that device code uses where they are, of which none runs.",
+        &["__cudaRegisterHostVar"],
     ),
     (
         "Nodes of external semaphores: the driver's part is not simulated.",
