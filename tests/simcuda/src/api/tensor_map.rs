@@ -133,6 +133,7 @@ unsafe fn list_u32(numbers: *const u32, count: usize) -> Outcome<Vec<u32>> {
     Ok(unsafe { std::slice::from_raw_parts(numbers, count) }.to_vec())
 }
 
+#[allow(clippy::too_many_arguments)]
 unsafe fn tiled(
     call: &mut Call,
     map: *mut Map,
@@ -170,6 +171,7 @@ fn check_corners(rank: u32, lower: &[i32], upper: &[i32]) -> Outcome {
     require(lower.iter().chain(upper).all(|corner| range.contains(corner)))
 }
 
+#[allow(clippy::too_many_arguments)]
 unsafe fn columns(
     call: &mut Call,
     map: *mut Map,
@@ -202,6 +204,7 @@ unsafe fn columns(
     }
 }
 
+#[allow(clippy::too_many_arguments)]
 unsafe fn wide_columns(
     call: &mut Call,
     map: *mut Map,
