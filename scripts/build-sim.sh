@@ -36,7 +36,7 @@ runtime() {
     local name=libcudart.so.$1 versions=$root/tests/simcudart/versions.txt others
     local archive=$target/release/libsimcudart.a
     if [[ ! $lib/$name -nt $archive || ! $lib/$name -nt $versions || ! $lib/$name -nt ${BASH_SOURCE[0]} ]]; then
-        others=$(awk -v version="$1" '!/^#/ && $2 != version { printf "%s; ", $1 }' "$versions")
+        others=$(awk -v version="$1" '!/^#/ && NF == 2 && $2 != version { printf "%s; ", $1 }' "$versions")
         printf '%s { global: cuda*; __cuda*; local: %s*; };\n' "$name" "$others" >"$target/sim/$name.map"
         gcc -shared -o "$lib/$name.new" -Wl,--whole-archive "$archive" -Wl,--no-whole-archive \
             -Wl,-soname,"$name" -Wl,--version-script="$target/sim/$name.map" -Wl,-Bsymbolic -Wl,--gc-sections \

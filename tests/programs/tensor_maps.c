@@ -89,7 +89,10 @@ int main(void)
 {
     CUtensorMap first;
     CUdeviceptr other;
+    int supported;
     start_cuda();
+    CHECK(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, 0));
+    REQUIRE(supported == 1);
     CUfunction kernel = load_kernel("reads_map_5us");
     CUstream stream = new_stream();
     CHECK(cuMemAlloc(&memory, 1 << 20));

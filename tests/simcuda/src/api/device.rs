@@ -139,7 +139,9 @@ fn attribute_of_all(attribute: u32) -> Option<i32> {
         120 => 1, // CLUSTER_LAUNCH
         121 => 0,
         122 | 123 => 1, // CAN_USE_64_BIT_STREAM_MEM_OPS, CAN_USE_STREAM_WAIT_VALUE_NOR
-        124..=128 => 0,
+        124..=126 => 0,
+        127 => 1, // TENSOR_MAP_ACCESS_SUPPORTED
+        128 => 0,
         129 => 0,
         130 => 0,
         131 | 134 => -1, // NUMA_ID, HOST_NUMA_ID
