@@ -5,9 +5,10 @@ use std::ptr::null_mut;
 
 use crate::driver::{DevicePtr, Driver, Handle};
 use crate::error::{self, INVALID_VALUE, Result};
-use crate::kernel::{function, symbol};
+use crate::kernel::function;
 use crate::launch::Dim3;
 use crate::shaped::Copy3D;
+use crate::variable::symbol;
 
 /// `cudaKernelNodeParams` (driver_types.h).
 #[repr(C)]

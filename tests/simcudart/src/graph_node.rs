@@ -7,8 +7,9 @@ use crate::device::runtime_version;
 use crate::driver::{Driver, Handle};
 use crate::error::{INVALID_VALUE, Result};
 use crate::graph::{DriverKernelNode, KernelNode, current, kernel_node, linear};
-use crate::kernel::{stub, symbol};
+use crate::kernel::stub;
 use crate::shaped::{Copy3D, DriverCopy3D};
+use crate::variable::symbol;
 
 /// `cudaGraphNodeParams` and `CUgraphNodeParams`: a type and a union, of the same size in both APIs.
 #[repr(C)]

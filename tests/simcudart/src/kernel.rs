@@ -12,33 +12,25 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 
 use crate::context::{self, lock};
-use crate::driver::{DevicePtr, Driver, Handle, driver};
-use crate::error::{self, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, Result};
+use crate::driver::{Driver, Handle, driver};
+use crate::error::{INVALID_DEVICE_FUNCTION, INVALID_VALUE, Result};
 use crate::fat_binary::{self, Entry, with_text};
 use crate::launch::LaunchConfig;
-
-/// A variable of a fat binary.
-#[derive(Clone)]
-struct Variable {
-    name: String,
-    bytes: usize,
-    /// Of a managed one: the host's pointer to it, which is this runtime's to set.
-    pointer: Option<usize>,
-}
+use crate::variable::Variable;
 
 /// One registered fat binary. Handles are kept as addresses.
 #[derive(Default)]
-struct Binary {
+pub struct Binary {
     /// What it has code for; none where it is no fat binary.
     entries: Vec<Entry>,
     kernels: Vec<CString>,
-    variables: Vec<Variable>,
+    pub variables: Vec<Variable>,
     library: Option<usize>,
 }
 
 impl Binary {
     /// Its library; loads it if need be.
-    fn library(&mut self, driver: &Driver) -> Result<usize> {
+    pub fn library(&mut self, driver: &Driver) -> Result<usize> {
         match self.library {
             Some(library) => Ok(library),
             None => {
@@ -49,12 +41,12 @@ impl Binary {
 }
 
 #[derive(Default)]
-struct Registry {
-    binaries: HashMap<usize, Binary>,
+pub struct Registry {
+    pub binaries: HashMap<usize, Binary>,
     /// Host stub → binary and index of its kernel there.
     stubs: HashMap<usize, (usize, usize)>,
     /// Host variable → binary and index of its device variable there.
-    variables: HashMap<usize, (usize, usize)>,
+    pub variables: HashMap<usize, (usize, usize)>,
     /// Host stub → `CUkernel`.
     kernels: HashMap<usize, usize>,
     /// `CUkernel` that the application asked for → its library.
@@ -66,7 +58,7 @@ struct Registry {
 
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 
-fn with_registry<T>(body: impl FnOnce(&mut Registry) -> T) -> T {
+pub fn with_registry<T>(body: impl FnOnce(&mut Registry) -> T) -> T {
     body(lock(&REGISTRY).get_or_insert_default())
 }
 
@@ -183,29 +175,6 @@ pub fn stub(function: Handle) -> *const c_void {
     })
 }
 
-/// The device address of `bytes` at an offset in the variable that a host variable stands for.
-pub fn symbol(driver: &Driver, host: *const c_void, bytes: usize, offset: usize) -> Result<DevicePtr> {
-    let (address, size) = variable(driver, host)?;
-    let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= size);
-    if is_inside { Ok(address + offset as DevicePtr) } else { Err(INVALID_VALUE) }
-}
-
-/// Address and size of the variable that a host variable stands for.
-pub fn variable(driver: &Driver, host: *const c_void) -> Result<(DevicePtr, usize)> {
-    with_registry(|registry| {
-        let (id, index) = *registry.variables.get(&(host as usize)).ok_or(INVALID_SYMBOL)?;
-        let binary = registry.binaries.get_mut(&id).ok_or(INVALID_SYMBOL)?;
-        let library = binary.library(driver)?;
-        let name = CString::new(binary.variables[index].name.as_str()).map_err(|_| INVALID_SYMBOL)?;
-        let (mut address, mut size) = (0, 0);
-        // SAFETY: a library that is loaded, a terminated name, places for both answers.
-        unsafe {
-            driver.cuLibraryGetGlobal(&mut address, &mut size, library as Handle, name.as_ptr())?;
-        }
-        Ok((address, size))
-    })
-}
-
 /// Unloads every library, before the device they are loaded on is reset.
 pub fn unload_all(driver: &Driver) {
     unload(driver, None);
@@ -252,43 +221,6 @@ pub extern "C-unwind" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
     });
 }
 
-/// Compiled code asks for a binary's managed variables to be set up before it uses one (crt/host_runtime.h): the pointers by
-/// which the host does so. The memory is zero, whatever the source says: device code is not looked at.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn __cudaInitModule(handle: *mut *mut c_void) -> c_char {
-    let managed = with_registry(|registry| {
-        let binary = registry.binaries.get(&(handle as usize));
-        let variables = binary.into_iter().flat_map(|binary| &binary.variables);
-        variables.filter(|variable| variable.pointer.is_some()).cloned().collect::<Vec<_>>()
-    });
-    if !managed.is_empty() {
-        let result = driver().and_then(|driver| {
-            context::current(driver)?;
-            managed.iter().try_for_each(|variable| set_up(driver, handle as usize, variable))
-        });
-        error::remember(result);
-    }
-    1
-}
-
-/// Lets the host's pointer to a managed variable of a binary point to it.
-fn set_up(driver: &Driver, id: usize, variable: &Variable) -> Result {
-    let name = CString::new(variable.name.as_str()).map_err(|_| INVALID_SYMBOL)?;
-    let library = with_registry(|registry| {
-        registry.binaries.get_mut(&id).ok_or(INVALID_SYMBOL).and_then(|binary| binary.library(driver))
-    })?;
-    let (mut address, mut bytes) = (0, 0);
-    // SAFETY: a library that is loaded, a terminated name, places for both answers; then the place that compiled code
-    // registered for the pointer.
-    unsafe {
-        driver.cuLibraryGetManaged(&mut address, &mut bytes, library as Handle, name.as_ptr())?;
-        if let Some(place) = variable.pointer {
-            (place as *mut DevicePtr).write(address);
-        }
-    }
-    Ok(())
-}
-
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __cudaRegisterFunction(
     handle: *mut *mut c_void,
@@ -309,55 +241,6 @@ pub unsafe extern "C-unwind" fn __cudaRegisterFunction(
         if let Some(binary) = registry.binaries.get_mut(&id) {
             registry.stubs.insert(stub as usize, (id, binary.kernels.len()));
             binary.kernels.push(name);
-        }
-    });
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn __cudaRegisterVar(
-    handle: *mut *mut c_void,
-    host: *mut c_char,
-    _device_address: *mut c_char,
-    name: *const c_char,
-    _external: c_int,
-    bytes: usize,
-    _constant: c_int,
-    _global: c_int,
-) {
-    // SAFETY: compiled code passes a terminated name.
-    unsafe { register(handle, host as usize, name, bytes, None) };
-}
-
-/// A `__managed__` variable; `pointer` is what the host uses it by, and what it is known by.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn __cudaRegisterManagedVar(
-    handle: *mut *mut c_void,
-    pointer: *mut *mut c_void,
-    _device_address: *mut c_char,
-    name: *const c_char,
-    _external: c_int,
-    bytes: usize,
-    _constant: c_int,
-    _global: c_int,
-) {
-    // SAFETY: compiled code passes a terminated name.
-    unsafe { register(handle, pointer as usize, name, bytes, Some(pointer as usize)) };
-}
-
-unsafe fn register(
-    handle: *mut *mut c_void,
-    host: usize,
-    name: *const c_char,
-    bytes: usize,
-    pointer: Option<usize>,
-) {
-    // SAFETY: the caller's.
-    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
-    with_registry(|registry| {
-        let id = handle as usize;
-        if let Some(binary) = registry.binaries.get_mut(&id) {
-            registry.variables.insert(host, (id, binary.variables.len()));
-            binary.variables.push(Variable { name, bytes, pointer });
         }
     });
 }
@@ -416,16 +299,6 @@ export! {
 
     fn cudaKernelSetAttributeForDevice(kernel: Handle, attribute: c_int, value: c_int, device: c_int)
         = with_context |driver| { driver.cuKernelSetAttribute(attribute, value, kernel, device) }
-
-    fn cudaGetSymbolAddress(place: *mut *mut c_void, host: *const c_void) = with_context |driver| {
-        *place.as_mut().ok_or(INVALID_VALUE)? = variable(driver, host)?.0 as *mut c_void;
-        Ok(())
-    }
-
-    fn cudaGetSymbolSize(bytes: *mut usize, host: *const c_void) = with_context |driver| {
-        *bytes.as_mut().ok_or(INVALID_VALUE)? = variable(driver, host)?.1;
-        Ok(())
-    }
 
     fn cudaFuncSetCacheConfig(func: *const c_void, config: c_int) = with_context |driver| {
         driver.cuFuncSetCacheConfig(function(driver, func)?, config)

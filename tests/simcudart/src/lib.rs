@@ -41,3 +41,4 @@ mod settings;
 mod shaped;
 mod stream;
 mod texture;
+mod variable;

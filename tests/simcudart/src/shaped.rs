@@ -8,8 +8,8 @@ use crate::context;
 use crate::copy::{self, DEFAULT, DEVICE_TO_HOST, HOST_TO_DEVICE, HOST_TO_HOST};
 use crate::driver::{DefaultStream, DevicePtr, Driver, Handle};
 use crate::error::{INVALID_MEMCPY_DIRECTION, INVALID_VALUE, Result};
-use crate::kernel::symbol;
 use crate::memory::{Extent, PitchedPtr};
+use crate::variable::symbol;
 
 /// A side of `cudaMemcpy3DParms` (driver_types.h): an array or a pointer, and where in it.
 #[repr(C)]
