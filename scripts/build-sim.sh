@@ -12,7 +12,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 target=$root/target
 lib=$target/sim/lib
 bin=$target/sim/bin
-headers=$root/downloads/cuda-12.9/include
+downloads=$root/downloads
 
 (cd "$root" && cargo build --quiet --release --target-dir "$target" -p gpuspy -p gpuspy-agent -p gpuspy-tests -p simcuda -p simcudart)
 mkdir -p "$lib" "$bin"
@@ -30,12 +30,14 @@ replace "$target/release/libsimcuda.so" "$lib/libcuda.so.1"
 ln -sf libcuda.so.1 "$lib/libcuda.so"
 
 # runtime VERSION: links the stand-in runtime as NVIDIA's is linked: its SONAME, all symbols under one version node of the
-# same name, and -Bsymbolic, so that it calls its own functions whatever is preloaded.
+# same name, and -Bsymbolic, so that it calls its own functions whatever is preloaded. A name that is local by itself stays
+# so, whatever the pattern before says.
 runtime() {
-    local name=libcudart.so.$1
+    local name=libcudart.so.$1 versions=$root/tests/simcudart/versions.txt others
     local archive=$target/release/libsimcudart.a
-    if [[ ! $lib/$name -nt $archive || ! $lib/$name -nt ${BASH_SOURCE[0]} ]]; then
-        printf '%s { global: cuda*; __cuda*; local: *; };\n' "$name" >"$target/sim/$name.map"
+    if [[ ! $lib/$name -nt $archive || ! $lib/$name -nt $versions || ! $lib/$name -nt ${BASH_SOURCE[0]} ]]; then
+        others=$(awk -v version="$1" '!/^#/ && NF == 2 && $2 != version { printf "%s; ", $1 }' "$versions")
+        printf '%s { global: cuda*; __cuda*; local: %s*; };\n' "$name" "$others" >"$target/sim/$name.map"
         gcc -shared -o "$lib/$name.new" -Wl,--whole-archive "$archive" -Wl,--no-whole-archive \
             -Wl,-soname,"$name" -Wl,--version-script="$target/sim/$name.map" -Wl,-Bsymbolic -Wl,--gc-sections \
             -Wl,-z,defs -lpthread -ldl -lm -lgcc_s
@@ -46,9 +48,12 @@ runtime 12
 runtime 13
 ln -sf libcudart.so.12 "$lib/libcudart.so"
 
-# program SOURCE: builds one client. Its `// link:` line holds what it links against; DOWNLOADS there is that folder.
+# program SOURCE: builds one client. Its `// link:` line holds what it links against; DOWNLOADS there is that folder. It
+# includes CUDA 12's headers, or those that its `// headers:` line names.
 program() {
-    local source=$1 output flags extra
+    local source=$1 output flags extra headers
+    headers=$(sed -n 's,^// headers: ,,p' "$source")
+    headers=$downloads/${headers:-cuda-12.9}/include
     output=$bin/$(basename "${source%.c}")
     flags=(-std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror)
     if [[ $(basename "$source") == lib* ]]; then
@@ -67,7 +72,7 @@ program() {
         return
     fi
     read -ra extra <<<"$(sed -n 's,^// link: ,,p' "$source")"
-    extra=("${extra[@]//DOWNLOADS/$root/downloads}")
+    extra=("${extra[@]//DOWNLOADS/$downloads}")
     # shellcheck disable=SC2016 # $ORIGIN is the loader's
     gcc "${flags[@]}" "$source" -o "$output" -L"$bin" -L"$lib" -Wl,-rpath,'$ORIGIN' "${extra[@]}" -lpthread -ldl
 }

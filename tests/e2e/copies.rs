@@ -130,3 +130,10 @@ fn every_call_of_the_runtime_that_copies_an_array_is_counted_under_its_own_name(
     calls.retain(|name, _| name.starts_with("cuda"));
     assert_eq!(json!(calls), done.said()["apis"]);
 }
+
+#[test]
+fn a_managed_variable_is_copied_by_its_symbol() {
+    let done = observed("managed_variables");
+    is_exact(&done);
+    assert_eq!(done.report()["coverage"]["launches"], 1);
+}

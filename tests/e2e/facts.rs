@@ -211,3 +211,25 @@ fn a_driver_that_does_not_answer_costs_the_facts_and_nothing_else() {
     assert!(keys.iter().all(|key| kernel[key].is_null()), "{kernel}");
     assert_eq!((&kernel["library"], &kernel["threads"]), (&path("work_driver"), &json!(64)));
 }
+
+/// The report tells nothing of it; that it is asked for changes nothing in what is counted.
+#[test]
+fn a_function_says_what_its_fat_binary_has_code_for() {
+    let versions = |assumed: &str| {
+        let done = Run::of("function_versions").env("SIMCUDA_ASSUME", assumed).observed().succeeded();
+        assert_eq!(done.report()["coverage"]["launches"], done.said()["launches"]);
+        let truth = done.truth();
+        let asked = |kernel: &str, attribute: u64| {
+            let mut lines =
+                truth.of("asked").filter(|l| l["kernel"] == kernel && l["attribute"] == attribute);
+            lines.next().unwrap()["value"].clone()
+        };
+        for (kernel, said) in done.said()["versions"].as_object().unwrap() {
+            assert_eq!(*said, json!([asked(kernel, 5), asked(kernel, 6)]), "{kernel}");
+        }
+        done.said()["versions"].clone()
+    };
+    let expected = |of_80: [u32; 2]| json!({"for_80_1us": of_80, "for_90_1us": [90, 90], "text_75_1us": [75, 90], "unknown_1us": [90, 90]});
+    assert_eq!(versions("other_binaries=taken"), expected([80, 80]));
+    assert_eq!(versions("other_binaries=compiled"), expected([80, 90]));
+}

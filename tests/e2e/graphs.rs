@@ -97,6 +97,30 @@ fn graphs_of_the_runtime_list_what_they_ran() {
 }
 
 #[test]
+fn graphs_whose_nodes_either_runtime_adds_list_what_they_ran() {
+    for (program, driver) in
+        [("graph_nodes_12", "12090"), ("graph_nodes_13", "12090"), ("graph_nodes_13", "13050")]
+    {
+        println!("{program} on driver {driver}");
+        let run = || Run::of(program).env("SIMCUDA_DRIVER_VERSION", driver);
+        let done = check(run(), &[]);
+        let report = done.report();
+        // Six times two host functions, a node of nothing, a record and a wait; three times memory taken and given back.
+        assert_eq!(report["graphs"]["others"], 6 * 5 + 3 * 2);
+        let taken = &report["memory"]["by_kind"]["graph"];
+        assert_eq!((&taken["allocations"], &taken["live_bytes"]), (&json!(3), &json!(0)), "{taken}");
+        check(run(), &["--graph", "nodes"]);
+        let conditional = run().arg("conditional").observed().succeeded();
+        assert_eq!(truth(&conditional)["nodes_b_9us"], 9);
+        assert_eq!(
+            in_graphs(&conditional.report())["nodes_b_9us"],
+            3,
+            "what only the GPU knows is not claimed"
+        );
+    }
+}
+
+#[test]
 fn a_graph_of_ten_thousand_nodes_lists_what_it_ran() {
     check(Run::of("graphs").arg("large"), &[]);
 }

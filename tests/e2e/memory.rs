@@ -228,6 +228,26 @@ fn what_a_captured_allocator_takes_is_counted_once_a_replay() {
     assert_eq!(copies[&("DtoH".to_owned(), "pageable".to_owned())], (10, 160));
 }
 
+/// The programs ask and set, and describe what they took; that nothing is wrong they see for themselves.
+#[test]
+fn what_textures_surfaces_and_tensor_maps_describe_is_counted_once() {
+    for (program, kinds) in
+        [("settings_12", "array device"), ("settings_13", "array device"), ("tensor_maps", "device")]
+    {
+        let done = Run::of(program).env("SIMCUDA_DEVICES", "2").observed().succeeded();
+        let report = done.report();
+        let (told, truth) = (told_uses(&report), true_uses(&done.truth()));
+        assert_eq!(told, truth, "{program}");
+        assert_eq!(told.0.keys().map(String::as_str).collect::<Vec<_>>().join(" "), kinds);
+        assert_eq!(
+            (told.1.allocations, told.1.frees, told.1.live > 0),
+            if program == "tensor_maps" { (2, 1, true) } else { (3, 2, true) }
+        );
+        assert_eq!(report["coverage"]["dropped"], 0, "{}", report["coverage"]);
+        assert_eq!(report["coverage"]["launches"], u64::from(program == "tensor_maps"));
+    }
+}
+
 #[test]
 fn events_around_kernels_leave_graphs_with_memory_alone() {
     let done = Run::of("graph_memory").observed_with(&["--graph", "nodes"]).succeeded();

@@ -1,4 +1,7 @@
-//! The stand-in has every function of the table, or is said not to have it.
+//! The stand-in has every function of the table and of NVIDIA's runtime, or is said not to have it.
+
+#[path = "../../simcudart/src/lacking.rs"]
+mod lacking;
 
 use super::table;
 use std::collections::BTreeSet;
@@ -15,18 +18,8 @@ const DRIVER_LACKS: &[(&str, &str)] = &[
     ("cuMemMapArrayAsync", "arrays whose tiles have memory each for itself"),
 ];
 
-/// Runtime functions that the stand-in's does not have.
-const RUNTIME_LACKS: &[(&str, &str)] = &[
-    ("cudaLaunchCooperativeKernelMultiDevice", "gone in CUDA 13"),
-    ("cudaGraphExecNodeSetParams", "one structure for nodes of every kind"),
-    ("cudaGraphics", "as the driver's"),
-    ("cudaLaunchHostFunc_v2", "a driver's call of CUDA 13.1, which differs from the one before"),
-    ("cudaStreamBeginRecaptureToGraph", "as the driver's"),
-    ("cudaSignalExternalSemaphoresAsync", "other APIs' semaphores, in structures that differ by version"),
-    ("cudaWaitExternalSemaphoresAsync", "the same"),
-    ("cudaGreenCtxCreate", "green contexts, which clients make by the driver's calls"),
-    ("cudaExecutionCtx", "the same"),
-];
+/// The runtimes: the version in their names, and where NVIDIA's lies.
+const RUNTIMES: &[(&str, &str)] = &[("12", "cuda-12.9"), ("13", "cuda-13")];
 
 fn exports(library: &Path) -> BTreeSet<String> {
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().unwrap();
@@ -68,8 +61,48 @@ fn the_stand_in_driver_has_every_function_of_the_table() {
     check(&wanted, &simulated(), DRIVER_LACKS);
 }
 
+/// What a runtime exports, NVIDIA's or the stand-in's; its version node beside them is no function.
+fn of_runtime(library: &Path) -> BTreeSet<String> {
+    let is_function = |name: &String| name.starts_with("cuda") || name.starts_with("__cuda");
+    exports(library).into_iter().filter(is_function).collect()
+}
+
+fn of_stand_in(version: &str) -> BTreeSet<String> {
+    of_runtime(&gpuspy_tests::sim_lib().join(format!("libcudart.so.{version}")))
+}
+
+/// By `scripts/fetch.sh`; where that has not run, `nm` fails and the test with it.
+fn of_nvidia(version: &str, download: &str) -> BTreeSet<String> {
+    let folder = gpuspy_tests::root().join("downloads").join(download).join("lib");
+    of_runtime(&folder.join(format!("libcudart.so.{version}")))
+}
+
+/// Runtime functions that the stand-in is said not to have.
+fn listed() -> BTreeSet<String> {
+    lacking::LACKING.iter().flat_map(|(_, names)| names.iter().map(|name| (*name).to_owned())).collect()
+}
+
 #[test]
-fn the_stand_in_runtime_has_every_function_of_the_table() {
-    let exported = exports(&gpuspy_tests::sim_lib().join("libcudart.so.12"));
-    check(&table("runtime"), &exported, RUNTIME_LACKS);
+fn each_stand_in_runtime_exports_what_nvidias_of_its_version_does_or_says_why_not() {
+    let mut missing_anywhere = BTreeSet::new();
+    for (version, download) in RUNTIMES {
+        let (theirs, ours) = (of_nvidia(version, download), of_stand_in(version));
+        assert!(theirs.len() > 400, "NVIDIA's runtime {version} exports {} functions", theirs.len());
+        let missing: BTreeSet<String> = theirs.difference(&ours).cloned().collect();
+        let unsaid: Vec<_> = missing.difference(&listed()).cloned().collect();
+        assert_eq!(unsaid, Vec::<String>::new(), "lacking in .so.{version}, and not in lacking.rs");
+        let more: Vec<_> = ours.difference(&theirs).collect();
+        assert_eq!(more, Vec::<&String>::new(), "NVIDIA's .so.{version} has no such function");
+        missing_anywhere.extend(missing);
+    }
+    let stale: Vec<_> = listed().difference(&missing_anywhere).cloned().collect();
+    assert_eq!(stale, Vec::<String>::new(), "in lacking.rs, and not lacking");
+}
+
+#[test]
+fn the_stand_in_runtimes_have_every_function_of_the_table() {
+    let has: BTreeSet<String> = RUNTIMES.iter().flat_map(|(version, _)| of_stand_in(version)).collect();
+    let unsaid: Vec<_> =
+        table("runtime").difference(&has).filter(|name| !listed().contains(*name)).cloned().collect();
+    assert_eq!(unsaid, Vec::<String>::new(), "hooked, and nothing to try it on");
 }

@@ -142,6 +142,13 @@ pub const ALL: &[Assumption] = &[
         "with CUDA_DEVICE_MAX_CONNECTIONS=1 what waits at the head of its stream holds up all streams of its context",
     ),
     word(
+        "other_binaries",
+        &["taken", "compiled"],
+        "taken",
+        "of a fat binary without code for the device's architecture, functions tell the versions of the newest that there \
+         is, since none runs, or those of its text, compiled for the device, as a real one does",
+    ),
+    word(
         "launch_events",
         &["nominal", "late"],
         "nominal",

@@ -28,6 +28,8 @@ pub enum Kind {
     Green,
     Resources,
     Semaphore,
+    Texture,
+    Surface,
 }
 
 impl Kind {

@@ -3,6 +3,7 @@
 
 use crate::clock::Ns;
 use crate::config::config;
+use crate::fat_binary::{self, Versions};
 use crate::handle::Handle;
 use crate::resources::Resources;
 use std::collections::HashMap;
@@ -16,6 +17,8 @@ pub struct Kernel {
     pub name: Arc<str>,
     /// Offset and size of each parameter, bytes; none = unknown.
     pub parameters: Option<Arc<[(usize, usize)]>>,
+    /// What it was compiled from and for.
+    pub versions: Versions,
 }
 
 /// A variable of an image.
@@ -36,6 +39,8 @@ pub struct Image {
     pub kernels: Option<Vec<Kernel>>,
     /// Its variables.
     pub variables: Vec<Variable>,
+    /// What its kernels were compiled from and for.
+    pub versions: Versions,
 }
 
 /// A loaded module.
@@ -127,12 +132,14 @@ impl Image {
     /// # Safety
     /// `image` points to PTX text with a NUL, a whole ELF file, or a fat binary, as cuda.h asks.
     pub unsafe fn read(image: *const u8) -> Self {
-        const FATBIN: [u8; 4] = 0xBA55_ED50u32.to_le_bytes();
-        const WRAPPER: [u8; 4] = 0x4662_43B1u32.to_le_bytes();
         // SAFETY: each of the forms has at least four bytes (the shortest text that is PTX is longer).
         let magic = unsafe { image.cast::<[u8; 4]>().read_unaligned() };
         match magic {
-            FATBIN | WRAPPER => Self::default(),
+            fat_binary::MAGIC | fat_binary::WRAPPER_MAGIC => {
+                // SAFETY: the caller's promise.
+                let (versions, text) = unsafe { fat_binary::read(image) };
+                Self { versions, ..text.and_then(|text| ptx::read(&text)).unwrap_or_default() }
+            }
             // SAFETY: the caller's promise.
             [0x7F, b'E', b'L', b'F'] => unsafe { elf::read(image) }.unwrap_or_default(),
             // SAFETY: the caller's promise: what is no binary is text.
@@ -143,8 +150,11 @@ impl Image {
     /// The kernel of a name.
     pub fn kernel(&self, name: &str) -> Option<Kernel> {
         match &self.kernels {
-            Some(kernels) => kernels.iter().find(|kernel| &*kernel.name == name).cloned(),
-            None => Some(Kernel { name: Arc::from(name), parameters: None }),
+            Some(kernels) => {
+                let kernel = kernels.iter().find(|kernel| &*kernel.name == name).cloned()?;
+                Some(Kernel { versions: self.versions, ..kernel })
+            }
+            None => Some(Kernel { name: Arc::from(name), parameters: None, versions: self.versions }),
         }
     }
 
@@ -161,6 +171,7 @@ impl Image {
 /// PTX text (PTX ISA, "Kernel Function Parameters", "State Spaces").
 mod ptx {
     use super::{Image, Kernel, Variable};
+    use crate::fat_binary::Versions;
     use std::sync::Arc;
 
     /// Reads a module's entries and variables; none if the text has no `.version`, which PTX must begin with.
@@ -169,7 +180,11 @@ mod ptx {
         if !text.contains(".version") {
             return None;
         }
-        let mut image = Image { kernels: Some(Vec::new()), variables: Vec::new() };
+        let target = text.split_once(".target").and_then(|(_, rest)| rest.trim_start().strip_prefix("sm_"));
+        let digits = target.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
+        let architecture = digits.and_then(|digits| digits.parse().ok());
+        let versions = architecture.map_or(Versions::default(), Versions::of_text);
+        let mut image = Image { kernels: Some(Vec::new()), variables: Vec::new(), versions };
         for statement in statements(&text) {
             if let Some((_, entry)) = statement.split_once(".entry") {
                 image.kernels.as_mut()?.extend(kernel(entry));
@@ -230,7 +245,11 @@ mod ptx {
             parameters.push((offset, size));
             offset += size;
         }
-        (!name.is_empty()).then(|| Kernel { name: Arc::from(name), parameters: Some(parameters.into()) })
+        (!name.is_empty()).then(|| Kernel {
+            name: Arc::from(name),
+            parameters: Some(parameters.into()),
+            versions: Versions::default(),
+        })
     }
 
     fn variable(statement: &str) -> Option<Variable> {
@@ -295,6 +314,7 @@ mod ptx {
             assert_eq!(variable("quad"), Some((32, false)));
             assert_eq!(variable("x"), None);
             assert!(image.kernel("not_me").is_none());
+            assert_eq!(image.kernel("empty").unwrap().versions, Versions { ptx: 80, binary: 90 });
             assert!(read("hello").is_none());
         }
     }
@@ -303,6 +323,7 @@ mod ptx {
 /// ELF files (System V ABI): kernels are the sections `.text.NAME`, variables the objects of the symbol table.
 mod elf {
     use super::{Image, Kernel, Variable};
+    use crate::fat_binary::Versions;
     use std::ffi::CStr;
     use std::sync::Arc;
 
@@ -325,13 +346,14 @@ mod elf {
                 return None;
             }
             let sections = sections(file);
+            let versions = versions(file);
             let kernels: Vec<_> = sections
                 .iter()
                 .filter_map(|section| section.name.strip_prefix(".text."))
-                .map(|name| Kernel { name: Arc::from(name), parameters: None })
+                .map(|name| Kernel { name: Arc::from(name), parameters: None, versions })
                 .collect();
             let variables = variables(file, &sections);
-            (!kernels.is_empty()).then_some(Image { kernels: Some(kernels), variables })
+            (!kernels.is_empty()).then_some(Image { kernels: Some(kernels), variables, versions })
         }
     }
 
@@ -343,6 +365,19 @@ mod elf {
     unsafe fn text(file: *const u8, at: u64) -> String {
         // SAFETY: the caller's: a string table ends with NUL.
         unsafe { CStr::from_ptr(file.add(at as usize).cast()) }.to_string_lossy().into_owned()
+    }
+
+    /// Of code for a GPU: its architecture is in the header's flags, since the ABI's version 8 (CUDA 13) in their second byte,
+    /// before in the first (read off what nvcc writes).
+    unsafe fn versions(file: *const u8) -> Versions {
+        const CUDA: u16 = 190;
+        // SAFETY: the caller's.
+        unsafe {
+            let (machine, [abi]) = (u16::from_le_bytes(get(file, 18)), get::<1>(file, 8));
+            let [first, second, ..] = get::<4>(file, 48);
+            let architecture = u32::from(if abi >= 8 { second } else { first });
+            if machine == CUDA { Versions::of_binary(architecture) } else { Versions::default() }
+        }
     }
 
     unsafe fn sections(file: *const u8) -> Vec<Section> {
@@ -409,8 +444,8 @@ mod tests {
         let image = unsafe { Image::read(file.as_ptr()) };
         // A program has no section per function: nothing that looks like a kernel, so any name goes.
         assert_eq!(image.kernels, None);
-        let unread = [0x50, 0xED, 0x55, 0xBA, 1, 0];
-        // SAFETY: a fat binary's magic, which is all that is read.
+        let unread = [0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        // SAFETY: a fat binary without entries.
         let image = unsafe { Image::read(unread.as_ptr()) };
         assert!(image.kernel("anything").is_some());
     }

@@ -83,6 +83,7 @@ pub mod effects;
 pub mod engine;
 pub mod error;
 pub mod export;
+pub mod fat_binary;
 pub mod graph;
 pub mod graph_memory;
 pub mod green;

@@ -333,6 +333,8 @@ pub struct Pool {
     pub attributes: HashMap<u32, u64>,
     /// The most bytes that it may hold; 0 = the device's.
     pub most: u64,
+    /// `CUmemAccess_flags` that were set, by type and number of the location.
+    pub access: HashMap<[u32; 2], u32>,
     /// It can be shared with other processes.
     pub shared: bool,
     /// It is another process's: nothing can be allocated from it.

@@ -1,6 +1,7 @@
 //! The simulated driver's state, under one lock that is never held while a thread sleeps or runs the application's code.
 
 use crate::api::link::Link;
+use crate::api::texture::Textures;
 use crate::api::user_object::UserObject;
 use crate::array::Arrays;
 use crate::capture::Capture;
@@ -108,6 +109,8 @@ pub struct Stream {
     pub capture: Option<u64>,
     /// Its green context is gone.
     pub detached: bool,
+    /// `cuStreamSetAttribute`.
+    pub attributes: HashMap<u32, [u64; 8]>,
 }
 
 impl Stream {
@@ -197,6 +200,7 @@ pub struct State {
     pub virtual_memory: VirtualMemory,
     pub arrays: Arrays,
     pub imports: Imports,
+    pub textures: Textures,
     pub shared_events: SharedEvents,
     pub captures: HashMap<u64, Capture>,
     pub engine: Engine<Job>,
@@ -268,6 +272,7 @@ impl State {
             virtual_memory: VirtualMemory::default(),
             arrays: Arrays::default(),
             imports: Imports::default(),
+            textures: Textures::default(),
             shared_events: SharedEvents::default(),
             captures: HashMap::new(),
             engine: Engine::default(),
@@ -376,6 +381,7 @@ impl State {
             last: Last::Other,
             capture: None,
             detached: false,
+            attributes: HashMap::new(),
         };
         let handle = self.streams.insert(stream);
         self.live(context)?.streams.insert(handle);

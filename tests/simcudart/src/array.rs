@@ -8,6 +8,7 @@ use crate::memory::Extent;
 
 /// `cudaChannelFormatDesc` (driver_types.h): bits of each channel, and what they mean.
 #[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Channels {
     bits: [c_int; 4],
     kind: c_int,
@@ -36,7 +37,11 @@ const _: () = assert!(size_of::<ExternalArray>() == 64 && size_of::<DriverExtern
 
 /// The driver's description: `CUarray_format` (cuda.h) from the width and the kind of a channel
 /// (`cudaChannelFormatKindSigned` 0, `Unsigned` 1, `Float` 2).
-unsafe fn description(channels: *const Channels, extent: Extent, flags: c_uint) -> Result<ArrayDescription> {
+pub unsafe fn description(
+    channels: *const Channels,
+    extent: Extent,
+    flags: c_uint,
+) -> Result<ArrayDescription> {
     // SAFETY: null or a description.
     let Channels { bits, kind } = unsafe { channels.as_ref() }.ok_or(INVALID_VALUE)?;
     let format = match (kind, bits[0]) {
@@ -66,6 +71,25 @@ pub unsafe fn described(driver: &Driver, array: Handle) -> Result<ArrayDescripti
     Ok(known)
 }
 
+impl Channels {
+    /// Channels of the driver's format.
+    pub fn of_driver(format: c_uint, count: c_uint) -> Result<Channels> {
+        let (width, kind) = match format {
+            0x08 => (8, 0),
+            0x09 => (16, 0),
+            0x0a => (32, 0),
+            0x01 => (8, 1),
+            0x02 => (16, 1),
+            0x03 => (32, 1),
+            0x10 => (16, 2),
+            0x20 => (32, 2),
+            _ => return Err(INVALID_VALUE),
+        };
+        let bits = std::array::from_fn(|channel| if channel < count as usize { width } else { 0 });
+        Ok(Channels { bits, kind })
+    }
+}
+
 impl ArrayDescription {
     /// Bytes of an element.
     pub fn element(&self) -> usize {
@@ -82,6 +106,18 @@ impl ArrayDescription {
 pub unsafe fn element(driver: &Driver, array: Handle) -> Result<usize> {
     // SAFETY: the caller's.
     Ok(unsafe { described(driver, array) }?.element())
+}
+
+/// Puts a description together; it is not checked before it is used.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn cudaCreateChannelDesc(
+    x: c_int,
+    y: c_int,
+    z: c_int,
+    w: c_int,
+    kind: c_int,
+) -> Channels {
+    Channels { bits: [x, y, z, w], kind }
 }
 
 export! {
@@ -106,6 +142,32 @@ export! {
         let array = description(channels, *extent, *flags)?;
         let array = DriverExternalArray { offset: *offset, array, levels: *levels, reserved: [0; 16] };
         driver.cuExternalMemoryGetMappedMipmappedArray(mipmap, external, (&raw const array).cast())
+    }
+
+    fn cudaArrayGetInfo(channels: *mut Channels, extent: *mut Extent, flags: *mut c_uint, array: Handle)
+        = with_context |driver| {
+        let known = described(driver, array)?;
+        let [width, height, depth] = known.size;
+        if let Some(channels) = channels.as_mut() {
+            *channels = Channels::of_driver(known.format, known.channels)?;
+        }
+        if let Some(extent) = extent.as_mut() {
+            *extent = Extent { width, height, depth };
+        }
+        if let Some(flags) = flags.as_mut() {
+            *flags = known.flags;
+        }
+        Ok(())
+    }
+
+    fn cudaGetChannelDesc(channels: *mut Channels, array: Handle) = with_context |driver| {
+        let known = described(driver, array)?;
+        *channels.as_mut().ok_or(INVALID_VALUE)? = Channels::of_driver(known.format, known.channels)?;
+        Ok(())
+    }
+
+    fn cudaGetMipmappedArrayLevel(array: *mut Handle, mipmap: Handle, level: c_uint) = with_context |driver| {
+        driver.cuMipmappedArrayGetLevel(array, mipmap, level)
     }
 
     fn cudaFreeArray(array: Handle) = with_context |driver| {

@@ -62,6 +62,11 @@ pub fn device(driver: &Driver) -> Result<Device> {
     Ok(device)
 }
 
+/// The device that the thread's first call will use, where it has not chosen one.
+pub fn prefer(device: Device) {
+    DEVICE.set(device);
+}
+
 /// Chooses the thread's device and makes its primary context current, which creates it (so since CUDA 12).
 pub fn choose(driver: &Driver, device: Device) -> Result {
     let mut count = 0;

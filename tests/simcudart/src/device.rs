@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
 use crate::context;
-use crate::driver::{DefaultStream, Device, Driver, Handle};
+use crate::driver::{DefaultStream, Driver, Handle};
 use crate::error::{self, Error, INVALID_VALUE, Result, SYMBOL_NOT_FOUND};
 use crate::kernel;
 
@@ -19,95 +19,6 @@ pub fn runtime_version() -> c_int {
     // SAFETY: dladdr's answer names a loaded object for as long as that is loaded, which is as long as we run.
     let is_13 = found && unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes().ends_with(b".13");
     if is_13 { 13050 } else { 12090 }
-}
-
-fn device_attribute(driver: &Driver, device: Device, number: c_int) -> Result<c_int> {
-    let mut value = 0;
-    // SAFETY: a place for the value; the driver checks the rest.
-    unsafe { driver.cuDeviceGetAttribute(&mut value, number, device)? };
-    Ok(value)
-}
-
-/// `cudaDeviceProp` of CUDA 12 (driver_types.h): 1032 bytes, most of which stay zero here.
-#[repr(C, align(8))]
-pub struct DeviceProperties {
-    bytes: [u8; DeviceProperties::SIZE],
-}
-
-impl DeviceProperties {
-    const SIZE: usize = 1032;
-
-    /// Offset of an int field, and the number in `CUdevice_attribute` (cuda.h) of its value.
-    const INTS: &[(usize, c_int)] = &[
-        (304, 12), // regsPerBlock
-        (308, 10), // warpSize
-        (320, 1),  // maxThreadsPerBlock
-        (324, 2),  // maxThreadsDim
-        (328, 3),
-        (332, 4),
-        (336, 5), // maxGridSize
-        (340, 6),
-        (344, 7),
-        (348, 13),  // clockRate
-        (360, 75),  // major
-        (364, 76),  // minor
-        (384, 15),  // deviceOverlap
-        (388, 16),  // multiProcessorCount
-        (396, 18),  // integrated
-        (400, 19),  // canMapHostMemory
-        (404, 20),  // computeMode
-        (576, 31),  // concurrentKernels
-        (580, 32),  // ECCEnabled
-        (584, 33),  // pciBusID
-        (588, 34),  // pciDeviceID
-        (592, 50),  // pciDomainID
-        (600, 40),  // asyncEngineCount
-        (604, 41),  // unifiedAddressing
-        (608, 36),  // memoryClockRate
-        (612, 37),  // memoryBusWidth
-        (616, 38),  // l2CacheSize
-        (624, 39),  // maxThreadsPerMultiProcessor
-        (628, 78),  // streamPrioritiesSupported
-        (648, 82),  // regsPerMultiprocessor
-        (652, 83),  // managedMemory
-        (676, 89),  // concurrentManagedAccess
-        (712, 106), // maxBlocksPerMultiProcessor
-        (744, 115), // memoryPoolsSupported
-    ];
-
-    /// The same for size_t fields.
-    const SIZES: &[(usize, c_int)] = &[
-        (296, 8),  // sharedMemPerBlock
-        (312, 11), // memPitch
-        (352, 9),  // totalConstMem
-        (368, 14), // textureAlignment
-        (640, 81), // sharedMemPerMultiprocessor
-        (696, 97), // sharedMemPerBlockOptin
-    ];
-
-    fn put<const N: usize>(&mut self, offset: usize, value: [u8; N]) {
-        self.bytes[offset..offset + N].copy_from_slice(&value);
-    }
-
-    fn read(driver: &Driver, device: Device) -> Result<DeviceProperties> {
-        let mut properties = DeviceProperties { bytes: [0; Self::SIZE] };
-        let (mut uuid, mut total) = ([0; 16], 0usize);
-        // SAFETY: a place of 256 bytes for the name, of 16 for the UUID, and one for the size.
-        unsafe {
-            driver.cuDeviceGetName(properties.bytes.as_mut_ptr().cast(), 256, device)?;
-            driver.cuDeviceGetUuid(&mut uuid, device)?;
-            driver.cuDeviceTotalMem(&mut total, device)?;
-        }
-        properties.put(256, uuid);
-        properties.put(288, total.to_ne_bytes());
-        for (offset, number) in Self::INTS {
-            properties.put(*offset, device_attribute(driver, device, *number)?.to_ne_bytes());
-        }
-        for (offset, number) in Self::SIZES {
-            properties.put(*offset, (device_attribute(driver, device, *number)? as usize).to_ne_bytes());
-        }
-        Ok(properties)
-    }
 }
 
 /// Asks the driver for one of its functions, on behalf of the application.
@@ -160,11 +71,6 @@ export! {
 
     fn cudaDeviceGetAttribute(value: *mut c_int, number: c_int, device: c_int) = with_driver |driver| {
         driver.cuDeviceGetAttribute(value, number, device)
-    }
-
-    fn cudaGetDeviceProperties_v2(properties: *mut DeviceProperties, device: c_int) = with_driver |driver| {
-        properties.write(DeviceProperties::read(driver, device)?);
-        Ok(())
     }
 
     fn cudaDeviceGetPCIBusId(id: *mut c_char, length: c_int, device: c_int) = with_driver |driver| {

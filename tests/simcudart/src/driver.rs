@@ -66,7 +66,8 @@ pub enum DefaultStream {
 }
 
 /// Declares [`Driver`]: one method per function. A function `on_stream` has two variants, and its method takes a
-/// [`DefaultStream`] first. The numbers are the versions that the runtime requests (legacy, per-thread).
+/// [`DefaultStream`] first. The numbers are the versions that the runtime requests (legacy, per-thread); of two methods of
+/// one name, `_v2` is asked for without its ending, by the later version.
 macro_rules! driver_functions {
     (
         plain { $( fn $name:ident[$version:literal]($($argument:ident: $type:ty),* $(,)?); )* }
@@ -82,6 +83,14 @@ macro_rules! driver_functions {
         impl Driver {
             /// Asks for every function.
             unsafe fn ask(get_proc: GetProc) -> Driver {
+                // SAFETY: the pointer is the driver's.
+                let driver_version = unsafe { version(get_proc) };
+                let request = |get_proc, name, version, flags| {
+                    // SAFETY: the same.
+                    let answer = unsafe { request(get_proc, name, version, flags) };
+                    // An older driver answers with a variant that it has, which takes other arguments.
+                    if version > driver_version { std::ptr::null_mut() } else { answer }
+                };
                 // SAFETY: each answer is used with the signature that cuda.h gives that name, version and flags; a null
                 // answer becomes None.
                 unsafe {
@@ -232,6 +241,97 @@ driver_functions! {
         fn cuGraphInstantiateWithFlags[11040](exec: *mut Handle, graph: Handle, flags: u64);
         fn cuGraphExecDestroy[10000](exec: Handle);
         fn cuGraphDebugDotPrint[11030](graph: Handle, path: *const c_char, flags: c_uint);
+        fn cuCtxGetFlags[7000](flags: *mut c_uint);
+        fn cuCtxGetLimit[3010](value: *mut usize, limit: c_int);
+        fn cuCtxSetLimit[3010](limit: c_int, value: usize);
+        fn cuCtxGetCacheConfig[3020](config: *mut c_int);
+        fn cuCtxSetCacheConfig[3020](config: c_int);
+        fn cuCtxGetSharedMemConfig[4020](config: *mut c_int);
+        fn cuCtxSetSharedMemConfig[4020](config: c_int);
+        fn cuCtxResetPersistingL2Cache[11000]();
+        fn cuDeviceGetP2PAttribute[8000](value: *mut c_int, attribute: c_int, from: Device, to: Device);
+        fn cuDeviceGetByPCIBusId[4010](device: *mut Device, id: *const c_char);
+        fn cuDevicePrimaryCtxGetState[7000](device: Device, flags: *mut c_uint, active: *mut c_int);
+        fn cuDeviceGetTexture1DLinearMaxWidth[11010](width: *mut usize, format: c_uint, channels: c_uint, device: Device);
+        fn cuLibraryGetManaged[12000](address: *mut DevicePtr, bytes: *mut usize, library: Handle, name: *const c_char);
+        fn cuLibraryGetKernelCount[12040](count: *mut c_uint, library: Handle);
+        fn cuLibraryEnumerateKernels[12040](kernels: *mut Handle, count: c_uint, library: Handle);
+        fn cuKernelSetAttribute[12000](attribute: c_int, value: c_int, kernel: Handle, device: Device);
+        fn cuFuncGetName[12030](name: *mut *const c_char, function: Handle);
+        fn cuFuncGetParamInfo[12040](function: Handle, index: usize, offset: *mut usize, bytes: *mut usize);
+        fn cuFuncGetParamCount[13020](function: Handle, count: *mut usize);
+        fn cuMemHostGetFlags[2030](flags: *mut c_uint, block: *mut c_void);
+        fn cuMemPoolGetAccess[11020](flags: *mut c_int, pool: Handle, location: *const Location);
+        fn cuMipmappedArrayGetLevel[5000](array: *mut Handle, mipmap: Handle, level: c_uint);
+        fn cuTexObjectCreate[5000](texture: *mut u64, resource: *const c_void, sampling: *const c_void, view: *const c_void);
+        fn cuTexObjectDestroy[5000](texture: u64);
+        fn cuTexObjectGetResourceDesc[5000](resource: *mut c_void, texture: u64);
+        fn cuTexObjectGetTextureDesc[5000](sampling: *mut c_void, texture: u64);
+        fn cuTexObjectGetResourceViewDesc[5000](view: *mut c_void, texture: u64);
+        fn cuSurfObjectCreate[5000](surface: *mut u64, resource: *const c_void);
+        fn cuSurfObjectDestroy[5000](surface: u64);
+        fn cuSurfObjectGetResourceDesc[5000](resource: *mut c_void, surface: u64);
+        fn cuImportExternalSemaphore[10000](semaphore: *mut Handle, description: *const c_void);
+        fn cuDestroyExternalSemaphore[10000](semaphore: Handle);
+        fn cuGraphAddHostNode[10000](node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+            parameters: *const c_void);
+        fn cuGraphAddEmptyNode[10000](node: *mut Handle, graph: Handle, before: *const Handle, count: usize);
+        fn cuGraphAddEventRecordNode[11010](node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+            event: Handle);
+        fn cuGraphAddEventWaitNode[11010](node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+            event: Handle);
+        fn cuGraphAddNode[12020](node: *mut Handle, graph: Handle, before: *const Handle, count: usize,
+            parameters: *mut c_void);
+        fn cuGraphAddNode_v2[12030](node: *mut Handle, graph: Handle, before: *const Handle, edges: *const u64,
+            count: usize, parameters: *mut c_void);
+        fn cuGraphConditionalHandleCreate[12030](handle: *mut u64, graph: Handle, context: Handle, value: c_uint,
+            flags: c_uint);
+        fn cuGraphNodeSetParams[12020](node: Handle, parameters: *mut c_void);
+        fn cuGraphExecNodeSetParams[12020](exec: Handle, node: Handle, parameters: *mut c_void);
+        fn cuGraphNodeGetType[10000](node: Handle, kind: *mut c_int);
+        fn cuGraphNodeFindInClone[10000](found: *mut Handle, node: Handle, clone: Handle);
+        fn cuGraphDestroyNode[10000](node: Handle);
+        fn cuGraphGetRootNodes[10000](graph: Handle, nodes: *mut Handle, count: *mut usize);
+        fn cuGraphGetEdges_v2[12030](graph: Handle, from: *mut Handle, to: *mut Handle, edges: *mut u64, count: *mut usize);
+        fn cuGraphNodeGetDependencies[10000](node: Handle, nodes: *mut Handle, count: *mut usize);
+        fn cuGraphNodeGetDependencies_v2[12030](node: Handle, nodes: *mut Handle, edges: *mut u64, count: *mut usize);
+        fn cuGraphNodeGetDependentNodes[10000](node: Handle, nodes: *mut Handle, count: *mut usize);
+        fn cuGraphNodeGetDependentNodes_v2[12030](node: Handle, nodes: *mut Handle, edges: *mut u64, count: *mut usize);
+        fn cuGraphAddDependencies[10000](graph: Handle, from: *const Handle, to: *const Handle, count: usize);
+        fn cuGraphAddDependencies_v2[12030](graph: Handle, from: *const Handle, to: *const Handle, edges: *const u64,
+            count: usize);
+        fn cuGraphRemoveDependencies[10000](graph: Handle, from: *const Handle, to: *const Handle, count: usize);
+        fn cuGraphRemoveDependencies_v2[12030](graph: Handle, from: *const Handle, to: *const Handle, edges: *const u64,
+            count: usize);
+        fn cuGraphKernelNodeGetParams[12000](node: Handle, parameters: *mut c_void);
+        fn cuGraphKernelNodeSetParams[12000](node: Handle, parameters: *const c_void);
+        fn cuGraphKernelNodeGetAttribute[11000](node: Handle, attribute: c_int, value: *mut c_void);
+        fn cuGraphKernelNodeSetAttribute[11000](node: Handle, attribute: c_int, value: *const c_void);
+        fn cuGraphKernelNodeCopyAttributes[11000](to: Handle, from: Handle);
+        fn cuGraphMemcpyNodeGetParams[10000](node: Handle, copy: *mut c_void);
+        fn cuGraphMemcpyNodeSetParams[10000](node: Handle, copy: *const c_void);
+        fn cuGraphMemsetNodeGetParams[10000](node: Handle, set: *mut c_void);
+        fn cuGraphMemsetNodeSetParams[10000](node: Handle, set: *const c_void);
+        fn cuGraphHostNodeGetParams[10000](node: Handle, host: *mut c_void);
+        fn cuGraphHostNodeSetParams[10000](node: Handle, host: *const c_void);
+        fn cuGraphChildGraphNodeGetGraph[10000](node: Handle, graph: *mut Handle);
+        fn cuGraphEventRecordNodeGetEvent[11010](node: Handle, event: *mut Handle);
+        fn cuGraphEventRecordNodeSetEvent[11010](node: Handle, event: Handle);
+        fn cuGraphEventWaitNodeGetEvent[11010](node: Handle, event: *mut Handle);
+        fn cuGraphEventWaitNodeSetEvent[11010](node: Handle, event: Handle);
+        fn cuGraphMemAllocNodeGetParams[11040](node: Handle, parameters: *mut c_void);
+        fn cuGraphMemFreeNodeGetParams[11040](node: Handle, block: *mut c_void);
+        fn cuGraphExecHostNodeSetParams[10020](exec: Handle, node: Handle, host: *const c_void);
+        fn cuGraphExecEventRecordNodeSetEvent[11010](exec: Handle, node: Handle, event: Handle);
+        fn cuGraphExecEventWaitNodeSetEvent[11010](exec: Handle, node: Handle, event: Handle);
+        fn cuGraphExecGetFlags[12000](exec: Handle, flags: *mut u64);
+        fn cuGraphNodeGetEnabled[11060](exec: Handle, node: Handle, enabled: *mut c_uint);
+        fn cuUserObjectCreate[11030](object: *mut Handle, pointer: *mut c_void, destroy: *mut c_void, references: c_uint,
+            flags: c_uint);
+        fn cuUserObjectRetain[11030](object: Handle, count: c_uint);
+        fn cuUserObjectRelease[11030](object: Handle, count: c_uint);
+        fn cuGraphRetainUserObject[11030](graph: Handle, object: Handle, count: c_uint, flags: c_uint);
+        fn cuGraphReleaseUserObject[11030](graph: Handle, object: Handle, count: c_uint);
         fn cuGetErrorString[6000](result: c_int, text: *mut *const c_char);
         fn cuProfilerStart[4000]();
         fn cuProfilerStop[4000]();
@@ -304,14 +404,43 @@ driver_functions! {
         fn cuStreamIsCapturing[10000, 10000](stream: Handle, status: *mut c_int);
         fn cuStreamGetCaptureInfo[11030, 11030](stream: Handle, status: *mut c_int, id: *mut u64, graph: *mut Handle,
             dependencies: *mut *const Handle, count: *mut usize);
+        fn cuStreamGetCaptureInfo_v2[12030, 12030](stream: Handle, status: *mut c_int, id: *mut u64, graph: *mut Handle,
+            dependencies: *mut *const Handle, edges: *mut *const u64, count: *mut usize);
+        fn cuStreamUpdateCaptureDependencies[11030, 11030](stream: Handle, nodes: *mut Handle, count: usize, flags: c_uint);
+        fn cuStreamUpdateCaptureDependencies_v2[12030, 12030](stream: Handle, nodes: *mut Handle, edges: *const u64,
+            count: usize, flags: c_uint);
+        fn cuStreamGetDevice[12080, 12080](stream: Handle, device: *mut Device);
+        fn cuStreamGetAttribute[11000, 11000](stream: Handle, attribute: c_int, value: *mut c_void);
+        fn cuStreamSetAttribute[11000, 11000](stream: Handle, attribute: c_int, value: *const c_void);
+        fn cuStreamCopyAttributes[11000, 11000](to: Handle, from: Handle);
+        fn cuSignalExternalSemaphoresAsync[10000, 10000](semaphores: *const Handle, parameters: *const c_void,
+            count: c_uint, stream: Handle);
+        fn cuWaitExternalSemaphoresAsync[10000, 10000](semaphores: *const Handle, parameters: *const c_void,
+            count: c_uint, stream: Handle);
         fn cuGraphInstantiateWithParams[12000, 12000](exec: *mut Handle, graph: Handle, parameters: *mut c_void);
         fn cuGraphUpload[11010, 11010](exec: Handle, stream: Handle);
         fn cuGraphLaunch[10000, 10000](exec: Handle, stream: Handle);
     }
 }
 
-/// One question to the driver; null when it has no such function.
+/// The version of the driver that gave `get_proc`.
+unsafe fn version(get_proc: GetProc) -> c_int {
+    let mut version = 0;
+    // SAFETY: cuda.h's signature of the function, which needs no cuInit; a place for the version.
+    unsafe {
+        let answer = request(get_proc, "cuDriverGetVersion", 2020, LEGACY);
+        let function = std::mem::transmute::<
+            *mut c_void,
+            Option<unsafe extern "C-unwind" fn(*mut c_int) -> c_int>,
+        >(answer);
+        function.map(|function| function(&mut version));
+    }
+    version
+}
+
+/// One question to the driver; null when it has no such function. A variant's `_v2` is told by the version alone.
 unsafe fn request(get_proc: GetProc, name: &str, version: c_int, flags: u64) -> *mut c_void {
+    let name = name.strip_suffix("_v2").unwrap_or(name);
     let mut text = [0u8; 64];
     text[..name.len()].copy_from_slice(name.as_bytes());
     let (mut answer, mut status) = (std::ptr::null_mut(), 0);

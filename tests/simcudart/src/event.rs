@@ -38,6 +38,13 @@ export! {
     }
 }
 
+export! {
+    // Of CUDA 12.8; CUDA 13's plain function.
+    fn cudaEventElapsedTime_v2(ms: *mut f32, start: Handle, end: Handle) = with_context |driver| {
+        driver.cuEventElapsedTime(ms, start, end)
+    }
+}
+
 export_on_stream! {
     fn cudaEventRecord, cudaEventRecord_ptsz(event: Handle, stream: Handle) = with_context |driver, default| {
         driver.cuEventRecord(default, event, stream)

@@ -8,11 +8,13 @@ use crate::error::{self, INVALID_VALUE, Result};
 use crate::kernel::function;
 use crate::launch::Dim3;
 use crate::shaped::Copy3D;
+use crate::variable::symbol;
 
 /// `cudaKernelNodeParams` (driver_types.h).
 #[repr(C)]
+#[derive(Clone)]
 pub struct KernelNode {
-    func: *const c_void,
+    pub func: *const c_void,
     grid: Dim3,
     block: Dim3,
     shared_bytes: c_uint,
@@ -22,10 +24,10 @@ pub struct KernelNode {
 
 /// `CUDA_KERNEL_NODE_PARAMS_v2` (cuda.h): the same with a function of the driver's, a kernel and a context.
 #[repr(C)]
-struct DriverKernelNode {
-    first: KernelNode,
-    kernel: Handle,
-    context: Handle,
+pub struct DriverKernelNode {
+    pub first: KernelNode,
+    pub kernel: Handle,
+    pub context: Handle,
 }
 
 /// A side of `CUDA_MEMCPY3D` (cuda.h), as far as a linear copy needs it.
@@ -40,7 +42,7 @@ struct Side {
 
 /// `CUDA_MEMCPY3D`.
 #[repr(C)]
-struct LinearCopy {
+pub struct LinearCopy {
     from: Side,
     to: Side,
     extent: [usize; 3],
@@ -51,7 +53,7 @@ const _: () = assert!(size_of::<KernelNode>() == 56 && size_of::<LinearCopy>() =
 /// `CU_MEMORYTYPE_UNIFIED`: the address says where it is.
 const UNIFIED: c_uint = 4;
 
-unsafe fn kernel_node(driver: &Driver, node: *const KernelNode) -> Result<DriverKernelNode> {
+pub unsafe fn kernel_node(driver: &Driver, node: *const KernelNode) -> Result<DriverKernelNode> {
     // SAFETY: the application's structure, or null.
     let node = unsafe { node.as_ref() }.ok_or(error::INVALID_VALUE)?;
     let func = function(driver, node.func)?.cast_const();
@@ -60,12 +62,12 @@ unsafe fn kernel_node(driver: &Driver, node: *const KernelNode) -> Result<Driver
 }
 
 /// A copy of bytes behind each other, between addresses that say themselves what they are.
-fn linear(to: *mut c_void, from: *const c_void, bytes: usize) -> LinearCopy {
+pub fn linear(to: *mut c_void, from: *const c_void, bytes: usize) -> LinearCopy {
     let side = |device| Side { offsets: [0; 4], memory: UNIFIED, host: null_mut(), device, array: [0; 4] };
     LinearCopy { from: side(from), to: side(to), extent: [bytes, 1, 1] }
 }
 
-unsafe fn current(driver: &Driver) -> Result<Handle> {
+pub unsafe fn current(driver: &Driver) -> Result<Handle> {
     let mut context = null_mut();
     // SAFETY: a place of ours.
     unsafe { driver.cuCtxGetCurrent(&mut context) }?;
@@ -81,10 +83,6 @@ export! {
         driver.cuGraphDestroy(graph)
     }
 
-    fn cudaGraphGetNodes(graph: Handle, nodes: *mut Handle, count: *mut usize) = with_driver |driver| {
-        driver.cuGraphGetNodes(graph, nodes, count)
-    }
-
     // The signature of CUDA 12; before, there were places for an error node and a log.
     fn cudaGraphInstantiate(exec: *mut Handle, graph: Handle, flags: u64) = with_context |driver| {
         driver.cuGraphInstantiateWithFlags(exec, graph, flags)
@@ -92,10 +90,6 @@ export! {
 
     fn cudaGraphInstantiateWithFlags(exec: *mut Handle, graph: Handle, flags: u64) = with_context |driver| {
         driver.cuGraphInstantiateWithFlags(exec, graph, flags)
-    }
-
-    fn cudaGraphGetEdges(graph: Handle, from: *mut Handle, to: *mut Handle, count: *mut usize) = with_driver |driver| {
-        driver.cuGraphGetEdges(graph, from, to, count)
     }
 
     fn cudaGraphClone(clone: *mut Handle, graph: Handle) = with_driver |driver| {
@@ -180,6 +174,59 @@ export! {
 
     fn cudaGraphNodeSetEnabled(exec: Handle, node: Handle, enabled: c_uint) = with_driver |driver| {
         driver.cuGraphNodeSetEnabled(exec, node, enabled)
+    }
+
+    fn cudaGraphNodeGetEnabled(exec: Handle, node: Handle, enabled: *mut c_uint) = with_driver |driver| {
+        driver.cuGraphNodeGetEnabled(exec, node, enabled)
+    }
+
+    fn cudaGraphExecGetFlags(exec: Handle, flags: *mut u64) = with_driver |driver| {
+        driver.cuGraphExecGetFlags(exec, flags)
+    }
+
+    fn cudaGraphExecHostNodeSetParams(exec: Handle, node: Handle, host: *const c_void) = with_driver |driver| {
+        driver.cuGraphExecHostNodeSetParams(exec, node, host)
+    }
+
+    fn cudaGraphExecEventRecordNodeSetEvent(exec: Handle, node: Handle, event: Handle) = with_driver |driver| {
+        driver.cuGraphExecEventRecordNodeSetEvent(exec, node, event)
+    }
+
+    fn cudaGraphExecEventWaitNodeSetEvent(exec: Handle, node: Handle, event: Handle) = with_driver |driver| {
+        driver.cuGraphExecEventWaitNodeSetEvent(exec, node, event)
+    }
+
+    fn cudaGraphExecMemcpyNodeSetParamsToSymbol(exec: Handle, node: Handle, to: *const c_void, from: *const c_void,
+        bytes: usize, offset: usize, _kind: c_int) = with_context |driver| {
+        let copy = linear(symbol(driver, to, bytes, offset)? as *mut c_void, from, bytes);
+        driver.cuGraphExecMemcpyNodeSetParams(exec, node, (&raw const copy).cast(), current(driver)?)
+    }
+
+    fn cudaGraphExecMemcpyNodeSetParamsFromSymbol(exec: Handle, node: Handle, to: *mut c_void, from: *const c_void,
+        bytes: usize, offset: usize, _kind: c_int) = with_context |driver| {
+        let copy = linear(to, symbol(driver, from, bytes, offset)? as *const c_void, bytes);
+        driver.cuGraphExecMemcpyNodeSetParams(exec, node, (&raw const copy).cast(), current(driver)?)
+    }
+
+    fn cudaUserObjectCreate(object: *mut Handle, pointer: *mut c_void, destroy: *mut c_void, references: c_uint,
+        flags: c_uint) = with_driver |driver| {
+        driver.cuUserObjectCreate(object, pointer, destroy, references, flags)
+    }
+
+    fn cudaUserObjectRetain(object: Handle, count: c_uint) = with_driver |driver| {
+        driver.cuUserObjectRetain(object, count)
+    }
+
+    fn cudaUserObjectRelease(object: Handle, count: c_uint) = with_driver |driver| {
+        driver.cuUserObjectRelease(object, count)
+    }
+
+    fn cudaGraphRetainUserObject(graph: Handle, object: Handle, count: c_uint, flags: c_uint) = with_driver |driver| {
+        driver.cuGraphRetainUserObject(graph, object, count, flags)
+    }
+
+    fn cudaGraphReleaseUserObject(graph: Handle, object: Handle, count: c_uint) = with_driver |driver| {
+        driver.cuGraphReleaseUserObject(graph, object, count)
     }
 
     fn cudaGraphExecDestroy(exec: Handle) = with_driver |driver| {

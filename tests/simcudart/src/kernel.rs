@@ -1,8 +1,9 @@
 //! What compiled code registers at start-up, and the kernels found by the address of their host stubs.
 //!
 //! nvcc's output registers each fat binary with the names in it. Device code is not looked at: a registration becomes a
-//! PTX module with an empty kernel of each name, which is all that the stand-in driver needs. It is loaded at the first
-//! use of one of its kernels, once: libraries and `CUkernel`s belong to no context, `CUfunction`s do.
+//! PTX module with an empty kernel of each name, and a fat binary that says what architectures there was code for, which is
+//! all that the stand-in driver needs. It is loaded at the first use of one of its kernels, once: libraries and `CUkernel`s
+//! belong to no context, `CUfunction`s do.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -11,36 +12,41 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 
 use crate::context::{self, lock};
-use crate::driver::{DevicePtr, Driver, Handle, driver};
-use crate::error::{INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, Result};
+use crate::driver::{Driver, Handle, driver};
+use crate::error::{INVALID_DEVICE_FUNCTION, INVALID_VALUE, Result};
+use crate::fat_binary::{self, Entry, with_text};
 use crate::launch::LaunchConfig;
+use crate::variable::Variable;
 
 /// One registered fat binary. Handles are kept as addresses.
 #[derive(Default)]
-struct Binary {
+pub struct Binary {
+    /// What it has code for; none where it is no fat binary.
+    entries: Vec<Entry>,
     kernels: Vec<CString>,
-    /// Name and size in bytes.
-    variables: Vec<(String, usize)>,
+    pub variables: Vec<Variable>,
     library: Option<usize>,
 }
 
 impl Binary {
     /// Its library; loads it if need be.
-    fn library(&mut self, driver: &Driver) -> Result<usize> {
+    pub fn library(&mut self, driver: &Driver) -> Result<usize> {
         match self.library {
             Some(library) => Ok(library),
-            None => Ok(*self.library.insert(load(driver, &ptx(&self.kernels, &self.variables))?)),
+            None => {
+                Ok(*self.library.insert(load(driver, &self.entries, &ptx(&self.kernels, &self.variables))?))
+            }
         }
     }
 }
 
 #[derive(Default)]
-struct Registry {
-    binaries: HashMap<usize, Binary>,
+pub struct Registry {
+    pub binaries: HashMap<usize, Binary>,
     /// Host stub → binary and index of its kernel there.
     stubs: HashMap<usize, (usize, usize)>,
     /// Host variable → binary and index of its device variable there.
-    variables: HashMap<usize, (usize, usize)>,
+    pub variables: HashMap<usize, (usize, usize)>,
     /// Host stub → `CUkernel`.
     kernels: HashMap<usize, usize>,
     /// `CUkernel` that the application asked for → its library.
@@ -52,16 +58,17 @@ struct Registry {
 
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 
-fn with_registry<T>(body: impl FnOnce(&mut Registry) -> T) -> T {
+pub fn with_registry<T>(body: impl FnOnce(&mut Registry) -> T) -> T {
     body(lock(&REGISTRY).get_or_insert_default())
 }
 
 /// The text of a module with these kernels and variables.
-fn ptx(kernels: &[CString], variables: &[(String, usize)]) -> String {
-    let mut text = String::from(".version 7.0\n.target sm_70\n.address_size 64\n");
-    for (name, bytes) in variables {
+fn ptx(kernels: &[CString], variables: &[Variable]) -> String {
+    let mut text = String::from(".version 7.8\n.target sm_90\n.address_size 64\n");
+    for Variable { name, bytes, pointer } in variables {
+        let managed = if pointer.is_some() { ".attribute(.managed) " } else { "" };
         // Writing to a String cannot fail.
-        let _ = writeln!(text, ".visible .global .align 8 .b8 {name}[{bytes}];");
+        let _ = writeln!(text, ".visible .global {managed}.align 8 .b8 {name}[{bytes}];");
     }
     for name in kernels {
         let _ = writeln!(text, ".visible .entry {}()\n{{\n    ret;\n}}", name.to_string_lossy());
@@ -104,21 +111,14 @@ impl Registry {
     }
 }
 
-fn load(driver: &Driver, text: &str) -> Result<usize> {
+fn load(driver: &Driver, entries: &[Entry], text: &str) -> Result<usize> {
+    let binary = with_text(entries, text);
     let text = CString::new(text).map_err(|_| INVALID_DEVICE_FUNCTION)?;
+    let code: *const c_void = if entries.is_empty() { text.as_ptr().cast() } else { binary.as_ptr().cast() };
     let mut library = null_mut();
-    // SAFETY: PTX text, terminated; no options.
+    // SAFETY: PTX text, terminated, or a fat binary; no options.
     unsafe {
-        driver.cuLibraryLoadData(
-            &mut library,
-            text.as_ptr().cast(),
-            null_mut(),
-            null_mut(),
-            0,
-            null_mut(),
-            null_mut(),
-            0,
-        )?
+        driver.cuLibraryLoadData(&mut library, code, null_mut(), null_mut(), 0, null_mut(), null_mut(), 0)?
     };
     Ok(library as usize)
 }
@@ -165,20 +165,13 @@ pub fn function(driver: &Driver, func: *const c_void) -> Result<Handle> {
     })
 }
 
-/// The device address of `bytes` at an offset in the variable that a host variable stands for.
-pub fn symbol(driver: &Driver, host: *const c_void, bytes: usize, offset: usize) -> Result<DevicePtr> {
+/// What the application knows a function of the driver's by: its kernel's host stub, where that is registered.
+pub fn stub(function: Handle) -> *const c_void {
     with_registry(|registry| {
-        let (id, index) = *registry.variables.get(&(host as usize)).ok_or(INVALID_SYMBOL)?;
-        let binary = registry.binaries.get_mut(&id).ok_or(INVALID_SYMBOL)?;
-        let library = binary.library(driver)?;
-        let name = CString::new(binary.variables[index].0.as_str()).map_err(|_| INVALID_SYMBOL)?;
-        let (mut address, mut size) = (0, 0);
-        // SAFETY: a library that is loaded, a terminated name, places for both answers.
-        unsafe {
-            driver.cuLibraryGetGlobal(&mut address, &mut size, library as Handle, name.as_ptr())?;
-        }
-        let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= size);
-        if is_inside { Ok(address + offset as DevicePtr) } else { Err(INVALID_VALUE) }
+        let of = registry.functions.iter().find(|(_, known)| **known == function as usize);
+        let kernel = of.map(|((_, kernel), _)| *kernel);
+        let stub = registry.kernels.iter().find(|(_, known)| Some(**known) == kernel);
+        stub.map_or(function.cast_const(), |(stub, _)| *stub as *const c_void)
     })
 }
 
@@ -195,14 +188,16 @@ fn unload(driver: &Driver, only: Option<usize>) {
     }
 }
 
-/// Registers a fat binary, whose content stays unread; returns the handle that its names are registered under.
+/// Registers a fat binary, whose code stays unread; returns the handle that its names are registered under.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __cudaRegisterFatBinary(_binary: *mut c_void) -> *mut *mut c_void {
+pub unsafe extern "C-unwind" fn __cudaRegisterFatBinary(binary: *mut c_void) -> *mut *mut c_void {
+    // SAFETY: compiled code passes the structure that wraps its fat binary.
+    let entries = unsafe { fat_binary::entries(binary) };
     with_registry(|registry| {
         registry.next += 1;
         // A number that can be told from null and from a small error code; nobody may look behind it.
         let id = registry.next << 4;
-        registry.binaries.insert(id, Binary::default());
+        registry.binaries.insert(id, Binary { entries, ..Binary::default() });
         id as *mut *mut c_void
     })
 }
@@ -226,13 +221,6 @@ pub extern "C-unwind" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
     });
 }
 
-/// Compiled code asks for a binary's managed variables to be set up before it uses one (crt/host_runtime.h). None are
-/// registered here, so there is nothing to do.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn __cudaInitModule(_handle: *mut *mut c_void) -> c_char {
-    1
-}
-
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __cudaRegisterFunction(
     handle: *mut *mut c_void,
@@ -253,28 +241,6 @@ pub unsafe extern "C-unwind" fn __cudaRegisterFunction(
         if let Some(binary) = registry.binaries.get_mut(&id) {
             registry.stubs.insert(stub as usize, (id, binary.kernels.len()));
             binary.kernels.push(name);
-        }
-    });
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn __cudaRegisterVar(
-    handle: *mut *mut c_void,
-    host: *mut c_char,
-    _device_address: *mut c_char,
-    name: *const c_char,
-    _external: c_int,
-    bytes: usize,
-    _constant: c_int,
-    _global: c_int,
-) {
-    // SAFETY: compiled code passes a terminated name.
-    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
-    with_registry(|registry| {
-        let id = handle as usize;
-        if let Some(binary) = registry.binaries.get_mut(&id) {
-            registry.variables.insert(host as usize, (id, binary.variables.len()));
-            binary.variables.push((name, bytes));
         }
     });
 }
@@ -317,6 +283,22 @@ export! {
         });
         Ok(())
     }
+
+    fn cudaFuncGetName(name: *mut *const c_char, func: *const c_void) = with_context |driver| {
+        driver.cuFuncGetName(name, function(driver, func)?)
+    }
+
+    fn cudaFuncGetParamInfo(func: *const c_void, index: usize, offset: *mut usize, bytes: *mut usize)
+        = with_context |driver| {
+        driver.cuFuncGetParamInfo(function(driver, func)?, index, offset, bytes)
+    }
+
+    fn cudaFuncGetParamCount(func: *const c_void, count: *mut usize) = with_context |driver| {
+        driver.cuFuncGetParamCount(function(driver, func)?, count)
+    }
+
+    fn cudaKernelSetAttributeForDevice(kernel: Handle, attribute: c_int, value: c_int, device: c_int)
+        = with_context |driver| { driver.cuKernelSetAttribute(attribute, value, kernel, device) }
 
     fn cudaFuncSetCacheConfig(func: *const c_void, config: c_int) = with_context |driver| {
         driver.cuFuncSetCacheConfig(function(driver, func)?, config)
@@ -385,16 +367,23 @@ mod tests {
 
     #[test]
     fn a_registration_becomes_ptx_with_its_names() {
-        let text = ptx(&[c"gemm_5us".to_owned(), c"_Z3addPf".to_owned()], &[("table".into(), 64)]);
+        let variable = |name: &str, pointer| Variable { name: name.into(), bytes: 64, pointer };
+        let text = ptx(
+            &[c"gemm_5us".to_owned(), c"_Z3addPf".to_owned()],
+            &[variable("table", None), variable("shared", Some(8))],
+        );
         assert!(text.starts_with(".version "));
         assert!(text.contains(".visible .entry gemm_5us()\n"));
         assert!(text.contains(".visible .entry _Z3addPf()\n"));
-        assert!(text.contains(".b8 table[64];\n"));
+        assert!(text.contains(".visible .global .align 8 .b8 table[64];\n"));
+        assert!(text.contains(".attribute(.managed) .align 8 .b8 shared[64];\n"));
     }
 
     #[test]
     fn unregistering_forgets_only_its_own_binary() {
-        let (first, second) = (__cudaRegisterFatBinary(null_mut()), __cudaRegisterFatBinary(null_mut()));
+        // SAFETY: no binary.
+        let (first, second) =
+            unsafe { (__cudaRegisterFatBinary(null_mut()), __cudaRegisterFatBinary(null_mut())) };
         assert_ne!(first, second);
         let stubs = [1u8; 2];
         for (handle, stub) in [(first, &stubs[0]), (second, &stubs[1])] {

@@ -24,6 +24,27 @@ export! {
         Ok(())
     }
 
+    fn cudaLibraryGetKernelCount(count: *mut c_uint, library: Handle) = with_context |driver| {
+        driver.cuLibraryGetKernelCount(count, library)
+    }
+
+    fn cudaLibraryEnumerateKernels(kernels: *mut Handle, count: c_uint, library: Handle) = with_context |driver| {
+        driver.cuLibraryEnumerateKernels(kernels, count, library)?;
+        // What lies behind the last kernel stays as it was.
+        let mut known = 0;
+        driver.cuLibraryGetKernelCount(&mut known, library)?;
+        for index in 0..known.min(count) as usize {
+            kernel::given(library, *kernels.add(index));
+        }
+        Ok(())
+    }
+
+    fn cudaLibraryGetGlobal(place: *mut *mut c_void, bytes: *mut usize, library: Handle, name: *const c_char)
+        = with_context |driver| { driver.cuLibraryGetGlobal(place.cast(), bytes, library, name) }
+
+    fn cudaLibraryGetManaged(place: *mut *mut c_void, bytes: *mut usize, library: Handle, name: *const c_char)
+        = with_context |driver| { driver.cuLibraryGetManaged(place.cast(), bytes, library, name) }
+
     fn cudaLibraryUnload(library: Handle) = with_context |driver| {
         kernel::taken_back(library);
         driver.cuLibraryUnload(library)

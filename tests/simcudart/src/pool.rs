@@ -22,6 +22,10 @@ export! {
         driver.cuMemPoolSetAccess(pool, list, count)
     }
 
+    fn cudaMemPoolGetAccess(flags: *mut c_int, pool: Handle, location: *const Location) = with_driver |driver| {
+        driver.cuMemPoolGetAccess(flags, pool, location)
+    }
+
     fn cudaMemPoolCreate(pool: *mut Handle, properties: *const c_void) = with_driver |driver| {
         driver.cuMemPoolCreate(pool, properties)
     }

@@ -8,8 +8,8 @@ use crate::context;
 use crate::copy::{self, DEFAULT, DEVICE_TO_HOST, HOST_TO_DEVICE, HOST_TO_HOST};
 use crate::driver::{DefaultStream, DevicePtr, Driver, Handle};
 use crate::error::{INVALID_MEMCPY_DIRECTION, INVALID_VALUE, Result};
-use crate::kernel::symbol;
 use crate::memory::{Extent, PitchedPtr};
+use crate::variable::symbol;
 
 /// A side of `cudaMemcpy3DParms` (driver_types.h): an array or a pointer, and where in it.
 #[repr(C)]
@@ -124,6 +124,42 @@ impl Copy3D {
         let from = self.from.of_driver(from, null_mut(), unit)?;
         let to = self.to.of_driver(to, null_mut(), unit)?;
         Ok(DriverCopy3D { from, to, extent: Extent { width: self.extent.width * unit, ..self.extent } })
+    }
+}
+
+impl DriverSide {
+    /// As the runtime tells it: a place in an array counts its elements.
+    fn of_runtime(&self, element: usize) -> Side {
+        let is_array = self.memory_type == 3;
+        let (array, unit) = if is_array { (self.array, element) } else { (null_mut(), 1) };
+        let address = match self.memory_type {
+            1 => self.host,
+            3 => null_mut(),
+            _ => self.device as *mut c_void,
+        };
+        let pointer = PitchedPtr { address, pitch: self.pitch, width: self.pitch, height: self.height };
+        Side { array, position: [self.x_bytes / unit, self.y, self.z], pointer }
+    }
+}
+
+impl Copy3D {
+    /// A copy as the driver knows it. Its direction is told by what its sides are, where both say so.
+    pub unsafe fn of_runtime(driver: &Driver, copy: &DriverCopy3D) -> Result<Copy3D> {
+        let element = |side: &DriverSide| {
+            // SAFETY: an array of a node of a graph is alive, or the driver refuses it.
+            if side.memory_type == 3 { unsafe { element(driver, side.array) } } else { Ok(1) }
+        };
+        let (from, to) = (copy.from.of_runtime(element(&copy.from)?), copy.to.of_runtime(element(&copy.to)?));
+        let is_host = |side: &DriverSide| side.memory_type == 1;
+        let kind = match [&copy.from, &copy.to] {
+            sides if sides.iter().any(|side| side.memory_type == 4) => DEFAULT,
+            [from, to] => {
+                c_int::from(!is_host(from)) * DEVICE_TO_HOST + c_int::from(!is_host(to)) * HOST_TO_DEVICE
+            }
+        };
+        let unit = element(&copy.from)?.max(element(&copy.to)?);
+        let extent = Extent { width: copy.extent.width / unit, ..copy.extent };
+        Ok(Copy3D { from, to, extent, kind })
     }
 }
 

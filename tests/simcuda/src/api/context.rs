@@ -129,6 +129,7 @@ impl State {
         self.sweep_graph_memory();
         self.imports.forget(handle);
         self.end_arrays(handle);
+        self.textures.end(handle);
         tell(id, device, handle, primary, true);
         Ok(())
     }

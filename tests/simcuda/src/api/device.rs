@@ -139,7 +139,9 @@ fn attribute_of_all(attribute: u32) -> Option<i32> {
         120 => 1, // CLUSTER_LAUNCH
         121 => 0,
         122 | 123 => 1, // CAN_USE_64_BIT_STREAM_MEM_OPS, CAN_USE_STREAM_WAIT_VALUE_NOR
-        124..=128 => 0,
+        124..=126 => 0,
+        127 => 1, // TENSOR_MAP_ACCESS_SUPPORTED
+        128 => 0,
         129 => 0,
         130 => 0,
         131 | 134 => -1, // NUMA_ID, HOST_NUMA_ID
@@ -149,8 +151,46 @@ fn attribute_of_all(attribute: u32) -> Option<i32> {
     })
 }
 
+/// Limits of textures and surfaces: the CUDA programming guide's "Technical Specifications per Compute Capability".
 fn texture(attribute: u32) -> i32 {
-    if attribute == 30 || attribute == 51 { 512 } else { 16384 }
+    match attribute {
+        30 => 512,                    // SURFACE_ALIGNMENT
+        51 => 32,                     // TEXTURE_PITCH_ALIGNMENT
+        44 => 1,                      // CAN_TEX2D_GATHER
+        69 => 1 << 28,                // TEXTURE1D_LINEAR
+        21 | 22 | 56 | 70 => 131_072, // TEXTURE1D, TEXTURE2D, SURFACE2D, TEXTURE2D_LINEAR: widths
+        23 | 57 => 65_536,            // TEXTURE2D, SURFACE2D: heights
+        71 => 65_000,                 // TEXTURE2D_LINEAR: height
+        72 => 2_097_120,              // and pitch
+        24..=26 | 58..=60 => 16_384,  // TEXTURE3D, SURFACE3D
+        47 | 48 => 8_192,             // TEXTURE3D, the alternative
+        29 | 43 | 62 | 65 => 2_048,   // layers
+        54 | 68 => 2_046,             // of cubes
+        _ => 32_768,
+    }
+}
+
+/// What a texture's memory is checked against.
+pub struct TextureLimits {
+    /// Of an address.
+    pub alignment: u64,
+    /// Of a pitch.
+    pub pitch_alignment: u64,
+    /// Elements of linear memory.
+    pub linear: u64,
+    /// Width, height and pitch of pitched memory.
+    pub pitched: [u64; 3],
+}
+
+/// As attributes tell them.
+pub fn texture_limits() -> TextureLimits {
+    let of = |attribute| attribute_of_all(attribute).unwrap_or(0) as u64;
+    TextureLimits {
+        alignment: of(14),
+        pitch_alignment: of(51),
+        linear: of(69),
+        pitched: [70, 71, 72].map(of),
+    }
 }
 
 unsafe fn capability(_: &mut Call, major: *mut i32, minor: *mut i32, device: i32) -> Outcome {

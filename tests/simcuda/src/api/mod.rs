@@ -26,6 +26,8 @@ pub mod occupancy;
 pub mod pool;
 pub mod semaphore;
 pub mod stream;
+pub mod tensor_map;
+pub mod texture;
 pub mod user_object;
 pub mod virtual_memory;
 

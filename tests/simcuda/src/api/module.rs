@@ -9,6 +9,7 @@ use crate::error::{
     FILE_NOT_FOUND, INVALID_CONTEXT, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, Outcome,
 };
 use crate::export::exports;
+use crate::fat_binary::Versions;
 use crate::handle::Handle;
 use crate::image::{Duration, Function, Image, Kernel, KernelHandle, Library, Module};
 use crate::memory::{Allocation, MemoryKind};
@@ -179,11 +180,12 @@ impl State {
     /// Dynamic shared memory that a launch of a CUfunction may have: what was asked for, of it or of its CUkernel.
     pub fn most_dynamic_shared(&self, function: Handle) -> Outcome<u32> {
         let of = self.functions.get(function).ok_or(INVALID_HANDLE)?;
-        let own = attribute(&of.attributes, &of.resources, MAX_DYNAMIC_SHARED)?;
+        let own = attribute(&of.attributes, &of.resources, of.kernel.versions, MAX_DYNAMIC_SHARED)?;
         let is_its = |kernel: &&KernelHandle| kernel.functions.values().any(|&known| known == function);
         let kernel = self.kernels.iter().map(|(_, kernel)| kernel).find(is_its);
-        let of_kernel = kernel
-            .map_or(Ok(0), |kernel| attribute(&kernel.attributes, &of.resources, MAX_DYNAMIC_SHARED))?;
+        let of_kernel = kernel.map_or(Ok(0), |kernel| {
+            attribute(&kernel.attributes, &of.resources, of.kernel.versions, MAX_DYNAMIC_SHARED)
+        })?;
         Ok(own.max(of_kernel).cast_unsigned())
     }
 
@@ -548,14 +550,15 @@ unsafe fn parameter_count(call: &mut Call, function: Handle, count: *mut usize) 
 const MAX_DYNAMIC_SHARED: u32 = 8;
 
 /// `CUfunction_attribute` of a kernel that nobody has compiled.
-fn attribute(set: &HashMap<u32, i32>, takes: &Resources, attribute: u32) -> Outcome<i32> {
+fn attribute(set: &HashMap<u32, i32>, takes: &Resources, versions: Versions, attribute: u32) -> Outcome<i32> {
     let default = match attribute {
         0 => takes.max_threads.cast_signed(),
         1 => takes.shared_bytes.cast_signed(),
         2 | 7 => 0, // CONST_SIZE_BYTES, CACHE_MODE_CA
         3 => takes.local_bytes.cast_signed(),
         4 => takes.registers.cast_signed(),
-        5 | 6 => 90, // PTX_VERSION, BINARY_VERSION
+        5 => versions.ptx.cast_signed(),
+        6 => versions.binary.cast_signed(),
         MAX_DYNAMIC_SHARED => (SHARED_BYTES_PER_BLOCK - takes.shared_bytes).cast_signed(),
         9 => -1,      // PREFERRED_SHARED_MEMORY_CARVEOUT
         10..=15 => 0, // clusters
@@ -596,7 +599,7 @@ unsafe fn kernel_attribute(
     ordinal(device)?;
     let state = call.lock();
     let of = state.kernels.get(kernel).ok_or(INVALID_HANDLE)?;
-    let known = attribute(&of.attributes, &Resources::of(&of.kernel.name), which)?;
+    let known = attribute(&of.attributes, &Resources::of(&of.kernel.name), of.kernel.versions, which)?;
     tell_asked(call, kernel, &of.kernel, which, known);
     // SAFETY: cuda.h's promise.
     unsafe { put(value, known) }
@@ -627,7 +630,7 @@ unsafe fn function_attribute(call: &mut Call, value: *mut i32, which: u32, funct
     state.current()?;
     // cuda.h names no CUkernel here, as it does where one is taken in a CUfunction's place.
     let of = state.functions.get(function).ok_or(INVALID_HANDLE)?;
-    let known = attribute(&of.attributes, &of.resources, which)?;
+    let known = attribute(&of.attributes, &of.resources, of.kernel.versions, which)?;
     tell_asked(call, function, &of.kernel, which, known);
     // SAFETY: cuda.h's promise.
     unsafe { put(value, known) }

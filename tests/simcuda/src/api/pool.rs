@@ -26,8 +26,8 @@ exports! {
     cuMemPoolTrimTo => trim(pool: Handle, keep: usize);
     cuMemPoolGetAttribute => get_attribute(pool: Handle, attribute: u32, value: *mut u8);
     cuMemPoolSetAttribute => set_attribute(pool: Handle, attribute: u32, value: *const u8);
-    cuMemPoolGetAccess => get_access(flags: *mut u32, pool: Handle, location: *const u64);
-    cuMemPoolSetAccess => set_access(pool: Handle, map: *const u8, count: usize);
+    cuMemPoolGetAccess => get_access(flags: *mut u32, pool: Handle, location: *const [u32; 2]);
+    cuMemPoolSetAccess => set_access(pool: Handle, map: *const [u32; 3], count: usize);
 }
 
 /// `CUmemPoolProps` of cuda.h.
@@ -339,12 +339,50 @@ unsafe fn set_attribute(call: &mut Call, pool: Handle, attribute: u32, value: *c
     Ok(())
 }
 
-unsafe fn get_access(call: &mut Call, flags: *mut u32, pool: Handle, _: *const u64) -> Outcome {
-    call.lock().pools.get(pool).ok_or(INVALID_HANDLE)?;
-    // SAFETY: cuda.h's promise. CU_MEM_ACCESS_FLAGS_PROT_READWRITE.
-    unsafe { put(flags, 3) }
+/// `CU_MEM_LOCATION_TYPE_DEVICE`, and the last type that has a place (cuda.h, CUmemLocationType).
+const DEVICE: u32 = 1;
+const LAST_LOCATION: u32 = 4;
+/// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
+const READ_AND_WRITE: u32 = 3;
+
+/// A place that memory can be used from: a device that there is, or the host.
+fn check_location(kind: u32, number: u32) -> Outcome {
+    match kind {
+        DEVICE => ordinal(number as i32).map(|_| ()),
+        _ if (2..=LAST_LOCATION).contains(&kind) => Ok(()),
+        _ => Err(INVALID_VALUE),
+    }
 }
 
-unsafe fn set_access(call: &mut Call, pool: Handle, _: *const u8, _: usize) -> Outcome {
-    call.lock().pools.get(pool).map(|_| ()).ok_or(INVALID_HANDLE)
+unsafe fn get_access(call: &mut Call, flags: *mut u32, pool: Handle, location: *const [u32; 2]) -> Outcome {
+    let state = call.lock();
+    let of = state.pools.get(pool).ok_or(INVALID_HANDLE)?;
+    // SAFETY: cuda.h's promise: a CUmemLocation is a type and a number.
+    let location = *unsafe { location.as_ref() }.ok_or(INVALID_VALUE)?;
+    check_location(location[0], location[1])?;
+    // CUDA programming guide, "Device Accessibility for Multi-GPU Support": at first from its own device only.
+    let initial = if location == [DEVICE, of.device] { READ_AND_WRITE } else { 0 };
+    let known = of.access.get(&location).copied().unwrap_or(initial);
+    // SAFETY: cuda.h's promise.
+    unsafe { put(flags, known) }
+}
+
+unsafe fn set_access(call: &mut Call, pool: Handle, map: *const [u32; 3], count: usize) -> Outcome {
+    let mut state = call.lock();
+    let of = state.pools.get_mut(pool).ok_or(INVALID_HANDLE)?;
+    if map.is_null() && count > 0 {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: cuda.h's promise: so many CUmemAccessDesc, each a location and flags.
+    let map = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(map, count) } };
+    for &[kind, number, flags] in map {
+        check_location(kind, number)?;
+        // The guide: its own device never loses it.
+        let own = [kind, number] == [DEVICE, of.device] && flags != READ_AND_WRITE;
+        if own || ![0, 1, READ_AND_WRITE].contains(&flags) {
+            return Err(INVALID_VALUE);
+        }
+    }
+    of.access.extend(map.iter().map(|&[kind, number, flags]| ([kind, number], flags)));
+    Ok(())
 }

@@ -202,20 +202,68 @@ unsafe fn wait_event(call: &mut Call, stream: Handle, event: Handle, flags: u32)
     issue(call, state, stream, &Work::Wait(event)).map(|_| ())
 }
 
-unsafe fn get_attribute(call: &mut Call, stream: Handle, _: u32, value: *mut [u64; 8]) -> Outcome {
-    call.lock().stream(call.api.per_thread, stream)?;
+/// `CUstreamAttrID`: the launch attributes that are valid for streams, by what cuda.h says of each.
+const SYNCHRONIZATION_POLICY: u32 = 3;
+const PRIORITY: u32 = 8;
+const DOMAIN_MAP: u32 = 9;
+const DOMAIN: u32 = 10;
+const OF_STREAMS: [u32; 6] = [1, SYNCHRONIZATION_POLICY, PRIORITY, DOMAIN_MAP, DOMAIN, 16];
+
+unsafe fn get_attribute(call: &mut Call, stream: Handle, attribute: u32, value: *mut [u64; 8]) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    if !OF_STREAMS.contains(&attribute) {
+        return Err(INVALID_VALUE);
+    }
+    let of = state.checked(stream);
+    let initial = match attribute {
+        SYNCHRONIZATION_POLICY => 1, // CU_SYNC_POLICY_AUTO
+        PRIORITY => u64::from(of.priority as u32),
+        DOMAIN_MAP => 0x100, // two bytes: the default domain 0, the remote one 1
+        _ => 0,
+    };
+    let known = of.attributes.get(&attribute).copied().unwrap_or([initial, 0, 0, 0, 0, 0, 0, 0]);
     // SAFETY: cuda.h's promise: a CUstreamAttrValue is 64 bytes.
-    unsafe { put(value, [0; 8]) }
+    unsafe { put(value, known) }
 }
 
-unsafe fn set_attribute(call: &mut Call, stream: Handle, _: u32, _: *const [u64; 8]) -> Outcome {
-    call.lock().stream(call.api.per_thread, stream).map(|_| ())
+unsafe fn set_attribute(call: &mut Call, stream: Handle, attribute: u32, value: *const [u64; 8]) -> Outcome {
+    let mut state = call.lock();
+    let stream = state.stream(call.api.per_thread, stream)?;
+    // SAFETY: cuda.h's promise.
+    let mut value = *unsafe { value.as_ref() }.ok_or(INVALID_VALUE)?;
+    let first = value[0] as u32;
+    let right = match attribute {
+        SYNCHRONIZATION_POLICY => (1..=4).contains(&first),
+        DOMAIN => first <= 1,
+        _ => OF_STREAMS.contains(&attribute),
+    };
+    if !right {
+        return Err(INVALID_VALUE);
+    }
+    let of = state.checked(stream);
+    if attribute == PRIORITY {
+        // As when a stream is made, it is clamped to the range.
+        of.priority = (first as i32).clamp(GREATEST_PRIORITY, 0);
+        value[0] = u64::from(of.priority as u32);
+    }
+    of.attributes.insert(attribute, value);
+    Ok(())
 }
 
+/// cuda.h: both streams are of the same context.
 unsafe fn copy_attributes(call: &mut Call, to: Handle, from: Handle) -> Outcome {
     let mut state = call.lock();
-    state.stream(call.api.per_thread, to)?;
-    state.stream(call.api.per_thread, from).map(|_| ())
+    let to = state.stream(call.api.per_thread, to)?;
+    let from = state.stream(call.api.per_thread, from)?;
+    let Stream { context, ref attributes, priority, .. } = *state.checked(from);
+    let attributes = attributes.clone();
+    let of = state.checked(to);
+    if of.context != context {
+        return Err(INVALID_VALUE);
+    }
+    (of.attributes, of.priority) = (attributes, priority);
+    Ok(())
 }
 
 /// `CUstreamBatchMemOpParams` of cuda.h: the fields that all operations share; 48 bytes.

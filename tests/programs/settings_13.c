@@ -1,0 +1,13 @@
+// Questions and settings (settings.h) as CUDA 13's runtime has them.
+// headers: cuda-13
+// link: -l:libcudart.so.13
+#define OF_VERSION                                                                                                     \
+    SAME(hostNumaId, cudaDevAttrHostNumaId);                                                                           \
+    REQUIRE(properties->gpuPciDeviceID == 0);
+
+#include "settings.h"
+
+int main(void)
+{
+    return run_settings("settings_13");
+}

@@ -1,0 +1,106 @@
+//! Semaphores of other APIs.
+
+use std::ffi::{c_uint, c_void};
+
+use crate::device::runtime_version;
+use crate::driver::{DefaultStream, Driver, Handle};
+use crate::error::{INVALID_VALUE, Result};
+
+/// `cudaExternalSemaphoreSignalParams` and `WaitParams` of CUDA 13, and the driver's: bytes, and where flags lie.
+const BYTES: usize = 144;
+const FLAGS: usize = 72;
+
+/// Parameters of CUDA 10 and of `_v1` in CUDA 12's driver_types.h, which end with their flags.
+const SIGNAL_V1_BYTES: usize = 32;
+const WAIT_V1_BYTES: usize = 40;
+
+/// The driver's parameters of `count` semaphores from those of `bytes` each whose last word are flags.
+unsafe fn of_v1(parameters: *const u8, bytes: usize, count: usize) -> Result<Vec<[u64; BYTES / 8]>> {
+    if parameters.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    let mut known = vec![[0u64; BYTES / 8]; count];
+    for (index, known) in known.iter_mut().enumerate() {
+        // SAFETY: the application's list, of structures that are aligned as words are and padded to whole ones.
+        let given =
+            unsafe { std::slice::from_raw_parts(parameters.add(index * bytes).cast::<u64>(), bytes / 8) };
+        let (flags, fields) = given.split_last().ok_or(INVALID_VALUE)?;
+        known[..fields.len()].copy_from_slice(fields);
+        known[FLAGS / 8] = u64::from(*flags as u32);
+    }
+    Ok(known)
+}
+
+/// Signals, or waits for, semaphores, as the version that is played describes it.
+unsafe fn plain(
+    driver: &Driver,
+    default: DefaultStream,
+    is_wait: bool,
+    semaphores: *const Handle,
+    parameters: *const c_void,
+    count: c_uint,
+    stream: Handle,
+) -> Result {
+    let v1_bytes = if is_wait { WAIT_V1_BYTES } else { SIGNAL_V1_BYTES };
+    // SAFETY: the caller's.
+    unsafe {
+        if runtime_version() >= 13000 {
+            return issue(driver, default, is_wait, semaphores, parameters, count, stream);
+        }
+        let known = of_v1(parameters.cast(), v1_bytes, count as usize)?;
+        issue(driver, default, is_wait, semaphores, known.as_ptr().cast(), count, stream)
+    }
+}
+
+unsafe fn issue(
+    driver: &Driver,
+    default: DefaultStream,
+    is_wait: bool,
+    semaphores: *const Handle,
+    parameters: *const c_void,
+    count: c_uint,
+    stream: Handle,
+) -> Result {
+    // SAFETY: the caller's.
+    unsafe {
+        match is_wait {
+            false => driver.cuSignalExternalSemaphoresAsync(default, semaphores, parameters, count, stream),
+            true => driver.cuWaitExternalSemaphoresAsync(default, semaphores, parameters, count, stream),
+        }
+    }
+}
+
+export! {
+    // cudaExternalSemaphoreHandleDesc; the driver's has reserved words behind it.
+    fn cudaImportExternalSemaphore(semaphore: *mut Handle, description: *const [u64; 4]) = with_context |driver| {
+        let mut known = [0u64; 12];
+        known[..4].copy_from_slice(description.as_ref().ok_or(INVALID_VALUE)?);
+        driver.cuImportExternalSemaphore(semaphore, known.as_ptr().cast())
+    }
+
+    fn cudaDestroyExternalSemaphore(semaphore: Handle) = with_context |driver| {
+        driver.cuDestroyExternalSemaphore(semaphore)
+    }
+}
+
+export_on_stream! {
+    fn cudaSignalExternalSemaphoresAsync, cudaSignalExternalSemaphoresAsync_ptsz(semaphores: *const Handle,
+        parameters: *const c_void, count: c_uint, stream: Handle) = with_context |driver, default| {
+        plain(driver, default, false, semaphores, parameters, count, stream)
+    }
+
+    fn cudaSignalExternalSemaphoresAsync_v2, cudaSignalExternalSemaphoresAsync_v2_ptsz(semaphores: *const Handle,
+        parameters: *const c_void, count: c_uint, stream: Handle) = with_context |driver, default| {
+        issue(driver, default, false, semaphores, parameters, count, stream)
+    }
+
+    fn cudaWaitExternalSemaphoresAsync, cudaWaitExternalSemaphoresAsync_ptsz(semaphores: *const Handle,
+        parameters: *const c_void, count: c_uint, stream: Handle) = with_context |driver, default| {
+        plain(driver, default, true, semaphores, parameters, count, stream)
+    }
+
+    fn cudaWaitExternalSemaphoresAsync_v2, cudaWaitExternalSemaphoresAsync_v2_ptsz(semaphores: *const Handle,
+        parameters: *const c_void, count: c_uint, stream: Handle) = with_context |driver, default| {
+        issue(driver, default, true, semaphores, parameters, count, stream)
+    }
+}
