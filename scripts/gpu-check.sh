@@ -34,6 +34,8 @@
 #                 is taken off), pairs, median_ns, p5_ns, p95_ns, on the host's clock inside, and uncertainty_ns: half the
 #                 width of the clocks' interval by gpuspy's own account. How well torch.profiler knows its clocks is in it
 #     slowdown{}  by mode: ratios of step_ns to that of "plain" in the same round: rounds, median, q1, q3
+#     own_cost{}  by mode: what the report of the first round says of itself: agent_ns, poller_ns, cost_percent, ...; launches,
+#                 timed, in_runs, in_bursts. Of the whole process, start-up included, where slowdown is of the measured part
 #     errors[]    comparisons that failed
 set -euo pipefail
 

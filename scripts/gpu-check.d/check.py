@@ -4,7 +4,6 @@ import datetime
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import traceback
@@ -15,7 +14,7 @@ import parts
 import table
 from kineto import Observed, Profile
 from names import normal
-from runs import Budget, Failed, NotHere, Runner
+from runs import Budget, Failed, NotHere, Runner, limited
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -23,6 +22,8 @@ FORMAT = 1
 SECONDS, QUICK_SECONDS = 540, 150
 # Of one run, and of building a program.
 RUN_SECONDS, BUILD_SECONDS = 100, 40
+# Of a question to nvidia-smi, git or gpuspy.
+FACT_SECONDS = 20
 MOST_ROUNDS = 15
 TIMINGS = ("off", "auto", "exact")
 # What nvidia-smi is asked; an old one that does not know all of it is asked for less.
@@ -34,11 +35,8 @@ GPU_FACTS = (
 
 def answer(command):
     """What a command prints, or nothing."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    ended = limited.run(command, FACT_SECONDS)
+    return ended.output.strip() if ended.code == 0 else ""
 
 
 def gpus():
@@ -71,7 +69,7 @@ def gpuspy_facts(gpuspy, folder):
 
     def takes(timing):
         command = [gpuspy, "run", "--quiet", "--timing", timing, "--", "true"]
-        return subprocess.run(command, capture_output=True, cwd=folder, timeout=20, check=False).returncode == 0
+        return limited.run(command, FACT_SECONDS, folder=folder).code == 0
 
     return {
         "version": answer([gpuspy, "--version"]),
@@ -90,7 +88,7 @@ class Program:
         self.first = {}
         self.dead = set()
         self.row = {"name": part.name, "versions": {}, "kernels": None, "runs": []}
-        self.row.update(counts=[], durations=[], starts=[], slowdown={}, errors=[])
+        self.row.update(counts=[], durations=[], starts=[], slowdown={}, own_cost={}, errors=[])
 
     def try_run(self, runner, mode, number):
         """A run in a mode. A mode that failed is not tried again."""
@@ -102,6 +100,8 @@ class Program:
             if number == 1:
                 self.first[mode] = run
                 self.row["versions"].update(run.said.get("versions", {}))
+                if run.report:
+                    self.row["own_cost"][mode] = compare.own_cost(run.report)
         except Exception as error:  # whatever goes wrong with one run is a row, and the others go on
             # What can run without us and not with us has not been skipped: it failed.
             if isinstance(error, NotHere) and mode == "plain":
@@ -310,12 +310,9 @@ def main():
 
     def save():
         result["seconds"] = round(budget.spent(), 1)
-        with open(os.path.join(options.output, "gpu-check.json"), "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=1)
-            file.write("\n")
+        limited.write(os.path.join(options.output, "gpu-check.json"), json.dumps(result, indent=1) + "\n")
         text = table.page(result)
-        with open(os.path.join(options.output, "gpu-check.txt"), "w", encoding="utf-8") as file:
-            file.write(text)
+        limited.write(os.path.join(options.output, "gpu-check.txt"), text)
         return text
 
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:

@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 # So far ahead a launch is looked for that only one side has.
 LOOK_AHEAD = 64
 MOST_DIFFERENCES = 20
+# Of a report's account of its own cost, what is kept.
+COSTS = ("agent_ns", "poller_ns", "hooks_percent", "poller_percent", "events_percent", "cost_percent", "wall_ns", "calls")
 
 
 def slack(duration):
@@ -155,6 +157,20 @@ def starts(pairs):
             row["inside"] = round(inside / len(both), 4)
         rows.append(row)
     return rows
+
+
+def own_cost(report):
+    """What a report says that watching cost, and how much it timed: to be held against the measured slowdown."""
+    coverage, timing = report["coverage"], report["coverage"]["timing"]
+    return {
+        **{key: report["overhead"][key] for key in COSTS},
+        "gpu_slowdown": timing["gpu_slowdown"],
+        "launches": coverage["launches"],
+        "timed": coverage["timed"],
+        "in_runs": coverage["runs"]["launches"],
+        "in_bursts": coverage["bursts"]["launches"],
+        "extrapolated_from_windows": timing["windows"],
+    }
 
 
 def slowdown(runs):

@@ -18,8 +18,9 @@ import importlib.util
 import os
 import shlex
 import shutil
-import subprocess
 import sys
+
+from runs import limited
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = os.path.join(HERE, "programs")
@@ -54,17 +55,20 @@ def find_nvcc():
 def compile_cuda(nvcc, runtime, output, seconds):
     """Builds cuda.cu with the static or the shared runtime. Returns why not, or None."""
     source = os.path.join(PROGRAMS, "cuda.cu")
+    # Beside the shared runtime that nvcc links against: it need not be where the loader looks.
+    home = os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))
+    places = [place for name in ("lib64", "lib") if os.path.isdir(place := os.path.join(home, name))]
+    rpath = [word for place in places for word in ("-Xlinker", f"-rpath={place}")]
     words = "nvcc failed"
     # -arch=native came with CUDA 11.6.
     for architecture in (["-arch=native"], []):
-        command = [nvcc, "-O2", "-std=c++17", "-cudart", runtime, *architecture, source, "-o", output]
-        try:
-            built = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return str(error)
-        if built.returncode == 0:
+        command = [nvcc, "-O2", "-std=c++17", "-cudart", runtime, *architecture, *rpath, source, "-o", output]
+        built = limited.run(command, seconds)
+        if built.code is None:
+            return built.why
+        if built.code == 0:
             return None
-        words = (built.stderr.strip().splitlines() or [words])[-1]
+        words = built.last_error() or words
     return f"nvcc: {words}"
 
 

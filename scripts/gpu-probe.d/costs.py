@@ -3,7 +3,7 @@ import ctypes
 from ctypes import c_uint64, c_void_p
 
 import runtime_calls
-from cuda import DISABLE_TIMING, NOT_READY, Context
+from cuda import CAPTURE_RELAXED, DISABLE_TIMING, NOT_READY, Context
 from native import Sequencer, spread
 
 BATCH, SAMPLES = 50, 40
@@ -76,7 +76,11 @@ def run(report):
     costs.driver("cuCtxGetCurrent", "cuCtxGetCurrent", out)
     costs.driver("cuCtxGetId", "cuCtxGetId", 0, out)
     costs.driver("cuFuncGetName", "cuFuncGetName", out, cuda.empty_function)
-    costs.driver("cuThreadExchangeStreamCaptureMode", "cuThreadExchangeStreamCaptureMode", out)
+    # The call exchanges what it finds: a word of its own, which holds a valid mode from the first exchange on.
+    mode = ctypes.c_int(CAPTURE_RELAXED)
+    costs.driver(
+        "cuThreadExchangeStreamCaptureMode", "cuThreadExchangeStreamCaptureMode", ctypes.addressof(mode)
+    )
     costs.driver("cuCtxSetCurrent", "cuCtxSetCurrent", cuda.handle)
     del keep
     runtime_launch(costs)

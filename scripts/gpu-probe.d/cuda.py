@@ -8,6 +8,8 @@ SUCCESS, NOT_READY = 0, 600
 CLOCK_RATE_KHZ, CAPABILITY_MAJOR, CAPABILITY_MINOR = 13, 75, 76
 # cuda.h: CUevent_flags, CUstream_flags
 TIMING, DISABLE_TIMING, NON_BLOCKING = 0, 2, 1
+# cuda.h: CUstreamCaptureMode
+CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED = 0, 1, 2
 
 # The simulated driver takes a kernel's duration from its name (`_argns`: from its first argument). On hardware the loop
 # counts SM clock cycles, from nanoseconds and the clock rate in kHz.
@@ -117,6 +119,15 @@ class Context:
         self.empty_function = self.get_function(module, b"probe_empty_1us")
         self.spin_function = self.get_function(module, b"probe_spin_argns")
         self._kept = []
+        self._load_kernels()
+
+    def _load_kernels(self):
+        """Launches each kernel once: a kernel that is loaded lazily may have to wait for what runs, and a probe that launches it
+        for the first time behind a gate would wait for itself."""
+        stream = self.stream()
+        self.launch(stream)
+        self.launch(stream, 1_000)
+        self.synchronize(stream)
 
     def load(self, *images):
         """Loads the first of the images that the driver accepts."""

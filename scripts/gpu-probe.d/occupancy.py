@@ -67,6 +67,8 @@ def programmatic(cuda, stream):
     if cuda.capability() < 90:
         return {"error": f"needs compute capability 9.0; this is {cuda.capability()}"}
     function = cuda.get_function(cuda.load(PTX_TRIGGER), b"probe_trigger_argns")
+    cuda.launch(stream, 1_000, function)
+    cuda.synchronize(stream)
     attribute = LaunchAttribute(id=PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
     parameters = cuda.spin_parameters(100_000)
     events = {"none": None, "timing": cuda.event(), "timing_disabled": cuda.event(DISABLE_TIMING)}
@@ -96,9 +98,6 @@ def programmatic(cuda, stream):
 def run(report):
     cuda, sequencer = Context(), Sequencer()
     stream = cuda.stream()
-    cuda.launch(stream)
-    cuda.launch(stream, 1_000)
-    cuda.synchronize(stream)
     found = {"host_calls_from": sequencer.host, "clock_khz": cuda.khz}
     parts = {f"{label}, {how}": (lambda ns=ns, queued=how == "queued": over_read(cuda, sequencer, stream, ns, queued))
              for label, ns in (("empty", None), ("spin 5 us", 5_000), ("spin 50 us", 50_000))

@@ -5,10 +5,10 @@ import glob
 import json
 import os
 import shutil
-import subprocess
 import sys
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 
+import limited
 import native
 from cuda import PTX, Driver, Context
 
@@ -122,16 +122,16 @@ def client(path):
 def traced(command, trace, **environment):
     """Runs a client under trace.so and returns its lines; what it did not get to is told by its exit."""
     env = {**os.environ, **environment, "LD_PRELOAD": trace}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=40)
+    ended = limited.run(command, 20, env)
     calls = []
-    for line in done.stdout.splitlines():
+    for line in ended.output.splitlines():
         try:
             calls.append(json.loads(line))
         except ValueError:
             continue
     found = {"calls": calls}
-    if done.returncode != 0:
-        found["error"] = f"exit {done.returncode}: {done.stderr.strip()[-300:]}"
+    if ended.why:
+        found["error"] = ended.words()
     return found
 
 
@@ -148,9 +148,9 @@ def compiled(kind, trace):
     libraries = os.path.join(home, "lib64" if os.path.isdir(os.path.join(home, "lib64")) else "lib")
     architecture = f"-arch=sm_{Context().capability()}"
     command = [nvcc(), architecture, "-cudart", kind, "-L", libraries, "-o", path, source]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    if done.returncode != 0:
-        return {"error": f"nvcc: {(done.stdout + done.stderr).strip()[-400:]}"}
+    built = limited.run(command, 40)
+    if built.why:
+        return {"error": f"nvcc: {built.why}: {(built.output + built.errors).strip()[-400:]}"}
     search = os.pathsep.join(filter(None, (os.environ.get("LD_LIBRARY_PATH"), libraries)))
     return traced([path], trace, LD_LIBRARY_PATH=search)
 

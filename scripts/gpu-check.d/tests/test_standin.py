@@ -65,6 +65,11 @@ class OnTheStandIn(unittest.TestCase):
         self.assertEqual(durations["apart"]["pairs"], 3)
         self.assertEqual(sum(found["pairs"] for found in row["starts"]), launches["pairs"])
         self.assertEqual(set(row["slowdown"]), {"off", "exact", "profiler", "profiler+exact"})
+        self.assertEqual(set(row["own_cost"]), {"off", "exact", "profiler+exact"})
+        for cost in row["own_cost"].values():
+            self.assertGreater(cost["agent_ns"], 0, cost)
+            self.assertGreaterEqual(cost["launches"], 810)
+        self.assertEqual(row["own_cost"]["off"]["timed"], 0)
 
     def test_a_profiler_that_sees_nothing_is_no_truth(self):
         blind = """
