@@ -8,6 +8,7 @@ import shutil
 import sys
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 
+import children
 import limited
 import native
 from cuda import PTX, Driver, Context
@@ -56,7 +57,7 @@ class Dim3(ctypes.Structure):
     _fields_ = [("x", c_uint), ("y", c_uint), ("z", c_uint)]
 
 
-def client(path):
+def child(path, _):
     """Runs preloaded with trace.so: makes the calls one by one, which prints one line for each."""
     runtime = ctypes.CDLL(path)
     mark = ctypes.CDLL(None).probe_mark
@@ -159,9 +160,8 @@ def run(report):
     Driver()
     trace = native.build("trace.c", "trace.so", "-ldl", "-pthread")
     found = {}
-    script = os.path.join(os.path.dirname(native.HERE), "gpu-probe")
     for soname, path in runtimes().items():
-        found[f"shared {soname} ({path})"] = traced([sys.executable, script, "--runtime-client", path], trace)
+        found[f"shared {soname} ({path})"] = traced(children.command("runtime_calls", path), trace)
         report(found)
     for kind in ("shared", "static") if nvcc() else ():
         found[f"nvcc {kind} ({nvcc()})"] = compiled(kind, trace)
