@@ -87,9 +87,10 @@ PTX = [
     for version, target in (("7.0", "sm_70"), ("8.0", "sm_90"))
 ]
 PTX_FLAG = _module("7.0", "sm_70", _FLAG)
-# Its dependents may start as soon as it has: what a programmatic launch needs to overlap (PTX 7.8, sm_90).
+# Its dependents may start as soon as it has: what a programmatic launch needs to overlap (PTX 7.8, sm_90). The simulated driver
+# reads "after 1 % of its length" in the name.
 PTX_TRIGGER = _module(
-    "7.8", "sm_90", _SPIN % {"name": "probe_trigger_argns", "first": "griddepcontrol.launch_dependents;"}
+    "7.8", "sm_90", _SPIN % {"name": "probe_trigger1_argns", "first": "griddepcontrol.launch_dependents;"}
 )
 
 

@@ -48,3 +48,7 @@ def run(report):
         ended = limited.run(command, 15)
         found["nvidia_smi"] = (ended.output or ended.errors or ended.why).strip()
     report(found)
+
+
+def words(found):
+    return [f"{device['name']}, driver API {found['driver_version']}, {found['library']}" for device in found["devices"]]

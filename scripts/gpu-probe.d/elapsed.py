@@ -17,6 +17,10 @@ def f32(value):
 MILLIONTH = f32(1e-6)
 
 
+# Units that GPUs were said to stamp events in.
+UNITS = (2, 4, 8, 16, 32, 64, 100, 128, 256, 500, 512, 1000, 1024, 2000, 2048)
+
+
 def formula(ms):
     """Which formulas give this float for some whole number of nanoseconds: n / 1e6 rounded once, or n * 1e-6f."""
     near = range(math.floor(ms * 1e6) - 2, math.ceil(ms * 1e6) + 3)
@@ -95,7 +99,12 @@ def resolution(cuda, stream):
             cuda.record(event, stream)
         cuda.synchronize(stream)
         differences.update(cuda.elapsed_ns(a, b) for a, b in zip(events, events[1:]))
+    steps = {abs(d) for d in differences if d}
     return {
+        # What all distances are multiples of: the unit of the stamps.
+        "common_divisor_ns": math.gcd(*steps) if steps else None,
+        "multiples_of": {unit: sum(n for d, n in differences.items() if d % unit == 0) for unit in UNITS},
+        "differences": sum(differences.values()),
         "smallest_not_zero_ns": min((d for d in differences if d), default=None),
         "most_common_ns": differences.most_common(16),
         "distinct": len(differences),
@@ -135,3 +144,12 @@ def run(report):
         except CudaError as error:
             found[name] = {"error": str(error)}
         report(found)
+
+
+def words(found):
+    at, rounding_ = found["resolution"], found["rounding"]
+    return [
+        f"events are stamped in multiples of {at['common_divisor_ns']} ns (between spins {rounding_['greatest_common_divisor_ns']});"
+        f" smallest step {at['smallest_not_zero_ns']} ns; formula {rounding_['formula']}",
+        f"swapped events: {found['sign']['cuEventElapsedTime']['swapped']}",
+    ]

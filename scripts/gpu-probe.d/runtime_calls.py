@@ -168,3 +168,8 @@ def run(report):
         report(found)
     if not found:
         report({"error": "no shared runtime and no nvcc on this machine"})
+
+
+def words(found):
+    rows = ((name, row) for name, row in found.items() if isinstance(row, dict))
+    return [f"{name}: {row.get('error') or str(len(row['calls'])) + ' calls'}" for name, row in rows]

@@ -17,8 +17,8 @@ BLOCKING = 0
 class Calls:
     """What is called. What a call needs is made before the gate is closed."""
 
-    def __init__(self, cuda):
-        self.cuda, self.driver = cuda, cuda.driver
+    def __init__(self, cuda, gated):
+        self.cuda, self.driver, self.gated = cuda, cuda.driver, gated
         self.stream = cuda.stream()
         self.doomed = cuda.stream()
         self.event = cuda.event()
@@ -41,7 +41,8 @@ class Calls:
         self.driver.call("cuModuleUnload", self.module)
 
     def copy_pageable(self, size):
-        self.driver.call("cuMemcpyHtoDAsync_v2", self.memory[0], ctypes.addressof(self.pageable), c_size_t(size), self.stream)
+        """On the gated stream: what is staged returns all the same."""
+        self.driver.call("cuMemcpyHtoDAsync_v2", self.memory[0], ctypes.addressof(self.pageable), c_size_t(size), self.gated)
 
     def all(self):
         """By name; the calls about modules follow each other."""
@@ -60,9 +61,9 @@ class Calls:
             "cuStreamCreate": lambda: self.cuda.driver.out(c_void_p, "cuStreamCreate", NON_BLOCKING),
             "cuStreamDestroy": lambda: call("cuStreamDestroy_v2", self.doomed),
             "cuMemAlloc": lambda: self.driver.out(c_void_p, "cuMemAlloc_v2", 1 << 20),
-            "cuMemcpyHtoDAsync of 32 KiB, pageable": lambda: self.copy_pageable(32 << 10),
-            "cuMemcpyHtoDAsync of 64 KiB, pageable": lambda: self.copy_pageable(64 << 10),
-            "cuMemcpyHtoDAsync of 4 MiB, pageable": lambda: self.copy_pageable(4 << 20),
+            "cuMemcpyHtoDAsync of 32 KiB, pageable, gated": lambda: self.copy_pageable(32 << 10),
+            "cuMemcpyHtoDAsync of 64 KiB, pageable, gated": lambda: self.copy_pageable(64 << 10),
+            "cuMemcpyHtoDAsync of 4 MiB, pageable, gated": lambda: self.copy_pageable(4 << 20),
             "cuMemHostAlloc": lambda: self.driver.out(c_void_p, "cuMemHostAlloc", 1 << 20, 0),
             "cuMemFreeHost": lambda: call("cuMemFreeHost", self.host),
             "cuMemFree": lambda: call("cuMemFree_v2", self.memory[1]),
@@ -73,8 +74,8 @@ def child(argument, report):
     """`argument`: what the gate is."""
     cuda = Context()
     gate = Gate(cuda, argument == "kernel", 400_000_000 if is_quick() else 3_000_000_000)
-    calls = Calls(cuda)
     gated = cuda.driver.out(c_void_p, "cuStreamCreate", BLOCKING)
+    calls = Calls(cuda, gated)
     cuda.launch(gated)
     cuda.driver.call("cuCtxSynchronize")
     found = {}
