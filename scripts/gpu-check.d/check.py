@@ -14,7 +14,7 @@ import parts
 import table
 from kineto import Observed, Profile
 from names import normal
-from runs import Budget, Failed, NotHere, Runner, limited
+from runs import LEAST_SECONDS, Budget, Failed, NotHere, Runner, limited
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -25,6 +25,8 @@ RUN_SECONDS, BUILD_SECONDS = 100, 40
 # Of a question to nvidia-smi, git or gpuspy.
 FACT_SECONDS = 20
 MOST_ROUNDS = 15
+# Rounds of the first programs before the others have one, and the share of the time that those leave to the others.
+FIRST_ROUNDS, FIRST_LEAVE = 5, 0.5
 TIMINGS = ("off", "auto", "exact")
 # What nvidia-smi is asked; an old one that does not know all of it is asked for less.
 GPU_FACTS = (
@@ -82,13 +84,15 @@ class Program:
     """A program and what is found about it."""
 
     def __init__(self, part, modes):
-        profiled = ["profiler", "profiler+exact"] if part.profiled else []
-        self.part, self.modes = part, ["plain", *reversed(modes), *profiled]
+        # Modes of --timing that this gpuspy does not have are left out.
+        self.part = part
+        self.modes = [mode for mode in part.modes if mode not in TIMINGS or mode in modes]
+        self.rounds = 0
         self.gpu = None
         self.first = {}
         self.dead = set()
         self.row = {"name": part.name, "versions": {}, "kernels": None, "runs": []}
-        self.row.update(counts=[], durations=[], starts=[], slowdown={}, own_cost={}, errors=[])
+        self.row.update(counts=[], durations=[], starts=[], slowdown={}, own_cost={}, expected=[], no_time_for=[], errors=[])
 
     def try_run(self, runner, mode, number):
         """A run in a mode. A mode that failed is not tried again."""
@@ -102,6 +106,8 @@ class Program:
                 self.row["versions"].update(run.said.get("versions", {}))
                 if run.report:
                     self.row["own_cost"][mode] = compare.own_cost(run.report)
+                    expect = run.said.get("expect", {}).get(mode, {})
+                    self.row["expected"] += compare.expected(mode, expect, run.report)
         except Exception as error:  # whatever goes wrong with one run is a row, and the others go on
             # What can run without us and not with us has not been skipped: it failed.
             if isinstance(error, NotHere) and mode == "plain":
@@ -120,7 +126,12 @@ class Program:
 
     def first_round(self, runner):
         """Every mode once, and all that these runs can be asked."""
+        self.rounds = 1
         for mode in self.modes:
+            if runner.budget.left() < LEAST_SECONDS:
+                self.row["no_time_for"].append(mode)
+                self.dead.add(mode)
+                continue
             self.try_run(runner, mode, 1)
             if "plain" in self.dead:
                 break
@@ -146,8 +157,10 @@ class Program:
         """How long a run of a mode takes, by the last one."""
         return next((run["seconds"] for run in reversed(self.row["runs"]) if run["mode"] == mode), 0)
 
-    def another_round(self, runner, number):
+    def another_round(self, runner):
         """Every mode once more, in an order that turns; whether there was something to run, and the time for it."""
+        self.rounds += 1
+        number = self.rounds
         live = [mode for mode in self.modes if mode not in self.dead and mode != "profiler+exact"]
         if "plain" not in live or len(live) < 2:
             return False
@@ -254,6 +267,8 @@ def check(options, runner, result, save):
             skip(f"--timing {timing}", "this gpuspy does not take it")
     programs = []
     for part in found:
+        if options.only and part.name not in options.only:
+            continue
         if runner.budget.left() < 10:
             skip(part.name, "no time left")
             continue
@@ -268,11 +283,18 @@ def check(options, runner, result, save):
         result["programs"].append(program.row)
         result["machine"]["gpu"] = result["machine"]["gpu"] or program.gpu
         save()
-    going, number = [] if options.quick else programs, 1
-    while going and number < MOST_ROUNDS:
-        number += 1
-        print(f"gpu-check: round {number}", file=sys.stderr)
-        going = [program for program in going if program.another_round(runner, number)]
+        if part.is_first and not options.quick:
+            first_rounds(program, runner, save)
+    going = [] if options.quick else programs
+    while going := [program for program in going if program.rounds < MOST_ROUNDS and program.another_round(runner)]:
+        print(f"gpu-check: {', '.join(program.part.name for program in going)}: another round", file=sys.stderr)
+        save()
+
+
+def first_rounds(program, runner, save):
+    """The rounds of a program whose slowdown is the question, as long as most of the time is left for the others."""
+    least = FIRST_LEAVE * runner.budget.seconds
+    while program.rounds < FIRST_ROUNDS and runner.budget.left() > least and program.another_round(runner):
         save()
 
 
@@ -285,6 +307,7 @@ def parse():
     parser.add_argument(
         "--program", action="append", default=[], type=parts.named_part, metavar="NAME=COMMAND", help="one more program"
     )
+    parser.add_argument("--only", action="append", metavar="NAME", help="only this program; may be repeated")
     options = parser.parse_args()
     options.gpuspy = os.path.abspath(options.gpuspy)
     if not os.access(options.gpuspy, os.X_OK):

@@ -173,6 +173,26 @@ def own_cost(report):
     }
 
 
+def shares(report):
+    """The shares that a program may expect something of: what was timed of all launches, alone or with others, and how much of
+    the time from the first operation to the last the GPU was busy."""
+    coverage, device = report["coverage"], (report["devices"] or [None])[0]
+    timed = coverage["timed"] + coverage["runs"]["launches"] + coverage["bursts"]["launches"]
+    return {
+        "timed_share": timed / coverage["launches"] if coverage["launches"] else 0.0,
+        "busy_share": device["compute_ns"]["value"] / device["span_ns"] if device and device["span_ns"] else 0.0,
+    }
+
+
+def expected(mode, least, report):
+    """A row for each thing that the report of a run must say at least."""
+    found = shares(report) if least else {}
+    return [
+        {"mode": mode, "what": what, "least": share, "found": round(found[what], 4), "met": found[what] >= share}
+        for what, share in least.items()
+    ]
+
+
 def slowdown(runs):
     """By mode: ratios of step times to the plain one's of the same round."""
     by_round = defaultdict(dict)

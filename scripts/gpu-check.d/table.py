@@ -96,6 +96,14 @@ def slowdown(programs):
     return table(("program", "rounds", "step", "off", "auto", "exact", "torch.profiler"), rows) if rows else []
 
 
+def expected(programs):
+    return [
+        f"{'yes' if row['met'] else 'NO'}: {program['name']}, {row['mode']}: {row['what']} {row['found']:.3f}, {row['least']} at least"
+        for program in programs
+        for row in program["expected"]
+    ]
+
+
 def failures(programs):
     lines = []
     for program in programs:
@@ -106,15 +114,21 @@ def failures(programs):
     return lines
 
 
+def no_time(programs):
+    hurried = (program for program in programs if program["no_time_for"])
+    return [f"{program['name']}, {', '.join(program['no_time_for'])}: no time left" for program in hurried]
+
+
 def page(result):
     programs = result["programs"]
     sections = (
         ("Kernel launches in the measured part: are they equal?", counts(programs)),
+        ("What must hold: does it?", expected(programs)),
         ("Durations: gpuspy's less the other's. CUPTI tells execution, gpuspy stream occupancy", durations(programs)),
         ("Begins: gpuspy's less CUPTI's, the same launches", starts(programs)),
         ("Time of a step as a multiple of that without watching: median [quartiles], and what the report says that it cost", slowdown(programs)),
         ("Failed", failures(programs)),
-        ("Skipped", [f"{skipped['what']}: {skipped['why']}" for skipped in result["skipped"]]),
+        ("Skipped", [f"{skipped['what']}: {skipped['why']}" for skipped in result["skipped"]] + no_time(programs)),
     )
     lines = header(result)
     for title, body in sections:

@@ -35,6 +35,8 @@ AGAIN:
     ret;
 }
 """
+# The two kernels that every probe has.
+EMPTY, SPIN = "probe_empty_1us", "probe_spin_argns"
 _EMPTY = ".visible .entry probe_empty_1us()\n{\n    ret;\n}\n"
 
 
@@ -83,7 +85,7 @@ def _module(version, target, body):
 
 
 PTX = [
-    _module(version, target, _EMPTY + _SPIN % {"name": "probe_spin_argns", "first": ""})
+    _module(version, target, _EMPTY + _SPIN % {"name": SPIN, "first": ""})
     for version, target in (("7.0", "sm_70"), ("8.0", "sm_90"))
 ]
 PTX_FLAG = _module("7.0", "sm_70", _FLAG)
@@ -161,8 +163,8 @@ class Context:
         except CudaError:
             self.khz = 1_980_000
         module = self.load(*PTX)
-        self.empty_function = self.get_function(module, b"probe_empty_1us")
-        self.spin_function = self.get_function(module, b"probe_spin_argns")
+        self.empty_function = self.get_function(module, EMPTY.encode())
+        self.spin_function = self.get_function(module, SPIN.encode())
         self._kept = []
         self._load_kernels()
 
