@@ -161,16 +161,24 @@ def run(report):
         report({"[call, end of capture]": found})
 
 
-def words(found):
-    """The questions that ended a capture, and for whom."""
+def told(modes, chosen):
+    """For whom the codes of a question are of a kind, as short as it can be said."""
     lines = []
-    for name, modes in found["[call, end of capture]"].items():
-        killed = [
-            f"{mode}/{asker}"
-            for mode, askers in modes.items()
-            for asker, codes in askers.items()
-            if isinstance(codes, list) and codes[1] != 0
-        ]
-        if killed:
-            lines.append(f"{name} ends captures: {', '.join(killed)}")
-    return lines or ["no question ended a capture"]
+    for mode, askers in modes.items():
+        who = [asker for asker, codes in askers.items() if isinstance(codes, list) and chosen(*codes)]
+        if who:
+            lines.append((mode, "all" if len(who) == len(askers) else ", ".join(who)))
+    if len(lines) == len(modes) and len({who for _, who in lines}) == 1:
+        return f"in every mode: {lines[0][1]}"
+    return "; ".join(f"{mode}: {who}" for mode, who in lines)
+
+
+def words(found):
+    """The questions that ended a capture, and those that failed and did not; by mode of the capture and who asked."""
+    rows, lines = found["[call, end of capture]"], []
+    for label, chosen in (
+        ("ends the capture", lambda code, end: end != 0),
+        ("fails, and the capture lives", lambda code, end: end == 0 and code != 0),
+    ):
+        lines += [f"{name} {label}; {who}" for name, modes in rows.items() if (who := told(modes, chosen))]
+    return lines or ["no question failed, or ended a capture"]

@@ -8,7 +8,7 @@ from children import is_quick
 from cuda import DISABLE_TIMING, Context, CudaError, Gate, Stuck
 
 MOST_CALLS = 6000
-STUCK_SECONDS = 0.25
+STUCK_SECONDS = 0.1 if is_quick() else 0.25
 SCALES = ("1x", "0.25x", "4x")
 
 
@@ -67,7 +67,7 @@ def child(argument, report):
     steps, again = questions(cuda)
     for kind in ("value", "kernel"):
         try:
-            gate = Gate(cuda, kind == "kernel", 300_000_000 if is_quick() else 3_000_000_000)
+            gate = Gate(cuda, kind == "kernel", 200_000_000 if is_quick() else 3_000_000_000)
         except CudaError as error:
             found[kind] = {"error": str(error)}
             continue
