@@ -2,7 +2,7 @@
 # Compares gpuspy with the truth on a machine with an NVIDIA GPU: are all launches counted, are their durations right, how far
 # are the clocks apart, what does watching cost?
 #
-#   scripts/gpu-check.sh [-o FOLDER] [--quick] [--budget SECONDS] [--gpuspy PATH] [--program NAME=COMMAND]... [--only NAME]...
+#   scripts/gpu-check.sh [-o FOLDER] [--quick] [--budget SECONDS] [--gpuspy PATH] [--program NAME=COMMAND]... [--only NAME]... [--rounds N]
 #
 # Needs the built target/release/gpuspy and libgpuspy.so (side by side, or --gpuspy) and python3. Uses what it finds of nvcc,
 # torch, triton, cupy, jax, numba, warp, taichi and pycuda, and says what it skips. --program adds a program of one's own that

@@ -284,17 +284,17 @@ def check(options, runner, result, save):
         result["machine"]["gpu"] = result["machine"]["gpu"] or program.gpu
         save()
         if part.is_first and not options.quick:
-            first_rounds(program, runner, save)
+            first_rounds(program, runner, min(FIRST_ROUNDS, options.rounds), save)
     going = [] if options.quick else programs
-    while going := [program for program in going if program.rounds < MOST_ROUNDS and program.another_round(runner)]:
+    while going := [program for program in going if program.rounds < options.rounds and program.another_round(runner)]:
         print(f"gpu-check: {', '.join(program.part.name for program in going)}: another round", file=sys.stderr)
         save()
 
 
-def first_rounds(program, runner, save):
+def first_rounds(program, runner, most, save):
     """The rounds of a program whose slowdown is the question, as long as most of the time is left for the others."""
     least = FIRST_LEAVE * runner.budget.seconds
-    while program.rounds < FIRST_ROUNDS and runner.budget.left() > least and program.another_round(runner):
+    while program.rounds < most and runner.budget.left() > least and program.another_round(runner):
         save()
 
 
@@ -307,6 +307,7 @@ def parse():
     parser.add_argument(
         "--program", action="append", default=[], type=parts.named_part, metavar="NAME=COMMAND", help="one more program"
     )
+    parser.add_argument("--rounds", type=int, default=MOST_ROUNDS, metavar="N", help=f"of each, at most [{MOST_ROUNDS}]")
     parser.add_argument("--only", action="append", metavar="NAME", help="only this program; may be repeated")
     options = parser.parse_args()
     options.gpuspy = os.path.abspath(options.gpuspy)

@@ -6,6 +6,10 @@ from torch import device as on
 
 
 def is_available():
+    try:
+        on.device()
+    except on.driver.CudaError:
+        return False
     return True
 
 

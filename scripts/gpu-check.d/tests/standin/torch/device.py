@@ -10,7 +10,9 @@ sys.path.append(os.path.join(torch.TESTS, "..", "..", "gpu-probe.d"))
 
 import cuda as driver
 
-KERNELS = ("elementwise_5us", "gemm_20us", "reduce_5us", "optimizer_5us", "nccl_10us", "add_kernel")
+# Mangled, as C++ has it.
+ELEMENTWISE = "_Z11elementwisev"
+KERNELS = (ELEMENTWISE, "gemm_20us", "reduce_5us", "optimizer_5us", "nccl_10us", "add_kernel")
 PTX = driver._module("7.0", "sm_70", "".join(f".visible .entry {name}()\n{{\n    ret;\n}}\n" for name in KERNELS))
 BYTES = 4096
 
@@ -83,5 +85,5 @@ class Tensor:
         launch("reduce_5us")
 
     def mul_(self, _):
-        launch("elementwise_5us")
+        launch(ELEMENTWISE)
         return self

@@ -1,11 +1,11 @@
 """torch.nn: layers that launch a kernel or two."""
 import types
 
-from torch.device import Tensor, launch
+from torch.device import ELEMENTWISE, Tensor, launch
 
 
 class Module:
-    kernels = ("elementwise_5us",)
+    kernels = (ELEMENTWISE,)
 
     def __init__(self, *_, **__):
         pass
@@ -16,7 +16,7 @@ class Module:
         return Tensor("cuda")
 
     def cuda(self):
-        launch("elementwise_5us")
+        launch(ELEMENTWISE)
         return self
 
     def parameters(self):
@@ -32,7 +32,7 @@ class Conv2d(Linear):
 
 
 class TransformerEncoderLayer(Module):
-    kernels = ("gemm_20us", "reduce_5us", "gemm_20us", "elementwise_5us")
+    kernels = ("gemm_20us", "reduce_5us", "gemm_20us", ELEMENTWISE)
 
 
 GELU = ReLU = LayerNorm = MaxPool2d = Flatten = Module

@@ -1,5 +1,5 @@
 """torch.optim."""
-from torch.device import launch
+from torch.device import ELEMENTWISE, launch
 
 
 class SGD:
@@ -8,7 +8,7 @@ class SGD:
 
     def zero_grad(self, set_to_none=True):
         if not set_to_none:
-            launch("elementwise_5us")
+            launch(ELEMENTWISE)
 
     def step(self):
         launch("optimizer_5us")
