@@ -20,7 +20,7 @@ class Probe:
 
     def __init__(self):
         self.cuda = cuda = Context()
-        module = cuda.load(PTX_FLAG)
+        module = cuda.load(*PTX_FLAG)
         self.wait = cuda.get_function(module, b"probe_await_argns")
         self.set = cuda.get_function(module, b"probe_set_1us")
         # Word 0: the flag; 1: what the spinning kernel told; 2 and on: set by the others.

@@ -149,7 +149,8 @@ def run(report):
             questions[f"{name}, {label}"] = lambda question=question, stream=stream: question(stream)
     questions.update(other_questions(asked))
     found = {}
-    for name, question in questions.items():
+    # What waits comes last: if it never returns, the others have been answered.
+    for name, question in sorted(questions.items(), key=lambda item: "Synchronize" in item[0]):
         for mode, number in MODES.items():
             for asker in ASKERS:
                 row = found.setdefault(name, {}).setdefault(mode, {})

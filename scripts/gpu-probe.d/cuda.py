@@ -88,7 +88,7 @@ PTX = [
     _module(version, target, _EMPTY + _SPIN % {"name": SPIN, "first": ""})
     for version, target in (("7.0", "sm_70"), ("8.0", "sm_90"))
 ]
-PTX_FLAG = _module("7.0", "sm_70", _FLAG)
+PTX_FLAG = [_module(version, target, _FLAG) for version, target in (("7.0", "sm_70"), ("8.0", "sm_90"))]
 # Its dependents may start as soon as it has: what a programmatic launch needs to overlap (PTX 7.8, sm_90). The simulated driver
 # reads "after 1 % of its length" in the name.
 PTX_TRIGGER = _module(
@@ -270,7 +270,7 @@ class Gate:
         self.cuda, self.is_kernel, self.give_up_ns = cuda, is_kernel, give_up_ns
         self.words = Words(cuda, 2)
         if is_kernel:
-            self.function = cuda.get_function(cuda.load(PTX_FLAG), b"probe_await_argns")
+            self.function = cuda.get_function(cuda.load(*PTX_FLAG), b"probe_await_argns")
             self.open()
             stream = cuda.stream()
             self._launch(stream, 1_000)

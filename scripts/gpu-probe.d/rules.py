@@ -94,7 +94,8 @@ def copy_speed(cuda):
 
 def run(report):
     cuda, found = Context(), {}
-    for question in (without_context, in_host_function, copies_in_capture, context_ids, copy_speed):
+    # The one that a driver may answer by never returning comes last.
+    for question in (without_context, copies_in_capture, context_ids, copy_speed, in_host_function):
         try:
             found[question.__name__] = question(cuda)
         except (CudaError, AttributeError) as error:
@@ -103,7 +104,7 @@ def run(report):
 
 
 def words(found):
-    return [f"{name}: {answer}" for name, answer in found.items() if name not in ("copy_speed", "seconds")] + [
-        f"{name}: " + ", ".join(f"{size} {row['MB/s']} MB/s" for size, row in rows.items())
-        for name, rows in found["copy_speed"].items()
+    speeds = found.get("copy_speed", {}).items()
+    return [f"{name}: {answer}" for name, answer in found.items() if name != "copy_speed"] + [
+        f"{name}: " + ", ".join(f"{size} {row['MB/s']} MB/s" for size, row in rows.items()) for name, rows in speeds
     ]

@@ -223,6 +223,21 @@ class Limits(unittest.TestCase):
 
 
 class Interrupted(unittest.TestCase):
+    def test_a_step_that_hangs_is_one_line_and_what_there_is_no_time_for_another(self):
+        with tempfile.TemporaryDirectory() as folder:
+            session, hangs = os.path.join(folder, "session"), os.path.join(folder, "gpuspy")
+            with open(hangs, "w", encoding="utf-8") as file:
+                file.write("#!/bin/sh\ntrap '' TERM\necho begun\nsleep 61\n")
+            os.chmod(hangs, 0o755)
+            only = ("--only", "doctor", "--only", "probe handles", "--budget", "11", "--gpuspy", hangs)
+            done = begin(folder, script("gpu-session"), "-o", session, *only)
+            done.wait()
+            rows = steps(session)
+        self.assertEqual(list(rows), ["doctor", "probe handles"], done.stderr)
+        self.assertIn("stopped after", rows["doctor"]["ended"])
+        self.assertEqual((rows["doctor"]["output"], rows["probe handles"]["ended"]), ("begun\n", "no time left"))
+        self.assertIn("FAILED: stopped after", done.stdout)
+
     def test_a_session_that_is_ended_early_leaves_what_it_has(self):
         with tempfile.TemporaryDirectory() as folder:
             session = os.path.join(folder, "session")
