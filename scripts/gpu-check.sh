@@ -38,7 +38,8 @@
 #     slowdown{}  by mode: ratios of step_ns to that of "plain" in the same round: rounds, median, q1, q3
 #     own_cost{}  by mode: what the report of the first round says of itself: agent_ns, poller_ns, cost_percent, ...; launches,
 #                 timed, in_runs, in_bursts. Of the whole process, start-up included, where slowdown is of the measured part
-#     expected[]  mode, what, least, found, met: what the program says that a report of it must tell (parts.py)
+#     expected[]  mode, what, least, found, met: what a report of the program must tell at least, and what of the program must be
+#                 as it is without gpuspy (parts.py)
 #     no_time_for[]   modes of the first round
 #     errors[]    comparisons that failed
 set -euo pipefail

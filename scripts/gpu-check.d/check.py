@@ -135,6 +135,7 @@ class Program:
             self.try_run(runner, mode, 1)
             if "plain" in self.dead:
                 break
+        self.row["expected"] += compare.same({mode: run.said for mode, run in self.first.items()})
         comparison = self.ask(lambda: Comparison(self.first, self.row))
         if comparison:
             for question in (comparison.counts, comparison.launch_by_launch, comparison.apart, comparison.by_program):

@@ -193,6 +193,18 @@ def expected(mode, least, report):
     ]
 
 
+def same(said):
+    """A row for each number of a program that must be the same in every mode as in the plain one; `said` by mode. Of what a mode
+    does beside gpuspy nothing is asked."""
+    plain = said.get("plain", {}).get("same", {})
+    return [
+        {"mode": mode, "what": what, "least": number, "found": words["same"].get(what), "met": words["same"].get(what) == number}
+        for mode, words in said.items()
+        for what, number in plain.items()
+        if mode != "plain"
+    ]
+
+
 def slowdown(runs):
     """By mode: ratios of step times to the plain one's of the same round."""
     by_round = defaultdict(dict)

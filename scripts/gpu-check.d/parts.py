@@ -10,6 +10,7 @@ A program prints one line of JSON on stdout:
     true_ns     medians of its kernels' durations by name, as measured on the GPU itself
     expect      {mode: {timed_share, busy_share}}: the least that the report of a run in that mode must say. Timed is what was
                 timed alone, in runs or in bursts, of all launches; busy is of the time from the first operation to the last
+    same        {what: number}: what must be the same in every mode as in a run without gpuspy
     versions    of what it uses
     skip        instead of all that: why it cannot run here
 
@@ -34,6 +35,7 @@ PROFILED = (*TIMED, "profiler", "profiler+exact")
 SEEN = ("plain", "exact", "profiler+exact")
 PYTHON_PROGRAMS = (
     ("driver_bound", (), TIMED),
+    ("driver_captures", (), TIMED),
     ("torch_train", ("torch",), PROFILED),
     ("torch_loader", ("torch",), (*SEEN, "auto")),
     ("torch_compile", ("torch", "triton"), SEEN),
@@ -136,5 +138,5 @@ def find_parts(build, named, seconds):
     python, no_python = python_parts()
     first = [part for part in python if part.is_first]
     others = [part for part in python if not part.is_first]
-    # The one that needs nothing, then C++ with the GPU's own timer, then PyTorch.
-    return [*named, *first[:1], *cuda[:1], *first[1:], *others[:2], *cuda[1:], *others[2:]], [*no_cuda, *no_python]
+    # Those that need nothing, then C++ with the GPU's own timer, then PyTorch.
+    return [*named, *first[:1], *others[:1], *cuda[:1], *first[1:], *others[1:3], *cuda[1:], *others[3:]], [*no_cuda, *no_python]

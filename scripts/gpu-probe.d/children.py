@@ -18,6 +18,7 @@ def command(section, argument):
 
 def child(section, argument, seconds=15, **environment):
     """What a section's `child` function says of an argument; under "error", how it ended when it did not end well."""
+    seconds *= float(os.environ.get("GPU_PROBE_PATIENCE", 1))
     ended = limited.run(command(section, argument), seconds, {**os.environ, **environment})
     found = limited.last_document(ended.output) or {}
     if ended.why:
