@@ -124,7 +124,7 @@ class Program:
         """How long a run may take: the first one sets the measure."""
         return RUN_SECONDS if mode == "plain" else min(RUN_SECONDS, 20 + 5 * self.seconds("plain"))
 
-    def first_round(self, runner):
+    def first_round(self, runner, save=lambda: None):
         """Every mode once, and all that these runs can be asked."""
         self.rounds = 1
         for mode in self.modes:
@@ -133,6 +133,7 @@ class Program:
                 self.dead.add(mode)
                 continue
             self.try_run(runner, mode, 1)
+            save()
             if "plain" in self.dead:
                 break
         self.row["expected"] += compare.same({mode: run.said for mode, run in self.first.items()})
@@ -275,13 +276,14 @@ def check(options, runner, result, save):
             continue
         print(f"gpu-check: {part.name}", file=sys.stderr)
         program = Program(part, result["gpuspy"]["modes"])
+        result["programs"].append(program.row)
         try:
-            program.first_round(runner)
+            program.first_round(runner, save)
         except NotHere as why:
             skip(part.name, why)
+            result["programs"].pop()
             continue
         programs.append(program)
-        result["programs"].append(program.row)
         result["machine"]["gpu"] = result["machine"]["gpu"] or program.gpu
         save()
         if part.is_first and not options.quick:

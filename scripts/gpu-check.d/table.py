@@ -126,7 +126,10 @@ def page(result):
         ("What must hold: does it?", expected(programs)),
         ("Durations: gpuspy's less the other's. CUPTI tells execution, gpuspy stream occupancy", durations(programs)),
         ("Begins: gpuspy's less CUPTI's, the same launches", starts(programs)),
-        ("Time of a step as a multiple of that without watching: median [quartiles], and what the report says that it cost", slowdown(programs)),
+        (
+            "Time of a step as a multiple of that without watching: median [quartiles], and what the report says that it cost",
+            slowdown(programs),
+        ),
         ("Failed", failures(programs)),
         ("Skipped", [f"{skipped['what']}: {skipped['why']}" for skipped in result["skipped"]] + no_time(programs)),
     )

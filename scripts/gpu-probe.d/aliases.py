@@ -8,7 +8,8 @@ import time
 
 from children import child as ask
 from children import is_quick
-from cuda import DISABLE_TIMING, PTX_FLAG, SUCCESS, Context, Words
+from cuda import DISABLE_TIMING, PTX_FLAG, SUCCESS, Context
+from gates import Words
 
 STREAMS = 40
 CONNECTIONS = ("8", "1", "32")

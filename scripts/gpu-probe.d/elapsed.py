@@ -159,8 +159,9 @@ def run(report):
 def words(found):
     at, rounding_ = found["resolution"], found["rounding"]
     return [
-        f"events are stamped in multiples of {at['common_divisor_ns']} ns (between spins {rounding_['greatest_common_divisor_ns']});"
-        f" smallest step {at['smallest_not_zero_ns']} ns; formula {rounding_['formula']}",
+        f"events are stamped in multiples of {at['common_divisor_ns']} ns"
+        f" (between spins {rounding_['greatest_common_divisor_ns']}); smallest step {at['smallest_not_zero_ns']} ns",
+        f"formula of the ms: {rounding_['formula']}",
         f"swapped events: {found['sign']['cuEventElapsedTime']['swapped']}",
         f"GPU clock against the host's, ppm, between {' and '.join(map(str, found['idle'][-1]['drift_ppm']))}",
     ]

@@ -5,7 +5,8 @@ The stream stands behind a gate; a second thread opens that when a call has been
 """
 from children import child as ask
 from children import is_quick
-from cuda import DISABLE_TIMING, Context, CudaError, Gate, Stuck
+from cuda import DISABLE_TIMING, Context, CudaError
+from gates import Gate, Stuck
 
 MOST_CALLS = 6000
 STUCK_SECONDS = 0.1 if is_quick() else 0.25

@@ -8,7 +8,8 @@ from ctypes import c_char_p, c_size_t, c_void_p
 
 from children import child as ask
 from children import is_quick
-from cuda import DISABLE_TIMING, NON_BLOCKING, PTX, TIMING, Context, CudaError, Gate, Stuck
+from cuda import DISABLE_TIMING, NON_BLOCKING, PTX, TIMING, Context, CudaError
+from gates import Gate, Stuck
 
 # A call that has not returned after this waits for the gate.
 STUCK_SECONDS = 0.03 if is_quick() else 0.15

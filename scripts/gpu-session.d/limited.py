@@ -4,9 +4,12 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 
 # A process in the driver may be beyond SIGKILL. Nobody waits longer than this for one to go.
 REAP_SECONDS = 3
+# How often somebody who wants to know is told that a command still runs.
+BEAT_SECONDS = 15
 
 
 class Ended:
@@ -50,7 +53,20 @@ def _stop(process):
         return "cannot be stopped, left behind"
 
 
-def run(command, seconds, environment=None, folder=None):
+def _wait(process, seconds, beat):
+    """Its exit code. Meanwhile `beat` is called now and then, and must not take long."""
+    until = time.monotonic() + seconds
+    while True:
+        left = until - time.monotonic()
+        try:
+            return process.wait(min(left, BEAT_SECONDS))
+        except subprocess.TimeoutExpired:
+            if left <= BEAT_SECONDS:
+                raise
+        beat()
+
+
+def run(command, seconds, environment=None, folder=None, beat=lambda: None):
     """Runs a command in a process group of its own, for so many seconds at most."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
@@ -66,7 +82,7 @@ def run(command, seconds, environment=None, folder=None):
         except OSError as error:
             return Ended(None, str(error))
         try:
-            code = process.wait(seconds)
+            code = _wait(process, seconds, beat)
             why = _ended(code)
         except subprocess.TimeoutExpired:
             code, why = None, f"{_stop(process)} after {seconds:.0f} s"

@@ -1,5 +1,5 @@
-"""One thread captures a stream in GLOBAL mode, again and again, while another one makes streams and launches on them, or launches on
-streams that nobody has launched on before. Does watching end captures that live without it? Needs nothing but the driver."""
+"""One thread captures a stream in GLOBAL mode, again and again, while another one makes streams and launches on them, or launches
+on streams that nobody has launched on before. Does watching end captures that live without it? Needs nothing but the driver."""
 import ctypes
 import os
 import queue

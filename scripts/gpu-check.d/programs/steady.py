@@ -34,7 +34,19 @@ def torch_profiler():
     return torch.profiler.profile()
 
 
-def measure(program, step, synchronize, packages, steps=10, groups=10, warm=3, launches=None, kernels=None, expect=None, same=None):
+def measure(
+    program,
+    step,
+    synchronize,
+    packages,
+    steps=10,
+    groups=10,
+    warm=3,
+    launches=None,
+    kernels=None,
+    expect=None,
+    same=None,
+):
     """Runs `warm` groups of steps, then `groups` that are measured; a group ends with `synchronize`.
 
     `launches` and `kernels` (by name) are kernel launches of one step, where the program knows them. `expect` is what a report

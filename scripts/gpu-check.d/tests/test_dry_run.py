@@ -1,5 +1,5 @@
-"""gpu-session from its first line to its last, on the stand-in GPU, with a stand-in PyTorch: every step writes its JSON, and every
-line of the scripts runs, on a machine where all goes well or on one where nothing does. Needs scripts/build-sim.sh."""
+"""gpu-session from its first line to its last, on the stand-in GPU, with a stand-in PyTorch: every step writes its JSON, and
+every line of the scripts runs, on a machine where all goes well or on one where nothing does. Needs scripts/build-sim.sh."""
 import ast
 import collections
 import dis
@@ -14,6 +14,7 @@ import tempfile
 import time
 import types
 import unittest
+import unittest.mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPTS = os.path.dirname(os.path.dirname(HERE))
@@ -24,7 +25,8 @@ sys.path.append(os.path.join(SCRIPTS, "gpu-session.d"))
 
 import limited
 
-WATCHED = ("gpu-probe", "gpu-session", "gpu-probe.d/*.py", "gpu-session.d/*.py", "gpu-check.d/*.py", "gpu-check.d/programs/*.py")
+FOLDERS = ("gpu-probe.d", "gpu-session.d", "gpu-check.d", "gpu-check.d/programs")
+WATCHED = ("gpu-probe", "gpu-session", *(f"{folder}/*.py" for folder in FOLDERS))
 # There is no stand-in of these packages.
 NO_STAND_IN = re.compile(r"programs/(cupy|jax|numba|warp|taichi|pycuda)_")
 NOT_REACHED = os.path.join(HERE, "not_reached.txt")
@@ -211,6 +213,13 @@ class Limits(unittest.TestCase):
     def test_it_may_hang_with_children_that_ignore_signals(self):
         ended = self.shell("echo said; trap '' TERM; (trap '' TERM; sleep 61) & sleep 61", 1)
         self.assertEqual((ended.code, ended.why, ended.output), (None, "stopped after 1 s", "said\n"))
+
+    def test_who_waits_is_told_now_and_then(self):
+        beats = []
+        with unittest.mock.patch.object(limited, "BEAT_SECONDS", 0.05):
+            ended = limited.run(["sleep", "0.5"], 20, beat=lambda: beats.append(None))
+            self.assertEqual((ended.code, bool(beats)), (0, True))
+            self.assertEqual(limited.run(["sleep", "61"], 0.2).code, None)
 
     def test_it_may_crash_or_fail_or_not_be_there(self):
         self.assertEqual(self.shell("kill -SEGV $$").words(), "SIGSEGV")
