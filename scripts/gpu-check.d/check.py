@@ -26,7 +26,7 @@ RUN_SECONDS, BUILD_SECONDS = 100, 40
 FACT_SECONDS = 20
 MOST_ROUNDS = 15
 # Rounds of the first programs before the others have one, and the share of the time that those leave to the others.
-FIRST_ROUNDS, FIRST_LEAVE = 5, 0.5
+FIRST_ROUNDS, FIRST_LEAVE = 5, 0.4
 TIMINGS = ("off", "auto", "exact")
 # What nvidia-smi is asked; an old one that does not know all of it is asked for less.
 GPU_FACTS = (

@@ -28,8 +28,8 @@ from runs import limited
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = os.path.join(HERE, "programs")
-# In order of importance: what each imports, and the modes that it is run in. Where the time of a step is the question, all; where
-# it is what is seen, few, since each takes its time.
+# What each imports, and the modes that it is run in. Where the time of a step is the question, all; where it is what is seen, few,
+# since each takes its time.
 TIMED = ("plain", "exact", "auto", "off")
 PROFILED = (*TIMED, "profiler", "profiler+exact")
 SEEN = ("plain", "exact", "profiler+exact")
@@ -38,12 +38,12 @@ PYTHON_PROGRAMS = (
     ("driver_captures", (), TIMED),
     ("torch_train", ("torch",), PROFILED),
     ("torch_loader", ("torch",), (*SEEN, "auto")),
-    ("torch_compile", ("torch", "triton"), SEEN),
     ("torch_server", ("torch",), SEEN),
     ("driver_small", (), TIMED),
     ("torch_nccl", ("torch",), SEEN),
     ("torch_graph", ("torch",), SEEN),
     ("triton_add", ("torch", "triton"), SEEN),
+    ("torch_compile", ("torch", "triton"), SEEN),
     ("jax_steps", ("jax",), ("plain", "exact")),
     ("cupy_axpy", ("cupy",), ("plain", "exact")),
     ("numba_add", ("numba",), ("plain", "exact")),
@@ -51,8 +51,20 @@ PYTHON_PROGRAMS = (
     ("taichi_scale", ("taichi",), ("plain", "exact")),
     ("pycuda_axpy", ("pycuda",), ("plain", "exact")),
 )
-# What is timed in several rounds before the next program has its first one.
-FIRST = ("driver_bound", "torch_train")
+# The most telling for its time first; what is not here comes behind, in the order above.
+ORDER = (
+    "driver_bound",
+    "driver_captures",
+    "cuda_static",
+    "torch_train",
+    "torch_loader",
+    "torch_server",
+    "driver_small",
+    "cuda_storm",
+    "torch_nccl",
+)
+# Has its rounds before the next program has its first one: what watching costs, beside what torch.profiler costs.
+FIRST = ("torch_train",)
 
 
 class Part:
@@ -136,7 +148,6 @@ def find_parts(build, named, seconds):
     """Everything there is to try, in order of importance, and what there is not, with the reason."""
     cuda, no_cuda = cuda_parts(build, seconds)
     python, no_python = python_parts()
-    first = [part for part in python if part.is_first]
-    others = [part for part in python if not part.is_first]
-    # Those that need nothing, then C++ with the GPU's own timer, then PyTorch.
-    return [*named, *first[:1], *others[:1], *cuda[:1], *first[1:], *others[1:3], *cuda[1:], *others[3:]], [*no_cuda, *no_python]
+    place = {name: at for at, name in enumerate(ORDER)}
+    there = sorted([*cuda, *python], key=lambda part: place.get(part.name, len(ORDER)))
+    return [*named, *there], [*no_cuda, *no_python]

@@ -122,7 +122,7 @@ class DryRun(unittest.TestCase):
         output = os.path.join(cls.folder, "probe.json")
         cls.probe = begin(cls.folder, script("gpu-probe"), "-o", output, "device", "costs", tools="broken")
         die = {"SIMCUDA_ASSUME": "event_create_in_capture=unsafe"}
-        rounds = ("--budget", "1000", "--rounds", "2", "--only", "driver_captures", "--only", "driver_bound")
+        rounds = ("--budget", "1000", "--rounds", "2", "--only", "driver_captures", "--only", "torch_train")
         rounds += ("--program", "broken=false", "--only", "broken", "--program", "away=./away", "--only", "away")
         cls.rounds = begin(cls.folder, script("gpu-check.d/check.py"), "-o", os.path.join(cls.folder, "check"), *rounds, **die)
         units = [os.path.join(HERE, f"test_{name}.py") for name in ("compare", "programs")]
