@@ -98,7 +98,7 @@ def slowdown(programs):
 
 def expected(programs):
     return [
-        f"{'yes' if row['met'] else 'NO'}: {program['name']}, {row['mode']}: {row['what']} {row['found']}, to be {row['least']}"
+        f"{'yes' if row['met'] else 'NO'}: {program['name']}, {row['mode']}: {row['what']} {row['found']}, asked for {row['least']}"
         for program in programs
         for row in program["expected"]
     ]
