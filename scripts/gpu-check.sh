@@ -2,13 +2,15 @@
 # Compares gpuspy with the truth on a machine with an NVIDIA GPU: are all launches counted, are their durations right, how far
 # are the clocks apart, what does watching cost?
 #
-#   scripts/gpu-check.sh [-o FOLDER] [--quick] [--budget SECONDS] [--gpuspy PATH] [--program NAME=COMMAND]...
+#   scripts/gpu-check.sh [-o FOLDER] [--quick] [--budget SECONDS] [--gpuspy PATH] [--program NAME=COMMAND]... [--only NAME]... [--rounds N]
 #
 # Needs the built target/release/gpuspy and libgpuspy.so (side by side, or --gpuspy) and python3. Uses what it finds of nvcc,
 # torch, triton, cupy, jax, numba, warp, taichi and pycuda, and says what it skips. --program adds a program of one's own that
-# prints such a line of JSON as those in gpu-check.d/programs do (gpu-check.d/parts.py tells its keys). Runs for at most SECONDS
-# (540, with --quick 150), the most important things first. Changes no setting of the GPU; writes into FOLDER (gpu-check) and a
-# temporary folder of its own. Exit status 0 unless nothing worked at all.
+# prints such a line of JSON as those in gpu-check.d/programs do (gpu-check.d/parts.py tells its keys), --only leaves out all but
+# the named ones. Runs for at most SECONDS (540, with --quick 150), the most important things first. Changes no setting of the
+# GPU; writes into FOLDER (gpu-check) and a temporary folder of its own. Exit status 0 unless nothing worked at all.
+#
+# scripts/gpu-session runs this among other things, and is what to run where there is a GPU for ten minutes only.
 #
 # FOLDER/gpu-check.txt is for people. FOLDER/gpu-check.json, with all times in ns:
 #
@@ -34,6 +36,11 @@
 #                 is taken off), pairs, median_ns, p5_ns, p95_ns, on the host's clock inside, and uncertainty_ns: half the
 #                 width of the clocks' interval by gpuspy's own account. How well torch.profiler knows its clocks is in it
 #     slowdown{}  by mode: ratios of step_ns to that of "plain" in the same round: rounds, median, q1, q3
+#     own_cost{}  by mode: what the report of the first round says of itself: agent_ns, poller_ns, cost_percent, ...; launches,
+#                 timed, in_runs, in_bursts. Of the whole process, start-up included, where slowdown is of the measured part
+#     expected[]  mode, what, least, found, met: what a report of the program must tell at least, and what of the program must be
+#                 as it is without gpuspy (parts.py)
+#     no_time_for[]   modes of the first round
 #     errors[]    comparisons that failed
 set -euo pipefail
 

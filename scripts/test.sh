@@ -27,7 +27,7 @@ scripts/fetch.sh
 step "gpuspy, the stand-in GPU and the client programs"
 scripts/build-sim.sh
 
-step "gpu-check.sh"
+step "gpu-check.sh, gpu-probe and gpu-session on the stand-in GPU"
 python3 -B -m unittest discover -s scripts/gpu-check.d/tests
 
 step "what Perfetto and HTA say of exports"

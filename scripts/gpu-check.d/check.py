@@ -4,7 +4,6 @@ import datetime
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import traceback
@@ -15,7 +14,7 @@ import parts
 import table
 from kineto import Observed, Profile
 from names import normal
-from runs import Budget, Failed, NotHere, Runner
+from runs import LEAST_SECONDS, Budget, Failed, NotHere, Runner, limited
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -23,7 +22,11 @@ FORMAT = 1
 SECONDS, QUICK_SECONDS = 540, 150
 # Of one run, and of building a program.
 RUN_SECONDS, BUILD_SECONDS = 100, 40
+# Of a question to nvidia-smi, git or gpuspy.
+FACT_SECONDS = 20
 MOST_ROUNDS = 15
+# Rounds of the first programs before the others have one, and the share of the time that those leave to the others.
+FIRST_ROUNDS, FIRST_LEAVE = 5, 0.4
 TIMINGS = ("off", "auto", "exact")
 # What nvidia-smi is asked; an old one that does not know all of it is asked for less.
 GPU_FACTS = (
@@ -34,11 +37,8 @@ GPU_FACTS = (
 
 def answer(command):
     """What a command prints, or nothing."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    ended = limited.run(command, FACT_SECONDS)
+    return ended.output.strip() if ended.code == 0 else ""
 
 
 def gpus():
@@ -71,7 +71,7 @@ def gpuspy_facts(gpuspy, folder):
 
     def takes(timing):
         command = [gpuspy, "run", "--quiet", "--timing", timing, "--", "true"]
-        return subprocess.run(command, capture_output=True, cwd=folder, timeout=20, check=False).returncode == 0
+        return limited.run(command, FACT_SECONDS, folder=folder).code == 0
 
     return {
         "version": answer([gpuspy, "--version"]),
@@ -84,13 +84,15 @@ class Program:
     """A program and what is found about it."""
 
     def __init__(self, part, modes):
-        profiled = ["profiler", "profiler+exact"] if part.profiled else []
-        self.part, self.modes = part, ["plain", *reversed(modes), *profiled]
+        # Modes of --timing that this gpuspy does not have are left out.
+        self.part = part
+        self.modes = [mode for mode in part.modes if mode not in TIMINGS or mode in modes]
+        self.rounds = 0
         self.gpu = None
         self.first = {}
         self.dead = set()
         self.row = {"name": part.name, "versions": {}, "kernels": None, "runs": []}
-        self.row.update(counts=[], durations=[], starts=[], slowdown={}, errors=[])
+        self.row.update(counts=[], durations=[], starts=[], slowdown={}, own_cost={}, expected=[], no_time_for=[], errors=[])
 
     def try_run(self, runner, mode, number):
         """A run in a mode. A mode that failed is not tried again."""
@@ -102,6 +104,10 @@ class Program:
             if number == 1:
                 self.first[mode] = run
                 self.row["versions"].update(run.said.get("versions", {}))
+                if run.report:
+                    self.row["own_cost"][mode] = compare.own_cost(run.report)
+                    expect = run.said.get("expect", {}).get(mode, {})
+                    self.row["expected"] += compare.expected(mode, expect, run.report)
         except Exception as error:  # whatever goes wrong with one run is a row, and the others go on
             # What can run without us and not with us has not been skipped: it failed.
             if isinstance(error, NotHere) and mode == "plain":
@@ -118,12 +124,19 @@ class Program:
         """How long a run may take: the first one sets the measure."""
         return RUN_SECONDS if mode == "plain" else min(RUN_SECONDS, 20 + 5 * self.seconds("plain"))
 
-    def first_round(self, runner):
+    def first_round(self, runner, save=lambda: None):
         """Every mode once, and all that these runs can be asked."""
+        self.rounds = 1
         for mode in self.modes:
+            if runner.budget.left() < LEAST_SECONDS:
+                self.row["no_time_for"].append(mode)
+                self.dead.add(mode)
+                continue
             self.try_run(runner, mode, 1)
+            save()
             if "plain" in self.dead:
                 break
+        self.row["expected"] += compare.same({mode: run.said for mode, run in self.first.items()})
         comparison = self.ask(lambda: Comparison(self.first, self.row))
         if comparison:
             for question in (comparison.counts, comparison.launch_by_launch, comparison.apart, comparison.by_program):
@@ -146,8 +159,10 @@ class Program:
         """How long a run of a mode takes, by the last one."""
         return next((run["seconds"] for run in reversed(self.row["runs"]) if run["mode"] == mode), 0)
 
-    def another_round(self, runner, number):
+    def another_round(self, runner):
         """Every mode once more, in an order that turns; whether there was something to run, and the time for it."""
+        self.rounds += 1
+        number = self.rounds
         live = [mode for mode in self.modes if mode not in self.dead and mode != "profiler+exact"]
         if "plain" not in live or len(live) < 2:
             return False
@@ -254,25 +269,35 @@ def check(options, runner, result, save):
             skip(f"--timing {timing}", "this gpuspy does not take it")
     programs = []
     for part in found:
+        if options.only and part.name not in options.only:
+            continue
         if runner.budget.left() < 10:
             skip(part.name, "no time left")
             continue
         print(f"gpu-check: {part.name}", file=sys.stderr)
         program = Program(part, result["gpuspy"]["modes"])
+        result["programs"].append(program.row)
         try:
-            program.first_round(runner)
+            program.first_round(runner, save)
         except NotHere as why:
             skip(part.name, why)
+            result["programs"].pop()
             continue
         programs.append(program)
-        result["programs"].append(program.row)
         result["machine"]["gpu"] = result["machine"]["gpu"] or program.gpu
         save()
-    going, number = [] if options.quick else programs, 1
-    while going and number < MOST_ROUNDS:
-        number += 1
-        print(f"gpu-check: round {number}", file=sys.stderr)
-        going = [program for program in going if program.another_round(runner, number)]
+        if part.is_first and not options.quick:
+            first_rounds(program, runner, min(FIRST_ROUNDS, options.rounds), save)
+    going = [] if options.quick else programs
+    while going := [program for program in going if program.rounds < options.rounds and program.another_round(runner)]:
+        print(f"gpu-check: {', '.join(program.part.name for program in going)}: another round", file=sys.stderr)
+        save()
+
+
+def first_rounds(program, runner, most, save):
+    """The rounds of a program whose slowdown is the question, as long as most of the time is left for the others."""
+    least = FIRST_LEAVE * runner.budget.seconds
+    while program.rounds < most and runner.budget.left() > least and program.another_round(runner):
         save()
 
 
@@ -285,6 +310,8 @@ def parse():
     parser.add_argument(
         "--program", action="append", default=[], type=parts.named_part, metavar="NAME=COMMAND", help="one more program"
     )
+    parser.add_argument("--rounds", type=int, default=MOST_ROUNDS, metavar="N", help=f"of each, at most [{MOST_ROUNDS}]")
+    parser.add_argument("--only", action="append", metavar="NAME", help="only this program; may be repeated")
     options = parser.parse_args()
     options.gpuspy = os.path.abspath(options.gpuspy)
     if not os.access(options.gpuspy, os.X_OK):
@@ -310,12 +337,9 @@ def main():
 
     def save():
         result["seconds"] = round(budget.spent(), 1)
-        with open(os.path.join(options.output, "gpu-check.json"), "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=1)
-            file.write("\n")
+        limited.write(os.path.join(options.output, "gpu-check.json"), json.dumps(result, indent=1) + "\n")
         text = table.page(result)
-        with open(os.path.join(options.output, "gpu-check.txt"), "w", encoding="utf-8") as file:
-            file.write(text)
+        limited.write(os.path.join(options.output, "gpu-check.txt"), text)
         return text
 
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:

@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 # So far ahead a launch is looked for that only one side has.
 LOOK_AHEAD = 64
 MOST_DIFFERENCES = 20
+# Of a report's account of its own cost, what is kept.
+COSTS = ("agent_ns", "poller_ns", "hooks_percent", "poller_percent", "events_percent", "cost_percent", "wall_ns", "calls")
 
 
 def slack(duration):
@@ -155,6 +157,52 @@ def starts(pairs):
             row["inside"] = round(inside / len(both), 4)
         rows.append(row)
     return rows
+
+
+def own_cost(report):
+    """What a report says that watching cost, and how much it timed: to be held against the measured slowdown."""
+    coverage, timing = report["coverage"], report["coverage"]["timing"]
+    return {
+        **{key: report["overhead"][key] for key in COSTS},
+        "gpu_slowdown": timing["gpu_slowdown"],
+        "launches": coverage["launches"],
+        "timed": coverage["timed"],
+        "in_runs": coverage["runs"]["launches"],
+        "in_bursts": coverage["bursts"]["launches"],
+        "extrapolated_from_windows": timing["windows"],
+    }
+
+
+def shares(report):
+    """The shares that a program may expect something of: what was timed of all launches, alone or with others, and how much of
+    the time from the first operation to the last the GPU was busy."""
+    coverage, device = report["coverage"], (report["devices"] or [None])[0]
+    timed = coverage["timed"] + coverage["runs"]["launches"] + coverage["bursts"]["launches"]
+    return {
+        "timed_share": timed / coverage["launches"] if coverage["launches"] else 0.0,
+        "busy_share": device["compute_ns"]["value"] / device["span_ns"] if device and device["span_ns"] else 0.0,
+    }
+
+
+def expected(mode, least, report):
+    """A row for each thing that the report of a run must say at least."""
+    found = shares(report) if least else {}
+    return [
+        {"mode": mode, "what": what, "least": share, "found": round(found[what], 4), "met": found[what] >= share}
+        for what, share in least.items()
+    ]
+
+
+def same(said):
+    """A row for each number of a program that must be the same in every mode as in the plain one; `said` by mode. Of what a mode
+    does beside gpuspy nothing is asked."""
+    plain = said.get("plain", {}).get("same", {})
+    return [
+        {"mode": mode, "what": what, "least": number, "found": words["same"].get(what), "met": words["same"].get(what) == number}
+        for mode, words in said.items()
+        for what, number in plain.items()
+        if mode != "plain"
+    ]
 
 
 def slowdown(runs):

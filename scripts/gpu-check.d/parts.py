@@ -8,41 +8,70 @@ A program prints one line of JSON on stdout:
     launches    kernel launches in it, outside of graphs, where the program knows (else absent or null)
     kernels     the same by the kernels' names
     true_ns     medians of its kernels' durations by name, as measured on the GPU itself
+    expect      {mode: {timed_share, busy_share}}: the least that the report of a run in that mode must say. Timed is what was
+                timed alone, in runs or in bursts, of all launches; busy is of the time from the first operation to the last
+    same        {what: number}: what must be the same in every mode as in a run without gpuspy
     versions    of what it uses
     skip        instead of all that: why it cannot run here
 
 One that is profiled takes --profile FILE: it then runs its measured part under torch.profiler and writes the trace there.
 All take --quick, and do less.
 """
+import concurrent.futures
 import importlib.util
 import os
 import shlex
 import shutil
-import subprocess
 import sys
+
+from runs import limited
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = os.path.join(HERE, "programs")
-# In order of importance; what each imports, and whether torch.profiler can watch it.
+# What each imports, and the modes that it is run in. Where the time of a step is the question, all; where it is what is seen, few,
+# since each takes its time.
+TIMED = ("plain", "exact", "auto", "off")
+PROFILED = (*TIMED, "profiler", "profiler+exact")
+SEEN = ("plain", "exact", "profiler+exact")
 PYTHON_PROGRAMS = (
-    ("torch_train", ("torch",), True),
-    ("torch_graph", ("torch",), True),
-    ("torch_compile", ("torch", "triton"), True),
-    ("triton_add", ("torch", "triton"), True),
-    ("cupy_axpy", ("cupy",), False),
-    ("jax_steps", ("jax",), False),
-    ("numba_add", ("numba",), False),
-    ("warp_axpy", ("warp",), False),
-    ("taichi_scale", ("taichi",), False),
-    ("pycuda_axpy", ("pycuda",), False),
+    ("driver_bound", (), TIMED),
+    ("driver_captures", (), TIMED),
+    ("torch_train", ("torch",), PROFILED),
+    ("torch_loader", ("torch",), (*SEEN, "auto")),
+    ("torch_server", ("torch",), SEEN),
+    ("driver_small", (), TIMED),
+    ("torch_nccl", ("torch",), SEEN),
+    ("torch_graph", ("torch",), SEEN),
+    ("triton_add", ("torch", "triton"), SEEN),
+    ("torch_compile", ("torch", "triton"), SEEN),
+    ("jax_steps", ("jax",), ("plain", "exact")),
+    ("cupy_axpy", ("cupy",), ("plain", "exact")),
+    ("numba_add", ("numba",), ("plain", "exact")),
+    ("warp_axpy", ("warp",), ("plain", "exact")),
+    ("taichi_scale", ("taichi",), ("plain", "exact")),
+    ("pycuda_axpy", ("pycuda",), ("plain", "exact")),
 )
+# The most telling for its time first; what is not here comes behind, in the order above.
+ORDER = (
+    "driver_bound",
+    "driver_captures",
+    "cuda_static",
+    "torch_train",
+    "torch_loader",
+    "torch_server",
+    "driver_small",
+    "cuda_storm",
+    "torch_nccl",
+)
+# Has its rounds before the next program has its first one: what watching costs, beside what torch.profiler costs.
+FIRST = ("torch_train",)
 
 
 class Part:
-    """A program to try."""
+    """A program to try, in these modes; `is_first`: its rounds come before the programs that follow."""
 
-    def __init__(self, name, command, profiled=False):
-        self.name, self.command, self.profiled = name, command, profiled
+    def __init__(self, name, command, modes=TIMED, is_first=False):
+        self.name, self.command, self.modes, self.is_first = name, command, modes, is_first
 
 
 def find_nvcc():
@@ -54,17 +83,20 @@ def find_nvcc():
 def compile_cuda(nvcc, runtime, output, seconds):
     """Builds cuda.cu with the static or the shared runtime. Returns why not, or None."""
     source = os.path.join(PROGRAMS, "cuda.cu")
+    # Beside the shared runtime that nvcc links against: it need not be where the loader looks.
+    home = os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))
+    places = [place for name in ("lib64", "lib") if os.path.isdir(place := os.path.join(home, name))]
+    rpath = [word for place in places for word in ("-Xlinker", f"-rpath={place}")]
     words = "nvcc failed"
     # -arch=native came with CUDA 11.6.
     for architecture in (["-arch=native"], []):
-        command = [nvcc, "-O2", "-std=c++17", "-cudart", runtime, *architecture, source, "-o", output]
-        try:
-            built = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return str(error)
-        if built.returncode == 0:
+        command = [nvcc, "-O2", "-std=c++17", "-cudart", runtime, *architecture, *rpath, source, "-o", output]
+        built = limited.run(command, seconds)
+        if built.code is None:
+            return built.why
+        if built.code == 0:
             return None
-        words = (built.stderr.strip().splitlines() or [words])[-1]
+        words = built.last_error() or words
     return f"nvcc: {words}"
 
 
@@ -73,10 +105,12 @@ def cuda_parts(build, seconds):
     nvcc = find_nvcc()
     if not nvcc:
         return [], [{"what": "cuda_static, cuda_shared, cuda_storm", "why": "there is no nvcc"}]
+    outputs = {runtime: os.path.join(build, f"cuda_{runtime}") for runtime in ("static", "shared")}
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        built = pool.map(lambda runtime: compile_cuda(nvcc, runtime, outputs[runtime], seconds), outputs)
     parts, skipped = [], []
-    for runtime in ("static", "shared"):
-        output = os.path.join(build, f"cuda_{runtime}")
-        if why := compile_cuda(nvcc, runtime, output, seconds):
+    for (runtime, output), why in zip(outputs.items(), built):
+        if why:
             skipped.append({"what": f"cuda_{runtime}", "why": why})
             continue
         parts.append(Part(f"cuda_{runtime}", [output]))
@@ -88,13 +122,13 @@ def cuda_parts(build, seconds):
 def python_parts():
     """The Python programs whose packages are there, and those whose are not."""
     parts, skipped = [], []
-    for name, packages, profiled in PYTHON_PROGRAMS:
+    for name, packages, modes in PYTHON_PROGRAMS:
         missing = [package for package in packages if importlib.util.find_spec(package) is None]
         if missing:
             skipped.append({"what": name, "why": f"python3 has no {', '.join(missing)}"})
         else:
             command = [sys.executable, "-B", os.path.join(PROGRAMS, f"{name}.py")]
-            parts.append(Part(name, command, profiled))
+            parts.append(Part(name, command, modes, name in FIRST))
     return parts, skipped
 
 
@@ -114,4 +148,6 @@ def find_parts(build, named, seconds):
     """Everything there is to try, in order of importance, and what there is not, with the reason."""
     cuda, no_cuda = cuda_parts(build, seconds)
     python, no_python = python_parts()
-    return [*named, *cuda, *python], [*no_cuda, *no_python]
+    place = {name: at for at, name in enumerate(ORDER)}
+    there = sorted([*cuda, *python], key=lambda part: place.get(part.name, len(ORDER)))
+    return [*named, *there], [*no_cuda, *no_python]

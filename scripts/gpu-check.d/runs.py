@@ -1,10 +1,13 @@
 """Running a program in one of the modes, and reading what it and gpuspy said."""
 import json
 import os
-import signal
-import subprocess
+import sys
 import tempfile
 import time
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "gpu-session.d"))
+
+import limited
 
 SKIPPED = 77
 # No run gets less time than this to begin with.
@@ -42,41 +45,13 @@ class Budget:
 
 
 def execute(command, seconds, environment, folder):
-    """Runs a command in a process group of its own, for so long at most: (exit code, stdout, stderr)."""
+    """Runs a command in a process group of its own, for so long at most."""
     if seconds < LEAST_SECONDS:
         raise Failed("no time left")
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            env=environment,
-            cwd=folder,
-            start_new_session=True,
-        )
-        try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise Failed(f"stopped after {seconds:.0f} s") from None
-        texts = []
-        for file in (output, errors):
-            file.seek(0)
-            texts.append(file.read().decode(errors="replace"))
-    return code, *texts
-
-
-def last_json(text):
-    for line in reversed(text.splitlines()):
-        try:
-            found = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(found, dict):
-            return found
-    return None
+    ended = limited.run(command, seconds, environment, folder)
+    if ended.code is None:
+        raise Failed(ended.why, ended.errors.strip().splitlines()[-TAIL:])
+    return ended
 
 
 class Run:
@@ -121,15 +96,14 @@ class Runner:
             if timing not in ("plain", "profiler"):
                 ours = [self.gpuspy, "run", "--timing", timing, "--quiet", "--no-report", "-o", trace]
                 command = [*ours, *(["--json"] if read else []), "--", *command]
-            code, output, errors = execute(command, min(seconds, self.budget.left()), self.environment, place)
-            run = Run(last_json(output))
-            if code == SKIPPED:
-                words = (errors.strip().splitlines() or ["it says no more"])[-1]
-                raise NotHere((run.said or {}).get("skip", words))
-            if code != 0 or not run.said or "step_ns" not in run.said:
-                words = errors.strip().splitlines()
-                ended = f"exit {code}" if code >= 0 else signal.Signals(-code).name
-                raise Failed(f"{ended}: {words[-1]}" if words else f"{ended}, and no line of JSON", words[-TAIL:])
+            ended = execute(command, min(seconds, self.budget.left()), self.environment, place)
+            run = Run(limited.last_document(ended.output))
+            if ended.code == SKIPPED:
+                raise NotHere((run.said or {}).get("skip", ended.last_error() or "it says no more"))
+            if ended.code != 0 or not run.said or "step_ns" not in run.said:
+                how, words = ended.why or "exit 0", ended.last_error()
+                tail = ended.errors.strip().splitlines()[-TAIL:]
+                raise Failed(f"{how}: {words}" if words else f"{how}, and no line of JSON", tail)
             if read and os.path.exists(trace):
                 with open(os.path.join(place, "trace.json"), encoding="utf-8") as file:
                     run.report = json.load(file)
@@ -143,7 +117,7 @@ class Runner:
 
     def read_operations(self, trace):
         command = [self.gpuspy, "report", trace, "--operations"]
-        code, output, errors = execute(command, READ_SECONDS, self.environment, self.folder)
-        if code != 0:
-            raise Failed(f"report --operations: exit {code}: {errors.strip()}")
-        return [json.loads(line) for line in output.splitlines()]
+        ended = execute(command, READ_SECONDS, self.environment, self.folder)
+        if ended.code != 0:
+            raise Failed(f"report --operations: {ended.words()}")
+        return [json.loads(line) for line in ended.output.splitlines()]

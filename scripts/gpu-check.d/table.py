@@ -89,9 +89,19 @@ def slowdown(programs):
         cells = []
         for mode in modes:
             found = program["slowdown"].get(mode)
-            cells.append(f"{found['median']:.3f} [{found['q1']:.3f}, {found['q3']:.3f}]" if found else "-")
+            own = program["own_cost"].get(mode, {}).get("cost_percent")
+            told = "" if own is None else f" says {own:.1f} %"
+            cells.append(f"{found['median']:.3f} [{found['q1']:.3f}, {found['q3']:.3f}]{told}" if found else "-")
         rows.append((program["name"], len(steps), ns(sorted(steps)[len(steps) // 2]), *cells))
     return table(("program", "rounds", "step", "off", "auto", "exact", "torch.profiler"), rows) if rows else []
+
+
+def expected(programs):
+    return [
+        f"{'yes' if row['met'] else 'NO'}: {program['name']}, {row['mode']}: {row['what']} {row['found']}, asked for {row['least']}"
+        for program in programs
+        for row in program["expected"]
+    ]
 
 
 def failures(programs):
@@ -104,15 +114,24 @@ def failures(programs):
     return lines
 
 
+def no_time(programs):
+    hurried = (program for program in programs if program["no_time_for"])
+    return [f"{program['name']}, {', '.join(program['no_time_for'])}: no time left" for program in hurried]
+
+
 def page(result):
     programs = result["programs"]
     sections = (
         ("Kernel launches in the measured part: are they equal?", counts(programs)),
+        ("What must hold: does it?", expected(programs)),
         ("Durations: gpuspy's less the other's. CUPTI tells execution, gpuspy stream occupancy", durations(programs)),
         ("Begins: gpuspy's less CUPTI's, the same launches", starts(programs)),
-        ("Time of a step as a multiple of that without watching: median [quartiles]", slowdown(programs)),
+        (
+            "Time of a step as a multiple of that without watching: median [quartiles], and what the report says that it cost",
+            slowdown(programs),
+        ),
         ("Failed", failures(programs)),
-        ("Skipped", [f"{skipped['what']}: {skipped['why']}" for skipped in result["skipped"]]),
+        ("Skipped", [f"{skipped['what']}: {skipped['why']}" for skipped in result["skipped"]] + no_time(programs)),
     )
     lines = header(result)
     for title, body in sections:

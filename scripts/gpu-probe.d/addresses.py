@@ -54,3 +54,7 @@ def run(report):
             no_answer.append([asked, expected, {"result": code, "status": status.value, "export": bool(export)}])
         counts[kind] += 1
     report({"counts": counts, "different": different, "no_export": no_export, "no_answer": no_answer})
+
+
+def words(found):
+    return [f"cuGetProcAddress against exports: {found['counts']}"]

@@ -3,10 +3,12 @@ import ctypes
 from ctypes import c_uint64, c_void_p
 
 import runtime_calls
-from cuda import DISABLE_TIMING, NOT_READY, Context
+from cuda import CAPTURE_RELAXED, DISABLE_TIMING, NOT_READY, TIMING, Context
 from native import Sequencer, spread
 
 BATCH, SAMPLES = 50, 40
+# Entries before a batch that is recorded on a deep stream, how often that is measured, and what keeps the stream from running.
+DEEP, DEEP_SAMPLES, DEEP_NS = 500, 10, 20_000_000
 
 
 class Costs:
@@ -15,13 +17,13 @@ class Costs:
         self.stream = cuda.stream()
         self.found = {"host_calls_from": self.sequencer.host, "batch": BATCH}
 
-    def measure(self, name, address, *arguments, expected=(0,), prepare=lambda: None):
+    def measure(self, name, address, *arguments, expected=(0,), prepare=lambda: None, count=SAMPLES):
         """Times one call; `prepare` runs before each batch and is not counted."""
         if not address:
             self.found[name] = {"error": "not there"}
         else:
             samples, results = [], set()
-            for _ in range(SAMPLES):
+            for _ in range(count):
                 prepare()
                 times, codes = self.sequencer.run([(address, arguments, BATCH)])
                 samples.append((times[1] - times[0]) / BATCH)
@@ -37,6 +39,24 @@ class Costs:
 
     def drain(self):
         self.cuda.synchronize(self.stream)
+
+
+def deep(costs):
+    """Leaves entries on the stream that stay there for the next milliseconds."""
+    costs.drain()
+    costs.cuda.launch(costs.stream, DEEP_NS)
+    costs.sequencer.run([(costs.launch, costs.cuda.launch_arguments(costs.stream), DEEP)])
+
+
+def at_depth(costs, timed, untimed):
+    """What one more entry costs where hundreds wait, and what an event costs to make."""
+    costs.launch = costs.cuda.driver.function("cuLaunchKernel")
+    options = {"prepare": lambda: deep(costs), "count": DEEP_SAMPLES}
+    costs.driver(f"cuEventRecord, timing, depth {DEEP}", "cuEventRecord", timed, costs.stream, **options)
+    costs.driver(f"cuEventRecord, timing disabled, depth {DEEP}", "cuEventRecord", untimed, costs.stream, **options)
+    arguments = costs.cuda.launch_arguments(costs.stream)
+    costs.driver(f"cuLaunchKernel, empty, depth {DEEP}", "cuLaunchKernel", *arguments, **options)
+    costs.drain()
 
 
 def busy(costs):
@@ -76,9 +96,16 @@ def run(report):
     costs.driver("cuCtxGetCurrent", "cuCtxGetCurrent", out)
     costs.driver("cuCtxGetId", "cuCtxGetId", 0, out)
     costs.driver("cuFuncGetName", "cuFuncGetName", out, cuda.empty_function)
-    costs.driver("cuThreadExchangeStreamCaptureMode", "cuThreadExchangeStreamCaptureMode", out)
+    # The call exchanges what it finds: a word of its own, which holds a valid mode from the first exchange on.
+    mode = ctypes.c_int(CAPTURE_RELAXED)
+    costs.driver(
+        "cuThreadExchangeStreamCaptureMode", "cuThreadExchangeStreamCaptureMode", ctypes.addressof(mode)
+    )
     costs.driver("cuCtxSetCurrent", "cuCtxSetCurrent", cuda.handle)
+    costs.driver("cuEventCreate, timing", "cuEventCreate", out, TIMING)
+    costs.driver("cuEventCreate, timing disabled", "cuEventCreate", out, DISABLE_TIMING)
     del keep
+    at_depth(costs, timed, untimed)
     runtime_launch(costs)
 
 
@@ -96,3 +123,8 @@ def runtime_launch(costs):
     address = ctypes.cast(runtime.cudaLaunchKernel, c_void_p).value
     arguments = (kernel, one, 1, one, 1, 0, 0, costs.stream)
     costs.measure("cudaLaunchKernel, empty", address, *arguments, prepare=costs.drain)
+
+
+def words(found):
+    told = [f"{name} {row['median']:.0f}" for name, row in found.items() if isinstance(row, dict) and "median" in row]
+    return ["host ns, medians: " + "; ".join(told)]

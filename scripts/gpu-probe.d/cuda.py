@@ -8,6 +8,8 @@ SUCCESS, NOT_READY = 0, 600
 CLOCK_RATE_KHZ, CAPABILITY_MAJOR, CAPABILITY_MINOR = 13, 75, 76
 # cuda.h: CUevent_flags, CUstream_flags
 TIMING, DISABLE_TIMING, NON_BLOCKING = 0, 2, 1
+# cuda.h: CUstreamCaptureMode
+CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED = 0, 1, 2
 
 # The simulated driver takes a kernel's duration from its name (`_argns`: from its first argument). On hardware the loop
 # counts SM clock cycles, from nanoseconds and the clock rate in kHz.
@@ -30,7 +32,49 @@ AGAIN:
     ret;
 }
 """
+# The two kernels that every probe has.
+EMPTY, SPIN = "probe_empty_1us", "probe_spin_argns"
 _EMPTY = ".visible .entry probe_empty_1us()\n{\n    ret;\n}\n"
+
+
+# One thread waits until a word in memory is not 0, and gives up after `ns` of the GPU's timer, so that nothing hangs; another
+# kernel sets such a word. Both tell a second word that they ran: 1 = the flag was seen (or set), 2 = given up. The simulated
+# driver runs no code: there the first one lasts `ns`, and no word is written.
+_FLAG = """
+.visible .entry probe_await_argns(.param .u64 ns, .param .u64 flag, .param .u64 told)
+{
+    .reg .u64 %n, %f, %t, %start, %now, %gone;
+    .reg .u32 %seen;
+    .reg .pred %set, %more;
+    ld.param.u64 %n, [ns];
+    ld.param.u64 %f, [flag];
+    ld.param.u64 %t, [told];
+    mov.u64 %start, %globaltimer;
+AGAIN:
+    ld.volatile.u32 %seen, [%f];
+    setp.ne.u32 %set, %seen, 0;
+    @%set bra SEEN;
+    mov.u64 %now, %globaltimer;
+    sub.u64 %gone, %now, %start;
+    setp.lt.u64 %more, %gone, %n;
+    @%more bra AGAIN;
+    st.volatile.u32 [%t], 2;
+    membar.sys;
+    ret;
+SEEN:
+    st.volatile.u32 [%t], 1;
+    membar.sys;
+    ret;
+}
+.visible .entry probe_set_1us(.param .u64 flag)
+{
+    .reg .u64 %f;
+    ld.param.u64 %f, [flag];
+    st.volatile.u32 [%f], 1;
+    membar.sys;
+    ret;
+}
+"""
 
 
 def _module(version, target, body):
@@ -38,12 +82,14 @@ def _module(version, target, body):
 
 
 PTX = [
-    _module(version, target, _EMPTY + _SPIN % {"name": "probe_spin_argns", "first": ""})
+    _module(version, target, _EMPTY + _SPIN % {"name": SPIN, "first": ""})
     for version, target in (("7.0", "sm_70"), ("8.0", "sm_90"))
 ]
-# Its dependents may start as soon as it has: what a programmatic launch needs to overlap (PTX 7.8, sm_90).
+PTX_FLAG = [_module(version, target, _FLAG) for version, target in (("7.0", "sm_70"), ("8.0", "sm_90"))]
+# Its dependents may start as soon as it has: what a programmatic launch needs to overlap (PTX 7.8, sm_90). The simulated driver
+# reads "after 1 % of its length" in the name.
 PTX_TRIGGER = _module(
-    "7.8", "sm_90", _SPIN % {"name": "probe_trigger_argns", "first": "griddepcontrol.launch_dependents;"}
+    "7.8", "sm_90", _SPIN % {"name": "probe_trigger1_argns", "first": "griddepcontrol.launch_dependents;"}
 )
 
 
@@ -114,9 +160,18 @@ class Context:
         except CudaError:
             self.khz = 1_980_000
         module = self.load(*PTX)
-        self.empty_function = self.get_function(module, b"probe_empty_1us")
-        self.spin_function = self.get_function(module, b"probe_spin_argns")
+        self.empty_function = self.get_function(module, EMPTY.encode())
+        self.spin_function = self.get_function(module, SPIN.encode())
         self._kept = []
+        self._load_kernels()
+
+    def _load_kernels(self):
+        """Launches each kernel once: a kernel that is loaded lazily may have to wait for what runs, and a probe that launches it
+        for the first time behind a gate would wait for itself."""
+        stream = self.stream()
+        self.launch(stream)
+        self.launch(stream, 1_000)
+        self.synchronize(stream)
 
     def load(self, *images):
         """Loads the first of the images that the driver accepts."""
@@ -142,10 +197,18 @@ class Context:
 
     def spin_parameters(self, ns):
         """The kernel parameter array for a spin of `ns`; kept alive with the context."""
-        values = (c_uint64 * 2)(ns, self.khz)
-        pointers = (c_void_p * 2)(ctypes.addressof(values), ctypes.addressof(values) + 8)
-        self._kept += [values, pointers]
+        return self.parameters(ns, self.khz)
+
+    def parameters(self, *values):
+        """The kernel parameter array for 64-bit values; kept alive with the context."""
+        words = (c_uint64 * len(values))(*values)
+        pointers = (c_void_p * len(values))(*(ctypes.addressof(words) + 8 * n for n in range(len(values))))
+        self._kept += [words, pointers]
         return ctypes.addressof(pointers)
+
+    def launch_with(self, stream, function, *values):
+        """One thread of a kernel whose parameters are 64-bit values."""
+        self.driver.call("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, stream, self.parameters(*values), 0)
 
     def launch_arguments(self, stream, ns=None, function=None):
         """cuLaunchKernel's arguments for one thread of the spin kernel, or of the empty one without `ns`."""

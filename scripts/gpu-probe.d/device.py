@@ -1,9 +1,9 @@
 """The driver and its devices."""
 import ctypes
 import shutil
-import subprocess
 from ctypes import c_int, c_size_t
 
+import limited
 from cuda import CudaError, Driver
 
 # cuda.h: CUdevice_attribute
@@ -45,6 +45,10 @@ def run(report):
     if shutil.which("nvidia-smi"):
         fields = "name,driver_version,compute_mode,persistence_mode,clocks.sm,clocks.max.sm,mig.mode.current"
         command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
-        found["nvidia_smi"] = (done.stdout or done.stderr).strip()
+        ended = limited.run(command, 15)
+        found["nvidia_smi"] = (ended.output or ended.errors or ended.why).strip()
     report(found)
+
+
+def words(found):
+    return [f"{device['name']}, driver API {found['driver_version']}, {found['library']}" for device in found["devices"]]

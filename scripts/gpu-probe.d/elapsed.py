@@ -6,6 +6,7 @@ import random
 import struct
 import time
 
+from children import is_quick
 from cuda import Context, CudaError
 
 
@@ -15,6 +16,10 @@ def f32(value):
 
 
 MILLIONTH = f32(1e-6)
+
+
+# Units that GPUs were said to stamp events in.
+UNITS = (2, 4, 8, 16, 32, 64, 100, 128, 256, 500, 512, 1000, 1024, 2000, 2048)
 
 
 def formula(ms):
@@ -95,27 +100,41 @@ def resolution(cuda, stream):
             cuda.record(event, stream)
         cuda.synchronize(stream)
         differences.update(cuda.elapsed_ns(a, b) for a, b in zip(events, events[1:]))
+    steps = {abs(d) for d in differences if d}
     return {
+        # What all distances are multiples of: the unit of the stamps.
+        "common_divisor_ns": math.gcd(*steps) if steps else None,
+        "multiples_of": {unit: sum(n for d, n in differences.items() if d % unit == 0) for unit in UNITS},
+        "differences": sum(differences.values()),
         "smallest_not_zero_ns": min((d for d in differences if d), default=None),
         "most_common_ns": differences.most_common(16),
         "distinct": len(differences),
     }
 
 
+def recorded(cuda, stream):
+    """An event that has fired, and two moments on the host's clock that it fired between."""
+    event, before = cuda.event(), host_ns()
+    cuda.record(event, stream)
+    cuda.synchronize(stream)
+    return event, before, host_ns()
+
+
+def host_ns():
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+
+
 def idle_hops(cuda, stream):
-    """Elapsed time across an idle stream against the host's clock."""
+    """Elapsed time across an idle stream against the host's clock, and by how many parts per million the two went apart."""
     found = []
-    for seconds in (0.02, 0.2, 1.0):
-        first, second = cuda.event(), cuda.event()
-        cuda.record(first, stream)
-        cuda.synchronize(stream)
-        started = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+    for seconds in (0.02, 0.2, 1.0) if is_quick() else (0.02, 0.2, 1.0, 5.0):
+        first, first_before, first_seen = recorded(cuda, stream)
         time.sleep(seconds)
-        cuda.record(second, stream)
-        cuda.synchronize(stream)
-        host = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - started
+        second, second_before, second_seen = recorded(cuda, stream)
         ms = cuda.elapsed_ms(first, second)
-        found.append({"host_ns": host, "ms": ms, "step_ns": (next_float(ms) - ms) * 1e6})
+        host = (second_before - first_seen, second_seen - first_before)
+        ppm = [round((ms * 1e6 / ns - 1) * 1e6, 2) for ns in reversed(host)]
+        found.append({"host_ns": host, "ms": ms, "step_ns": (next_float(ms) - ms) * 1e6, "drift_ppm": ppm})
     return found
 
 
@@ -135,3 +154,14 @@ def run(report):
         except CudaError as error:
             found[name] = {"error": str(error)}
         report(found)
+
+
+def words(found):
+    at, rounding_ = found["resolution"], found["rounding"]
+    return [
+        f"events are stamped in multiples of {at['common_divisor_ns']} ns"
+        f" (between spins {rounding_['greatest_common_divisor_ns']}); smallest step {at['smallest_not_zero_ns']} ns",
+        f"formula of the ms: {rounding_['formula']}",
+        f"swapped events: {found['sign']['cuEventElapsedTime']['swapped']}",
+        f"GPU clock against the host's, ppm, between {' and '.join(map(str, found['idle'][-1]['drift_ppm']))}",
+    ]

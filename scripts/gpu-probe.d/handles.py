@@ -43,3 +43,7 @@ def run(report):
         report({**found, "next": f"{function}({label})"})
         found["names"][f"{function}({label})"] = name_of(cuda, function, handles[label])
     report(found)
+
+
+def words(found):
+    return [f"launch: {found['launch']}; cuFuncGetName(CUkernel): {found['names'].get('cuFuncGetName(CUkernel)')}"]

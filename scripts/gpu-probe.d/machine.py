@@ -11,6 +11,7 @@ import time
 
 SEGMENT_BYTES = 2_400_000_000
 MADV_POPULATE_WRITE = 23  # Linux 5.14
+MADV_WIPEONFORK = 18  # Linux 4.14
 WCLONE = -0x80000000
 CLONE = {"x86_64": 56, "aarch64": 220}
 
@@ -98,6 +99,18 @@ def file_size_limit():
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def wipe_on_fork():
+    """What a forked child finds in a page that is to be wiped: 0, where the system does it."""
+    memory = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(MADV_WIPEONFORK)
+    memory[0] = 7
+    child = os.fork()
+    if child == 0:
+        os._exit(memory[0])
+    found = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return {"child_finds": found, "works": found == 0 and memory[0] == 7}
+
+
 def clocks():
     flags = next((line for line in read("/proc/cpuinfo", 20000).splitlines() if line.startswith("flags")), "")
     names = ("constant_tsc", "nonstop_tsc", "tsc_known_freq", "tsc_reliable", "rdtscp", "hypervisor")
@@ -133,6 +146,7 @@ def run(report):
             "sleep_200us_late_us": attempt(sleep_lateness),
             "memfd": attempt(memfd),
             "pidfd_open": attempt(pidfd),
+            "MADV_WIPEONFORK": attempt(wipe_on_fork),
             "clone_without_signal": attempt(clone_without_signal),
             "ftruncate_beyond_RLIMIT_FSIZE_exits": attempt(file_size_limit),
             "RLIMIT_FSIZE": resource.getrlimit(resource.RLIMIT_FSIZE),
@@ -161,3 +175,11 @@ def run(report):
             },
         }
     )
+
+
+def words(found):
+    return [
+        f"{found['kernel']}, {found['libc']}, {found['cpus']['allowed']} CPUs, clock {found['clocks'].get('clocksource')}",
+        f"MADV_WIPEONFORK: {found['MADV_WIPEONFORK']}",
+        f"memfd: {found['memfd']}",
+    ]

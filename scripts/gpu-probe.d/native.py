@@ -2,9 +2,10 @@
 import ctypes
 import os
 import shutil
-import subprocess
 import time
 from ctypes import c_int32, c_int64, c_uint64, c_void_p
+
+import limited
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -20,9 +21,9 @@ def build(source, output, *options):
     path = os.path.join(os.environ["GPU_PROBE_BUILD"], output)
     command = [compiler(), "-O2", "-shared", "-fPIC", "-o", path, os.path.join(HERE, source), *options]
     if not os.path.exists(path):
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise RuntimeError(done.stderr.strip()[-500:])
+        built = limited.run(command, 30)
+        if built.why:
+            raise RuntimeError(f"{built.why}: {built.errors.strip()[-500:]}")
     return path
 
 

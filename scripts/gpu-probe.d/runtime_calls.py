@@ -5,10 +5,11 @@ import glob
 import json
 import os
 import shutil
-import subprocess
 import sys
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 
+import children
+import limited
 import native
 from cuda import PTX, Driver, Context
 
@@ -56,7 +57,7 @@ class Dim3(ctypes.Structure):
     _fields_ = [("x", c_uint), ("y", c_uint), ("z", c_uint)]
 
 
-def client(path):
+def child(path, _):
     """Runs preloaded with trace.so: makes the calls one by one, which prints one line for each."""
     runtime = ctypes.CDLL(path)
     mark = ctypes.CDLL(None).probe_mark
@@ -122,16 +123,16 @@ def client(path):
 def traced(command, trace, **environment):
     """Runs a client under trace.so and returns its lines; what it did not get to is told by its exit."""
     env = {**os.environ, **environment, "LD_PRELOAD": trace}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=40)
+    ended = limited.run(command, 20, env)
     calls = []
-    for line in done.stdout.splitlines():
+    for line in ended.output.splitlines():
         try:
             calls.append(json.loads(line))
         except ValueError:
             continue
     found = {"calls": calls}
-    if done.returncode != 0:
-        found["error"] = f"exit {done.returncode}: {done.stderr.strip()[-300:]}"
+    if ended.why:
+        found["error"] = ended.words()
     return found
 
 
@@ -148,9 +149,9 @@ def compiled(kind, trace):
     libraries = os.path.join(home, "lib64" if os.path.isdir(os.path.join(home, "lib64")) else "lib")
     architecture = f"-arch=sm_{Context().capability()}"
     command = [nvcc(), architecture, "-cudart", kind, "-L", libraries, "-o", path, source]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    if done.returncode != 0:
-        return {"error": f"nvcc: {(done.stdout + done.stderr).strip()[-400:]}"}
+    built = limited.run(command, 40)
+    if built.why:
+        return {"error": f"nvcc: {built.why}: {(built.output + built.errors).strip()[-400:]}"}
     search = os.pathsep.join(filter(None, (os.environ.get("LD_LIBRARY_PATH"), libraries)))
     return traced([path], trace, LD_LIBRARY_PATH=search)
 
@@ -159,12 +160,16 @@ def run(report):
     Driver()
     trace = native.build("trace.c", "trace.so", "-ldl", "-pthread")
     found = {}
-    script = os.path.join(os.path.dirname(native.HERE), "gpu-probe")
     for soname, path in runtimes().items():
-        found[f"shared {soname} ({path})"] = traced([sys.executable, script, "--runtime-client", path], trace)
+        found[f"shared {soname} ({path})"] = traced(children.command("runtime_calls", path), trace)
         report(found)
     for kind in ("shared", "static") if nvcc() else ():
         found[f"nvcc {kind} ({nvcc()})"] = compiled(kind, trace)
         report(found)
     if not found:
         report({"error": "no shared runtime and no nvcc on this machine"})
+
+
+def words(found):
+    rows = ((name, row) for name, row in found.items() if isinstance(row, dict))
+    return [f"{name}: {row.get('error') or str(len(row['calls'])) + ' calls'}" for name, row in rows]

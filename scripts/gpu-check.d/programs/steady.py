@@ -34,10 +34,23 @@ def torch_profiler():
     return torch.profiler.profile()
 
 
-def measure(program, step, synchronize, packages, steps=10, groups=10, warm=3, launches=None, kernels=None):
+def measure(
+    program,
+    step,
+    synchronize,
+    packages,
+    steps=10,
+    groups=10,
+    warm=3,
+    launches=None,
+    kernels=None,
+    expect=None,
+    same=None,
+):
     """Runs `warm` groups of steps, then `groups` that are measured; a group ends with `synchronize`.
 
-    `launches` and `kernels` (by name) are kernel launches of one step, where the program knows them.
+    `launches` and `kernels` (by name) are kernel launches of one step, where the program knows them. `expect` is what a report
+    of the program must say at least, by mode, `same` what must come out the same in every mode (gpu-check.d/parts.py).
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
@@ -75,6 +88,8 @@ def measure(program, step, synchronize, packages, steps=10, groups=10, warm=3, l
                 "clocks": [first, last],
                 "launches": None if launches is None else launches * times,
                 "kernels": {name: count * times for name, count in kernels.items()} if kernels else None,
+                "expect": expect or {},
+                "same": same or {},
                 "versions": versions,
             }
         )

@@ -198,6 +198,29 @@ class Durations(unittest.TestCase):
         self.assertEqual((row["pairs"], row["unpaired"], row["median_ns"]), (1, 2, 5))
 
 
+class Expected(unittest.TestCase):
+    def report(self, timed=0, in_runs=0, busy=0):
+        coverage = {"launches": 100, "timed": timed, "runs": {"launches": in_runs}, "bursts": {"launches": 0}}
+        return {"coverage": coverage, "devices": [{"compute_ns": {"value": busy}, "span_ns": 1000}]}
+
+    def test_a_report_must_tell_at_least_what_the_program_says(self):
+        least = {"timed_share": 0.2, "busy_share": 0.95}
+        rows = compare.expected("exact", least, self.report(timed=5, in_runs=14, busy=951))
+        found = [(row["what"], row["found"], row["met"]) for row in rows]
+        self.assertEqual(found, [("timed_share", 0.19, False), ("busy_share", 0.951, True)])
+        self.assertEqual(compare.expected("exact", {}, self.report()), [])
+
+    def test_a_report_without_a_gpu_or_launches_tells_nothing(self):
+        report = {**self.report(), "devices": []}
+        report["coverage"]["launches"] = 0
+        self.assertEqual(compare.shares(report), {"timed_share": 0.0, "busy_share": 0.0})
+
+    def test_what_must_be_as_it_is_without_us_is_held_against_the_plain_run(self):
+        rows = compare.same({"plain": {"same": {"died": 0}}, "off": {"same": {"died": 0}}, "exact": {"same": {"died": 3}}})
+        self.assertEqual([(row["mode"], row["met"]) for row in rows], [("off", True), ("exact", False)])
+        self.assertEqual(compare.same({"exact": {"same": {"died": 3}}}), [])
+
+
 class Slowdown(unittest.TestCase):
     def test_ratios_are_of_the_same_round(self):
         runs = []

@@ -8,23 +8,28 @@ import subprocess
 import sys
 import tempfile
 
-BASE = 1_700_000_000_000_000_000
+# Kineto's base is a multiple of this; near enough that a time since then in µs holds whole ns.
+BASE_STEP = 10**15
 
 
 def document(said, truth):
     """A Kineto trace: real time in µs since a base, streams numbered in its own way."""
     (raw, real), _ = said["clocks"]
+    base = real - real % BASE_STEP
     events = []
     for line in truth:
         if line["kind"] != "kernel" or not said["region"][0] <= line["call_begin"] <= said["region"][1]:
             continue
-        correlation = line["seq"]
+        if line["captured"]:
+            continue
+        # A graph's kernels are one launch's.
+        correlation, launcher = (line["in_graph"], "cuGraphLaunch") if line["in_graph"] else (line["seq"], "cuLaunchKernel")
         args = {"stream": 100 + line["stream"], "correlation": correlation}
         shown = {"ph": "X", "args": args, "dur": (line["end"] - line["start"]) / 1000}
         start = line["start"] - raw + real
-        events.append({**shown, "cat": "kernel", "name": line["name"], "ts": (start - BASE) / 1000})
-        events.append({**shown, "cat": "cuda_driver", "name": "cuLaunchKernel", "ts": (start - BASE) / 1000 - 9})
-    return {"baseTimeNanoseconds": BASE, "traceEvents": events}
+        events.append({**shown, "cat": "kernel", "name": line["name"], "ts": (start - base) / 1000})
+        events.append({**shown, "cat": "cuda_driver", "name": launcher, "ts": (start - base) / 1000 - 9})
+    return {"baseTimeNanoseconds": base, "traceEvents": events}
 
 
 def main():

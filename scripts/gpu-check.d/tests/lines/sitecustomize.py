@@ -1,0 +1,67 @@
+"""Notes which lines of the GPU scripts a process runs: a process that is started with this folder on PYTHONPATH writes them into
+$LINES_FOLDER as it ends, or when os._exit or os.execv ends it."""
+import json
+import os
+import sys
+import threading
+
+# This file lies in scripts/gpu-check.d/tests/lines.
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 4))
+WATCHED = tuple(os.path.join(ROOT, "scripts", name) for name in ("gpu-probe", "gpu-check.d", "gpu-session"))
+seen = set()
+
+
+def name_of(path):
+    """A watched file's path from the repository's root; none for others, tests among them."""
+    path = os.path.abspath(path)
+    return os.path.relpath(path, ROOT) if path.startswith(WATCHED) and os.sep + "tests" + os.sep not in path else None
+
+
+names, calls = {}, {}
+# What was called so often has run the lines that it has: watching it further takes time only.
+ENOUGH = 1000
+
+
+def trace(frame, event, _):
+    path = frame.f_code.co_filename
+    if path not in names:
+        names[path] = name_of(path)
+    name = names[path]
+    if name is None:
+        return None
+    calls[frame.f_code] = calls.get(frame.f_code, 0) + 1
+    if calls[frame.f_code] > ENOUGH:
+        return None
+    seen.add((name, frame.f_lineno))
+    done = set()
+
+    def line(frame, event, _):
+        # A line of a loop is noted once: the set is asked before anything is made.
+        if frame.f_lineno not in done:
+            done.add(frame.f_lineno)
+            seen.add((name, frame.f_lineno))
+        return line
+
+    return line
+
+
+def write():
+    with open(os.path.join(os.environ["LINES_FOLDER"], f"{os.getpid()}-{threading.get_native_id()}.json"), "w") as file:
+        json.dump(sorted(seen), file)
+
+
+def before(function):
+    def wrapped(*arguments):
+        write()
+        function(*arguments)
+
+    return wrapped
+
+
+if "LINES_FOLDER" in os.environ:
+    import atexit
+
+    atexit.register(write)
+    os._exit, os.execv = before(os._exit), before(os.execv)
+    sys.settrace(trace)
+    threading.settrace(trace)

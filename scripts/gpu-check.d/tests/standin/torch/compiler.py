@@ -1,0 +1,5 @@
+"""torch.compiler."""
+
+
+def cudagraph_mark_step_begin():
+    pass

@@ -1,0 +1,2 @@
+"""triton.language: what a kernel's signature names."""
+constexpr = int
