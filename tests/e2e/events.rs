@@ -176,7 +176,8 @@ fn pauses_of_the_budget_cut_no_chain() {
     // After the first phase next to nothing is timed, the stream is never waited for and looks deep.
     let run = Run::of("storm").arg("1500").arg("1").arg("chains").auto("0.5");
     let done = run.env("SIMCUDA_HOST_COST", "launch=20000").observed().succeeded();
-    assert!(done.report()["coverage"]["untimed"]["budget"].as_u64().unwrap() > 3_000);
+    let pauses = done.report()["coverage"]["untimed"]["budget"].as_u64().unwrap();
+    assert!(pauses > 500, "there is something to cut: {pauses}");
     println!("{} of {} chains were cut", cut(&done), done.said()["launches"].as_u64().unwrap() / 2);
     assert!(cut(&done) <= 4, "{} launches were cut off by us", cut(&done));
 }
