@@ -208,6 +208,22 @@ fn auto_is_the_default_and_a_bad_value_of_a_variable_is_told() {
     }
 }
 
+/// The budget begins behind the first phase: a run that ends in it may cost more, and says why.
+#[test]
+fn a_short_run_says_why_it_may_cost_more_than_the_budget() {
+    let screen = |run: Run| {
+        let done = run.auto("5").observed().succeeded();
+        done.stderr.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let short = screen(Run::of("plain_work"));
+    assert!(
+        short.contains("more than the budget of 5 % may be spent in a short run: its first second"),
+        "{short}"
+    );
+    let long = screen(Run::of("storm").arg("1500").env("SIMCUDA_TRUTH", ""));
+    assert!(long.contains("of a budget of 5 %, behind a first phase timed in full"), "{long}");
+}
+
 #[test]
 fn one_connection_is_not_timed_unasked() {
     let run = Run::of("plain_work").env("CUDA_DEVICE_MAX_CONNECTIONS", "1").env("GPUSPY_TIMING", "");
