@@ -84,6 +84,26 @@ fn a_program_that_the_gpu_holds_up_is_seen_busy() {
     }
 }
 
+/// Windows that open on a full queue, and what a pause leaves in it: a tenth of the time read undecided, or idle.
+#[test]
+fn in_pauses_of_the_budget_a_busy_gpu_is_seen_busy_too() {
+    for mode in ["one", "legacy", "two"] {
+        let done = run([mode, "30000", "0"]).auto("5").observed().succeeded();
+        let (report, busy) = (done.report(), union(&done.truth().operations()) as f64);
+        assert!(number(&report["coverage"]["untimed"]["budget"]) > 0.0, "{mode}: {}", report["coverage"]);
+        let compute = &report["devices"][0]["compute_ns"];
+        let told = number(&compute["value"]);
+        assert!(
+            (told / busy - 1.0).abs() <= 0.04 * (1.0 + done.pressure),
+            "{mode}: busy for {busy}, said {compute}"
+        );
+        assert!(
+            number(&compute["lo"]) <= busy && busy <= 1.001 * number(&compute["hi"]),
+            "{mode}: {compute}"
+        );
+    }
+}
+
 #[test]
 fn a_program_that_the_gpu_holds_up_is_no_slower() {
     for load in [LOADS[0], LOADS[2]] {

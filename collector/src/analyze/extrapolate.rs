@@ -214,9 +214,9 @@ impl Sample {
         (self.not_drawn + others > 0).then(|| self.rest(others).plus(in_runs()))
     }
 
-    /// That of those in pauses; `None` without any.
-    fn paused_time(&self) -> Option<Range> {
-        (self.paused > 0).then(|| self.rest(self.paused))
+    /// That of `count` of those that are in no run; `None` without any.
+    fn time_of(&self, count: u64) -> Option<Range> {
+        (count > 0).then(|| self.rest(count))
     }
 
     /// Of `count` of the untimed ones that are in no run, ns.

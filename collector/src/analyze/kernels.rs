@@ -93,11 +93,11 @@ pub fn never_timed(kernels: &[Kernel]) -> u64 {
     kernels.iter().filter(|kernel| kernel.durations.count() == 0).map(|kernel| kernel.count).sum()
 }
 
-/// What kernels did on a device in the pauses of the budget: others, and those that move data between GPUs.
-pub fn paused(kernels: &[Kernel], device: Option<u32>) -> [Extent; 2] {
+/// What the untimed ones did on a device, of which `extent` asks: others, and those that move data between GPUs.
+pub fn untimed(kernels: &[Kernel], extent: impl Fn(&Strata<Shaped>) -> Extent) -> [Extent; 2] {
     let of = |communication| {
         let those = kernels.iter().filter(|kernel| kernel.communication == communication);
-        those.map(|kernel| kernel.strata.paused(device)).fold(Extent::default(), Extent::plus)
+        those.map(|kernel| extent(&kernel.strata)).fold(Extent::default(), Extent::plus)
     };
     [of(false), of(true)]
 }

@@ -326,9 +326,13 @@ where
     devices.retain(|device| filter.is_of_device(device.id));
     let (graphs, transfers) = (graphs.finish(), transfers.finish());
     for device in &mut devices {
-        let [compute, communication] = kernels::paused(&kernels, device.id);
-        let copies = transfers::paused(&transfers, device.id);
-        device.work.paused = [compute, graphs.strata.paused(device.id), communication, copies];
+        let id = device.id;
+        let [compute, communication] = kernels::untimed(&kernels, |strata| strata.paused(id));
+        let copies = transfers::untimed(&transfers, |strata| strata.paused(id));
+        device.work.paused = [compute, graphs.strata.paused(id), communication, copies];
+        let [compute, communication] = kernels::untimed(&kernels, |strata| strata.unseen(id));
+        let copies = transfers::untimed(&transfers, |strata| strata.unseen(id));
+        device.work.unseen = [compute, graphs.strata.unseen(id), communication, copies];
     }
     gaps.total.hi = devices.iter().fold(0, |sum: u64, device| sum.saturating_add(device.whole().idle.hi));
     let library = |caller| library(caller, &known, names);

@@ -13,6 +13,7 @@
 //!   is closed, they are *undecided*.
 
 use super::Analysis;
+use super::extrapolate::Extent;
 use super::gaps::{Found, Gap, Neighbour};
 use super::identity::{CLASSES, Identity};
 use super::memory::{MemoryTimeline, MemoryUse, Use};
@@ -425,9 +426,11 @@ fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[&DeviceReport]) ->
     device.streams = time.streams;
     device.work.observed = time.work;
     for row in own {
-        for (all, theirs) in device.work.paused.iter_mut().zip(row.work.paused) {
-            *all = all.plus(theirs);
-        }
+        let add = |all: &mut [Extent; CLASSES], theirs: [Extent; CLASSES]| {
+            all.iter_mut().zip(theirs).for_each(|(all, theirs)| *all = all.plus(theirs));
+        };
+        add(&mut device.work.paused, row.work.paused);
+        add(&mut device.work.unseen, row.work.unseen);
     }
     let own: Vec<Identity> = own.iter().map(|row| row.identity).collect();
     narrow(&mut device.identity, &own);

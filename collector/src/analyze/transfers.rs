@@ -155,9 +155,9 @@ impl Transfer {
     }
 }
 
-/// What transfers did on a device in the pauses of the budget.
-pub fn paused(transfers: &Transfers, device: Option<u32>) -> Extent {
-    let each = transfers.values().map(|transfer| transfer.strata.paused(device));
+/// What the untimed ones did on a device, of which `extent` asks.
+pub fn untimed(transfers: &Transfers, extent: impl Fn(&Strata<SizeClass>) -> Extent) -> Extent {
+    let each = transfers.values().map(|transfer| extent(&transfer.strata));
     each.fold(Extent::default(), Extent::plus)
 }
 

@@ -5,7 +5,9 @@
 //! agree. How long a pause was tells nothing: in one the program may have been stopped, or have waited for its data.
 //!
 //! Where operations ran side by side, what they took is more than the time that they fill: what was paused is taken to fill as
-//! much of its own as what was observed. What then remains of the pauses is idle time. The parts sum to the span, to the
+//! much of its own as what was observed. What then remains of the pauses is idle time. What was called outside of them and has
+//! no time all the same (a window that opens finds the stream full) ran in what is undecided. What does not fit into the one
+//! ran in the other: on a full stream what is launched in a pause runs behind it. The parts sum to the span, to the
 //! nanosecond. A part's interval holds what was observed between its bounds, and of what was paused at least as much as if twice
 //! as much had run side by side, and at most all. Where nothing of a kind was ever timed, it may have filled all the pauses.
 
@@ -20,6 +22,8 @@ pub struct Work {
     pub observed: [u64; CLASSES],
     /// In the pauses.
     pub paused: [Extent; CLASSES],
+    /// Outside of them, untimed for other reasons.
+    pub unseen: [Extent; CLASSES],
 }
 
 /// The parts of the whole span, nothing left unobserved; `None` when all was observed, or nothing was timed of all that was
@@ -31,14 +35,19 @@ pub fn extrapolated(identity: &Identity, work: &Work) -> Option<Identity> {
         return None;
     }
     let mut whole = Identity { unobserved: Sum::default(), ..*identity };
-    let mut fill: Vec<Fill> = Class::ALL.iter().map(|class| Fill::of(*class, identity, work)).collect();
-    fit(&mut fill, pauses);
-    let mut left = pauses;
+    let mut fill: Vec<Fill> = Class::ALL.iter().map(|&class| Fill::of(class, identity, work)).collect();
+    fit(
+        |fill| [&mut fill.value, &mut fill.unseen],
+        &mut fill,
+        pauses.saturating_add(identity.undecided.value),
+    );
+    fit(|fill| [&mut fill.lo], &mut fill, pauses);
+    let mut filled = 0;
     for (class, fill) in fill.iter().enumerate() {
         let (part, maybe) = (&mut whole.busy[class], whole.maybe[class]);
         // What is cut off below the decimal point is idle.
-        let more = (fill.value as u64).min(left);
-        left -= more;
+        let more = (fill.value + fill.unseen) as u64;
+        filled += more;
         part.value += more;
         part.lo = part.lo.saturating_add(fill.lo as u64).min(part.value);
         if !fill.is_open {
@@ -46,7 +55,13 @@ pub fn extrapolated(identity: &Identity, work: &Work) -> Option<Identity> {
         }
         part.hi = part.hi.max(part.value);
     }
-    idle(&mut whole, left);
+    let undecided = &mut whole.undecided;
+    let sum = |of: fn(&Fill) -> f64| fill.iter().map(of).sum::<f64>();
+    let behind = sum(|fill| fill.unseen) + (sum(|fill| fill.value) - pauses as f64).max(0.0);
+    let behind = (behind as u64).clamp(filled.saturating_sub(pauses), filled.min(undecided.value));
+    undecided.value -= behind;
+    undecided.lo = undecided.lo.min(undecided.value);
+    idle(&mut whole, pauses - (filled - behind));
     Some(whole)
 }
 
@@ -67,38 +82,38 @@ struct Fill {
     lo: f64,
     value: f64,
     hi: f64,
+    /// What of the undecided time it fills besides, at best.
+    unseen: f64,
     /// It may be more, nobody knows how much.
     is_open: bool,
 }
 
 impl Fill {
     fn of(class: Class, identity: &Identity, work: &Work) -> Fill {
-        let (class, paused) = (class as usize, work.paused[class as usize]);
+        let class = class as usize;
+        let (paused, unseen) = (work.paused[class], work.unseen[class]);
         let share = match work.observed[class] {
             0 => 1.0,
             all => (identity.busy[class].value as f64 / all as f64).min(1.0),
         };
         // Those that were never timed are taken to be like the others.
-        let all = (paused.known + paused.unknown) as f64 / paused.known.max(1) as f64;
+        let all = |of: Extent| of.time.value * (of.known + of.unknown) as f64 / of.known.max(1) as f64;
         Fill {
             lo: (paused.time.lo * (2.0 * share - 1.0)).max(0.0),
-            value: paused.time.value * share * all,
+            value: all(paused) * share,
             hi: paused.time.hi,
+            unseen: all(unseen) * share,
             is_open: paused.unknown > 0,
         }
     }
 }
 
-/// No more can have run in the pauses than there was time.
-fn fit(fill: &mut [Fill], pauses: u64) {
-    let fit = |of: fn(&mut Fill) -> &mut f64, fill: &mut [Fill]| {
-        let sum: f64 = fill.iter_mut().map(|fill| *of(fill)).sum();
-        if sum > pauses as f64 {
-            fill.iter_mut().for_each(|fill| *of(fill) *= pauses as f64 / sum);
-        }
-    };
-    fit(|fill| &mut fill.value, fill);
-    fit(|fill| &mut fill.lo, fill);
+/// No more can have run than there was time.
+fn fit<const N: usize>(of: fn(&mut Fill) -> [&mut f64; N], fill: &mut [Fill], room: u64) {
+    let sum: f64 = fill.iter_mut().flat_map(|fill| of(fill).map(|part| *part)).sum();
+    if sum > room as f64 {
+        fill.iter_mut().flat_map(of).for_each(|part| *part *= room as f64 / sum);
+    }
 }
 
 #[cfg(test)]
@@ -129,7 +144,8 @@ mod tests {
     }
 
     fn work(observed: [u64; 4], compute: Extent) -> Work {
-        Work { observed, paused: [compute, Extent::default(), Extent::default(), Extent::default()] }
+        let paused = [compute, Extent::default(), Extent::default(), Extent::default()];
+        Work { observed, paused, ..Work::default() }
     }
 
     /// Five seconds of which a tenth was observed; what timing does to the program makes it look idler than it is.
@@ -160,6 +176,25 @@ mod tests {
         assert_eq!(whole.busy[0], Sum { value: 60 + 600, lo: 60 + 400, hi: 60 + 800 });
     }
 
+    /// A window opened on a full stream: 1 024 launches of each had no time, and a tenth of the GPU's time read undecided.
+    #[test]
+    fn what_has_no_time_outside_of_pauses_ran_in_what_is_undecided() {
+        let observed = identity([600, 0, 0, 0], 10, 110, 330);
+        let whole = |unseen: f64| {
+            let mut all = work([600, 0, 0, 0], took(8_800, 306.0, 306.0, 306.0));
+            all.unseen[0] = took(3_860, unseen, unseen, unseen);
+            extrapolated(&observed, &all).unwrap()
+        };
+        let (some, all) = (whole(100.0), whole(134.0));
+        assert_eq!((some.busy[0].value, some.undecided.value, some.undecided.lo), (1_006, 10, 10));
+        assert_eq!((some.busy[0].lo, some.idle.value), (906, 34), "certain is no more of it");
+        assert_eq!(
+            (all.busy[0].value, all.undecided.value, all.idle.value),
+            (1_040, 0, 10),
+            "also in pauses"
+        );
+    }
+
     #[test]
     fn no_more_ran_than_there_was_time() {
         let observed = identity([60, 0, 0, 0], 0, 0, 1_000);
@@ -173,9 +208,10 @@ mod tests {
         let some = work([60, 0, 0, 0], took(1, 5.0, 5.0, 5.0));
         assert_eq!(extrapolated(&identity([60, 0, 0, 0], 40, 0, 0), &some), None, "all was observed");
         let never = Extent { unknown: 5, ..Extent::default() };
-        let nothing = Work { observed: [0; 4], paused: [never; 4] };
+        let nothing = Work { observed: [0; 4], paused: [never; 4], ..Work::default() };
         assert_eq!(extrapolated(&identity([0; 4], 0, 0, 900), &nothing), None, "nothing was");
-        let unknown = Work { observed: [60, 0, 0, 0], paused: [took(1, 5.0, 5.0, 5.0), never, never, never] };
+        let paused = [took(1, 5.0, 5.0, 5.0), never, never, never];
+        let unknown = Work { observed: [60, 0, 0, 0], paused, ..Work::default() };
         let whole = extrapolated(&identity([60, 0, 0, 0], 40, 0, 900), &unknown).unwrap();
         assert_eq!(
             whole.busy[3],
@@ -191,6 +227,7 @@ mod tests {
             busy in proptest::array::uniform4(0..1u64 << 40),
             rest in proptest::array::uniform3(0..1u64 << 40),
             paused in proptest::array::uniform4((0..9u64, 0.0..1e12f64, 0..3u64)),
+            unseen in proptest::array::uniform4((0..9u64, 0.0..1e12f64, 0..3u64)),
             beside in proptest::array::uniform4(0..1u64 << 40),
         ) {
             let identity = identity(busy, rest[0], rest[1], rest[2]);
@@ -201,7 +238,7 @@ mod tests {
             };
             let mut observed = busy;
             observed.iter_mut().zip(beside).for_each(|(all, more)| *all += more);
-            let work = Work { observed, paused: paused.map(extent) };
+            let work = Work { observed, paused: paused.map(extent), unseen: unseen.map(extent) };
             if let Some(whole) = extrapolated(&identity, &work) {
                 let parts: Vec<&Sum> = whole.busy.iter().chain([&whole.idle, &whole.undecided]).collect();
                 prop_assert_eq!(parts.iter().map(|part| part.value).sum::<u64>(), identity.span);

@@ -214,7 +214,10 @@ mod tests {
         }
         let (start, finish, took) = (&timed["start_ns"], &timed["finish_ns"], &timed["duration_ns"]);
         assert_eq!(start["lo"], 6_000, "its start event cannot have fired before it was recorded");
-        assert!(took["hi"].as_u64().is_some_and(|hi| (90_000..91_000).contains(&hi)), "{took}");
+        assert!(
+            took["hi"].as_u64().is_some_and(|hi| (90_000..=92_048).contains(&hi)),
+            "{took}: a stamp of unknown resolution"
+        );
         let span = finish["value"].as_i64().unwrap() - start["value"].as_i64().unwrap();
         // It took so long on the GPU's clock, and the two clocks may part by 200 ppm.
         assert!((took["value"].as_i64().unwrap() - span).abs() <= span / 5_000 + 1, "{took}, {span}");

@@ -70,12 +70,21 @@ impl<K: Copy + Eq + Hash> Strata<K> {
 
     /// What ran on a device in the pauses.
     pub fn paused(&self, device: Option<u32>) -> Extent {
+        self.extent(device, |sample| sample.paused)
+    }
+
+    /// What ran there and has no time for other reasons, but for launches in runs.
+    pub fn unseen(&self, device: Option<u32>) -> Extent {
+        self.extent(device, |sample| sample.others)
+    }
+
+    fn extent(&self, device: Option<u32>, count_of: fn(&Sample) -> u64) -> Extent {
         let Some(device) = self.devices.get(&device) else { return Extent::default() };
-        let count = device.all.paused;
+        let count = count_of(&device.all);
         if device.all.timed > 0 {
             return Extent {
                 known: count,
-                time: device.sum(Sample::paused_time).unwrap_or_default(),
+                time: device.sum(|sample| sample.time_of(count_of(sample))).unwrap_or_default(),
                 unknown: 0,
             };
         }
