@@ -52,7 +52,10 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_DRIVER_VERSION", "13050")],
     &[("SIMCUDA_HOST_COST", "launch=1000,record=300,query=100,elapsed=100,other=100")],
     &[("SIMCUDA_HOST_COST", "launch=2000,record=4000,query=1500,elapsed=1500")],
-    &[("SIMCUDA_ASSUME", "submit=begin,stale_handles=crash,runtime_primary=hidden,load_lock=held")],
+    &[(
+        "SIMCUDA_ASSUME",
+        "submit=begin,stale_handles=crash,runtime_primary=hidden,load_lock=held,other_binaries=compiled",
+    )],
     &[("SIMCUDA_ASSUME", "elapsed=multiplied,null_sync=own,free=returns,pageable_async=asynchronous")],
     &[(
         "SIMCUDA_ASSUME",

@@ -348,7 +348,8 @@ impl Generator {
             start: start as i64 + GPU_CLOCK,
             duration: finish - start,
             start_error: 2,
-            duration_error: 1,
+            // Distances of less than 9 ms are read to the ns.
+            duration_error: 0,
             seen: self.seen(lane, finish),
             flags: 0,
         };
