@@ -16,7 +16,7 @@ use crate::sys;
 struct Unwiped {
     /// Where it is, or null. Release by who maps it, acquire by who wipes it: its length.
     memory: AtomicPtr<c_void>,
-    /// Relaxed: published by `memory`.
+    /// Its length, which also takes the place; 0 = free. Relaxed: published by `memory`.
     bytes: AtomicUsize,
 }
 
@@ -70,21 +70,21 @@ fn remember(memory: *mut c_void, bytes: usize) -> bool {
     HANDLED.store(true, Ordering::Relaxed);
     OWNER.store(sys::pid(), Ordering::Relaxed);
     let takes = |place: &&Unwiped| {
-        place.memory.compare_exchange(ptr::null_mut(), memory, Ordering::Release, Ordering::Relaxed).is_ok()
+        place.bytes.compare_exchange(0, bytes, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     };
     let Some(place) = UNWIPED.iter().find(takes) else { return false };
-    place.bytes.store(bytes, Ordering::Relaxed);
+    place.memory.store(memory, Ordering::Release);
     true
 }
 
-/// In a child: what its parent mapped reads as zeros from here on. Where a thread of the parent was just mapping it, its
-/// length may be missing; then nobody had begun to use it.
+/// In a child: what its parent mapped reads as zeros from here on. What a thread of the parent was just mapping may be missing
+/// here; nobody had begun to use it.
 extern "C" fn wipe() {
     for place in &UNWIPED {
         // Acquire, with the release in `remember`.
         let memory = place.memory.swap(ptr::null_mut(), Ordering::Acquire);
         let bytes = place.bytes.swap(0, Ordering::Relaxed);
-        if !memory.is_null() && bytes != 0 {
+        if !memory.is_null() {
             // SAFETY: our own mapping, inherited; private pages without a file behind them come back as zeros.
             unsafe { libc::madvise(memory, bytes, libc::MADV_DONTNEED) };
         }

@@ -110,9 +110,11 @@ fn meeting(sides: &[Vec<Point>; 2]) -> Option<Point> {
 /// The start and the slope of the most level line between two sides that do not meet: they are a concave and a convex chain.
 ///
 /// The room that a slope leaves between them is a concave function of it. Where a level line does not fit, each step goes
-/// to the line through the two corners that are in each other's way, which is Newton's method; it never goes too far.
+/// to the line through the two corners that are in each other's way, which is Newton's method; it never goes too far, and
+/// meets each corner once at most.
 fn straight(sides: &[Vec<Point>; 2], first: &Gate) -> (Point, Slope) {
     let mut slope = Slope { rise: 0, run: 1 };
+    let mut steps = sides[LOWER].len() + sides[UPPER].len();
     loop {
         let height =
             |point: &&Point| i128::from(point.offset) * slope.run - i128::from(point.at) * slope.rise;
@@ -122,7 +124,9 @@ fn straight(sides: &[Vec<Point>; 2], first: &Gate) -> (Point, Slope) {
             return (Point { at: first.at, offset: first.low }, slope);
         };
         let room = height(&upper) - height(&lower);
-        if room < 0 && lower.at != upper.at {
+        // Without end it would go on only where no line fits, which is said not to be.
+        if room < 0 && lower.at != upper.at && steps > 0 {
+            steps -= 1;
             let rise = (i128::from(upper.offset) - i128::from(lower.offset))
                 * i128::from((upper.at - lower.at).signum());
             slope = Slope { rise, run: i128::from(upper.at.abs_diff(lower.at)) };
