@@ -70,7 +70,7 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_ASSUME", "staging_bytes=0,pinned_mbps=60000,pageable_mbps=1000,peer_mbps=3000")],
     &[("SIMCUDA_ASSUME", "programmatic_trigger=30,while_loops=1,unmap_many=refused,green_events=own")],
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "1")],
-    &[("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "one_connection=streams")],
+    &[("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "connections=streams")],
     &[("SIMCUDA_CLOCK_DRIFT_PPB", "100000")],
     &[("SIMCUDA_CLOCK_DRIFT_PPB", "-100000")],
     &[("SIMCUDA_ASSUME", "programmatic_trigger=0,launch_events=late,negative_elapsed=refused")],

@@ -136,10 +136,11 @@ pub const ALL: &[Assumption] = &[
          driver's export tables, as CUDA 11's does",
     ),
     word(
-        "one_connection",
-        &["queue", "streams"],
-        "queue",
-        "with CUDA_DEVICE_MAX_CONNECTIONS=1 what waits at the head of its stream holds up all streams of its context",
+        "connections",
+        &["queues", "streams"],
+        "queues",
+        "what waits at the head of its stream holds up the streams of its context that share its connection \
+         (CUDA_DEVICE_MAX_CONNECTIONS, which they are given in turn), or none",
     ),
     word(
         "other_binaries",

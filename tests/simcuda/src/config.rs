@@ -99,8 +99,8 @@ pub struct Config {
     /// `SIMCUDA_CLOCK_OFFSET_NS`, `SIMCUDA_CLOCK_DRIFT_PPB`, `SIMCUDA_CLOCK_WANDER_PPB`, `SIMCUDA_CLOCK_WANDER_PERIOD_NS`,
     /// `SIMCUDA_EVENT_RESOLUTION_NS`.
     pub gpu_clock: GpuClock,
-    /// `CUDA_DEVICE_MAX_CONNECTIONS` is 1, and that means something.
-    pub one_connection: bool,
+    /// Hardware queues that the streams of a context share (`CUDA_DEVICE_MAX_CONNECTIONS`); 0: each stream has its own.
+    pub connections: usize,
     /// Entries that a stream's launch queue holds: as is assumed, scaled as `CUDA_SCALE_LAUNCH_QUEUES` says.
     pub launch_queue: usize,
     /// `SIMCUDA_ASSUME`.
@@ -124,6 +124,9 @@ fn scaled(entries: usize) -> usize {
     }
 }
 
+/// CUDA C++ Programming Guide, "CUDA Environment Variables": 1 to 32, and 8 by default.
+const CONNECTIONS: usize = 8;
+
 /// The settings.
 pub fn config() -> &'static Config {
     static CONFIG: OnceLock<Config> = OnceLock::new();
@@ -134,8 +137,7 @@ impl Config {
     fn from_environment() -> Self {
         let assume = variable("SIMCUDA_ASSUME", None, |text| Assume::parse(text).map(Some))
             .unwrap_or_else(|| Assume::parse("").expect("the defaults are values"));
-        let one_connection =
-            std::env::var_os("CUDA_DEVICE_MAX_CONNECTIONS").is_some_and(|value| value == "1");
+        let connections = variable("CUDA_DEVICE_MAX_CONNECTIONS", CONNECTIONS, usize::from_str).clamp(1, 32);
         Self {
             driver_version: variable("SIMCUDA_DRIVER_VERSION", 12090, str::parse),
             devices: variable("SIMCUDA_DEVICES", 1, str::parse),
@@ -153,7 +155,7 @@ impl Config {
                 resolution: variable("SIMCUDA_EVENT_RESOLUTION_NS", 1, str::parse),
             },
             launch_queue: scaled(assume.number("launch_queue") as usize),
-            one_connection: one_connection && assume.is("one_connection", "queue"),
+            connections: if assume.is("connections", "queues") { connections } else { 0 },
             assume,
             failures: variable("SIMCUDA_FAIL", Failures::new(), failures),
             errno: std::env::var_os("SIMCUDA_ERRNO").is_some_and(|v| v == "1"),

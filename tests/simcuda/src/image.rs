@@ -108,14 +108,18 @@ pub enum Duration {
     Fixed(Ns),
     /// ns in its first 64-bit argument.
     Argument,
+    /// Until others run as well: its arguments are a counter's address and the number that it is to reach, of 64 bits each.
+    Meeting,
 }
 
 impl Duration {
-    /// By the name's ending: `_<N>ns`, `_<N>us`, `_<N>ms`, `_argns`; else `SIMCUDA_KERNEL_NS`.
+    /// By the name's ending: `_<N>ns`, `_<N>us`, `_<N>ms`, `_argns`, `_meets`; else `SIMCUDA_KERNEL_NS`.
     pub fn of(name: &str) -> Self {
         let ending = name.rsplit('_').next().unwrap_or("");
-        if ending == "argns" {
-            return Self::Argument;
+        match ending {
+            "argns" => return Self::Argument,
+            "meets" => return Self::Meeting,
+            _ => {}
         }
         for (unit, ns) in [("ns", 1), ("us", 1_000), ("ms", 1_000_000)] {
             if let Some(Ok(number)) = ending.strip_suffix(unit).map(str::parse::<Ns>) {
@@ -432,6 +436,7 @@ mod tests {
         assert_eq!(Duration::of("a_b_7ns"), Duration::Fixed(7));
         assert_eq!(Duration::of("x_3ms"), Duration::Fixed(3_000_000));
         assert_eq!(Duration::of("spin_argns"), Duration::Argument);
+        assert_eq!(Duration::of("reduce_meets"), Duration::Meeting);
         assert_eq!(Duration::of("gemm"), Duration::Fixed(config().kernel_ns));
         assert_eq!(Duration::of("fn_ns"), Duration::Fixed(config().kernel_ns));
     }

@@ -1,7 +1,8 @@
 //! A stand-in `libcuda.so.1`: a simulated GPU for tests on machines without one.
 //!
 //! Programs find it as they find the real driver and call it in the same ways. Kernels have no code here: a kernel's
-//! duration is in its name (`_<N>ns`, `_<N>us`, `_<N>ms`; a name that ends in `_argns` takes its first 64-bit argument;
+//! duration is in its name (`_<N>ns`, `_<N>us`, `_<N>ms`; a name that ends in `_argns` takes its first 64-bit argument, one
+//! in `_meets` runs until others have counted a counter, its first argument, up to its second;
 //! a part `_trigger<N>`, as in `k_trigger30_20us`, lets programmatic launches in after N % of it). So is what it takes of a
 //! multiprocessor: parts `_regs<N>` registers of a thread, `_smem<N>` static shared memory, bytes, `_local<N>` local memory,
 //! bytes, `_maxt<N>` threads of the largest block ([`resources`]).
@@ -24,7 +25,7 @@
 //! | `SIMCUDA_EVENT_RESOLUTION_NS` | events' time stamps are multiples of this | 1 |
 //! | `SIMCUDA_FAIL` | `function:CUresult:call,…`: that call of the function fails; `*` = every call | |
 //! | `SIMCUDA_ASSUME` | `name=value,…`, see [`assume::ALL`] or the exported `simcudaAssumptions()` | |
-//! | `CUDA_DEVICE_MAX_CONNECTIONS` | 1: one queue for all streams of a context, as far as `one_connection` assumes it | |
+//! | `CUDA_DEVICE_MAX_CONNECTIONS` | queues that the streams of a context share, as far as `connections` assumes it | 8 |
 //! | `CUDA_SCALE_LAUNCH_QUEUES` | `0.25x`, `0.5x`, `2x`, `4x`: launch queues of so many times the length | |
 //! | `SIMCUDA_TRUTH` | a file that the truth is appended to | |
 //!

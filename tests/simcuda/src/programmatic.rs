@@ -96,8 +96,8 @@ impl State {
         let (before, truth) = self.turn(stream, before, truth);
         let trigger = trigger_ns(&launch.name, launch.length);
         if primary.is_none() && trigger.is_none() && launch.events.is_empty() {
-            let job = Job { action: Action::None, truth };
-            let done = self.add(&before, Length::Fixed(launch.length), None, job);
+            let (length, action) = launch.body();
+            let done = self.add(&before, length, None, Job { action, truth });
             return (done.clone(), Last::Kernel(Primary { trigger: done.clone(), done }));
         }
         let nothing = || Job { action: Action::None, truth: None };

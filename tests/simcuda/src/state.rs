@@ -52,8 +52,10 @@ pub struct Context {
     pub streams: BTreeSet<Handle>,
     /// Blocking streams used since the legacy stream was used last.
     pub dirty: Vec<Handle>,
-    /// What must have been taken off the context's queue before anything else is, where it has only one.
-    pub taken: Done,
+    /// By connection: what must have been taken off its queue before anything else is.
+    pub taken: Vec<Done>,
+    /// Streams that were given a connection.
+    pub connected: usize,
     /// Work left by streams that were destroyed.
     pub orphans: Vec<Orphan>,
     /// `cuCtxSetLimit`.
@@ -97,6 +99,8 @@ pub struct Stream {
     pub flags: u32,
     /// Its priority.
     pub priority: i32,
+    /// Its connection's place in [`Context::taken`].
+    pub connection: usize,
     /// The last piece of work.
     pub tail: Done,
     /// Entries not yet seen done.
@@ -369,12 +373,17 @@ impl State {
         priority: i32,
     ) -> Outcome<Handle> {
         let id = self.id();
+        let root = self.root(context);
+        let owner = self.live(root)?;
+        let connection = owner.connected % owner.taken.len();
+        owner.connected += 1;
         let stream = Stream {
             id,
             context,
             kind,
             flags,
             priority,
+            connection,
             tail: Done::At(0),
             queue: VecDeque::new(),
             dirty: false,

@@ -11,9 +11,9 @@ use crate::interprocess::Mapped;
 use crate::memory::Copy;
 use crate::memory::Set;
 use crate::programmatic::{Last, Moment};
-use crate::state::{self, Guard, Recorded, State, StreamKind};
+use crate::state::{self, Guard, Recorded, State, Stream, StreamKind};
 use crate::truth::{self, Operation, Times};
-use crate::worker::{HostCall, Value};
+use crate::worker::{HostCall, Meeting, Value};
 use crate::{graph, thread};
 use std::sync::Arc;
 
@@ -22,14 +22,26 @@ use std::sync::Arc;
 pub struct Launch {
     /// The kernel's name.
     pub name: Arc<str>,
-    /// How long it runs.
+    /// How long it runs, once it has met others.
     pub length: Ns,
+    /// It runs until others do.
+    pub meeting: Option<Meeting>,
     /// It may overlap the kernel before it in its stream.
     pub programmatic: bool,
     /// Events that the launch itself records.
     pub events: Vec<(Handle, Moment)>,
     /// Function, dimensions and arguments: what a graph's kernel node gives back.
     pub node: Option<Arc<graph::KernelNode>>,
+}
+
+impl Launch {
+    /// How long it takes, and what happens then.
+    pub fn body(&self) -> (Length, Action) {
+        match self.meeting {
+            Some(meeting) => (Length::Gate, Action::Meeting(meeting)),
+            None => (Length::Fixed(self.length), Action::None),
+        }
+    }
 }
 
 /// A piece of work.
@@ -99,6 +111,8 @@ pub enum Action {
     Host(HostCall),
     /// A value is waited for or written.
     Value(Value),
+    /// A kernel waits for others.
+    Meeting(Meeting),
     /// Another process's record of an event is waited for.
     Elsewhere {
         /// What is known of the event.
@@ -168,30 +182,35 @@ impl State {
         self.turn(stream, before, None).0
     }
 
-    /// With CUDA_DEVICE_MAX_CONNECTIONS=1 all streams of a context share one queue into the device (CUDA programming guide,
-    /// "CUDA Environment Variables"; one for each context is a guess): a piece of work at the head of its stream waits
-    /// there until all that was submitted before it has been taken off the queue. Returns what it stands behind then, and
-    /// what is to be told about it: its occupancy begins at the head of its stream all the same.
+    /// Streams are given the connections of their context in turn, and those of one share a queue into the device (CUDA C++
+    /// Programming Guide, "CUDA Environment Variables", CUDA_DEVICE_MAX_CONNECTIONS; the order, and that each context has
+    /// its own, are guesses): a piece of work at the head of its stream waits there until all that was submitted before it
+    /// to any of them has been taken off the queue. Returns what it stands behind then, and what is to be told about it: its
+    /// occupancy begins at the head of its stream all the same.
     pub fn turn(&mut self, stream: Handle, mut before: Vec<Done>, truth: Told) -> (Vec<Done>, Told) {
-        if !config().one_connection {
+        if config().connections == 0 {
             return (before, truth);
         }
         let nothing = || Job { action: Action::None, truth: None };
         let head = self.add(&before, Length::Fixed(0), None, nothing());
-        let context = self.checked(stream).context;
-        before.extend(self.contexts.get(self.root(context)).map(|context| context.taken.clone()));
+        before.extend(self.last_taken(stream).map(|taken| taken.clone()));
         let turn = self.add(&before, Length::Fixed(0), None, nothing());
         self.taken(stream, &turn);
         let truth = truth.map(|operation| Box::new(Operation { head: Some(head), ..*operation }));
         (vec![turn], truth)
     }
 
-    /// What is submitted from now on in the stream's context is not taken off the queue before `done`.
+    /// What is submitted from now on to the stream's connection is not taken off its queue before `done`.
     fn taken(&mut self, stream: Handle, done: &Done) {
-        let context = self.checked(stream).context;
-        if let Some(context) = self.contexts.get_mut(self.root(context)) {
-            context.taken = done.clone();
+        if let Some(taken) = self.last_taken(stream) {
+            *taken = done.clone();
         }
+    }
+
+    fn last_taken(&mut self, stream: Handle) -> Option<&mut Done> {
+        let Stream { context, connection, .. } = *self.checked(stream);
+        let root = self.root(context);
+        self.contexts.get_mut(root)?.taken.get_mut(connection)
     }
 
     /// What is ahead of new work on a stream, as [`Self::ordered_behind`] says it.
@@ -285,7 +304,10 @@ impl State {
 
     fn schedule(&mut self, work: &Work, mut before: Vec<Done>, truth: Told) -> Done {
         let (length, lane, action) = match work {
-            Work::Kernel(launch) => (Length::Fixed(launch.length), None, Action::None),
+            Work::Kernel(launch) => {
+                let (length, action) = launch.body();
+                (length, None, action)
+            }
             Work::Copy(copy) => (Length::Fixed(copy.length()), copy.lane, Action::Copy(copy.clone())),
             Work::Set(set) => (Length::Fixed(set.length()), None, Action::Set(set.clone())),
             Work::Host(host) => (Length::Gate, None, Action::Host(*host)),

@@ -9,6 +9,7 @@ use crate::truth::{self, Operation, Times};
 use crate::work::{Action, Job};
 use crate::{effects, thread};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Once, PoisonError};
 use std::time::Duration;
 
@@ -90,6 +91,31 @@ impl Value {
     }
 }
 
+/// A kernel that runs until others do, as the collectives of several GPUs: it adds one to a counter that they share when it
+/// begins, and ends when the counter has reached a number.
+#[derive(Clone, Copy, Debug)]
+pub struct Meeting {
+    /// The counter, 32 bits.
+    pub counter: u64,
+    /// The number.
+    pub all: u32,
+    /// It has added its own.
+    pub arrived: bool,
+}
+
+impl Meeting {
+    /// Whether all are there; comes, if it has not.
+    fn is_complete(&mut self) -> bool {
+        // SAFETY: the program gave the address of a counter, which it keeps while the kernel runs, and which kernels of other
+        // processes count in as well. Relaxed: nothing is handed over by it.
+        let counter = unsafe { AtomicU32::from_ptr(self.counter as *mut u32) };
+        if !std::mem::replace(&mut self.arrived, true) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        counter.load(Ordering::Relaxed) >= self.all
+    }
+}
+
 #[derive(Debug)]
 struct Gate {
     job: Job,
@@ -99,8 +125,9 @@ struct Gate {
 
 impl Gate {
     /// Whether nothing but its turn keeps it closed.
-    fn passes(&self, now: Ns) -> bool {
-        match &self.job.action {
+    fn passes(&mut self, now: Ns) -> bool {
+        match &mut self.job.action {
+            Action::Meeting(meeting) => meeting.is_complete(),
             Action::Elsewhere { cell, number } => cell.end(*number).is_some_and(|end| end <= now),
             Action::Value(value) => value.wait.is_none_or(|flags| value.passes(flags)),
             _ => true,
@@ -128,7 +155,10 @@ impl Worker {
         START.call_once(|| spawn("simcuda-host", work));
         self.next += 1;
         let gate = Gate { job, head, node };
-        if matches!(&gate.job.action, Action::Value(Value { wait: Some(_), .. }) | Action::Elsewhere { .. }) {
+        if matches!(
+            &gate.job.action,
+            Action::Value(Value { wait: Some(_), .. }) | Action::Elsewhere { .. } | Action::Meeting(_)
+        ) {
             self.waits.push(gate);
         } else {
             self.due.insert((head, self.next), gate);
@@ -141,7 +171,7 @@ impl State {
     /// Opens the waits whose turn and value have come.
     pub fn look_at_values(&mut self) {
         let mut at = 0;
-        while let Some(gate) = self.worker.waits.get(at) {
+        while let Some(gate) = self.worker.waits.get_mut(at) {
             if gate.head > self.now || !gate.passes(self.now) {
                 at += 1;
                 continue;

@@ -7,6 +7,8 @@ use common::{
     synchronize, with_truth,
 };
 use serde_json::Value;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 fn named<'a>(truth: &'a [Value], name: &str) -> Vec<&'a Value> {
     truth.iter().filter(|line| line["kind"] == "kernel" && line["name"] == name).collect()
@@ -471,15 +473,16 @@ fn elapsed_time_backwards_may_be_refused() {
     elapsed_time_backwards("elapsed_time_backwards_may_be_refused", "negative_elapsed=refused", 1);
 }
 
-/// Two kernels on a stream, then one on another: when the last one was at the head of its stream, and when it started, ns
-/// after the first one's start.
-fn behind_another_stream(test: &str, settings: &[(&str, &str)], expected: (i64, i64)) {
+/// Two kernels on a stream, then one on another, which is made so many streams later: when the last one was at the head of its
+/// stream, and when it started, ns after the first one's start.
+fn behind_another_stream(test: &str, settings: &[(&str, &str)], later: usize, expected: (i64, i64)) {
     with_truth(
         test,
         settings,
-        || {
+        move || {
             begin();
-            let (first, second) = (stream(1), stream(1));
+            let streams: Vec<u64> = (0..=later).map(|_| stream(1)).collect();
+            let (first, second) = (streams[0], streams[later]);
             let (long, other) = (kernel("long_50us"), kernel("other_5us"));
             let gate = Gate::close(&[first, second]);
             launch(long, first, 0);
@@ -499,17 +502,59 @@ fn behind_another_stream(test: &str, settings: &[(&str, &str)], expected: (i64, 
 
 #[test]
 fn streams_do_not_wait_for_each_other() {
-    behind_another_stream("streams_do_not_wait_for_each_other", &[], (0, 0));
+    behind_another_stream("streams_do_not_wait_for_each_other", &[], 7, (0, 0));
 }
 
 #[test]
 fn streams_of_one_connection_wait_for_what_waits_in_another() {
     let test = "streams_of_one_connection_wait_for_what_waits_in_another";
-    behind_another_stream(test, &[("CUDA_DEVICE_MAX_CONNECTIONS", "1")], (0, 50_000));
+    behind_another_stream(test, &[("CUDA_DEVICE_MAX_CONNECTIONS", "1")], 1, (0, 50_000));
 }
 
 #[test]
-fn one_connection_may_mean_nothing() {
-    let settings = [("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "one_connection=streams")];
-    behind_another_stream("one_connection_may_mean_nothing", &settings, (0, 0));
+fn streams_are_given_the_eight_connections_in_turn() {
+    behind_another_stream("streams_are_given_the_eight_connections_in_turn", &[], 8, (0, 50_000));
+}
+
+#[test]
+fn connections_may_mean_nothing() {
+    let settings = [("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "connections=streams")];
+    behind_another_stream("connections_may_mean_nothing", &settings, 1, (0, 0));
+}
+
+#[test]
+fn a_kernel_that_meets_others_runs_until_all_are_there() {
+    let test = "a_kernel_that_meets_others_runs_until_all_are_there";
+    with_truth(
+        test,
+        &[],
+        || {
+            begin();
+            let counter = AtomicU32::new(0);
+            let (reduce, first, second) = (kernel("reduce_meets"), stream(1), stream(1));
+            meet(reduce, first, &counter, 2);
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(cu!(cuStreamQuery(first => u64)), 600, "NOT_READY");
+            meet(reduce, second, &counter, 2);
+            synchronize(first);
+            synchronize(second);
+            assert_eq!(counter.into_inner(), 2);
+        },
+        |truth| {
+            let both = named(&truth, "reduce_meets");
+            let lasted = both.iter().map(|line| number(line, "end") - number(line, "start"));
+            let (begun, ended) =
+                (both.iter().map(|l| number(l, "start")), both.iter().map(|l| number(l, "end")));
+            assert!(begun.max() <= ended.min() && lasted.max() >= Some(20_000_000), "{both:?}");
+        },
+    );
+}
+
+/// Launches a kernel that counts this counter up to `all`.
+fn meet(function: u64, stream: u64, counter: &AtomicU32, all: u64) {
+    let counter = counter.as_ptr() as u64;
+    let arguments = [(&raw const counter).cast::<u8>(), (&raw const all).cast::<u8>()];
+    ok!(cuLaunchKernel(
+        function => u64, 1 => u32, 1 => u32, 1 => u32, 32 => u32, 1 => u32, 1 => u32, 0 => u32, stream => u64,
+        arguments.as_ptr() => *const *const u8, std::ptr::null() => *const u64));
 }

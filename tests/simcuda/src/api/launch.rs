@@ -17,6 +17,7 @@ use crate::state::{Guard, Recorded, State, StreamKind};
 use crate::thread;
 use crate::work::{Launch, Work, issue};
 use crate::worker::HostCall;
+use crate::worker::Meeting;
 use std::sync::Arc;
 
 exports! {
@@ -114,10 +115,15 @@ impl State {
             // cuda.h, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: the launch fails beyond it.
             return Err(INVALID_VALUE);
         }
-        let length = match of.duration {
-            Duration::Fixed(ns) => ns,
-            // SAFETY: the caller's.
-            Duration::Argument => unsafe { first_argument(arguments, extra) }.ok_or(INVALID_VALUE)?,
+        // SAFETY: the caller's; a kernel that takes so many.
+        let argument = |at| unsafe { argument(arguments, extra, at) }.ok_or(INVALID_VALUE);
+        let (length, meeting) = match of.duration {
+            Duration::Fixed(ns) => (ns, None),
+            Duration::Argument => (argument(0)?, None),
+            Duration::Meeting => {
+                let (counter, all) = (argument(0)?, argument(1)? as u32);
+                (0, Some(Meeting { counter, all, arrived: false }))
+            }
         };
         let name = of.kernel.name.clone();
         let module = of.module;
@@ -132,7 +138,7 @@ impl State {
         let module = self.modules.get_mut(module).ok_or(INVALID_HANDLE)?;
         let cost = if module.launched { 0 } else { config().cost.module };
         module.launched = true;
-        Ok((Launch { name, length, programmatic: false, events: Vec::new(), node }, cost))
+        Ok((Launch { name, length, meeting, programmatic: false, events: Vec::new(), node }, cost))
     }
 }
 
@@ -162,21 +168,21 @@ impl State {
     }
 }
 
-/// The first 64-bit argument, from `kernelParams` or from the buffer in `extra`.
+/// One of the arguments of a kernel whose arguments have 64 bits each, from `kernelParams` or from the buffer in `extra`.
 ///
 /// # Safety
-/// The arguments are as cuda.h, cuLaunchKernel, asks.
-unsafe fn first_argument(arguments: *const *const u8, extra: *const u64) -> Option<u64> {
+/// The arguments are as cuda.h, cuLaunchKernel, asks, and there are more than `at`.
+unsafe fn argument(arguments: *const *const u8, extra: *const u64, at: usize) -> Option<u64> {
     const BUFFER_POINTER: u64 = 1; // CU_LAUNCH_PARAM_BUFFER_POINTER
     // SAFETY: the caller's; `extra` is a list of pairs that ends with CU_LAUNCH_PARAM_END, 0.
     unsafe {
         if !arguments.is_null() {
-            return Some((*arguments).cast::<u64>().read_unaligned());
+            return Some((*arguments.add(at)).cast::<u64>().read_unaligned());
         }
         let mut pair = extra;
         while !pair.is_null() && *pair != 0 {
             if *pair == BUFFER_POINTER {
-                return Some((*pair.add(1) as *const u64).read_unaligned());
+                return Some((*pair.add(1) as *const u64).add(at).read_unaligned());
             }
             pair = pair.add(2);
         }
