@@ -4,7 +4,8 @@
 //! and are filled on slow paths (loading a function), so that a launch does one lookup.
 
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use gpuspy_wire::communication::is_communication;
 use gpuspy_wire::record::{
     CELL_WORDS, Fact, Head, Intern, Kind, LossCause, MAX_TEXT, Namespace, RECORD_VERSION,
 };
@@ -29,6 +30,11 @@ pub struct Names {
     handles: Keyed<Handle, HANDLES>,
     /// Names that did not fit into a ring yet. Relaxed: the poller looks again.
     unsent: AtomicU32,
+    /// A bit for each name: it is a communication kernel's. Relaxed, like `has_communication`: who misses it times one launch as
+    /// any other.
+    communication: [AtomicU64; NAMES / 64],
+    /// There is one.
+    has_communication: AtomicBool,
 }
 
 struct Name {
@@ -165,6 +171,19 @@ impl Names {
         KernelName { id, is_kernel }
     }
 
+    /// Whether any kernel that was named may wait for one of another GPU.
+    #[inline]
+    pub fn has_communication(&self) -> bool {
+        self.has_communication.load(Ordering::Relaxed)
+    }
+
+    /// Whether the kernel of this number may.
+    pub fn is_communication(&self, id: u32) -> bool {
+        let Some(index) = id.checked_sub(1) else { return false };
+        let word = self.communication.get(index as usize / 64);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (index % 64) != 0)
+    }
+
     /// The number of a text, which is sent now if it is new.
     fn intern(&self, call: &Call, text: &[u8]) -> u32 {
         let hash = hash(text);
@@ -175,6 +194,12 @@ impl Names {
             let id = index as u32 + 1;
             match name.hash.compare_exchange(0, hash, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {
+                    if is_communication(text)
+                        && let Some(word) = self.communication.get(index / 64)
+                    {
+                        word.fetch_or(1 << (index % 64), Ordering::Relaxed);
+                        self.has_communication.store(true, Ordering::Relaxed);
+                    }
                     let sent = with_intern(Namespace::Kernel, id, text, |words| call.push_words(words));
                     if !sent {
                         let text = Box::into_raw(Box::new(Box::<[u8]>::from(text)));

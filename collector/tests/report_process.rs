@@ -853,6 +853,7 @@ mod hostile {
                 duration_error: n[10] as u32,
                 seen: n[11],
                 flags: n[9] as u16,
+                tail: n[4] % 3,
             };
             let work = |what| Work {
                 call,

@@ -6,6 +6,7 @@ mod calls;
 mod capture_range;
 mod captures;
 mod clock;
+mod collectives;
 mod compare;
 mod copies;
 mod counts;

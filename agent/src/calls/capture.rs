@@ -273,6 +273,10 @@ impl Work for GraphLaunch {
         self.stream
     }
 
+    fn waits_for_others(&self, call: &Call) -> bool {
+        call.session.names.has_communication() && call.session.graphs.has_communication(self.exec)
+    }
+
     fn before(&self, call: &Call) {
         call.session.graphs.launches(call, self.exec);
     }

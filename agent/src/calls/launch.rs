@@ -165,6 +165,11 @@ impl Work for Launch {
         self.function as u64
     }
 
+    fn waits_for_others(&self, call: &Call) -> bool {
+        let names = &call.session.names;
+        names.has_communication() && names.is_communication(names.of_handle(call, self.function).id)
+    }
+
     fn hand_down(&self, call: &Call) {
         call.hand_down(if self.origin == Origin::Caller { call.caller } else { self.function as u64 });
     }

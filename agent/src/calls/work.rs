@@ -30,6 +30,10 @@ pub trait Work: Sized {
     fn kernel(&self) -> u64 {
         0
     }
+    /// It may run until work of another GPU does: no event of ours may stand right behind it.
+    fn waits_for_others(&self, _call: &Call) -> bool {
+        false
+    }
     /// Before the real call, in the driver's layer.
     fn before(&self, _call: &Call) {}
     /// Before the real call, in the runtime's.
@@ -104,7 +108,7 @@ pub fn enqueue<W: Work>(call: &Call, what: W, real: impl FnOnce() -> (CUresult, 
     let succeeded = result == CUDA_SUCCESS && what.is_work();
     let mut work = common::<W>(call, &what, submitted, stream);
     match way {
-        Some(way) => way.leave(call, around, &mut work, what.kernel(), succeeded),
+        Some(way) => way.leave(call, around, &mut work, &what, succeeded),
         None => work.untimed = if captured { Untimed::Captured } else { Untimed::NoStream } as u8,
     }
     if succeeded {
@@ -165,12 +169,16 @@ impl Way {
 
     /// After it: writes into the record what is known of the time.
     #[inline]
-    fn leave(self, call: &Call, around: Around, work: &mut record::Work, kernel: u64, succeeded: bool) {
+    fn leave<W: Work>(self, call: &Call, around: Around, work: &mut record::Work, what: &W, succeeded: bool) {
         let Way { driver, stream, passage } = self;
+        let kernel = what.kernel();
         let (untimed, flags) = match around {
             Around::Pair(pair) if succeeded && burst::may_begin(call, kernel) => {
                 burst::begin(call, pair, &passage, work, kernel);
                 (Untimed::Chain, flag::BURST)
+            }
+            Around::Pair(pair) if succeeded && what.waits_for_others(call) => {
+                (Untimed::Timed, burst::defer(call, pair, &passage, work, kernel))
             }
             Around::Pair(pair) => {
                 let done = (work.submitted, succeeded);
@@ -180,7 +188,8 @@ impl Way {
             }
             Around::Burst(member) => {
                 let (launched, untimed) = (succeeded.then_some(&*work), member.untimed());
-                let is_part = burst::joined(call, driver, member, &passage, launched, kernel);
+                let last = (kernel, what.waits_for_others(call));
+                let is_part = burst::joined(call, driver, member, &passage, launched, last);
                 (untimed, if is_part { flag::BURST } else { 0 })
             }
             Around::Nothing(why) => {

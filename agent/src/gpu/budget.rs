@@ -6,7 +6,8 @@
 //! pay for a useful window, a contiguous stretch in which everything on all threads and streams is timed, one opens; when
 //! it is empty, the window closes. Everything is counted always.
 //!
-//! Where events change what they measure (`CUDA_DEVICE_MAX_CONNECTIONS=1`) windows are sparse: none, the first phase
+//! Where events could change what they measure, because streams share hardware queues (`CUDA_DEVICE_MAX_CONNECTIONS`, which is 1, or
+//! less than there are streams in a context), windows are sparse: none, the first phase
 //! included, is longer than [`WINDOW_NS`], and one begins at most every [`SPARSE_NS`].
 //!
 //! Several threads' hook time is set against one wall clock: that overstates our cost, never understates it.
@@ -19,6 +20,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use gpuspy_wire::capture::CaptureRange;
 use gpuspy_wire::record::{Fact, Head, Namespace, Record, Untimed, Window, WindowChange};
 
+use crate::gpu::context::Context;
 use crate::gpu::poller::Ring;
 use crate::names;
 use crate::session::Session;
@@ -315,7 +317,7 @@ impl Budget {
             Mode::Exact => tell(Fact::Timing, "exact"),
             Mode::Auto => tell(Fact::Timing, &format!("auto {}", options.percent)),
         }
-        if let Some(note) = options.note() {
+        if let Some(note) = options.note(false) {
             tell(Fact::TimingNote, &note);
         }
         if let Some(range) = options.range {
@@ -327,6 +329,11 @@ impl Budget {
     pub fn step(&mut self, session: &Session, ring: &mut Ring) -> u64 {
         if session.timing.options.mode != Mode::Auto {
             return u64::MAX;
+        }
+        if !self.is_sparse && session.contexts.iter().any(Context::shares_queues) {
+            self.is_sparse = true;
+            let note = session.timing.options.note(true).unwrap_or_default();
+            names::tell(ring, Namespace::Fact, Fact::TimingNote as u32, note.as_bytes());
         }
         let now = Moment::now(session);
         let (edge, sleep) = self.look(&session.timing, now);

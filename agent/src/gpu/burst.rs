@@ -10,6 +10,11 @@
 //! The launches are recorded as parts of it ([`flag::BURST`]); a [`record::Burst`] tells of the whole. All that was launched
 //! before the GPU came to its last launch kept the GPU busy: `last` tells readers from when on that is certain.
 //!
+//! **Deferred ends.** A communication kernel may run until its peers on other GPUs do. Where streams share a hardware queue, an
+//! event right behind it could hold up what those wait for. So it gets its end event like a burst does, when something else
+//! comes onto its stream, which would wait for it as well. It is no burst: its own record says that its time will come, and
+//! the time says when the end event was recorded ([`record::GpuTime::tail`]).
+//!
 //! The end event is recorded when something else comes: the next launch that is timed alone (whose start event it is), an
 //! ordinary operation, a record or a wait of the app's, a capture, or a synchronise, before the real call.
 //!
@@ -23,7 +28,7 @@
 //! stream where several find it out at the same time.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use gpuspy_wire::record::{self, Head, Untimed, flag};
+use gpuspy_wire::record::{self, Head, LossCause, Untimed, flag};
 
 use crate::calls::is_captured;
 use crate::driver::{self, Driver};
@@ -77,9 +82,11 @@ pub struct OpenBurst {
     launches: u32,
     /// Those of them that may overlap what is ahead of them, or signal in their middle.
     programmatic: u32,
+    /// It is one launch, which is told of by itself, and only its end event is to come.
+    pub is_deferred: bool,
     /// How many more a run takes.
     pub left: u32,
-    /// The last kernel launched.
+    /// The last kernel launched; 0 = a graph.
     function: u64,
     /// Ticks when its launch returned.
     pub last: u64,
@@ -114,9 +121,9 @@ impl Drop for Member {
 }
 
 impl OpenBurst {
-    /// Whether none of it is programmatic.
+    /// Whether it is several launches, and none of them is programmatic.
     pub fn is_run(&self) -> bool {
-        self.programmatic == 0
+        self.programmatic == 0 && !self.is_deferred
     }
 
     /// What is told of it, whose end event was recorded by `ended`.
@@ -198,6 +205,11 @@ pub fn join(call: &Call, driver: &Driver, stream: &'static Stream, passage: &Pas
     let may_record = stream.entries.density(call.session.queue) != Density::None;
     if may_record && hold.last().burst.as_ref().is_some_and(|burst| burst.launches >= LONGEST) {
         end(call, driver, &mut hold, |since| passage.follows(since));
+    }
+    if let Some(burst) = hold.last().burst.as_ref().filter(|burst| burst.is_deferred) {
+        // What it would need behind it would cut the chain.
+        call.session.bursts.is_followed(burst.function);
+        leave_open(call, &mut hold);
     }
     if let Some(burst) = &mut hold.last().burst {
         call.session.bursts.is_followed(burst.function);
@@ -281,14 +293,14 @@ pub fn run(
 }
 
 /// After the real call of a launch that is to be a part, at `work.submitted`: whether it is. Where it is the last, the
-/// burst's record is left with the call, to go out behind the launch's.
+/// burst's record is left with the call, to go out behind the launch's. `waits_for_others`: no event may stand right behind it.
 pub fn joined(
     call: &Call,
     driver: &Driver,
     mut member: Member,
     passage: &Passage,
     work: Option<&record::Work>,
-    function: u64,
+    (function, waits_for_others): (u64, bool),
 ) -> bool {
     let Some(work) = work else { return false };
     let (start, hold) = (member.start.take(), &mut member.hold);
@@ -307,7 +319,7 @@ pub fn joined(
         }
         (None, None) => return false,
     }
-    if member.is_programmatic && call.session.bursts.known(function) == ALONE {
+    if member.is_programmatic && call.session.bursts.known(function) == ALONE && !waits_for_others {
         let burst = close(call, driver, hold, Next::Call, |since| passage.alone() == Some(since));
         burst.into_iter().for_each(|burst| call.record_behind(&burst));
     }
@@ -322,8 +334,22 @@ pub fn begin(call: &Call, pair: Pair, passage: &Passage, work: &record::Work, fu
     open(call, &mut hold, context, start, passage, work, function, (true, 0));
 }
 
+/// The same of an operation behind which no event may stand before something else comes. Its record gets all that is known
+/// by now; returns its flags.
+pub fn defer(call: &Call, pair: Pair, passage: &Passage, work: &mut record::Work, function: u64) -> u16 {
+    let sampled = pair.sampled();
+    let (mut hold, context, start) = pair.into_start();
+    hold.stream().entries.add();
+    work.lead = saturated(work.submitted.wrapping_sub(start.begun));
+    open(call, &mut hold, context, start, passage, work, function, (false, 0));
+    if let Some(burst) = &mut hold.last().burst {
+        burst.is_deferred = true;
+    }
+    sampled | if start.shared { flag::SHARED_START } else { 0 }
+}
+
 /// `kind`: whether the launch is programmatic, and how many more a run takes.
-#[expect(clippy::too_many_arguments, reason = "each is another thing, and only two callers know them")]
+#[expect(clippy::too_many_arguments, reason = "each is another thing, and only three callers know them")]
 fn open(
     call: &Call,
     hold: &mut Hold,
@@ -344,6 +370,7 @@ fn open(
         first,
         launches: 1,
         programmatic: u32::from(is_programmatic),
+        is_deferred: false,
         left,
         function,
         last: work.submitted,
@@ -368,6 +395,9 @@ fn leave_open(call: &Call, hold: &mut Hold) {
     if let Some(burst) = hold.last().burst.take() {
         call.session.bursts.abandoned();
         burst.context.pool.give(burst.start);
+        if burst.is_deferred {
+            return call.lost(LossCause::GpuTimePending, 1);
+        }
         call.publish(&burst.record(call.fresh_correlation(), ticks(), None, Untimed::Contended));
     }
 }
@@ -387,15 +417,20 @@ fn close(
     if burst.programmatic != 0 {
         bursts.is_alone(burst.function);
     }
-    let correlation = call.fresh_correlation();
-    let begun = ticks();
-    let untimed = record_end(call, driver, hold, &burst, next, (correlation, begun));
-    // Asked behind the record: another's work may have come between until then.
-    let since = burst.since.filter(|since| is_undisturbed(*since));
+    let correlation = if burst.is_deferred { burst.first.correlation } else { call.fresh_correlation() };
+    let ended = record_end(call, driver, hold, &burst, next, (correlation, ticks()), is_undisturbed);
+    let (untimed, since) = ended.map_or_else(|why| (why, None), |since| (Untimed::Timed, since));
+    if burst.is_deferred {
+        if untimed != Untimed::Timed {
+            call.lost(LossCause::GpuTimePending, 1);
+        }
+        return None;
+    }
     Some(burst.record(correlation, ticks(), since, untimed))
 }
 
-/// Records a burst's end event and hands both to the poller, or gives the start event back and says why not.
+/// Records a burst's end event and hands both to the poller, or gives the start event back and says why not. Returns the
+/// passages behind its last launch, if nothing of others has come between that and the end event.
 fn record_end(
     call: &Call,
     driver: &Driver,
@@ -403,11 +438,12 @@ fn record_end(
     burst: &OpenBurst,
     next: Next,
     (correlation, begun): (u64, u64),
-) -> Untimed {
+    is_undisturbed: impl Fn(Since) -> bool,
+) -> Result<Option<Since>, Untimed> {
     let (stream, context, start) = (hold.stream(), burst.context, burst.start);
     let refuse = |why, event: Option<u32>| {
         event.into_iter().chain([start]).for_each(|event| context.pool.give(event));
-        why
+        Err(why)
     };
     if next == Next::Call && stream.entries.density(call.session.queue) == Density::None {
         return refuse(Untimed::DeepQueue, None);
@@ -424,12 +460,19 @@ fn record_end(
         let function = burst.function;
         hold.last().end = Some(End { event, function, begun, ended, position, since });
     }
-    let pending = Pending { correlation, start, end: event, position, marker: false, cancelled: false };
-    if !hold.push(pending) {
+    // Asked behind the record: another's work may have come between until then.
+    let since = burst.since.filter(|since| is_undisturbed(*since));
+    let flags = if since.is_none() { flag::SHARED_INTERVAL } else { 0 };
+    let (flags, tail) = match burst.is_deferred {
+        true => (flags, saturated(ended.wrapping_sub(burst.first.submitted)).max(1)),
+        false => (0, 0),
+    };
+    let (marker, cancelled, end) = (false, false, event);
+    if !hold.push(Pending { correlation, start, end, position, marker, cancelled, flags, tail }) {
         return refuse(Untimed::DeepQueue, Some(event));
     }
     call.session.poller.work_added();
-    Untimed::Timed
+    Ok(since)
 }
 
 /// What comes behind a burst.
@@ -469,6 +512,13 @@ fn with_open_bursts(call: &Call) -> Option<(&'static Driver, &'static Context)> 
     Some((driver, call.session.contexts.get(call, driver, driver.current_context())?))
 }
 
+/// Whether other streams of the context have work, as far as is seen.
+fn is_beside_others(call: &Call, stream: &Stream) -> bool {
+    let context = |of: &Stream| of.context().map(core::ptr::from_ref);
+    let is_other = |other: &&Stream| !core::ptr::eq(*other, stream) && context(other) == context(stream);
+    call.session.streams.iter().filter(is_other).any(|other| other.entries.depth() != 0)
+}
+
 fn end_named(
     call: &Call,
     driver: &Driver,
@@ -485,6 +535,10 @@ fn end_named(
     let is_named = burst.thread == call.thread_identity() || stream.flags() & flag::PER_THREAD_STREAM == 0;
     if is_named && may_end(burst) && !is_captured(call, stream.handle()) {
         let is_undisturbed = burst.since.is_some_and(|since| since.is_now(stream));
+        // Until the next call of the app's onto the stream.
+        if burst.is_deferred && next == Next::Wait && is_beside_others(call, stream) {
+            return;
+        }
         if is_legacy(stream) && !is_undisturbed {
             return leave_open(call, &mut hold);
         }

@@ -74,9 +74,11 @@ pub struct Context {
     pub pool: Pool,
     /// The stream of the clock's samples, ours; 0 = none.
     pub samples: u64,
-    /// All its streams share one hardware queue (`CUDA_DEVICE_MAX_CONNECTIONS=1`).
-    pub one_queue: bool,
-    /// Calls on all streams, where they do.
+    /// Hardware queues that its streams are given in turn, and streams that have been given one, ours included. Relaxed: a
+    /// number; a call under way on another thread may not have seen the last.
+    connections: u32,
+    connected: AtomicU32,
+    /// Calls on all streams, where some share a queue.
     pub all: Passages,
     /// Calls on the legacy default stream, and on the streams that it orders itself with.
     pub legacy: Passages,
@@ -88,6 +90,22 @@ pub struct Context {
 }
 
 impl Context {
+    /// All its streams have one hardware queue.
+    pub fn has_one_queue(&self) -> bool {
+        self.connections == 1
+    }
+
+    /// Some of its streams may have one hardware queue together. From then on for good: which ones, nobody tells.
+    #[inline]
+    pub fn shares_queues(&self) -> bool {
+        self.has_one_queue() || self.connected.load(Ordering::Relaxed) > self.connections
+    }
+
+    /// The app has one more stream, besides the legacy default stream.
+    pub fn has_stream_more(&self) {
+        self.connected.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// It is gone, or may be any moment: nothing is asked of its events.
     #[inline]
     pub fn is_leaving(&self) -> bool {
@@ -138,7 +156,7 @@ impl Contexts {
         let errno = crate::sys::Errno::save();
         let mut device: CUdevice = 0;
         let pool = Pool::new();
-        let one_queue = call.session.one_queue.load(Ordering::Relaxed);
+        let connections = call.session.connections;
         let mut samples: CUstream = core::ptr::null_mut();
         let is_ending = |device| self.primary(device).is_some_and(|p| p.ending.load(Ordering::SeqCst) != 0);
         // RELAXED: the context is new to us, and a capture may be under way in it.
@@ -156,7 +174,7 @@ impl Contexts {
                 let current = Current::ask(driver);
                 if matches!(current, Current::Plain) && !is_ending(device) && call.session.timing.is_on() {
                     pool.fill(driver);
-                    if !one_queue {
+                    if connections > 1 {
                         samples = sample::make_stream(driver);
                     }
                 }
@@ -184,8 +202,10 @@ impl Contexts {
             device: device as u32,
             pool,
             samples: samples as u64,
-            one_queue,
-            all: Passages::default(),
+            connections,
+            // The legacy default stream is there from the beginning.
+            connected: AtomicU32::new(1 + u32::from(!samples.is_null())),
+            all: Passages::of_all(),
             legacy: Passages::default(),
             blocking: Passages::default(),
             ending: AtomicU32::new(0),

@@ -5,8 +5,8 @@
 //!
 //! Something of another thread's may come between on the same stream, and, between the legacy default stream and every
 //! blocking one, on a stream of the other kind: an event on the one waits for what the others have queued (CUDA
-//! Programming Guide, "Default stream"). With `CUDA_DEVICE_MAX_CONNECTIONS=1` all streams of a context share one hardware
-//! queue, and an event waits for whatever another stream has put there before it: the context is as one stream.
+//! Programming Guide, "Default stream"). Where streams share a hardware queue, because there are more than
+//! `CUDA_DEVICE_MAX_CONNECTIONS`, an event waits for whatever another stream has put there before it: the context is as one stream.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,6 +45,12 @@ pub struct Since {
 }
 
 impl Passages {
+    /// Of all streams of a context, which are counted from the moment on at which some share a queue: from numbers on that a
+    /// stream's own calls never reach, so that a [`Since`] of the one never passes for one of the other.
+    pub fn of_all() -> Passages {
+        Passages { begun: AtomicU64::new(1 << 62), done: AtomicU64::new(1 << 62) }
+    }
+
     /// A call begins.
     pub fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);

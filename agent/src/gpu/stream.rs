@@ -173,6 +173,10 @@ pub struct Pending {
     pub marker: bool,
     /// The launch failed between the records: read the events, tell nothing.
     pub cancelled: bool,
+    /// What its own record could not say, because its end event was deferred: bits of [`flag`], and
+    /// [`record::GpuTime::tail`].
+    pub flags: u16,
+    pub tail: u32,
 }
 
 impl Stream {
@@ -215,7 +219,7 @@ impl Stream {
     #[inline]
     pub fn line(&'static self) -> &'static Passages {
         match self.context() {
-            Some(context) if context.one_queue => &context.all,
+            Some(context) if context.shares_queues() => &context.all,
             _ => &self.passages,
         }
     }
@@ -348,14 +352,19 @@ impl Stream {
         self.state.load(Ordering::Acquire) != RETIRED
     }
 
-    /// Poller: a destroyed stream that is drained becomes free to be made into another.
-    pub fn retire_if_dead(&'static self, bursts: &burst::Shared) {
+    /// Poller: a destroyed stream that is drained becomes free to be made into another. Returns how many operations' times
+    /// are lost by that.
+    pub fn retire_if_dead(&'static self, bursts: &burst::Shared) -> u64 {
+        let mut lost = 0;
         if self.state.load(Ordering::Acquire) == DEAD
             && self.oldest().is_none()
             && let Some(mut hold) = self.try_hold()
         {
             let last = core::mem::take(hold.last());
-            last.burst.iter().for_each(|_| bursts.abandoned());
+            if let Some(burst) = &last.burst {
+                bursts.abandoned();
+                lost += u64::from(burst.is_deferred);
+            }
             if let Some(pool) = self.context().map(|c| &c.pool) {
                 let held = [last.end.map(|e| e.event), last.burst.map(|b| b.start), last.draw.witness()];
                 held.into_iter().flatten().for_each(|event| pool.give(event));
@@ -363,6 +372,7 @@ impl Stream {
             // Release, with the acquire in `take_retired`; nobody else leaves DEAD.
             let _ = self.state.compare_exchange(DEAD, RETIRED, Ordering::Release, Ordering::Relaxed);
         }
+        lost
     }
 
     /// Poller: nothing more can be read from it. Returns how many operations' times are lost.
@@ -509,6 +519,9 @@ impl Streams {
         let new = core::ptr::from_ref(stream).cast_mut();
         match place.compare_exchange(core::ptr::null_mut(), new, Ordering::Release, Ordering::Acquire) {
             Ok(_) => {
+                if !matches!(name, Name::Legacy) {
+                    context.has_stream_more();
+                }
                 call.publish(&describe(driver, stream, context, recorded_on, flags));
                 Some(stream)
             }

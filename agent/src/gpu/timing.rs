@@ -75,7 +75,12 @@ impl Drop for Events {
 }
 
 impl Pair {
-    /// Gives up the end event: the operation begins a burst.
+    /// [`flag::SAMPLED`], if it is one.
+    pub fn sampled(&self) -> u16 {
+        if self.is_sample { flag::SAMPLED } else { 0 }
+    }
+
+    /// Gives up the end event, which is recorded later: the operation begins a burst, or what is next ends it.
     pub fn into_start(self) -> (Hold, &'static Context, Start) {
         let Pair { hold, mut events, .. } = self;
         events.context.pool.give(events.end);
@@ -341,8 +346,8 @@ pub fn close(
         start: start.event,
         end,
         position,
-        marker: false,
         cancelled: !succeeded,
+        ..Pending::default()
     };
     let queued = recorded.is_some_and(|position| hold.push(pending(position)));
     if queued {

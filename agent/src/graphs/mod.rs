@@ -53,6 +53,8 @@ struct Place {
     kernels: AtomicU32,
     copies: AtomicU32,
     memsets: AtomicU32,
+    /// Some of its kernels are communication. Relaxed, like `changed`.
+    communication: AtomicBool,
     /// A node was changed since the number was given. Relaxed: set and read by the threads of the app's own calls, which
     /// it orders.
     changed: AtomicBool,
@@ -86,6 +88,11 @@ impl Graphs {
             copies: place.copies.load(Ordering::Relaxed),
             memsets: place.memsets.load(Ordering::Relaxed),
         }
+    }
+
+    /// Whether kernels of it, as it was told last, may wait for other GPUs.
+    pub fn has_communication(&self, handle: CUgraphExec) -> bool {
+        self.places.find(handle as u64).is_some_and(|place| place.communication.load(Ordering::Relaxed))
     }
 
     /// A graph was instantiated.
@@ -245,6 +252,8 @@ impl Graphs {
         }
         let lines = contents.lines();
         let [kernels, copies, memsets, others] = place.count(&lines);
+        let communication = lines.iter().any(|line| call.session.names.is_communication(line.kernel));
+        place.communication.store(communication, Ordering::Relaxed);
         let graph = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let head = Head::new::<record::Graph>();
         let (at, handle, reserved) = (ticks(), handle as u64, [0; 5]);

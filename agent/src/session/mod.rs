@@ -57,9 +57,9 @@ pub struct Session {
     pub timing: Gate,
     /// Which part of the run is looked at.
     pub range: Range,
-    /// `CUDA_DEVICE_MAX_CONNECTIONS=1`: all streams of a context share one hardware queue. Relaxed, like the next: written
-    /// before the session is published.
-    pub one_queue: AtomicBool,
+    /// Hardware queues that the streams of a context share (`CUDA_DEVICE_MAX_CONNECTIONS`). Written before the session is
+    /// published, like the next.
+    pub connections: u32,
     /// How long launch queues are.
     pub queue: Queue,
     /// No event serves two operations (`GPUSPY_EVENTS=pairs`).
@@ -220,7 +220,7 @@ fn make() -> Result<&'static Session, &'static str> {
     session.key = AtomicU32::new(key);
     session.pairs_only = AtomicBool::new(sys::env(c"GPUSPY_EVENTS").is_some_and(|e| e == c"pairs"));
     let connections = sys::env(c"CUDA_DEVICE_MAX_CONNECTIONS");
-    session.one_queue = AtomicBool::new(connections.is_some_and(|n| n == c"1"));
+    session.connections = options::connections(connections);
     session.queue = Queue::scaled(sys::env(c"CUDA_SCALE_LAUNCH_QUEUES"));
     let options = Options::read(sys::env(c"GPUSPY_TIMING"), sys::env(c"GPUSPY_BUDGET"), connections);
     let options = options.with_nvtx_tool(sys::env(c"NVTX_INJECTION64_PATH"));

@@ -31,6 +31,15 @@ pub struct Options {
     pub is_nvtx_elsewhere: bool,
 }
 
+/// CUDA C++ Programming Guide, "CUDA Environment Variables": 1 to 32, and 8 by default.
+const CONNECTIONS: u32 = 8;
+
+/// `CUDA_DEVICE_MAX_CONNECTIONS`.
+pub fn connections(text: Option<&CStr>) -> u32 {
+    let number = text.and_then(|text| text.to_str().ok()?.trim().parse().ok());
+    number.unwrap_or(CONNECTIONS).clamp(1, 32)
+}
+
 /// The budget that nobody asked for.
 const PERCENT: f64 = 5.0;
 
@@ -44,6 +53,8 @@ const NOTES: [&str; 4] = [
     "CUDA_DEVICE_MAX_CONNECTIONS=1, where timing events make streams wait that would overlap: at most a tenth of a second is timed in each second",
     "CUDA_DEVICE_MAX_CONNECTIONS=1, where timing events make streams wait that would overlap: nothing is timed unless --timing auto asks for it",
 ];
+const CROWDED: &str = "more streams than hardware queues (CUDA_DEVICE_MAX_CONNECTIONS), where timing events could make streams wait that \
+                       would overlap: at most a tenth of a second is timed in each second";
 const BAD_RANGE: &str = "GPUSPY_CAPTURE_RANGE is none of profiler-api, nvtx:NAME, nvtx:NAME@DOMAIN and delay=SECONDS[,duration=SECONDS]: all \
                          of the run is looked at";
 
@@ -79,7 +90,7 @@ impl Options {
         };
         // Facts (TransformerEngine #1353): with one connection, events that keep time end the overlap of streams. What is
         // behind a collective that waits for its peer would then wait for it too: nobody gets that unasked.
-        let one_connection = mode != Mode::Off && connections.is_some_and(|c| c.to_bytes() == b"1");
+        let one_connection = mode != Mode::Off && self::connections(connections) == 1;
         if one_connection && timing.is_none_or(CStr::is_empty) {
             (mode, note) = (Mode::Off, ONE_CONNECTION_UNASKED);
         } else if one_connection {
@@ -124,12 +135,13 @@ impl Options {
         CaptureRange::parse(self.range?)
     }
 
-    /// Why operations are not timed, or not looked at, as asked for.
-    pub fn note(&self) -> Option<String> {
+    /// Why operations are not timed, or not looked at, as asked for. `is_crowded`: streams of the program share hardware queues.
+    pub fn note(&self, is_crowded: bool) -> Option<String> {
         let timing = usize::from(self.note).checked_sub(1).and_then(|note| NOTES.get(note)).copied();
+        let crowded = (is_crowded && !self.is_sparse).then_some(CROWDED);
         let bad_range = self.is_bad_range.then_some(BAD_RANGE);
         let elsewhere = self.is_nvtx_elsewhere.then_some(NVTX_ELSEWHERE);
-        let notes: Vec<&str> = timing.into_iter().chain(bad_range).chain(elsewhere).collect();
+        let notes: Vec<&str> = timing.into_iter().chain(crowded).chain(bad_range).chain(elsewhere).collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 }
@@ -166,7 +178,7 @@ mod tests {
 
     #[test]
     fn every_note_has_its_sentence() {
-        let note = |note| Options { note, ..Options::of(Mode::Auto) }.note();
+        let note = |note| Options { note, ..Options::of(Mode::Auto) }.note(false);
         assert_eq!(note(0), None);
         assert!(note(BAD_TIMING).unwrap().starts_with("GPUSPY_TIMING"));
         assert!(note(BAD_BUDGET).unwrap().starts_with("GPUSPY_BUDGET"));
@@ -174,13 +186,13 @@ mod tests {
             assert!(note(one_connection).unwrap().starts_with("CUDA_DEVICE_MAX_CONNECTIONS"));
         }
         let both =
-            Options { note: BAD_BUDGET, is_bad_range: true, ..Options::of(Mode::Auto) }.note().unwrap();
+            Options { note: BAD_BUDGET, is_bad_range: true, ..Options::of(Mode::Auto) }.note(false).unwrap();
         assert!(both.starts_with("GPUSPY_BUDGET") && both.contains("; GPUSPY_CAPTURE_RANGE"), "{both}");
     }
 
     #[test]
     fn ranges_that_go_to_another_tool_are_told_of() {
-        let note = |path| Options::of(Mode::Exact).with_nvtx_tool(path).note();
+        let note = |path| Options::of(Mode::Exact).with_nvtx_tool(path).note(false);
         for ours in [None, Some(c""), Some(c"libgpuspy.so"), Some(c"/opt/gpuspy/libgpuspy.so")] {
             assert_eq!(note(ours), None, "{ours:?}");
         }
@@ -193,13 +205,13 @@ mod tests {
     fn a_range_that_cannot_be_read_is_all_of_the_run_and_says_so() {
         let read = |text| Options::of(Mode::Exact).in_range(text);
         for none in [None, Some(c"")] {
-            assert_eq!((read(none).range(), read(none).note()), (None, None));
+            assert_eq!((read(none).range(), read(none).note(false)), (None, None));
         }
         let delay = Some(CaptureRange::Delay { delay: 1_500_000_000, duration: None });
-        assert_eq!((read(Some(c"delay=1.5")).range(), read(Some(c"delay=1.5")).note()), (delay, None));
+        assert_eq!((read(Some(c"delay=1.5")).range(), read(Some(c"delay=1.5")).note(false)), (delay, None));
         for bad in [c"nvtx:", c"profiler", c"delay=soon", c"nvtx:\xff"] {
             assert_eq!(read(Some(bad)).range(), None, "{bad:?}");
-            assert!(read(Some(bad)).note().unwrap().starts_with("GPUSPY_CAPTURE_RANGE"), "{bad:?}");
+            assert!(read(Some(bad)).note(false).unwrap().starts_with("GPUSPY_CAPTURE_RANGE"), "{bad:?}");
         }
     }
 }

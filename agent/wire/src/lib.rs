@@ -13,6 +13,7 @@
 #![deny(missing_docs)]
 
 pub mod capture;
+pub mod communication;
 pub mod duration;
 pub mod handshake;
 pub mod record;

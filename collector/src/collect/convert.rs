@@ -81,6 +81,7 @@ fn on_gpu(w: &wire::GpuTime, clock: &Clock) -> trace::GpuTime {
         duration_error: w.duration_error,
         seen: clock.ns(w.seen),
         flags: w.head.flags,
+        tail: span(w.seen.saturating_sub(u64::from(w.tail)), w.tail, clock),
     }
 }
 
@@ -293,23 +294,26 @@ fn what(kind: Kind, words: &[u64], clock: &Clock) -> Option<(wire::Work, u32, Wh
 }
 
 fn operation(w: &wire::Work, entered: u32, what: What, clock: &Clock) -> Option<trace::Work> {
-    // Both are bounds of what a raw GPU time holds too much, so they are rounded up.
-    let span = |from: u64, ticks: u32| match ticks {
-        0 => 0,
-        u32::MAX => u64::MAX,
-        ticks => clock.ns(from.saturating_add(u64::from(ticks))).saturating_sub(clock.ns(from)) + 1,
-    };
     Some(trace::Work {
         call: call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock),
         submitted: clock.ns(w.submitted),
         entered: clock.length(u64::from(entered)),
-        lead: span(w.submitted.saturating_sub(u64::from(w.lead)), w.lead),
-        tail: span(w.submitted, w.tail),
+        lead: span(w.submitted.saturating_sub(u64::from(w.lead)), w.lead, clock),
+        tail: span(w.submitted, w.tail, clock),
         untimed: Untimed::from_wire(w.untimed)?,
         stream: w.stream,
         gpu: None,
         what,
     })
+}
+
+/// So many ticks from one on, ns: rounded up, since it bounds what a raw GPU time holds too much.
+fn span(from: u64, ticks: u32, clock: &Clock) -> u64 {
+    match ticks {
+        0 => 0,
+        u32::MAX => u64::MAX,
+        ticks => clock.ns(from.saturating_add(u64::from(ticks))).saturating_sub(clock.ns(from)) + 1,
+    }
 }
 
 fn call(

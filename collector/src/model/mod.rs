@@ -47,6 +47,7 @@ use crate::trace::record::{
 };
 use clock::{Clock, Clocks};
 use facts::Facts;
+use gpuspy_wire::communication::is_communication;
 use gpuspy_wire::record::{LossCause, Namespace, SyncScope, Untimed, flag};
 use graphs::{Contents, Graphs};
 use memory::{Blocks, MemoryChange, failed};
@@ -289,7 +290,7 @@ impl<'c> Model<'c> {
             clocks,
             devices: BTreeMap::new(),
             communication: kernels
-                .filter(|(_, name)| is_communication(name))
+                .filter(|(_, name)| is_communication(name.as_bytes()))
                 .map(|((_, id), _)| *id)
                 .collect(),
             chains: HashMap::new(),
@@ -520,12 +521,6 @@ fn questions(call: CountedCall, api: &Api) -> CountedCall {
         return call;
     }
     CountedCall { calls: api.calls, host_ns: api.inside.min(occupancy::MOST_TIME), ..call }
-}
-
-/// Whether a kernel moves data between GPUs: NCCL's device functions (`ncclDevKernel…`, before 2.19 `ncclKernel…`),
-/// MSCCL's and NVSHMEM's, mangled or not.
-fn is_communication(name: &str) -> bool {
-    ["ncclDevKernel", "ncclKernel", "mscclKernel", "nvshmem"].iter().any(|part| name.contains(part))
 }
 
 /// When the call was entered; a burst's first one.
@@ -775,14 +770,5 @@ mod tests {
             assert_eq!(half_width(vain), None);
         }
         assert!(half_width(sync(12_000, SyncScope::Stream, 7)).is_some_and(|ns| ns < 5_000));
-    }
-
-    #[test]
-    fn communication_is_told_by_name() {
-        assert!(is_communication(
-            "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-        ));
-        assert!(is_communication("_Z25ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t"));
-        assert!(!is_communication("sm90_xmma_gemm_bf16bf16"));
     }
 }

@@ -287,6 +287,7 @@ mod tests {
                 duration_error: 1,
                 seen: (end_event + 20_000 + random.below(200_000) as i64) as u64,
                 flags: 0,
+                tail: 0,
             });
             let wait = Call {
                 begin: (call + 6_000) as u64,

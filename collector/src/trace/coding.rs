@@ -24,7 +24,7 @@
 //!
 //! The numbers in the code below are the format. Kind 0 has the columns of all records: 0 kind, 1 thread. A kind's own
 //! columns: 0 at; 1–8 the call; 9–21 an operation on a stream; from 24 on what is its own. Times chunks use the columns
-//! 1 and 15–21 of kind [`Kind::GpuTime`].
+//! 1, 15–21 and 23 of kind [`Kind::GpuTime`].
 //!
 //! A later version may add columns (absent means as expected) and kinds (a reader skips such records). A new kind leaves
 //! the memory of threads, streams and `at` alone, because an old reader does not follow it.
@@ -277,6 +277,7 @@ impl<C: Columns> Coder<C> {
         self.same(19, &mut time.duration_error)?;
         self.field(20, &mut time.seen, before.seen)?;
         self.same(21, &mut time.flags)?;
+        self.field(23, &mut time.tail, 0u64)?;
         self.timelines[timeline] = Timeline {
             chain: time.chain,
             end: time.start.wrapping_add_unsigned(time.duration),

@@ -352,6 +352,7 @@ impl Generator {
             duration_error: 0,
             seen: self.seen(lane, finish),
             flags: 0,
+            tail: 0,
         };
         let class = match what {
             What::Kernel { name, .. } if self.communicates(name) => Class::Communication,

@@ -241,6 +241,9 @@ pub struct GpuTime {
     pub seen: u64,
     /// Bits of [`gpuspy_wire::record::flag`] that the poller added.
     pub flags: u16,
+    /// Of an operation whose end event was recorded later: host ns from `submitted` to the return of that event's record, in
+    /// place of [`Work::tail`]; `u64::MAX` = longer than can be said. 0: the work's record says it.
+    pub tail: u64,
 }
 
 /// Memory came.

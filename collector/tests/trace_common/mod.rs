@@ -108,6 +108,7 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
             duration_error: self.u32(),
             seen: self.u64(),
             flags: self.u64() as u16,
+            tail: self.u64(),
         }
     }
 

@@ -113,7 +113,7 @@ impl Reader {
                     outside.call(|driver| context.pool.replenish(driver));
                 }
                 self.read_context(ring, outside, &mut known, &mut found);
-                if busy && !context.one_queue {
+                if busy && !context.has_one_queue() {
                     let Known { chain, sampler, .. } = &mut known;
                     let sample = sampler.sample(outside, context, chain, || self.may_touch(context));
                     sample.into_iter().for_each(|s| _ = ring.push(s.as_words()));
@@ -129,7 +129,7 @@ impl Reader {
                 }
             }
         }
-        session.streams.iter().for_each(|s| s.retire_if_dead(&session.bursts));
+        self.tell_lost(ring, session.streams.iter().map(|s| s.retire_if_dead(&session.bursts)).sum());
         found
     }
 
@@ -188,7 +188,7 @@ impl Reader {
             match outside.query(context.pool.event(op.end)) {
                 Some(CUDA_SUCCESS) => {
                     if !op.marker && !op.cancelled {
-                        self.measure(ring, outside, known, stream, op);
+                        self.measure(ring, outside, known, op);
                     }
                 }
                 Some(CUDA_ERROR_NOT_READY) | None => break,
@@ -207,24 +207,18 @@ impl Reader {
     }
 
     /// Finds out an operation's time.
-    fn measure(
-        &mut self,
-        ring: &mut Ring,
-        outside: Outside<'_>,
-        known: &mut Known,
-        stream: &Stream,
-        op: Pending,
-    ) {
+    fn measure(&mut self, ring: &mut Ring, outside: Outside<'_>, known: &mut Known, op: Pending) {
         let events = Asked { outside, pool: &known.context.pool };
         let duration = chain::distance(&events, op.start, op.end);
         let start = known.chain.locate(&events, op.start);
         let (Some(duration), Some(start)) = (duration, start) else { return self.tell_lost(ring, 1) };
         let time = GpuTime {
-            head: Head::new::<GpuTime>(),
+            head: Head { flags: op.flags, ..Head::new::<GpuTime>() },
             correlation: op.correlation,
             context: known.context.number,
             chain: start.chain,
-            stream: stream.id(),
+            tail: op.tail,
+            reserved: 0,
             start: start.ns,
             duration: duration.ns.max(0) as u64,
             start_error: start.error,

@@ -15,8 +15,11 @@ pub struct GpuTime {
     pub context: u32,
     /// The chain of anchors that `start` is measured on; positions of two chains of a context do not compare.
     pub chain: u32,
-    /// Of the operation.
-    pub stream: u64,
+    /// Of an operation whose end event was recorded after its own record had gone out: ticks from the launch's return to the
+    /// return of that event's record. 0: the operation's record says it.
+    pub tail: u32,
+    /// 0.
+    pub reserved: u32,
     /// The start event, ns since the chain's origin.
     pub start: i64,
     /// End event − start event, ns: raw, over-read included.

@@ -40,9 +40,13 @@ impl Pair {
         let unless = |bit: u16, bound: u64| if flags & bit == 0 && !is_burst { bound } else { u64::MAX };
         let lead = work.lead.min(unless(flag::SHARED_START, work.submitted.saturating_sub(work.call.begin)));
         let ended = work.call.end.saturating_sub(work.submitted);
-        // That of a burst ends with its end event's record, and may be longer than the record can say.
-        let tail =
-            if is_burst { work.tail.min(ended) } else { work.tail.min(unless(flag::SCOPE_LOST, ended)) };
+        // That of a burst ends with its end event's record, and may be longer than the record can say. A deferred end event is
+        // outside the call.
+        let tail = match gpu.tail {
+            0 if is_burst => work.tail.min(ended),
+            0 => work.tail.min(unless(flag::SCOPE_LOST, ended)),
+            deferred => deferred,
+        };
         let last = match work.what {
             What::Burst { closing, .. } => work.call.end.saturating_sub(closing).max(work.submitted),
             _ => work.submitted,

@@ -1,0 +1,78 @@
+//! Communication kernels may run until their peers on other GPUs do: no event of ours stands behind one while other streams get
+//! work, which would wait for it where streams share a hardware queue.
+
+use crate::compare::{Compared, compare};
+use gpuspy_tests::{Done, Run};
+use serde_json::Value;
+
+fn number(line: &Value, key: &str) -> u64 {
+    line[key].as_u64().unwrap_or_else(|| panic!("no {key} in {line}"))
+}
+
+/// Operations with communication kernels that have an event behind them, behind which a kernel of another stream was launched
+/// before anything else came onto their own. All in the order in which the simulator got it.
+fn held_up(done: &Done) -> usize {
+    let truth = done.truth();
+    let of = |kind: &'static str| {
+        truth.of(kind).map(move |line| (number(line, "seq"), line, kind != "event_record"))
+    };
+    let mut entries: Vec<(u64, &Value, bool)> =
+        of("kernel").chain(of("graph")).chain(of("event_record")).collect();
+    entries.retain(|(_, line, _)| line["captured"] != true && line["in_graph"].as_u64().unwrap_or(0) == 0);
+    entries.sort_by_key(|(seq, ..)| *seq);
+    let is_communication = |line: &Value| {
+        line["kind"] == "graph" || line["name"].as_str().is_some_and(|name| name.contains("nccl"))
+    };
+    let is_held_up = |at: usize| {
+        let stream = &entries[at].1["stream"];
+        let mut own = (at + 1..entries.len()).filter(|next| entries[*next].1["stream"] == *stream);
+        let Some(event) = own.next().filter(|event| !entries[*event].2) else { return false };
+        let next = own.next().unwrap_or(entries.len());
+        entries[event..next].iter().any(|(_, _, is_work)| *is_work)
+    };
+    let work = (0..entries.len()).filter(|at| entries[*at].2 && is_communication(entries[*at].1));
+    work.filter(|at| is_held_up(*at)).count()
+}
+
+/// How much of the time of all communication kernels is known, as a part of it.
+fn known(behind: &str) -> f64 {
+    let done = Run::of("collectives").arg(behind).observed().succeeded();
+    let compared = compare(&done);
+    let violations: Vec<String> = compared.iter().filter_map(Compared::violation).collect();
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
+    assert_eq!(held_up(&done), 0, "{behind}");
+    let communication = compared.iter().filter(|c| c.truth.kind == "graph" || c.truth.name.contains("nccl"));
+    let lengths: Vec<(u64, u64)> = communication
+        .map(|c| (c.timed().map_or(0, |(o, _)| o.lo()), c.truth.occupancy.1 - c.truth.occupancy.0))
+        .collect();
+    assert_eq!(lengths.len(), 50);
+    lengths.iter().map(|l| l.0).sum::<u64>() as f64 / lengths.iter().map(|l| l.1).sum::<u64>() as f64
+}
+
+/// What follows on its stream gives it its end event: an event of the program's, the next kernel, or, where no other stream
+/// has work, a wait.
+#[test]
+fn a_collective_is_timed_by_what_follows_it_on_its_stream() {
+    for behind in ["record", "next", "graph"] {
+        let known = known(behind);
+        assert!(known > 0.8, "{behind}: {known}");
+    }
+}
+
+#[test]
+fn a_collective_that_is_only_waited_for_holds_nothing_up() {
+    known("wait");
+}
+
+/// Two ranks whose kernels wait for each other, on streams that share a queue: an event behind the first of them would keep the
+/// second from ever beginning.
+#[test]
+fn collectives_of_two_ranks_in_opposite_orders_finish() {
+    for connections in ["queues", "streams"] {
+        for timing in ["exact", "auto"] {
+            let run = Run::of("collectives").arg("crossed").env("GPUSPY_TIMING", timing);
+            let done = run.env("SIMCUDA_ASSUME", format!("connections={connections}")).observed().succeeded();
+            assert_eq!(done.report()["coverage"]["launches"], 192, "{connections}, {timing}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+// Communication kernels, as data parallel training has them:
+//
+//   collectives record|wait|next     beside compute; behind each: an event that compute waits for, a synchronise, or the next one
+//   collectives graph                the same inside a CUDA graph, an event behind each launch
+//   collectives crossed              two processes. In each, two communication kernels wait for those of the other process on two
+//                                    of 17 streams, which they are given in opposite orders: neither may hold up the other
+//
+// Beside compute every communication kernel takes 200 us, every other one 50 us.
+// link: -l:libcuda.so.1
+#include "driver.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+enum { ROUNDS = 50, STREAMS = 17, SECONDS = 60 };
+
+static const char *const REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL_200us";
+
+static CUgraphExec graph_of(CUfunction kernel, CUstream stream)
+{
+    CUgraph graph;
+    CUgraphExec executable;
+    CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    launch(kernel, stream);
+    CHECK(cuStreamEndCapture(stream, &graph));
+    CHECK(cuGraphInstantiateWithFlags(&executable, graph, 0));
+    CHECK(cuGraphDestroy(graph));
+    return executable;
+}
+
+static void beside_compute(const char *behind)
+{
+    start_cuda();
+    CUfunction reduce = load_kernel(REDUCE), compute = load_kernel("gemm_50us");
+    CUstream communication = new_stream(), own = new_stream();
+    CUgraphExec graph = strcmp(behind, "graph") == 0 ? graph_of(reduce, communication) : NULL;
+    CUevent reduced;
+    CHECK(cuEventCreate(&reduced, CU_EVENT_DISABLE_TIMING));
+    for (int round = 0; round < ROUNDS; round++) {
+        if (graph != NULL)
+            CHECK(cuGraphLaunch(graph, communication));
+        else
+            launch(reduce, communication);
+        if (graph != NULL || strcmp(behind, "record") == 0)
+            CHECK(cuEventRecord(reduced, communication));
+        for (int left = 3; left > 0; left--)
+            launch(compute, own);
+        if (strcmp(behind, "wait") == 0)
+            CHECK(cuStreamSynchronize(communication));
+        else if (strcmp(behind, "next") != 0)
+            CHECK(cuStreamWaitEvent(own, reduced, 0));
+        if (round % 10 == 9)
+            CHECK(cuCtxSynchronize());
+    }
+    printf("{\"program\":\"collectives\",\"communication\":%d}\n", ROUNDS);
+}
+
+// Runs until a kernel of the other process does.
+static void meet(CUfunction kernel, CUstream stream, atomic_uint *counter)
+{
+    uint64_t address = (uint64_t)(uintptr_t)counter, both = 2;
+    void *arguments[] = {&address, &both};
+    CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
+}
+
+static void crossed(void)
+{
+    atomic_uint *counters = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(counters != MAP_FAILED);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    alarm(SECONDS); // a program that hangs ends
+    start_cuda();
+    CUfunction reduce = load_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL_meets");
+    CUstream streams[STREAMS];
+    for (int k = 0; k < STREAMS; k++)
+        streams[k] = new_stream();
+    for (int round = 0; round < 3; round++) {
+        for (int k = 1; k < STREAMS; k++) {
+            atomic_uint *one = counters++, *other = counters++;
+            meet(reduce, streams[child ? 0 : k], child ? one : other);
+            meet(reduce, streams[child ? k : 0], child ? other : one);
+            CHECK(cuCtxSynchronize());
+        }
+    }
+    printf("{\"program\":\"collectives\",\"communication\":%d}\n", 3 * 2 * (STREAMS - 1));
+    REQUIRE(fflush(stdout) == 0);
+    if (child == 0)
+        _exit(0);
+    int status;
+    REQUIRE(waitpid(child, &status, 0) == child && status == 0);
+}
+
+int main(int argc, char **argv)
+{
+    REQUIRE(argc == 2);
+    if (strcmp(argv[1], "crossed") == 0)
+        crossed();
+    else
+        beside_compute(argv[1]);
+    return 0;
+}
