@@ -249,6 +249,27 @@ fn one_connection_is_timed_in_windows_only() {
     assert!(words(&done.stderr).contains(&words(note)), "the report says so: {}", done.stderr);
 }
 
+/// The program's stream, the default stream and ours.
+#[test]
+fn more_streams_than_connections_are_timed_in_windows_only() {
+    let run = |connections: &str| {
+        let arguments = ["steady_20us", "1000", "1.5", "0", "1"];
+        let run = arguments.iter().fold(Run::of("paced"), Run::arg);
+        let done = run.auto("50").env("CUDA_DEVICE_MAX_CONNECTIONS", connections).observed().succeeded();
+        let note = Seen::of(&done).fact(Fact::TimingNote).map(str::to_owned);
+        let coverage = &done.report()["coverage"];
+        let share = coverage["timed"].as_f64().unwrap() / coverage["launches"].as_f64().unwrap();
+        (note, share)
+    };
+    let (note, share) = run("2");
+    assert!(note.is_some_and(|note| note.contains("more streams than hardware queues")));
+    assert!(share < 0.5, "{share}");
+    for connections in ["3", ""] {
+        let (note, share) = run(connections);
+        assert!(note.is_none() && share > 0.5, "{connections}: {note:?}, {share}");
+    }
+}
+
 /// On a stream that is always busy, an event a launch and two for every 25 of the program's own: what an event takes of the
 /// GPU is seen in no time of the host's, only in the launches' rate.
 #[test]

@@ -71,6 +71,8 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_ASSUME", "programmatic_trigger=30,while_loops=1,unmap_many=refused,green_events=own")],
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "1")],
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "connections=streams")],
+    &[("CUDA_DEVICE_MAX_CONNECTIONS", "2")],
+    &[("CUDA_DEVICE_MAX_CONNECTIONS", "4"), ("SIMCUDA_ASSUME", "connections=streams")],
     &[("SIMCUDA_CLOCK_DRIFT_PPB", "100000")],
     &[("SIMCUDA_CLOCK_DRIFT_PPB", "-100000")],
     &[("SIMCUDA_ASSUME", "programmatic_trigger=0,launch_events=late,negative_elapsed=refused")],
@@ -358,6 +360,13 @@ fn a_graph_that_waits_for_its_last_launch_holds_its_stream() {
 #[test]
 fn with_one_connection_an_event_waits_for_what_other_streams_have_queued() {
     found(&[21, 45, 93], &[("CUDA_DEVICE_MAX_CONNECTIONS", "1")]);
+}
+
+#[test]
+fn streams_that_share_a_queue_are_as_one() {
+    for connections in ["2", "3", "5"] {
+        found(&[21, 45, 93, 2003, 3028], &[("CUDA_DEVICE_MAX_CONNECTIONS", connections)]);
+    }
 }
 
 #[test]
