@@ -257,9 +257,9 @@ fn more_streams_than_connections_are_timed_in_windows_only() {
         let run = arguments.iter().fold(Run::of("paced"), Run::arg);
         let done = run.auto("50").env("CUDA_DEVICE_MAX_CONNECTIONS", connections).observed().succeeded();
         let note = Seen::of(&done).fact(Fact::TimingNote).map(str::to_owned);
-        let coverage = &done.report()["coverage"];
-        let share = coverage["timed"].as_f64().unwrap() / coverage["launches"].as_f64().unwrap();
-        (note, share)
+        let report = done.report();
+        let number = |name: &str| report["coverage"][name].as_f64().unwrap();
+        (note, number("timed") / number("launches"))
     };
     let (note, share) = run("2");
     assert!(note.is_some_and(|note| note.contains("more streams than hardware queues")));

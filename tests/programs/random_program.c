@@ -385,10 +385,10 @@ static void step_gate(void)
         burst(target);
     if (one_in(2))
         pause_us((unsigned)roll(3000));
-    // A blocking stream could stand behind the legacy one, and that behind the gate; and where all streams go through one
-    // connection, each stands behind it.
-    const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-    bool by_stream = connections == NULL || strcmp(connections, "1") != 0;
+    // A blocking stream could stand behind the legacy one, and that behind the gate; and where streams share connections, any
+    // could.
+    const char *assume = getenv("SIMCUDA_ASSUME");
+    bool by_stream = assume != NULL && strstr(assume, "connections=streams") != NULL;
     int opener = roll(OWN_STREAMS);
     if (by_stream && opener != place && own->flags[opener] == CU_STREAM_NON_BLOCKING)
         CU(cuStreamWriteValue32, cuStreamWriteValue32_v2, (own->streams[opener], (CUdeviceptr)word, 1, 0));
