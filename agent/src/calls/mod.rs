@@ -13,6 +13,7 @@
 
 mod array;
 mod capture;
+mod code;
 mod copy;
 mod launch;
 mod lookup;
@@ -26,6 +27,7 @@ pub use array::Extent;
 pub use capture::{
     CaptureBegin, CaptureEnd, Change, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, NodeChange,
 };
+pub use code::{Enumerated, FunctionNamed, FunctionOfKernel, HandleGiven, Load, Unload};
 pub use copy::{Copy, Set, runtime_direction};
 pub use launch::{Attributes, Launch, Launches, Origin, launches};
 pub use lookup::{Lookup, lookup};
@@ -33,8 +35,8 @@ pub use memory::{Alloc, Free};
 pub use order::{ContextEvent, Enqueue, EventOp, Sync, Unmarked, Whole};
 pub use query::{Query, query};
 pub use setup::{
-    ContextCreate, ContextDestroy, DeviceReset, FunctionNamed, FunctionOfKernel, GreenCreate, GreenDestroy,
-    Host, Load, PrimaryEnd, PrimaryRetain, Profiler, StreamCreate, StreamDestroy, Unload,
+    ContextCreate, ContextDestroy, DeviceReset, GreenCreate, GreenDestroy, Host, PrimaryEnd, PrimaryRetain,
+    Profiler, StreamCreate, StreamDestroy,
 };
 pub use work::{Work, work};
 
