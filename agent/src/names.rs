@@ -107,6 +107,15 @@ impl Handle {
             self.lives.fetch_add(1, Ordering::Relaxed);
         }
     }
+
+    /// Its kind stays.
+    fn forget_name(&self) {
+        if self.name.load(Ordering::Relaxed) & NUMBER != 0 {
+            self.name.fetch_and(!NUMBER, Ordering::Relaxed);
+            self.shape.store(0, Ordering::Relaxed);
+            self.lives.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What stands beside a launch handle's name.
@@ -231,13 +240,22 @@ impl Names {
             if of != owner && of != 0 {
                 continue;
             }
-            if handle.name.load(Ordering::Relaxed) & NUMBER != 0 {
-                handle.name.fetch_and(!NUMBER, Ordering::Relaxed);
-                handle.shape.store(0, Ordering::Relaxed);
-                handle.lives.fetch_add(1, Ordering::Relaxed);
-            }
+            handle.forget_name();
             if of != 0 {
                 handle.owner.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A context ends, and its CUfunctions with it, whose handles may come back as others' by ways without a hook. Which are
+    /// its own is not known: those of modules that were never unloaded lose their names only where the driver can be asked
+    /// again.
+    pub fn context_ends(&self) {
+        let can_ask = driver::driver().is_some_and(|driver| driver.function_name.is_some());
+        for handle in self.handles.values() {
+            let is_kernel = handle.name.load(Ordering::Relaxed) & KERNEL != 0;
+            if !is_kernel && (can_ask || handle.owner.load(Ordering::Relaxed) == 0) {
+                handle.forget_name();
             }
         }
     }
