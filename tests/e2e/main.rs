@@ -19,6 +19,7 @@ mod export;
 mod facts;
 mod graphs;
 mod green;
+mod handles;
 mod life;
 mod manners;
 mod memory;
