@@ -75,6 +75,16 @@ fn a_handle_that_nobody_told_of_has_the_name_that_the_driver_gives_it() {
 }
 
 #[test]
+fn a_handle_that_an_unobserved_thread_was_given_is_asked_about_as_what_it_is() {
+    for handles in ANSWERS {
+        let setting = format!("stale_handles=crash,kernel_handles={handles}");
+        let done = Run::of("kernel_handles_threads").env("SIMCUDA_ASSUME", &setting).observed().succeeded();
+        assert_ne!(done.report()["coverage"]["dropped"], 0, "else this shows nothing");
+        asked_as_what_they_are(&done, &setting);
+    }
+}
+
+#[test]
 fn a_handle_that_the_runtime_gives_out_is_asked_about_as_what_it_is() {
     for handles in ANSWERS {
         for road in ["shown", "hidden"] {

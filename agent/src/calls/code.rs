@@ -6,7 +6,7 @@ use core::ffi::CStr;
 use crate::calls::{Plain, written};
 use crate::cuda::*;
 use crate::driver;
-use crate::names::Form;
+use crate::names::{Form, Names};
 use crate::thread::Call;
 
 /// A loading call that tells a function's name.
@@ -20,6 +20,14 @@ pub struct FunctionNamed {
 }
 
 impl Plain for FunctionNamed {
+    const TELLS_KINDS: bool = true;
+
+    fn tell_kinds(&self, names: &Names) {
+        if let Some(function) = written(self.out) {
+            names.tell(function, self.owner as u64, self.form);
+        }
+    }
+
     fn after(&self, call: &Call, _: u64) -> bool {
         self.labelled(call);
         false
@@ -49,12 +57,18 @@ pub struct Enumerated {
 }
 
 impl Plain for Enumerated {
+    const TELLS_KINDS: bool = true;
+
     fn after(&self, call: &Call, _: u64) -> bool {
         self.labelled(call);
         false
     }
 
     fn labelled(&self, call: &Call) {
+        self.tell_kinds(&call.session.names);
+    }
+
+    fn tell_kinds(&self, names: &Names) {
         // What lies behind the last one is the app's, as it was.
         let count = driver::driver().map_or(0, |driver| driver.count_of(self.owner, self.form));
         if self.out.is_null() {
@@ -63,7 +77,7 @@ impl Plain for Enumerated {
         for index in 0..count.min(self.room as usize) {
             // SAFETY: the app's array, in which the call has written as many handles as there are, or as have room.
             let handle = unsafe { self.out.add(index).read_unaligned() };
-            call.session.names.tell(handle, self.owner as u64, self.form);
+            names.tell(handle, self.owner as u64, self.form);
         }
     }
 
@@ -80,14 +94,20 @@ pub struct HandleGiven {
 }
 
 impl Plain for HandleGiven {
+    const TELLS_KINDS: bool = true;
+
     fn after(&self, call: &Call, _: u64) -> bool {
         self.labelled(call);
         false
     }
 
     fn labelled(&self, call: &Call) {
+        self.tell_kinds(&call.session.names);
+    }
+
+    fn tell_kinds(&self, names: &Names) {
         if let Some(handle) = written(self.out) {
-            call.session.names.tell(handle, 0, self.form);
+            names.tell(handle, 0, self.form);
         }
     }
 }
@@ -148,6 +168,15 @@ pub struct FunctionOfKernel {
 }
 
 impl Plain for FunctionOfKernel {
+    const TELLS_KINDS: bool = true;
+
+    fn tell_kinds(&self, names: &Names) {
+        names.tell(self.kernel, 0, Form::Kernel);
+        if let Some(function) = written(self.out) {
+            names.tell(function, 0, Form::Function);
+        }
+    }
+
     fn after(&self, call: &Call, _: u64) -> bool {
         if let Some(function) = written(self.out) {
             call.session.names.learn_same(call, function, self.kernel);
