@@ -38,6 +38,8 @@ pub type cudaArray_const_t = *const c_void;
 pub type CUgraphicsResource = *mut c_void;
 pub type cudaGraphicsResource_t = *mut c_void;
 pub type cudaLibrary_t = *mut c_void;
+pub type cudaKernel_t = *mut c_void;
+pub type cudaFunction_t = *mut c_void;
 pub type cudaExecutionContext_t = *mut c_void;
 pub type cudaDevResourceDesc_t = *mut c_void;
 pub type CUgreenCtx = *mut c_void;
@@ -120,6 +122,12 @@ pub type CUarray_format = c_uint;
 pub const CUDA_SUCCESS: CUresult = 0;
 /// CUDA_ERROR_STUB_LIBRARY = cudaErrorStubLibrary: what a hook answers when there is no real function behind it.
 pub const ERROR_STUB_LIBRARY: CUresult = 34;
+/// CUDA_ERROR_INVALID_VALUE.
+pub const ERROR_INVALID_VALUE: CUresult = 1;
+/// CUDA_ERROR_INVALID_HANDLE.
+pub const ERROR_INVALID_HANDLE: CUresult = 400;
+/// CUDA_ERROR_NOT_FOUND.
+pub const ERROR_NOT_FOUND: CUresult = 500;
 /// CUDA_ERROR_DEINITIALIZED: the driver is shutting down.
 pub const CUDA_ERROR_DEINITIALIZED: CUresult = 4;
 /// CUDA_ERROR_NOT_READY.

@@ -3,6 +3,7 @@
 //! The whole list of what we ask of a driver is here. None of these synchronises.
 
 use crate::cuda::*;
+use crate::names::Form;
 use crate::roads::{dlsym, libraries};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -57,6 +58,10 @@ functions! {
     function_name = c"cuFuncGetName" (*mut *const c_char, CUfunction);
     /// CUDA 12.3.
     kernel_name = c"cuKernelGetName" (*mut *const c_char, CUkernel);
+    /// CUDA 12.4, as the calls that give out as many handles.
+    module_functions = c"cuModuleGetFunctionCount" (*mut c_uint, CUmodule);
+    /// CUDA 12.4.
+    library_kernels = c"cuLibraryGetKernelCount" (*mut c_uint, CUlibrary);
     /// These three are called once for each shape that a kernel is launched in.
     function_attribute = c"cuFuncGetAttribute" (*mut c_int, c_int, CUfunction);
     /// CUDA 12.0.
@@ -143,6 +148,28 @@ impl Driver {
         if asked == Some(CUDA_SUCCESS) { bytes } else { 0 }
     }
 
+    /// A CUfunction's name, the driver's own text; or why there is none.
+    pub fn name_of_function(&self, handle: CUfunction) -> Result<*const c_char, CUresult> {
+        name(self.function_name, handle)
+    }
+
+    /// The same of a CUkernel.
+    pub fn name_of_kernel(&self, handle: CUkernel) -> Result<*const c_char, CUresult> {
+        name(self.kernel_name, handle)
+    }
+
+    /// How many CUfunctions a module has, or CUkernels a library; 0 where the driver does not say.
+    pub fn count_of(&self, owner: *mut c_void, form: Form) -> usize {
+        let ask = match form {
+            Form::Function => self.module_functions,
+            Form::Kernel => self.library_kernels,
+        };
+        let mut count = 0;
+        // SAFETY: the module, or the library, whose handles the app has just been given; writes a place of ours.
+        let asked = ask.and_then(|ask| self.relaxed(|| unsafe { ask(&mut count, owner) }));
+        if asked == Some(CUDA_SUCCESS) { count as usize } else { 0 }
+    }
+
     /// Whether a stream is in a capture, or cannot be asked because another one is (the legacy stream's
     /// STREAM_CAPTURE_IMPLICIT).
     pub fn is_capturing(&self, stream: CUstream) -> bool {
@@ -224,6 +251,21 @@ impl Driver {
         // SAFETY: as above; this puts the thread's own mode back.
         unsafe { exchange(&mut mode) };
         Some(result)
+    }
+}
+
+/// What the driver calls a handle; `ERROR_NOT_FOUND` where it cannot be asked.
+fn name(
+    ask: Option<unsafe extern "C-unwind" fn(*mut *const c_char, *mut c_void) -> CUresult>,
+    handle: *mut c_void,
+) -> Result<*const c_char, CUresult> {
+    let mut text: *const c_char = core::ptr::null();
+    // SAFETY: a handle that the app is using, of the kind that the question is about, or for all that is known so
+    // (`crate::names`); writes a place of ours.
+    match ask.map(|ask| unsafe { ask(&mut text, handle) }) {
+        Some(CUDA_SUCCESS) if !text.is_null() => Ok(text),
+        Some(CUDA_SUCCESS) | None => Err(ERROR_NOT_FOUND),
+        Some(refused) => Err(refused),
     }
 }
 

@@ -99,8 +99,8 @@ impl Facts {
         if shape.word() == 0 || handles.iter().any(|handle| self.is_asked(call, *handle, shape)) {
             return;
         }
-        let named = handles.map(|handle| (handle, names.of_handle(call, handle)));
-        if let Some(&(handle, name)) = named.iter().find(|(_, name)| name.id != 0)
+        let (handle, name) = names.of_node(call, node);
+        if name.id != 0
             && let Some(sight) = self.first(call, handle, shape)
         {
             self.tell(call, driver, &sight, &Kernel { handle, name, shape, context });

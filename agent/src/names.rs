@@ -2,6 +2,15 @@
 //!
 //! A name's number is found by the hash of its text, a handle's name by the handle: both tables only grow, take no lock,
 //! and are filled on slow paths (loading a function), so that a launch does one lookup.
+//!
+//! A launch takes a CUkernel in a CUfunction's place; the questions about either take their own kind only (cuda.h names the
+//! exceptions: launches and occupancy), and no document says what a driver does with the other: it may read what is not
+//! there. So every call that gives out a handle, or takes one as of its kind, tells the kind here ([`Form`]), and the driver
+//! is asked in that form and in no other. A handle that no such call told of came by a way without a hook. That one is asked
+//! as a CUfunction: it is what the launch's parameter is; every documented way to a CUkernel has a hook, while CUfunctions
+//! come by undocumented ones too (a runtime's export tables, a graph's nodes); and of that form alone it is reported that a
+//! driver refuses the other kind (accel-sim-framework #521: cuFuncGetAttribute of a CUkernel is INVALID_HANDLE). Only
+//! where the driver says that the handle is none of a CUfunction's, which leaves a CUkernel, it is asked as one.
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -20,8 +29,11 @@ use crate::thread::Call;
 /// Distinct kernel names, and distinct handles, of a process.
 const NAMES: usize = 1 << 14;
 const HANDLES: usize = 1 << 15;
-/// In a handle's number: it is a CUkernel.
+/// In a handle's word beside its name's number: it was told to be a CUkernel, or a CUfunction.
 const KERNEL: u32 = 1 << 31;
+const FUNCTION: u32 = 1 << 30;
+/// The number of a handle's name.
+const NUMBER: u32 = FUNCTION - 1;
 
 /// The kernels' names of a session. Valid when zero.
 pub struct Names {
@@ -46,7 +58,7 @@ struct Name {
 
 /// What is known of a launch handle.
 struct Handle {
-    /// The number of its name, with [`KERNEL`]; 0 = unknown. Relaxed: a number.
+    /// The number of its name, 0 = unknown, with [`KERNEL`] or [`FUNCTION`] where its kind is known. Relaxed: one word.
     name: AtomicU32,
     /// How often it may have become another's. Relaxed: as the names.
     lives: AtomicU32,
@@ -56,6 +68,24 @@ struct Handle {
     shape: AtomicU64,
 }
 
+/// Which of the two kinds a launch handle is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// A CUfunction, of a context.
+    Function,
+    /// A CUkernel, of a library.
+    Kernel,
+}
+
+impl Form {
+    const fn bit(self) -> u32 {
+        match self {
+            Form::Function => FUNCTION,
+            Form::Kernel => KERNEL,
+        }
+    }
+}
+
 /// A launch handle's name.
 #[derive(Clone, Copy, Default)]
 pub struct KernelName {
@@ -63,6 +93,35 @@ pub struct KernelName {
     pub id: u32,
     /// The handle is a CUkernel.
     pub is_kernel: bool,
+}
+
+impl KernelName {
+    /// From a handle's word.
+    #[inline]
+    fn of(word: u32) -> KernelName {
+        KernelName { id: word & NUMBER, is_kernel: word & KERNEL != 0 }
+    }
+}
+
+impl Handle {
+    /// What the handle is from now on; another function than before begins another life.
+    fn becomes(&self, word: u32, owner: u64) {
+        self.owner.store(owner, Ordering::Relaxed);
+        let before = self.name.swap(word, Ordering::Relaxed);
+        if before & NUMBER != 0 && before != word {
+            self.shape.store(0, Ordering::Relaxed);
+            self.lives.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Its kind stays.
+    fn forget_name(&self) {
+        if self.name.load(Ordering::Relaxed) & NUMBER != 0 {
+            self.name.fetch_and(!NUMBER, Ordering::Relaxed);
+            self.shape.store(0, Ordering::Relaxed);
+            self.lives.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What stands beside a launch handle's name.
@@ -103,72 +162,116 @@ impl Names {
     #[inline]
     fn name_at(&self, call: &Call, handle: CUfunction, place: &Handle) -> KernelName {
         match place.name.load(Ordering::Relaxed) {
-            0 => self.ask(call, handle, place),
-            known => KernelName { id: known & !KERNEL, is_kernel: known & KERNEL != 0 },
+            told if told & NUMBER == 0 => self.ask(call, handle, place, told),
+            known => KernelName::of(known),
         }
     }
 
-    /// Asks the driver for a handle's name (CUDA 12.3 and later).
-    #[cold]
-    fn ask(&self, call: &Call, handle: CUfunction, place: &Handle) -> KernelName {
-        let Some(driver) = driver::driver() else { return KernelName::default() };
-        let mut text: *const c_char = core::ptr::null();
-        for (ask, is_kernel) in [(driver.function_name, false), (driver.kernel_name, true)] {
-            // SAFETY: a handle that the app launches; the driver refuses one of the other kind; writes a place of ours.
-            let found = ask.is_some_and(|ask| unsafe { ask(&mut text, handle) } == CUDA_SUCCESS);
-            if found && !text.is_null() {
-                // SAFETY: the driver's terminated string.
-                let text = unsafe { CStr::from_ptr(text) }.to_bytes();
-                return self.remember(call, place, text, 0, is_kernel);
+    /// The handle of a graph's node that tells its kernel, and the name. Of two handles one whose name is known is asked
+    /// nothing; `kern` is a CUkernel, whatever `func` may be (cuda.h, CUDA_KERNEL_NODE_PARAMS).
+    pub fn of_node(&self, call: &Call, node: &CUDA_KERNEL_NODE_PARAMS_v2) -> (CUfunction, KernelName) {
+        let handles = [node.first.func, node.kern];
+        for handle in handles {
+            let word = self.handles.find(handle as u64).map_or(0, |place| place.name.load(Ordering::Relaxed));
+            if word & NUMBER != 0 {
+                return (handle, KernelName::of(word));
             }
         }
-        KernelName::default()
+        let [func, kern] = handles;
+        if !kern.is_null() {
+            self.tell(kern, 0, Form::Kernel);
+            let name = self.of_handle(call, kern);
+            if name.id != 0 {
+                return (kern, name);
+            }
+        }
+        (func, self.of_handle(call, func))
+    }
+
+    /// Asks the driver for a handle's name (CUDA 12.3 and later), in the form that was told, or that is left (see above).
+    #[cold]
+    fn ask(&self, call: &Call, handle: CUfunction, place: &Handle, told: u32) -> KernelName {
+        let Some(driver) = driver::driver() else { return KernelName::of(told) };
+        let (answer, told) = match told {
+            KERNEL => (driver.name_of_kernel(handle), KERNEL),
+            FUNCTION => (driver.name_of_function(handle), FUNCTION),
+            _ => match driver.name_of_function(handle) {
+                Err(ERROR_INVALID_HANDLE | ERROR_INVALID_VALUE) => (driver.name_of_kernel(handle), KERNEL),
+                // An answer proves nothing: a driver may take either.
+                answer => (answer, 0),
+            },
+        };
+        // A refusal by the second form says nothing of the kind.
+        let Ok(text) = answer else { return KernelName::of(place.name.load(Ordering::Relaxed)) };
+        // SAFETY: the driver's terminated string, which lives as long as the function that the app is using.
+        let text = unsafe { CStr::from_ptr(text) }.to_bytes();
+        self.remember(call, place, text, place.owner.load(Ordering::Relaxed), told)
     }
 
     /// A loading call has named a handle.
-    pub fn learn(&self, call: &Call, handle: CUfunction, text: &[u8], owner: u64, is_kernel: bool) {
+    pub fn learn(&self, call: &Call, handle: CUfunction, text: &[u8], owner: u64, form: Form) {
         match self.handles.get(handle as u64) {
             Some(place) => {
-                self.remember(call, place, text, owner, is_kernel);
+                self.remember(call, place, text, owner, form.bit());
             }
             None => call.lost(LossCause::NameLost, 1),
         }
     }
 
+    /// A call has told the kind of a handle, and not its name: that is asked for when it is launched. A call that does not
+    /// know the owner (0) changes nothing where the handle is known as that already.
+    pub fn tell(&self, handle: CUfunction, owner: u64, form: Form) {
+        let Some(place) = self.handles.get(handle as u64) else { return };
+        let is_known = place.name.load(Ordering::Relaxed) & (KERNEL | FUNCTION) == form.bit();
+        if owner != 0 || !is_known {
+            place.becomes(form.bit(), owner);
+        }
+    }
+
     /// A CUfunction was got from a CUkernel: it has the same name.
     pub fn learn_same(&self, call: &Call, handle: CUfunction, kernel: CUkernel) {
+        self.tell(kernel, 0, Form::Kernel);
         let name = self.of_handle(call, kernel);
-        if name.id != 0
-            && let Some(place) = self.handles.get(handle as u64)
-        {
-            place.name.store(name.id, Ordering::Relaxed);
-            let owner = self.handles.get(kernel as u64).map_or(0, |k| k.owner.load(Ordering::Relaxed));
-            place.owner.store(owner, Ordering::Relaxed);
+        if let (Some(place), Some(of)) = (self.handles.get(handle as u64), self.handles.find(kernel as u64)) {
+            place.becomes(name.id | FUNCTION, of.owner.load(Ordering::Relaxed));
         }
     }
 
     /// A module or library is unloaded: its functions' handles may come back as others'. Those whose owner is not known
-    /// may be its, too; the driver is asked for their names again, and for all else.
+    /// may be its, too; the driver is asked for their names again, and for all else. Their kinds stay: the unloading may
+    /// fail, and where a handle comes back, the call that gives it tells what it is.
     pub fn forget(&self, owner: u64) {
         for handle in self.handles.values() {
             let of = handle.owner.load(Ordering::Relaxed);
-            if of == owner || of == 0 {
-                handle.name.store(0, Ordering::Relaxed);
-                handle.shape.store(0, Ordering::Relaxed);
-                handle.lives.fetch_add(1, Ordering::Relaxed);
+            if of != owner && of != 0 {
+                continue;
+            }
+            handle.forget_name();
+            if of != 0 {
+                handle.owner.store(0, Ordering::Relaxed);
             }
         }
     }
 
-    fn remember(&self, call: &Call, place: &Handle, text: &[u8], owner: u64, is_kernel: bool) -> KernelName {
-        let errno = crate::sys::Errno::save();
-        let id = self.intern(call, text);
-        errno.restore();
-        if id != 0 {
-            place.owner.store(owner, Ordering::Relaxed);
-            place.name.store(id | if is_kernel { KERNEL } else { 0 }, Ordering::Relaxed);
+    /// A context ends, and its CUfunctions with it, whose handles may come back as others' by ways without a hook. Which are
+    /// its own is not known: those of modules that were never unloaded lose their names only where the driver can be asked
+    /// again.
+    pub fn context_ends(&self) {
+        let can_ask = driver::driver().is_some_and(|driver| driver.function_name.is_some());
+        for handle in self.handles.values() {
+            let is_kernel = handle.name.load(Ordering::Relaxed) & KERNEL != 0;
+            if !is_kernel && (can_ask || handle.owner.load(Ordering::Relaxed) == 0) {
+                handle.forget_name();
+            }
         }
-        KernelName { id, is_kernel }
+    }
+
+    fn remember(&self, call: &Call, place: &Handle, text: &[u8], owner: u64, told: u32) -> KernelName {
+        let errno = crate::sys::Errno::save();
+        let word = self.intern(call, text) | told;
+        errno.restore();
+        place.becomes(word, owner);
+        KernelName::of(word)
     }
 
     /// Whether any kernel that was named may wait for one of another GPU.

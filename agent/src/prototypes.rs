@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Entries that no C header of PyPI's declares: the compiler's own (crt/device_functions.h, C++ only), which has
-/// cudaLaunchKernel's arguments; and the profiler's, which have none.
+/// the arguments of cudaLaunchKernel and cudaGetKernel; and the profiler's, which have none.
 const NOT_IN_C_HEADERS: &[&str] = &[
+    "__cudaGetKernel",
     "__cudaLaunchKernel",
     "__cudaLaunchKernel_ptsz",
     "cuProfilerStart",

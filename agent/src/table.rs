@@ -38,6 +38,7 @@ mod waits;
 use crate::calls::*;
 use crate::cuda::*;
 use crate::hook::hooks;
+use crate::names::Form;
 use gpuspy_wire::record::{Direction, Memory, SyncScope};
 
 /// Puts the sections into one list: each writes its entries behind those it was given and hands all of them on.

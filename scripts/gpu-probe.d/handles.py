@@ -1,49 +1,115 @@
-"""CUfunction and CUkernel: which calls take which, and what they are called."""
+"""CUfunction and CUkernel: which calls take which, what they are called, and which of them a captured launch's node tells.
+
+Questions in the form of the other kind are asked in processes of their own: some drivers may crash.
+"""
 import ctypes
-from ctypes import c_char_p, c_void_p
+from ctypes import byref, c_char_p, c_int, c_uint, c_void_p
 
-from cuda import PTX, Context, CudaError
+from children import child as ask
+from cuda import CAPTURE_GLOBAL, EMPTY, PTX, Context, CudaError
+
+REGISTERS = 4  # cuda.h: CU_FUNC_ATTRIBUTE_NUM_REGS
+# The matching questions, and those in the other form. `kernel_handles` in the simulated driver is what these four say.
+MATCHING = (
+    ("cuFuncGetName", "CUfunction"),
+    ("cuFuncGetName", "CUfunction of CUkernel"),
+    ("cuKernelGetName", "CUkernel"),
+    ("cuFuncGetAttribute", "CUfunction"),
+    ("cuKernelGetAttribute", "CUkernel"),
+)
+OTHER = (
+    ("cuFuncGetName", "CUkernel"),
+    ("cuKernelGetName", "CUfunction"),
+    ("cuFuncGetAttribute", "CUkernel"),
+    ("cuKernelGetAttribute", "CUfunction"),
+)
 
 
-def name_of(cuda, function, handle):
+class KernelNode(ctypes.Structure):
+    """cuda.h: CUDA_KERNEL_NODE_PARAMS_v2."""
+
+    _fields_ = [
+        ("func", c_void_p),
+        ("dimensions", c_uint * 7),
+        ("arguments", c_void_p),
+        ("extra", c_void_p),
+        ("kern", c_void_p),
+        ("context", c_void_p),
+    ]
+
+
+def load(cuda):
+    """A handle of each kind, by the words that stand for it in the answers."""
+    driver, library = cuda.driver, c_void_p()
+    for image in PTX:
+        code = driver.result("cuLibraryLoadData", byref(library), image, 0, 0, 0, 0, 0, 0)
+        if code == 0:
+            break
+    else:
+        raise CudaError("cuLibraryLoadData", code)
+    kernel = driver.out(c_void_p, "cuLibraryGetKernel", library, c_char_p(EMPTY.encode()))
+    of_kernel = driver.out(c_void_p, "cuKernelGetFunction", kernel)
+    return {"CUfunction": cuda.empty_function, "CUkernel": kernel, "CUfunction of CUkernel": of_kernel}
+
+
+def answer(cuda, function, handle):
+    """A question's result and what it answered."""
     if not cuda.driver.function(function):
         return "not exported"
-    text = c_char_p()
-    code = cuda.driver.result(function, ctypes.byref(text), handle)
-    return {"result": code, "name": text.value.decode() if code == 0 and text.value else None}
+    if function.endswith("Name"):
+        text = c_char_p()
+        code = cuda.driver.result(function, byref(text), handle)
+        return {"result": code, "answer": text.value.decode() if code == 0 and text.value else None}
+    value, device = c_int(), (cuda.device,) if function.startswith("cuKernel") else ()
+    code = cuda.driver.result(function, byref(value), REGISTERS, handle, *device)
+    return {"result": code, "answer": value.value if code == 0 else None}
+
+
+def child(question, report):
+    cuda = Context()
+    function, _, label = question.partition(" ")
+    handle = load(cuda)[label]
+    report({"result": "none: the call crashed"})
+    report({"result": answer(cuda, function, handle)})
+
+
+def captured(cuda, handles, stream):
+    """What the node of a captured launch of a CUkernel tells in its two fields."""
+    driver, node, count, told = cuda.driver, c_void_p(), ctypes.c_size_t(1), KernelNode()
+    driver.call("cuStreamBeginCapture_v2", stream, CAPTURE_GLOBAL)
+    driver.call("cuLaunchKernel", *cuda.launch_arguments(stream, function=handles["CUkernel"]))
+    graph = c_void_p()
+    driver.call("cuStreamEndCapture", stream, byref(graph))
+    driver.call("cuGraphGetNodes", graph, byref(node), byref(count))
+    driver.call("cuGraphKernelNodeGetParams_v2", node, byref(told))
+    label = {handle: label for label, handle in handles.items()} | {None: None}
+    found = {field: label.get(getattr(told, field), "another handle") for field in ("func", "kern")}
+    driver.call("cuGraphDestroy", graph)
+    return found
 
 
 def run(report):
     cuda = Context()
     driver, stream = cuda.driver, cuda.stream()
-    library = c_void_p()
-    for image in PTX:
-        code = driver.result("cuLibraryLoadData", ctypes.byref(library), image, 0, 0, 0, 0, 0, 0)
-        if code == 0:
-            break
-    else:
-        raise CudaError("cuLibraryLoadData", code)
-    kernel = driver.out(c_void_p, "cuLibraryGetKernel", library, c_char_p(b"probe_empty_1us"))
-    of_kernel = driver.out(c_void_p, "cuKernelGetFunction", kernel)
-    handles = {"CUfunction": cuda.empty_function, "CUkernel": kernel, "CUfunction of CUkernel": of_kernel}
-    found = {"distinct_handles": len(set(handles.values())), "launch": {}, "names": {}}
+    handles = load(cuda)
+    found = {"distinct_handles": len(set(handles.values())), "launch": {}, "occupancy": {}, "questions": {}, "other_form": {}}
     for label, handle in handles.items():
-        code = driver.result("cuLaunchKernel", *cuda.launch_arguments(stream, function=handle))
-        found["launch"][label] = code
-        report(found)
+        found["launch"][label] = driver.result("cuLaunchKernel", *cuda.launch_arguments(stream, function=handle))
+        blocks = c_int()
+        code = driver.result("cuOccupancyMaxActiveBlocksPerMultiprocessor", byref(blocks), handle, 32, 0)
+        found["occupancy"][label] = {"result": code, "blocks": blocks.value}
     cuda.synchronize(stream)
-    # The matching calls first; a handle of the wrong kind may be the end of the process, and then this is still told.
-    for label, function in (
-        ("CUfunction", "cuFuncGetName"),
-        ("CUfunction of CUkernel", "cuFuncGetName"),
-        ("CUkernel", "cuKernelGetName"),
-        ("CUkernel", "cuFuncGetName"),
-        ("CUfunction", "cuKernelGetName"),
-    ):
-        report({**found, "next": f"{function}({label})"})
-        found["names"][f"{function}({label})"] = name_of(cuda, function, handles[label])
+    for function, label in MATCHING:
+        found["questions"][f"{function}({label})"] = answer(cuda, function, handles[label])
     report(found)
+    found["captured"] = captured(cuda, handles, stream)
+    report(found)
+    for function, label in OTHER:
+        found["other_form"][f"{function}({label})"] = ask("handles", f"{function} {label}", 10)
+        report(found)
 
 
 def words(found):
-    return [f"launch: {found['launch']}; cuFuncGetName(CUkernel): {found['names'].get('cuFuncGetName(CUkernel)')}"]
+    rows = found.get("other_form", {}).items()
+    other = "; ".join(f"{question}: {row.get('error', row.get('result'))}" for question, row in rows)
+    return [f"launch: {found['launch']}; captured: {found.get('captured')}; {other}"]

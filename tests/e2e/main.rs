@@ -20,6 +20,7 @@ mod export;
 mod facts;
 mod graphs;
 mod green;
+mod handles;
 mod life;
 mod manners;
 mod memory;

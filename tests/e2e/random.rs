@@ -54,7 +54,7 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_HOST_COST", "launch=2000,record=4000,query=1500,elapsed=1500")],
     &[(
         "SIMCUDA_ASSUME",
-        "submit=begin,stale_handles=crash,runtime_primary=hidden,load_lock=held,other_binaries=compiled",
+        "submit=begin,stale_handles=crash,runtime_primary=hidden,load_lock=held,other_binaries=compiled,kernel_handles=crash",
     )],
     &[(
         "SIMCUDA_ASSUME",
@@ -66,9 +66,13 @@ const SETTINGS: &[Setting] = &[
     )],
     &[(
         "SIMCUDA_ASSUME",
-        "event_needs_context=yes,free_in_capture=safe,event_sync_invalidates=no,batch_in_capture=copied",
+        "event_needs_context=yes,free_in_capture=safe,event_sync_invalidates=no,batch_in_capture=copied,captured_kernel=kernel",
     )],
-    &[("SIMCUDA_ASSUME", "event_create_in_capture=unsafe,module_load_in_capture=safe,callback_api=allowed")],
+    &[(
+        "SIMCUDA_ASSUME",
+        "event_create_in_capture=unsafe,module_load_in_capture=safe,callback_api=allowed,kernel_handles=either,\
+         captured_kernel=function",
+    )],
     &[(
         "SIMCUDA_ASSUME",
         "connections=streams,launch_queue=700,copy_ns=200,set_ns=0,poll_ns=200000,device_mbps=20000",
@@ -77,7 +81,11 @@ const SETTINGS: &[Setting] = &[
         "SIMCUDA_ASSUME",
         "connections=streams,staging_bytes=0,pinned_mbps=60000,pageable_mbps=1000,peer_mbps=3000",
     )],
-    &[("SIMCUDA_ASSUME", "programmatic_trigger=30,while_loops=1,unmap_many=refused,green_events=own")],
+    &[(
+        "SIMCUDA_ASSUME",
+        "programmatic_trigger=30,while_loops=1,unmap_many=refused,green_events=own,kernel_handles=crash,\
+         captured_kernel=cast,runtime_kernels=hidden",
+    )],
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "1")],
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "connections=streams")],
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "2")],

@@ -224,7 +224,9 @@ impl Plain for NodeChange {
                     let none = core::ptr::null_mut();
                     What::Kernel(CUDA_KERNEL_NODE_PARAMS_v2 { first, kern: none, context: none }.name(call))
                 })),
-                Change::Kernel(kernel) => set(kernel.as_ref().map(|kernel| What::Kernel(kernel.name(call)))),
+                Change::Kernel(kernel) => {
+                    set(kernel.as_ref().map(|kernel| What::Kernel(kernel.given().name(call))))
+                }
                 Change::Copy(copy) => set(copy.as_ref().map(|copy| What::Copy(copy.bytes()))),
                 Change::Set(of) => set(of.as_ref().map(|of| What::Set(of.bytes()))),
                 Change::Child(graph) => set_child(graph),

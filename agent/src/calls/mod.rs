@@ -13,6 +13,7 @@
 
 mod array;
 mod capture;
+mod code;
 mod copy;
 mod launch;
 mod lookup;
@@ -26,6 +27,7 @@ pub use array::Extent;
 pub use capture::{
     CaptureBegin, CaptureEnd, Change, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, NodeChange,
 };
+pub use code::{Enumerated, FunctionNamed, FunctionOfKernel, HandleGiven, Load, Unload};
 pub use copy::{Copy, Set, runtime_direction};
 pub use launch::{Attributes, Launch, Launches, Origin, launches};
 pub use lookup::{Lookup, lookup};
@@ -33,8 +35,8 @@ pub use memory::{Alloc, Free};
 pub use order::{ContextEvent, Enqueue, EventOp, Sync, Unmarked, Whole};
 pub use query::{Query, query};
 pub use setup::{
-    ContextCreate, ContextDestroy, DeviceReset, FunctionNamed, FunctionOfKernel, GreenCreate, GreenDestroy,
-    Host, Load, PrimaryEnd, PrimaryRetain, Profiler, StreamCreate, StreamDestroy, Unload,
+    ContextCreate, ContextDestroy, DeviceReset, GreenCreate, GreenDestroy, Host, PrimaryEnd, PrimaryRetain,
+    Profiler, StreamCreate, StreamDestroy,
 };
 pub use work::{Work, work};
 
@@ -45,10 +47,14 @@ use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
 use crate::gpu::stream::Stream;
 use crate::hook::{Entry, Layer};
+use crate::names::Names;
+use crate::session;
 use crate::thread::{self, Call};
 
 /// A call that is recorded when it returns, or only counted.
 pub trait Plain: Sized {
+    /// The call tells what handles are, on a thread that is not observed too ([`Plain::tell_kinds`]).
+    const TELLS_KINDS: bool = false;
     /// What kind of record a successful call makes: by this a runtime call knows whether the driver layer has made it.
     fn kind(&self) -> Kind {
         Kind::Api
@@ -73,6 +79,8 @@ pub trait Plain: Sized {
     }
     /// After a failed one.
     fn failed(&self, _call: &Call) {}
+    /// After a successful call: tells what the handles are that it gave out, and needs nothing of the thread's.
+    fn tell_kinds(&self, _names: &Names) {}
     /// The handle that the call is about.
     fn subject(&self) -> u64 {
         0
@@ -82,7 +90,17 @@ pub trait Plain: Sized {
 /// Intercepts any other call.
 #[inline]
 pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -> CUresult) -> CUresult {
-    let Some(call) = thread::enter(&entry) else { return real() };
+    let Some(call) = thread::enter(&entry) else {
+        let result = real();
+        // What a thread without a place for its records is given, another one may launch.
+        if P::TELLS_KINDS
+            && result == CUDA_SUCCESS
+            && let Some(session) = session::existing()
+        {
+            what().tell_kinds(&session.names);
+        }
+        return result;
+    };
     let what = what();
     let is_driver = call.layer == Layer::Driver;
     if is_driver {

@@ -1,7 +1,6 @@
-//! Calls that set things up or take them down: streams, contexts, modules, functions.
+//! Calls that set things up or take them down: streams and contexts.
 
 use core::cell::Cell;
-use core::ffi::CStr;
 use gpuspy_wire::capture::CaptureRange;
 
 use crate::calls::{Plain, written};
@@ -293,92 +292,5 @@ impl Plain for DeviceReset {
 
     fn after_runtime(&self, call: &Call, succeeded: bool) {
         self.ending.over(call, self.device.get(), true, succeeded);
-    }
-}
-
-/// A loading call that tells a function's name.
-pub struct FunctionNamed {
-    pub out: *mut CUfunction,
-    pub name: *const char_t,
-    /// The CUmodule or CUlibrary that it lies in.
-    pub owner: *mut void,
-    /// The handle is a CUkernel.
-    pub is_kernel: bool,
-}
-
-impl Plain for FunctionNamed {
-    fn after(&self, call: &Call, _: u64) -> bool {
-        if let Some(function) = written(self.out)
-            && !self.name.is_null()
-        {
-            // SAFETY: the call succeeded by this terminated name.
-            let name = unsafe { CStr::from_ptr(self.name) }.to_bytes();
-            call.session.names.learn(call, function, name, self.owner as u64, self.is_kernel);
-        }
-        false
-    }
-}
-
-/// A module or library comes.
-pub struct Load {
-    out: *mut *mut void,
-    /// Which; 0 = none came.
-    owner: Cell<u64>,
-}
-
-impl Load {
-    /// To be written there.
-    pub fn of(out: *mut *mut void) -> Load {
-        Load { out, owner: Cell::new(0) }
-    }
-}
-
-impl Plain for Load {
-    fn after(&self, call: &Call, _: u64) -> bool {
-        let owner = written(self.out).map_or(0, |owner| owner as u64);
-        self.owner.set(owner);
-        call.session.facts.loaded(call, owner);
-        false
-    }
-
-    /// The app asked the runtime for it: the app is who brought the kernels.
-    fn labelled(&self, call: &Call) {
-        if let Some(owner) = written(self.out) {
-            call.session.facts.loaded(call, owner as u64);
-        }
-    }
-
-    fn subject(&self) -> u64 {
-        self.owner.get()
-    }
-}
-
-/// A module or library goes, and its functions with it: their handles may come back as others'.
-pub struct Unload {
-    pub owner: *mut void,
-}
-
-impl Plain for Unload {
-    fn before(&self, call: &Call) {
-        call.session.names.forget(self.owner as u64);
-    }
-
-    fn subject(&self) -> u64 {
-        self.owner as u64
-    }
-}
-
-/// A CUfunction got from a CUkernel.
-pub struct FunctionOfKernel {
-    pub out: *mut CUfunction,
-    pub kernel: CUkernel,
-}
-
-impl Plain for FunctionOfKernel {
-    fn after(&self, call: &Call, _: u64) -> bool {
-        if let Some(function) = written(self.out) {
-            call.session.names.learn_same(call, function, self.kernel);
-        }
-        false
     }
 }

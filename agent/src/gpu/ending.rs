@@ -32,8 +32,9 @@ pub struct Ending(Cell<Vec<&'static Context>>);
 
 impl Ending {
     /// Before the real call, and after [`drain`]: nobody touches the contexts from here on. Their streams' handles mean
-    /// nothing any more: behind the call, another thread may already have them as new ones'.
+    /// nothing any more, nor their functions': behind the call, another thread may already have them as new ones'.
     pub fn begin(&self, session: &Session, ends: impl Fn(&Context) -> bool) {
+        session.names.context_ends();
         let contexts: Vec<&'static Context> = session.contexts.iter().filter(|c| ends(c)).collect();
         if contexts.is_empty() {
             return;

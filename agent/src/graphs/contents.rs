@@ -231,17 +231,20 @@ impl CUDA_MEM_ALLOC_NODE_PARAMS {
 }
 
 impl CUDA_KERNEL_NODE_PARAMS_v2 {
-    /// The kernel's number in the names table; 0 = unknown; a new one's facts are told. `kern` is what counts when there is no `func` (cuda.h); of a
-    /// node with both, either may be the one whose name was learned.
+    /// The kernel's number in the names table; 0 = unknown; a new one's facts are told.
     pub fn name(&self, call: &Call) -> u32 {
         if let Some(driver) = driver::driver() {
             call.session.facts.of_node(call, driver, self);
         }
-        let of = |handle: CUfunction| call.session.names.of_handle(call, handle).id;
-        match of(self.first.func) {
-            0 => of(self.kern),
-            name => name,
+        call.session.names.of_node(call, self).1.id
+    }
+
+    /// As the app gives it: beside a `func`, `kern` is not looked at (cuda.h) and may hold anything.
+    pub fn given(mut self) -> CUDA_KERNEL_NODE_PARAMS_v2 {
+        if !self.first.func.is_null() {
+            self.kern = core::ptr::null_mut();
         }
+        self
     }
 }
 
@@ -266,7 +269,7 @@ impl CUgraphNodeParams {
         // SAFETY: the union's member is what `kind` says, and none is larger than the body (asserted); it holds any bytes.
         Some(unsafe {
             match self.kind {
-                NODE_KERNEL => What::Kernel((*body.cast::<CUDA_KERNEL_NODE_PARAMS_v2>()).name(call)),
+                NODE_KERNEL => What::Kernel((*body.cast::<CUDA_KERNEL_NODE_PARAMS_v2>()).given().name(call)),
                 // CUDA_MEMCPY_NODE_PARAMS: flags and a reserved word, a context, the copy.
                 NODE_MEMCPY => What::Copy((*body.add(2).cast::<CUDA_MEMCPY3D>()).bytes()),
                 NODE_MEMSET => What::Set((*body.cast::<CUDA_MEMSET_NODE_PARAMS>()).bytes()),

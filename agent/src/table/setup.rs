@@ -94,7 +94,10 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
     driver "cuModuleUnload" { cuModuleUnload @ 2000 } (hmod: CUmodule) => plain(Unload { owner: hmod });
     driver "cuModuleGetFunction" { cuModuleGetFunction @ 2000 }
         (hfunc: *mut CUfunction, hmod: CUmodule, name: *const char_t)
-        => plain(FunctionNamed { out: hfunc, name, owner: hmod, is_kernel: false });
+        => plain(FunctionNamed { out: hfunc, name, owner: hmod, form: Form::Function });
+    driver "cuModuleEnumerateFunctions" { cuModuleEnumerateFunctions @ 12040 }
+        (functions: *mut CUfunction, numFunctions: unsigned_int, hmod: CUmodule)
+        => plain(Enumerated { out: functions, room: numFunctions, owner: hmod, form: Form::Function });
     driver "cuLibraryLoadData" { cuLibraryLoadData @ 12000 }
         (library: *mut CUlibrary, code: *const void, jitOptions: *mut CUjit_option, jitOptionsValues: *mut *mut void,
          numJitOptions: unsigned_int, libraryOptions: *mut CUlibraryOption, libraryOptionValues: *mut *mut void,
@@ -121,9 +124,26 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
         => plain(Unload { owner: library });
     driver "cuLibraryGetKernel" { cuLibraryGetKernel @ 12000 }
         (pKernel: *mut CUkernel, library: CUlibrary, name: *const char_t)
-        => plain(FunctionNamed { out: pKernel, name, owner: library, is_kernel: true });
+        => plain(FunctionNamed { out: pKernel, name, owner: library, form: Form::Kernel });
+    driver "cuLibraryEnumerateKernels" { cuLibraryEnumerateKernels @ 12040 }
+        (kernels: *mut CUkernel, numKernels: unsigned_int, lib: CUlibrary)
+        => plain(Enumerated { out: kernels, room: numKernels, owner: lib, form: Form::Kernel });
     driver "cuKernelGetFunction" { cuKernelGetFunction @ 12000 } (pFunc: *mut CUfunction, kernel: CUkernel)
         => plain(FunctionOfKernel { out: pFunc, kernel });
+    // The runtime's handles are the driver's (cuda_runtime_api.h, "Interactions with the CUDA Driver API").
+    runtime "cudaLibraryGetKernel" { cudaLibraryGetKernel @ 0 }
+        (pKernel: *mut cudaKernel_t, library: cudaLibrary_t, name: *const char_t)
+        => plain(FunctionNamed { out: pKernel, name, owner: library, form: Form::Kernel });
+    runtime "cudaLibraryEnumerateKernels" { cudaLibraryEnumerateKernels @ 0 }
+        (kernels: *mut cudaKernel_t, numKernels: unsigned_int, lib: cudaLibrary_t)
+        => plain(Enumerated { out: kernels, room: numKernels, owner: lib, form: Form::Kernel });
+    runtime "cudaGetKernel" { cudaGetKernel @ 0 } (kernelPtr: *mut cudaKernel_t, entryFuncAddr: *const void)
+        => plain(HandleGiven { out: kernelPtr, form: Form::Kernel });
+    runtime "__cudaGetKernel" { __cudaGetKernel @ 0 } (kernelPtr: *mut cudaKernel_t, entryFuncAddr: *const void)
+        => plain(HandleGiven { out: kernelPtr, form: Form::Kernel });
+    runtime "cudaGetFuncBySymbol" { cudaGetFuncBySymbol @ 0 }
+        (functionPtr: *mut cudaFunction_t, symbolPtr: *const void)
+        => plain(HandleGiven { out: functionPtr, form: Form::Function });
 
     // Linking, and what is asked for of modules.
     driver "cuLinkCreate" { cuLinkCreate @ 5050, cuLinkCreate_v2 @ 6050 }

@@ -120,6 +120,7 @@ fn runtime_calls_are_counted_once_under_their_own_names() {
         ("cudaFreeAsync", 1, 0),
         ("cudaFreeHost", 1, 0),
         ("cudaFuncGetAttributes", 1, 0),
+        ("cudaGetKernel", 1, 0),
         ("cudaGraphExecDestroy", 1, 0),
         ("cudaGraphLaunch", 3, 0),
         ("cudaHostRegister", 1, 0),

@@ -129,6 +129,27 @@ pub const ALL: &[Assumption] = &[
         "what a handle of a stream, event or context that is gone does (cuStreamIsCapturing of one: SIGSEGV on driver 590)",
     ),
     word(
+        "kernel_handles",
+        &["refused", "either", "crash"],
+        "refused",
+        "what a question about a CUfunction does with a CUkernel, and the other way round (cuFuncGetAttribute refused a \
+         CUkernel in accel-sim-framework #521)",
+    ),
+    word(
+        "captured_kernel",
+        &["both", "kernel", "function", "cast"],
+        "both",
+        "what the node tells that a captured launch of a CUkernel made: its CUfunction in `func` and itself in `kern`, one of \
+         the two, or itself in `func`",
+    ),
+    word(
+        "runtime_kernels",
+        &["shown", "hidden"],
+        "shown",
+        "whether the runtime loads code and finds kernels in it by functions that it looks up, or by the driver's export \
+         tables",
+    ),
+    word(
         "runtime_primary",
         &["shown", "hidden"],
         "shown",

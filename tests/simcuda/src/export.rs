@@ -63,8 +63,8 @@ pub fn lookup(symbol: &str, version: i32, want_per_thread: bool, driver: i32) ->
     }
 }
 
-/// What the runtime is given of the driver beside what it looks up (`runtime_primary=hidden`), in the place of NVIDIA's export
-/// tables: the function of that export, or null.
+/// What the runtime is given of the driver beside what it looks up (`runtime_primary=hidden`, `runtime_kernels=hidden`), in the
+/// place of NVIDIA's export tables: the function of that export, or null.
 ///
 /// # Safety
 /// `export` is a terminated string.
@@ -73,11 +73,9 @@ pub unsafe extern "C" fn simcuda_hidden(export: *const c_char) -> Option<Address
     // SAFETY: the caller's promise.
     let export = unsafe { CStr::from_ptr(export) };
     let is_meant = |row: &&Row| row.export.as_bytes() == export.to_bytes();
-    if config().assume.is("runtime_primary", "hidden") {
-        ROWS.iter().find(is_meant).map(|row| row.address)
-    } else {
-        None
-    }
+    let is_primary = export.to_bytes().starts_with(b"cuDevicePrimaryCtx");
+    let word = if is_primary { "runtime_primary" } else { "runtime_kernels" };
+    if config().assume.is(word, "hidden") { ROWS.iter().find(is_meant).map(|row| row.address) } else { None }
 }
 
 /// Whether an export belongs to the API with per-thread default streams.

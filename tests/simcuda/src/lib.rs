@@ -85,6 +85,7 @@ pub mod engine;
 pub mod error;
 pub mod export;
 pub mod fat_binary;
+mod form;
 pub mod graph;
 pub mod graph_memory;
 pub mod green;

@@ -123,3 +123,27 @@ fn only_live_handles_of_the_current_context_are_asked() {
         assert_eq!(ask(function), 0);
     });
 }
+
+#[test]
+fn a_handle_of_the_other_kind_is_refused_or_taken_as_is_assumed() {
+    for (assumed, refused) in [("kernel_handles=refused", INVALID_HANDLE), ("kernel_handles=either", 0)] {
+        let settings = [("SIMCUDA_ASSUME", assumed), ("TEST_EXPECTS", &refused.to_string())];
+        alone("a_handle_of_the_other_kind_is_refused_or_taken_as_is_assumed", &settings, || {
+            let expected: i32 = std::env::var("TEST_EXPECTS").unwrap().parse().unwrap();
+            begin();
+            let (function, kernel) = (kernel("k_regs64"), library_kernel("k_regs48"));
+            let (mut name, mut value, mut count) = (std::ptr::null::<i8>(), 0, 0usize);
+            let answers = [
+                cu!(cuFuncGetName(&mut name => &mut *const i8, kernel => u64)),
+                cu!(cuKernelGetName(&mut name => &mut *const i8, function => u64)),
+                cu!(cuFuncGetAttribute(&mut value => &mut i32, 4 => i32, kernel => u64)),
+                cu!(cuKernelGetAttribute(&mut value => &mut i32, 4 => i32, function => u64, 0 => i32)),
+                cu!(cuFuncSetAttribute(kernel => u64, 8 => i32, 1024 => i32)),
+                cu!(cuFuncGetParamInfo(kernel => u64, 0 => usize, &mut count => &mut usize, std::ptr::null() => *const usize)),
+            ];
+            assert_eq!(answers, [expected; 6]);
+            assert_eq!((launch(kernel, 32, 0), blocks(kernel, 64, 0) > 0), (0, true), "as cuda.h says");
+            assert_eq!(cu!(cuFuncGetName(&mut name => &mut *const i8, 0 => u64)), INVALID_VALUE);
+        });
+    }
+}

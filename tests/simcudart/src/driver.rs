@@ -450,7 +450,7 @@ unsafe fn request(get_proc: GetProc, name: &str, version: c_int, flags: u64) -> 
 }
 
 impl Driver {
-    /// Takes the ways to primary contexts that no lookup shows, where the simulated driver is set to have them: in the place
+    /// Takes the ways to primary contexts, or to kernels, that no lookup shows, where the simulated driver is set to have them: in the place
     /// of the export tables of NVIDIA's.
     unsafe fn find_hidden(&mut self, library: *mut c_void) {
         // SAFETY: the simulated driver's own function, and functions of the prototypes that cuda.h gives these names.
@@ -461,20 +461,26 @@ impl Driver {
             }
             let find =
                 std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> *mut c_void>(find);
-            let retain = find(c"cuDevicePrimaryCtxRetain".as_ptr());
-            if retain.is_null() {
-                return;
+            // Each is of the type of the field that it goes into, a function's address or none.
+            macro_rules! hide {
+                ($($field:ident = $name:literal),* $(,)?) => { $(
+                    let found = find($name.as_ptr());
+                    if !found.is_null() {
+                        self.$field = std::mem::transmute_copy(&found);
+                    }
+                )* };
             }
-            self.cuDevicePrimaryCtxRetain = Some(std::mem::transmute::<
-                *mut c_void,
-                unsafe extern "C-unwind" fn(*mut Handle, Device) -> c_int,
-            >(retain));
-            let by_device = |name: &CStr| {
-                let found = find(name.as_ptr());
-                Some(std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn(Device) -> c_int>(found))
-            };
-            self.cuDevicePrimaryCtxRelease = by_device(c"cuDevicePrimaryCtxRelease_v2");
-            self.cuDevicePrimaryCtxReset = by_device(c"cuDevicePrimaryCtxReset_v2");
+            hide! {
+                cuDevicePrimaryCtxRetain = c"cuDevicePrimaryCtxRetain",
+                cuDevicePrimaryCtxRelease = c"cuDevicePrimaryCtxRelease_v2",
+                cuDevicePrimaryCtxReset = c"cuDevicePrimaryCtxReset_v2",
+                cuLibraryLoadData = c"cuLibraryLoadData",
+                cuLibraryLoadFromFile = c"cuLibraryLoadFromFile",
+                cuLibraryUnload = c"cuLibraryUnload",
+                cuLibraryGetKernel = c"cuLibraryGetKernel",
+                cuLibraryEnumerateKernels = c"cuLibraryEnumerateKernels",
+                cuKernelGetFunction = c"cuKernelGetFunction",
+            }
         }
     }
 }

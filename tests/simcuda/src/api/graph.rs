@@ -5,6 +5,7 @@ use super::copy::Memcpy3D;
 use super::launch::Request;
 use super::{graph_memory, put};
 use crate::call::Call;
+use crate::config::config;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
 use crate::graph::{Conditional, Graph, KernelNode, NodeWork};
@@ -135,6 +136,20 @@ impl KernelParameters {
         let first =
             KernelParametersV1 { function, dimensions, shared_bytes, arguments, extra: std::ptr::null() };
         Self { first, kernel, context }
+    }
+
+    /// As they are told where there is a place for a CUkernel.
+    fn told(mut self) -> Self {
+        let is = |word| config().assume.is("captured_kernel", word);
+        if self.kernel != 0 && !is("both") {
+            let (function, kernel) = (self.first.function, self.kernel);
+            (self.first.function, self.kernel) = match () {
+                () if is("kernel") => (0, kernel),
+                () if is("cast") => (kernel, 0),
+                () => (function, 0),
+            };
+        }
+        self
     }
 }
 
@@ -552,7 +567,7 @@ unsafe fn get_kernel_v1(call: &mut Call, node: Handle, parameters: *mut KernelPa
 }
 
 unsafe fn get_kernel(call: &mut Call, node: Handle, parameters: *mut KernelParameters) -> Outcome {
-    let known = kernel_parameters(call, node)?;
+    let known = kernel_parameters(call, node)?.told();
     // SAFETY: cuda.h's promise.
     unsafe { put(parameters, known) }
 }

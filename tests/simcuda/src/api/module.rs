@@ -498,14 +498,17 @@ unsafe fn library_managed(
 
 unsafe fn kernel_function(call: &mut Call, function: *mut Handle, kernel: Handle) -> Outcome {
     let mut state = call.lock();
-    state.kernels.get(kernel).ok_or(INVALID_HANDLE)?;
+    state.takes(call, kernel)?;
     let handle = state.function(kernel)?;
     // SAFETY: cuda.h's promise.
     unsafe { put(function, handle) }
 }
 
 unsafe fn kernel_library(call: &mut Call, library: *mut Handle, kernel: Handle) -> Outcome {
-    let of = call.lock().kernels.get(kernel).ok_or(INVALID_HANDLE)?.library;
+    let state = call.lock();
+    state.takes(call, kernel)?;
+    // A CUfunction may be of no library.
+    let of = state.kernels.get(kernel).ok_or(INVALID_HANDLE)?.library;
     // SAFETY: cuda.h's promise.
     unsafe { put(library, of) }
 }
@@ -513,7 +516,10 @@ unsafe fn kernel_library(call: &mut Call, library: *mut Handle, kernel: Handle) 
 unsafe fn get_name(call: &mut Call, name: *mut *const c_char, function: Handle) -> Outcome {
     // The names given out live as long as the process: an unloaded module's are read by careless applications.
     static NAMES: Mutex<Option<HashMap<Arc<str>, CString>>> = Mutex::new(None);
-    let known = call.lock().kernel(function)?.name.clone();
+    let state = call.lock();
+    state.takes(call, function)?;
+    let known = state.kernel(function)?.name.clone();
+    drop(state);
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = names
         .get_or_insert_default()
@@ -531,6 +537,7 @@ unsafe fn parameter(
     size: *mut usize,
 ) -> Outcome {
     let state = call.lock();
+    state.takes(call, function)?;
     let parameters = state.kernel(function)?.parameters.as_deref().unwrap_or_default();
     let &(at, bytes) = parameters.get(index).ok_or(INVALID_VALUE)?;
     // SAFETY: cuda.h's promise; the size's place may be NULL.
@@ -541,7 +548,9 @@ unsafe fn parameter(
 }
 
 unsafe fn parameter_count(call: &mut Call, function: Handle, count: *mut usize) -> Outcome {
-    let known = call.lock().kernel(function)?.parameters.as_deref().map_or(0, <[_]>::len);
+    let state = call.lock();
+    state.takes(call, function)?;
+    let known = state.kernel(function)?.parameters.as_deref().map_or(0, <[_]>::len);
     // SAFETY: cuda.h's promise.
     unsafe { put(count, known) }
 }
@@ -598,9 +607,12 @@ unsafe fn kernel_attribute(
 ) -> Outcome {
     ordinal(device)?;
     let state = call.lock();
-    let of = state.kernels.get(kernel).ok_or(INVALID_HANDLE)?;
-    let known = attribute(&of.attributes, &Resources::of(&of.kernel.name), of.kernel.versions, which)?;
-    tell_asked(call, kernel, &of.kernel, which, known);
+    state.takes(call, kernel)?;
+    let of = state.kernel(kernel)?;
+    let own = state.kernels.get(kernel).map(|kernel| &kernel.attributes);
+    let set = own.or_else(|| state.functions.get(kernel).map(|function| &function.attributes));
+    let known = attribute(set.ok_or(INVALID_HANDLE)?, &Resources::of(&of.name), of.versions, which)?;
+    tell_asked(call, kernel, of, which, known);
     // SAFETY: cuda.h's promise.
     unsafe { put(value, known) }
 }
@@ -614,6 +626,7 @@ unsafe fn set_kernel_attribute(
 ) -> Outcome {
     ordinal(device)?;
     let mut state = call.lock();
+    state.takes(call, kernel)?;
     let of = state.kernels.get_mut(kernel).ok_or(INVALID_HANDLE)?;
     check_settable(which, value, &Resources::of(&of.kernel.name))?;
     of.attributes.insert(which, value);
@@ -622,14 +635,15 @@ unsafe fn set_kernel_attribute(
 
 unsafe fn kernel_cache_config(call: &mut Call, kernel: Handle, _: u32, device: i32) -> Outcome {
     ordinal(device)?;
-    call.lock().kernels.get(kernel).map(|_| ()).ok_or(INVALID_HANDLE)
+    call.lock().takes(call, kernel)
 }
 
 unsafe fn function_attribute(call: &mut Call, value: *mut i32, which: u32, function: Handle) -> Outcome {
-    let state = call.lock();
+    let mut state = call.lock();
     state.current()?;
-    // cuda.h names no CUkernel here, as it does where one is taken in a CUfunction's place.
-    let of = state.functions.get(function).ok_or(INVALID_HANDLE)?;
+    state.takes(call, function)?;
+    let asked = state.function(function)?;
+    let of = state.functions.get(asked).ok_or(INVALID_HANDLE)?;
     let known = attribute(&of.attributes, &of.resources, of.kernel.versions, which)?;
     tell_asked(call, function, &of.kernel, which, known);
     // SAFETY: cuda.h's promise.
@@ -638,6 +652,7 @@ unsafe fn function_attribute(call: &mut Call, value: *mut i32, which: u32, funct
 
 unsafe fn set_function_attribute(call: &mut Call, function: Handle, which: u32, value: i32) -> Outcome {
     let mut state = call.lock();
+    state.takes(call, function)?;
     let function = state.function(function)?;
     let of = state.functions.get_mut(function).ok_or(INVALID_HANDLE)?;
     check_settable(which, value, &of.resources)?;
@@ -646,7 +661,9 @@ unsafe fn set_function_attribute(call: &mut Call, function: Handle, which: u32, 
 }
 
 unsafe fn function_config(call: &mut Call, function: Handle, _: u32) -> Outcome {
-    call.lock().function(function).map(|_| ())
+    let mut state = call.lock();
+    state.takes(call, function)?;
+    state.function(function).map(|_| ())
 }
 
 unsafe fn block_shape(call: &mut Call, function: Handle, x: i32, y: i32, z: i32) -> Outcome {
@@ -654,6 +671,7 @@ unsafe fn block_shape(call: &mut Call, function: Handle, x: i32, y: i32, z: i32)
         return Err(INVALID_VALUE);
     }
     let mut state = call.lock();
+    state.takes(call, function)?;
     let function = state.function(function)?;
     state.functions.get_mut(function).ok_or(INVALID_HANDLE)?.block = [x, y, z].map(i32::cast_unsigned);
     Ok(())
@@ -661,6 +679,7 @@ unsafe fn block_shape(call: &mut Call, function: Handle, x: i32, y: i32, z: i32)
 
 unsafe fn function_module(call: &mut Call, module: *mut Handle, function: Handle) -> Outcome {
     let mut state = call.lock();
+    state.takes(call, function)?;
     let function = state.function(function)?;
     let of = state.functions.get(function).ok_or(INVALID_HANDLE)?.module;
     // SAFETY: cuda.h's promise.
@@ -669,6 +688,7 @@ unsafe fn function_module(call: &mut Call, module: *mut Handle, function: Handle
 
 unsafe fn function_loaded(call: &mut Call, loaded: *mut i32, function: Handle) -> Outcome {
     let mut state = call.lock();
+    state.takes(call, function)?;
     let function = state.function(function)?;
     let module = state.functions.get(function).ok_or(INVALID_HANDLE)?.module;
     let launched = state.modules.get(module).is_some_and(|module| module.launched);
@@ -677,5 +697,7 @@ unsafe fn function_loaded(call: &mut Call, loaded: *mut i32, function: Handle) -
 }
 
 unsafe fn function_load(call: &mut Call, function: Handle) -> Outcome {
-    call.lock().function(function).map(|_| ())
+    let mut state = call.lock();
+    state.takes(call, function)?;
+    state.function(function).map(|_| ())
 }
