@@ -424,7 +424,15 @@ fn record_end(
         let function = burst.function;
         hold.last().end = Some(End { event, function, begun, ended, position, since });
     }
-    let pending = Pending { correlation, start, end: event, position, marker: false, cancelled: false };
+    let pending = Pending {
+        correlation,
+        start,
+        end: event,
+        position,
+        window: call.session.timing.window(),
+        launches: stream.passages.begun(),
+        ..Pending::default()
+    };
     if !hold.push(pending) {
         return refuse(Untimed::DeepQueue, Some(event));
     }

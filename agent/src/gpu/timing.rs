@@ -341,6 +341,8 @@ pub fn close(
         start: start.event,
         end,
         position,
+        window: call.session.timing.window(),
+        launches: stream.passages.begun(),
         marker: false,
         cancelled: !succeeded,
     };

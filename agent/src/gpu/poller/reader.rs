@@ -4,11 +4,13 @@
 //! end event until one is not complete: one stalled stream never holds back another. Streams take turns of [`TURN`]
 //! operations, so that a busy one does not make the others wait until they are deep.
 
+use gpuspy_wire::pace::Compared;
 use gpuspy_wire::record::{GpuTime, Head, Loss, LossCause, Record};
 use std::sync::atomic::Ordering;
 
 use crate::cuda::*;
 use crate::driver;
+use crate::gpu::budget::Follower;
 use crate::gpu::chain::{self, Chain, Events};
 use crate::gpu::context::Context;
 use crate::gpu::nodes;
@@ -61,6 +63,8 @@ pub struct Reader {
     /// the trace than a moment each.
     measured: Vec<GpuTime>,
     nodes: nodes::Reader,
+    /// What the budget learns from the times.
+    follower: Follower,
     /// The thread's capture mode is RELAXED.
     relaxed: bool,
 }
@@ -73,6 +77,7 @@ impl Reader {
             known: Vec::new(),
             measured: Vec::new(),
             nodes: nodes::Reader::default(),
+            follower: Follower::NEW,
             relaxed: false,
         }
     }
@@ -131,6 +136,13 @@ impl Reader {
         }
         session.streams.iter().for_each(|s| s.retire_if_dead(&session.bursts));
         found
+    }
+
+    /// How a pause of the budget compares with the windows beside it, where a look has told, and how much of all that was
+    /// launched the stream has had that tells.
+    pub fn compared(&mut self) -> Option<(Compared, f64)> {
+        let (compared, launches) = self.follower.take()?;
+        Some((compared, launches as f64 / self.session.streams.passed().max(1) as f64))
     }
 
     /// Whether a context's events may be asked for: nothing may be its end just now, nor was.
@@ -232,6 +244,7 @@ impl Reader {
             seen: 0,
         };
         self.measured.push(time);
+        self.follower.saw(stream, &op, time.chain, time.start.saturating_add_unsigned(time.duration));
         let start = events.pool.event(op.start);
         self.nodes.read(&self.session.nodes, outside, known.context, start, &time);
     }
