@@ -73,7 +73,10 @@ const SETTINGS: &[Setting] = &[
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "one_connection=streams")],
     &[("SIMCUDA_CLOCK_DRIFT_PPB", "100000")],
     &[("SIMCUDA_CLOCK_DRIFT_PPB", "-100000")],
-    &[("SIMCUDA_ASSUME", "programmatic_trigger=0,launch_events=late,negative_elapsed=refused")],
+    &[(
+        "SIMCUDA_ASSUME",
+        "programmatic_trigger=0,launch_events=late,negative_elapsed=refused,question_lock=50000",
+    )],
 ];
 
 /// Runs a program. A poller that gets no processor on a busy machine cannot enlarge a ring in time; what is dropped then

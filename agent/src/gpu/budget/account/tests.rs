@@ -212,7 +212,8 @@ fn what_slows_hardly_and_costs_little_is_timed_on() {
 /// Half of it slow; idle times; bursts: none of it is any doing of ours.
 #[test]
 fn a_program_of_phases_keeps_its_windows() {
-    let phases: [(&str, fn(u64) -> u64); 5] = [
+    type Takes = fn(u64) -> u64;
+    let phases: [(&str, Takes); 5] = [
         ("300 ms of each", |now| if now / 300 % 2 == 0 { 10_000 } else { 60_000 }),
         ("47 ms of each", |now| if now / 47 % 2 == 0 { 15_000 } else { 45_000 }),
         ("idle for 300 ms of a second", |now| if now % 1_000 == 500 { 300_000_000 } else { 20_000 }),
