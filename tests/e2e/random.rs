@@ -59,7 +59,7 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_ASSUME", "elapsed=multiplied,null_sync=own,free=returns,pageable_async=asynchronous")],
     &[(
         "SIMCUDA_ASSUME",
-        "event_query_in_capture=safe,stream_query_in_capture=safe,stream_questions_in_capture=safe,sync_in_capture=safe",
+        "event_query_in_capture=safe,stream_query_in_capture=safe,stream_questions_in_capture=safe,sync_in_capture=safe,question_lock=1000",
     )],
     &[(
         "SIMCUDA_ASSUME",
@@ -73,10 +73,7 @@ const SETTINGS: &[Setting] = &[
     &[("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "one_connection=streams")],
     &[("SIMCUDA_CLOCK_DRIFT_PPB", "100000")],
     &[("SIMCUDA_CLOCK_DRIFT_PPB", "-100000")],
-    &[(
-        "SIMCUDA_ASSUME",
-        "programmatic_trigger=0,launch_events=late,negative_elapsed=refused,question_lock=50000",
-    )],
+    &[("SIMCUDA_ASSUME", "programmatic_trigger=0,launch_events=late,negative_elapsed=refused")],
 ];
 
 /// Runs a program. A poller that gets no processor on a busy machine cannot enlarge a ring in time; what is dropped then
