@@ -62,7 +62,7 @@ const SETTINGS: &[Setting] = &[
     )],
     &[(
         "SIMCUDA_ASSUME",
-        "event_query_in_capture=safe,stream_query_in_capture=safe,stream_questions_in_capture=safe,sync_in_capture=safe",
+        "event_query_in_capture=safe,stream_query_in_capture=safe,stream_questions_in_capture=safe,sync_in_capture=safe,question_lock=1000",
     )],
     &[(
         "SIMCUDA_ASSUME",

@@ -467,8 +467,18 @@ fn record_end(
         true => (flags, saturated(ended.wrapping_sub(burst.first.submitted)).max(1)),
         false => (0, 0),
     };
-    let (marker, cancelled, end) = (false, false, event);
-    if !hold.push(Pending { correlation, start, end, position, marker, cancelled, flags, tail }) {
+    let pending = Pending {
+        correlation,
+        start,
+        end: event,
+        position,
+        window: call.session.timing.window(),
+        launches: stream.passages.begun(),
+        flags,
+        tail,
+        ..Pending::default()
+    };
+    if !hold.push(pending) {
         return refuse(Untimed::DeepQueue, Some(event));
     }
     call.session.poller.work_added();

@@ -159,6 +159,9 @@ impl Poller {
             live.pending.store(found.pending, Ordering::Relaxed);
             live.poller_ns.fetch_add(slept + self.meter.end(), Ordering::Relaxed);
             let sleep = rhythm.next(found, woken);
+            if let Some((compared, share)) = self.reader.compared() {
+                self.budget.learn(compared, share);
+            }
             let until_budget = self.budget.step(self.session, &mut self.ring);
             let until_range = self.schedule.step(self.session, &mut self.ring);
             woken = shared.sleep(sleep.long, sleep.ns.min(until_budget).min(until_range));

@@ -169,6 +169,9 @@ pub struct Pending {
     pub end: u32,
     /// The end event's number among the entries: what is seen complete with it.
     pub position: u64,
+    /// The window of the budget that it is timed in, and the calls that had gone onto its stream until then.
+    pub window: u32,
+    pub launches: u64,
     /// Not an operation: its event only shows how far the stream has come.
     pub marker: bool,
     /// The launch failed between the records: read the events, tell nothing.

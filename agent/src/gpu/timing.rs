@@ -346,6 +346,8 @@ pub fn close(
         start: start.event,
         end,
         position,
+        window: call.session.timing.window(),
+        launches: stream.passages.begun(),
         cancelled: !succeeded,
         ..Pending::default()
     };

@@ -6,6 +6,8 @@
 //! - [`ring`]: how records travel: one single-producer single-consumer ring per thread. Its contract is numbered prose.
 //! - [`segment`]: where everything lies in the one shared memory object of a process, readable after its death.
 //!
+//! And one definition that both use, [`pace`]: what timing costs the work that is timed.
+//!
 //! All times in records are **host clock ticks** (the TSC, CNTVCT, or `CLOCK_MONOTONIC_RAW` nanoseconds: the segment
 //! header says which); the collector turns them into nanoseconds with the anchors it is given. The agent never
 //! divides. GPU times are nanoseconds on the clock of their context.
@@ -16,6 +18,7 @@ pub mod capture;
 pub mod communication;
 pub mod duration;
 pub mod handshake;
+pub mod pace;
 pub mod record;
 pub mod ring;
 pub mod segment;

@@ -27,7 +27,8 @@ pub struct Cost {
     pub hooks: f64,
     /// The poller's thread.
     pub poller: f64,
-    /// By how much events slowed the GPU's work; `None` where too few windows and pauses can be compared to tell.
+    /// By how much timing slowed the work besides: events take time of the GPU, and the poller holds locks that launches wait
+    /// for. `None` where too few windows and pauses can be compared to tell.
     pub events: Option<f64>,
 }
 
@@ -59,9 +60,10 @@ impl Overhead {
         }
         let percent = |ns: u64| 100.0 * ns as f64 / self.wall_ns as f64;
         let (timed, all) = duty.time();
-        // Events slow the GPU while it is timed. No event makes it faster: less than nothing is what launches vary by.
+        // Launches are slower while they are timed. No event makes one faster: less than nothing is what launches vary by.
         let events = duty.slowdown().filter(|_| all > 0);
-        let events = events.map(|slower| 100.0 * slower.value.max(0.0) * timed as f64 / all as f64);
+        let events =
+            events.map(|slower| 100.0 * slower.value / (1.0 + slower.value) * timed as f64 / all as f64);
         Some(Cost { hooks: percent(self.agent_ns), poller: percent(self.poller_ns), events })
     }
 

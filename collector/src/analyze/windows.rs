@@ -1,10 +1,12 @@
 //! How much of the time was timed, and what did timing cost? (`--timing auto`)
 //!
 //! The agent times the first phase of a program in full, and windows after it that its account can pay for; what it has
-//! cost until then stands at each window's edges. That is what hooks and poller took of the host. What events cost the GPU
-//! they cannot measure on themselves. It is estimated here from **launch rates**: of each two neighbours, a window and a
-//! pause, the time per launch in the one against the time per launch in the other, less what the hooks took longer in the
-//! window, as a share of the pause's. The best value is the median of those. Its interval is that of the median, the ranks around it
+//! cost until then stands at each window's edges. That is what hooks and poller took of the host. What events cost the GPU, and what
+//! launches wait for locks that the poller holds, they cannot measure on themselves. It is found by **comparing each pause with the
+//! windows beside it**, on the stream that most is launched on and by the GPU's clock ([`gpuspy_wire::pace`]): how much longer a
+//! launch took there, less what the hooks took longer, as a share of what it took in the pause. The agent pays for the same from
+//! its budget, by the least that its last few comparisons prove; what is told here is what all of them say. The best value is their
+//! median. Its interval is that of the median, the ranks around it
 //! that hold the true one in 99 of 100 cases (a binomial's, by its normal approximation), and that of the mean together: on
 //! a busy machine other programs interrupt long pauses more often than short windows, which moves the median and not the mean.
 //! An event makes no GPU faster, so that less than nothing is not told. Where several threads launch at once the hooks' time is not the
@@ -13,14 +15,19 @@
 use super::extrapolate::student;
 use crate::model::occupancy::host;
 use crate::model::period::Period;
-use crate::model::{Action, Event, When};
+use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, Window};
+use gpuspy_wire::pace::{Compared, Pace, Point};
 use gpuspy_wire::record::{Fact, Namespace, WindowChange};
 
-/// Launches that a window and a pause must have for their rates to be compared.
+/// Launches that a window and a pause must have for what the hooks take of one to be known.
 const LEAST_LAUNCHES: u64 = 50;
 /// Pairs for an estimate.
-const LEAST_PAIRS: usize = 12;
+const LEAST_PAIRS: usize = 8;
+/// Streams whose launches are counted, so that the one with the most can be followed.
+const STREAMS: usize = 64;
+/// Another one is followed once it has had so many times as many.
+const MUCH_BUSIER: u64 = 2;
 /// Pairs that are kept; then every second one goes, and every second of those to come.
 const PAIRS: usize = 4096;
 
@@ -79,10 +86,6 @@ impl Stretch {
     pub fn percent(&self) -> Option<f64> {
         (self.ns > 0).then(|| 100.0 * self.cost() as f64 / self.ns as f64)
     }
-
-    fn per_launch(&self, ns: u64) -> f64 {
-        ns as f64 / self.launches as f64
-    }
 }
 
 /// A share that is not known exactly, and may be negative.
@@ -136,7 +139,15 @@ impl Duty {
         self.counted.agent_ns as f64 > percent / 100.0 * self.counted.ns as f64
     }
 
-    /// What events cost the GPU, as a share of the time of a launch.
+    /// What launches behind the first phase took longer for being timed, in percent of the time there.
+    pub fn slowed_percent(&self) -> Option<f64> {
+        let (slowdown, all) = (self.slowdown()?, self.measured().ns);
+        // Of the windows' time the part that they would not have taken as pauses.
+        let longer = slowdown.value / (1.0 + slowdown.value);
+        (all > 0).then(|| 100.0 * longer * self.timed.ns as f64 / all as f64)
+    }
+
+    /// How much longer launches take while they are timed, less what hooks took, as a share of what one takes in pauses.
     pub fn slowdown(&self) -> Option<Slowdown> {
         let pairs = &self.slowdowns.kept;
         if pairs.len() < LEAST_PAIRS {
@@ -226,15 +237,71 @@ pub struct Windows {
     edge: Option<(u64, Window)>,
     /// Operations since.
     launches: u64,
-    /// The stretch before the last edge, and whether that was a window behind the first phase.
-    before: Option<(Stretch, bool)>,
+    /// What the hooks took of a launch in the last window and in the last pause, ns.
+    hooks: (f64, f64),
+    follower: Follower,
+}
+
+/// The pace of the stream that most is launched on.
+#[derive(Debug)]
+struct Follower {
+    /// Context and stream, and what it has had so far.
+    streams: Vec<((u32, u64), u64)>,
+    stream: (u32, u64),
+    /// The chain of its context's clock that the last time was measured on.
+    chain: u32,
+    pace: Pace,
+}
+
+impl Follower {
+    fn new() -> Follower {
+        Follower { streams: Vec::new(), stream: (0, 0), chain: 0, pace: Pace::NEW }
+    }
+
+    /// Counts an operation, which was called in the window of this number or in the pause behind it. Returns what could be
+    /// compared by it.
+    fn saw(&mut self, operation: &Operation, window: u32) -> Option<Compared> {
+        let key = (operation.context, operation.stream);
+        let is_launch = !matches!(operation.what, Action::Burst { .. });
+        let launches = self.count(key, is_launch);
+        let When::Timed(occupancy) = operation.when else { return None };
+        if key != self.stream {
+            if launches < self.count(self.stream, false).saturating_mul(MUCH_BUSIER) {
+                return None;
+            }
+            (self.stream, self.pace) = (key, Pace::NEW);
+        } else if occupancy.chain != self.chain {
+            self.pace = Pace::NEW;
+        }
+        self.chain = occupancy.chain;
+        self.pace.passes(window, Point { launches, ns: occupancy.latest_end })
+    }
+
+    /// The launches of a stream so far, with this one if it is one.
+    fn count(&mut self, key: (u32, u64), is_launch: bool) -> u64 {
+        let more = u64::from(is_launch);
+        if let Some((_, count)) = self.streams.iter_mut().find(|(known, _)| *known == key) {
+            *count += more;
+            return *count;
+        }
+        if !is_launch {
+            return 0;
+        }
+        if self.streams.len() == STREAMS {
+            // The one with the fewest makes room: who has most is never it.
+            let fewest = (0..STREAMS).min_by_key(|&index| self.streams[index].1);
+            fewest.map(|index| self.streams.swap_remove(index));
+        }
+        self.streams.push((key, more));
+        more
+    }
 }
 
 impl Windows {
     /// A fold that has seen nothing, of a process of which this time was looked at.
     pub fn new(names: &Names, period: Period) -> Windows {
         let duty = Duty { timing: Timing::of(names), ..Duty::default() };
-        Windows { duty, period, edge: None, launches: 0, before: None }
+        Windows { duty, period, edge: None, launches: 0, hooks: (0.0, 0.0), follower: Follower::new() }
     }
 
     fn edge(&mut self, at: u64, window: &Window) {
@@ -251,19 +318,18 @@ impl Windows {
             poller_ns: window.poller_ns.saturating_sub(spent.poller_ns),
         };
         let is_window = spent.change == WindowChange::Opens;
-        let is_whole = self.look(from, at, is_window) == stretch.ns;
-        if is_window && self.duty.windows == 1 {
-            self.duty.first = stretch;
-            return;
+        if self.look(from, at, is_window) != stretch.ns {
+            // What ran in a part that nobody looked at is in no rate.
+            self.follower.pace = Pace::NEW;
         }
-        if is_window { &mut self.duty.timed } else { &mut self.duty.counted }.add(&stretch);
-        // What ran in a part that nobody looked at is in no rate.
-        let before = if is_whole { self.before.replace((stretch, is_window)) } else { self.before.take() };
-        if let Some((other, was_window)) = before.filter(|_| is_whole)
-            && was_window != is_window
-        {
-            let (window, pause) = if is_window { (stretch, other) } else { (other, stretch) };
-            self.compare(&window, &pause);
+        if stretch.launches >= LEAST_LAUNCHES {
+            let (window, pause) = (&mut self.hooks.0, &mut self.hooks.1);
+            *if is_window { window } else { pause } = stretch.agent_ns as f64 / stretch.launches as f64;
+        }
+        match (is_window, self.duty.windows) {
+            (true, 1) => self.duty.first = stretch,
+            (true, _) => self.duty.timed.add(&stretch),
+            (false, _) => self.duty.counted.add(&stretch),
         }
     }
 
@@ -275,18 +341,13 @@ impl Windows {
         ns
     }
 
-    fn compare(&mut self, window: &Stretch, pause: &Stretch) {
-        if window.launches < LEAST_LAUNCHES || pause.launches < LEAST_LAUNCHES || pause.ns == 0 {
-            return;
-        }
-        let longer = window.per_launch(window.ns) - pause.per_launch(pause.ns);
-        let hooks = window.per_launch(window.agent_ns) - pause.per_launch(pause.agent_ns);
-        let launch = pause.per_launch(pause.ns);
-        let ns = launch * window.launches as f64;
+    fn compare(&mut self, pair: Compared) {
+        let longer = pair.window - pair.pause;
+        let hooks = self.hooks.0 - self.hooks.1;
         self.duty.slowdowns.add(Longer {
-            without_hooks: (longer - hooks) / launch,
-            whole: longer / launch,
-            ns,
+            without_hooks: (longer - hooks) / pair.pause,
+            whole: longer / pair.pause,
+            ns: pair.pause * pair.launches as f64,
         });
     }
 
@@ -307,9 +368,12 @@ impl Windows {
         }
         if let Some(operation) = &event.operation
             && operation.when != When::Captured
-            && !matches!(operation.what, Action::Burst { .. })
         {
-            self.launches += 1;
+            self.launches += u64::from(!matches!(operation.what, Action::Burst { .. }));
+            let window = u32::try_from(self.duty.windows).unwrap_or(u32::MAX);
+            if let Some(pair) = self.follower.saw(operation, window) {
+                self.compare(pair);
+            }
         }
     }
 }
@@ -327,6 +391,10 @@ mod tests {
             let is_open = n % 2 == 0;
             let change = if is_open { WindowChange::Opens } else { WindowChange::Closes };
             windows.edge(now, &Window { change, agent_ns, poller_ns: 0, launches: 0 });
+            if is_open && n > 0 {
+                let (window, pause) = (window.0 as f64, pause.0 as f64);
+                windows.compare(Compared { window, pause, launches: 200 });
+            }
             let (launches, each, hooks) =
                 if is_open { (200, window.0, window.1) } else { (2_000, pause.0, pause.1) };
             windows.launches = launches;

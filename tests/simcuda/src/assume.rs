@@ -122,6 +122,11 @@ pub const ALL: &[Assumption] = &[
         "free",
         "whether all other calls wait while a module is loaded, which may compile it",
     ),
+    number(
+        "question_lock",
+        "0",
+        "ns for which cuEventQuery sleeps with a lock that the launches of other threads wait for",
+    ),
     word(
         "stale_handles",
         &["refused", "crash"],

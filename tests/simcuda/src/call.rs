@@ -100,6 +100,35 @@ pub fn life() -> Life {
 /// Calls that have the driver locked while they compile. Relaxed: it is looked at again and again.
 static COMPILING: AtomicU64 = AtomicU64::new(0);
 
+/// What a question holds and launches wait for (`question_lock`). Those who want it are served in turn: a thread that asks
+/// one question after the other would else never let anybody in between.
+struct Turns {
+    /// Turns that were given out, and the one that it is. Release by who has had its turn, acquire by who waits for it.
+    given: AtomicU64,
+    served: AtomicU64,
+}
+
+static QUESTIONS: Turns = Turns { given: AtomicU64::new(0), served: AtomicU64::new(0) };
+
+/// A turn; over when it is dropped.
+struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    fn take(&self) -> Turn<'_> {
+        let turn = self.given.fetch_add(1, Ordering::Relaxed);
+        while self.served.load(Ordering::Acquire) != turn {
+            std::thread::yield_now();
+        }
+        Turn(self)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.served.fetch_add(1, Ordering::Release);
+    }
+}
+
 /// One call in progress.
 #[derive(Debug)]
 pub struct Call {
@@ -152,6 +181,22 @@ impl Call {
         }
     }
 
+    /// A question about an event holds a lock for a while, and a launch waits for it, if that is assumed.
+    fn takes_its_turn(&mut self) {
+        let held = config().assume.number("question_lock");
+        let asks = self.api.name == "cuEventQuery";
+        // In a forked child nobody ends a turn that a thread of its parent's had.
+        if held == 0 || !(asks || self.api.class == Class::Launch) || life() != Life::Initialised {
+            return;
+        }
+        let _turn = QUESTIONS.take();
+        if asks {
+            std::thread::sleep(std::time::Duration::from_nanos(held));
+        }
+        // What the call costs besides begins here.
+        self.ready += clock::now().saturating_sub(self.begin);
+    }
+
     fn admit(&self) -> Outcome {
         if thread::in_callback()
             && self.api.class != Class::Free
@@ -175,6 +220,7 @@ pub fn enter(api: &'static Api, function: impl FnOnce(&mut Call) -> Outcome) -> 
     // CUDA promises nothing about errno. The stand-in leaves it alone, or as it says, so that whoever changes it shows.
     let errno = if config().errno { 1000 + api.name.len() as i32 } else { errno() };
     let mut call = Call::new(api);
+    call.takes_its_turn();
     let result = error::code(call.admit().and_then(|()| function(&mut call)));
     if truth::wanted() {
         if result != error::SUCCESS && result != error::NOT_READY {

@@ -4,11 +4,13 @@
 //! end event until one is not complete: one stalled stream never holds back another. Streams take turns of [`TURN`]
 //! operations, so that a busy one does not make the others wait until they are deep.
 
+use gpuspy_wire::pace::Compared;
 use gpuspy_wire::record::{GpuTime, Head, Loss, LossCause, Record};
 use std::sync::atomic::Ordering;
 
 use crate::cuda::*;
 use crate::driver;
+use crate::gpu::budget::Follower;
 use crate::gpu::chain::{self, Chain, Events};
 use crate::gpu::context::Context;
 use crate::gpu::nodes;
@@ -61,6 +63,8 @@ pub struct Reader {
     /// the trace than a moment each.
     measured: Vec<GpuTime>,
     nodes: nodes::Reader,
+    /// What the budget learns from the times.
+    follower: Follower,
     /// The thread's capture mode is RELAXED.
     relaxed: bool,
 }
@@ -73,6 +77,7 @@ impl Reader {
             known: Vec::new(),
             measured: Vec::new(),
             nodes: nodes::Reader::default(),
+            follower: Follower::NEW,
             relaxed: false,
         }
     }
@@ -133,6 +138,13 @@ impl Reader {
         found
     }
 
+    /// How a pause of the budget compares with the windows beside it, where a look has told, and how much of all that was
+    /// launched the stream has had that tells.
+    pub fn compared(&mut self) -> Option<(Compared, f64)> {
+        let (compared, launches) = self.follower.take()?;
+        Some((compared, launches as f64 / self.session.streams.passed().max(1) as f64))
+    }
+
     /// Whether a context's events may be asked for: nothing may be its end just now, nor was.
     fn may_touch(&self, context: &Context) -> bool {
         !self.session.poller.is_stopped() && !context.is_leaving()
@@ -188,7 +200,7 @@ impl Reader {
             match outside.query(context.pool.event(op.end)) {
                 Some(CUDA_SUCCESS) => {
                     if !op.marker && !op.cancelled {
-                        self.measure(ring, outside, known, op);
+                        self.measure(ring, outside, known, stream, op);
                     }
                 }
                 Some(CUDA_ERROR_NOT_READY) | None => break,
@@ -207,7 +219,14 @@ impl Reader {
     }
 
     /// Finds out an operation's time.
-    fn measure(&mut self, ring: &mut Ring, outside: Outside<'_>, known: &mut Known, op: Pending) {
+    fn measure(
+        &mut self,
+        ring: &mut Ring,
+        outside: Outside<'_>,
+        known: &mut Known,
+        stream: &Stream,
+        op: Pending,
+    ) {
         let events = Asked { outside, pool: &known.context.pool };
         let duration = chain::distance(&events, op.start, op.end);
         let start = known.chain.locate(&events, op.start);
@@ -226,6 +245,7 @@ impl Reader {
             seen: 0,
         };
         self.measured.push(time);
+        self.follower.saw(stream, &op, time.chain, time.start.saturating_add_unsigned(time.duration));
         let start = events.pool.event(op.start);
         self.nodes.read(&self.session.nodes, outside, known.context, start, &time);
     }

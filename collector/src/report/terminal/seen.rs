@@ -216,14 +216,14 @@ fn own_cost(all: &Tables, whole: bool) -> Text {
     let mut parts = vec![format!("hooks {}", share(cost.hooks)), format!("poller {}", share(cost.poller))];
     match (cost.events, all.duty.slowdown()) {
         (Some(events), Some(slower)) if whole => parts.push(format!(
-            "events that slow the GPU {}, by launch rates: {} .. {} of the time in windows",
+            "slower launches {}, by windows and pauses: {} .. {} of the time in windows",
             share(events),
             share(100.0 * slower.lo),
             share(100.0 * slower.hi)
         )),
-        (Some(events), _) => parts.push(format!("events that slow the GPU {}", share(events))),
+        (Some(events), _) => parts.push(format!("slower launches {}", share(events))),
         (None, _) if all.duty.timing == Some(Timing::Off) => {}
-        (None, _) => parts.push("what events cost the GPU is not known".to_owned()),
+        (None, _) => parts.push("how much slower launches were is not known".to_owned()),
     }
     let line = line.then(dim(format!(": {}", parts.join(", "))));
     let line = line.then(against_budget(&all.duty));
@@ -238,16 +238,20 @@ fn share(percent: f64) -> String {
     format!("{percent:.1} %")
 }
 
-/// What of the cost the budget is about: it counts hooks and poller from the end of the first phase on.
+/// What of the cost the budget is about: all of it from the end of the first phase on, as far as it is known.
 fn against_budget(duty: &Duty) -> String {
     let Some(Timing::Auto(budget)) = duty.timing else { return String::new() };
     let first =
         duty.first.percent().map_or_else(String::new, |percent| format!(", which cost {}", share(percent)));
     match duty.measured().percent() {
-        Some(measured) => format!(
-            "; hooks and poller {} of a budget of {budget} %, behind a first phase timed in full{first}",
-            share(measured)
-        ),
+        Some(measured) => {
+            let slowed = duty.slowed_percent();
+            let what = if slowed.is_some() { "all of it" } else { "hooks and poller" };
+            format!(
+                "; {what} {} of a budget of {budget} %, behind a first phase timed in full{first}",
+                share(measured + slowed.unwrap_or(0.0))
+            )
+        }
         None => format!(
             "; more than the budget of {budget} % may be spent in a short run: its first second, or 10 000 launches, \
              is timed in full"
