@@ -1,11 +1,22 @@
 #!/usr/bin/env bash
 # Everything that must hold: formatting, lints with warnings denied, all tests. CI runs exactly this (.ci/run). It needs
 # Rust (rust-toolchain.toml), gcc, Python 3.11 with pip, and node with npm, on x86-64; the rest it fetches and builds itself,
-# into ignored folders.
+# into ignored folders. What finds most is first: the first step that fails ends it.
+#
+#   scripts/test.sh --fast [OPTION ...]   formatting, lints, and the tests of each part by itself: two minutes, once it is built
+#   scripts/test.sh [OPTION ...]          everything
+#
+# Options are cargo-nextest's.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 step() { printf '\n== %s\n' "$*"; }
+
+parts=(--workspace)
+if [[ ${1:-} == --fast ]]; then
+    parts+=(--exclude gpuspy-tests)
+    shift
+fi
 
 if ! cargo nextest --version >/dev/null 2>&1; then
     step "cargo-nextest is missing: installing it"
@@ -24,8 +35,16 @@ scripts/check-agent-deps.sh
 step "NVIDIA's headers and runtimes, from PyPI"
 scripts/fetch.sh
 
+if [[ ${#parts[@]} -gt 1 ]]; then
+    step "tests of each part"
+    exec cargo nextest run "${parts[@]}" "$@"
+fi
+
 step "gpuspy, the stand-in GPU and the client programs"
 scripts/build-sim.sh
+
+step "tests"
+cargo nextest run "${parts[@]}" "$@"
 
 step "gpu-check.sh, gpu-probe and gpu-session on the stand-in GPU"
 python3 -B -m unittest discover -s scripts/gpu-check.d/tests
@@ -39,6 +58,3 @@ scripts/test-pytorch.sh
 
 step "other clients of CUDA on the stand-in GPU"
 scripts/test-clients.sh
-
-step "tests"
-cargo nextest run --workspace "$@"

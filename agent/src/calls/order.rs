@@ -77,6 +77,16 @@ impl Sync {
     }
 }
 
+impl Sync {
+    fn end_bursts(&self, call: &Call, stream: Option<&'static Stream>, next: Next) {
+        match (stream, self.scope) {
+            (Some(stream), _) => burst::end_on(call, stream, next),
+            (None, SyncScope::Device | SyncScope::Context) => burst::end_own(call, next),
+            (None, SyncScope::Stream | SyncScope::Event) => {}
+        }
+    }
+}
+
 impl Plain for Sync {
     fn kind(&self) -> Kind {
         Kind::Synchronize
@@ -86,11 +96,7 @@ impl Plain for Sync {
         let stream = self.stream.and_then(|s| stream_of(call, s));
         // What is waited for is complete afterwards: nothing is left to overlap. An event's stream had its burst ended
         // when the event was recorded.
-        match (stream, self.scope) {
-            (Some(stream), _) => burst::end_on(call, stream, Next::Wait),
-            (None, SyncScope::Device | SyncScope::Context) => burst::end_own(call),
-            (None, SyncScope::Stream | SyncScope::Event) => {}
-        }
+        self.end_bursts(call, stream, Next::Wait);
         self.waited.set(self.entries(call, stream));
     }
 
@@ -99,6 +105,8 @@ impl Plain for Sync {
         for (stream, entries) in self.waited.get().into_iter().flatten() {
             stream.entries.seen(entries);
         }
+        // What got no end event before, lest it hold up other streams, is over.
+        self.end_bursts(call, stream, Next::Call);
         let whose = || match driver::driver() {
             Some(driver) if !self.context.is_null() => {
                 call.session.contexts.get(call, driver, self.context).map_or(0, |c| c.number)

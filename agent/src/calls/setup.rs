@@ -6,7 +6,7 @@ use gpuspy_wire::capture::CaptureRange;
 use crate::calls::{Plain, written};
 use crate::cuda::*;
 use crate::driver;
-use crate::gpu::burst;
+use crate::gpu::burst::{self, Next};
 use crate::gpu::context::{Context, Primary};
 use crate::gpu::ending::{self, Ending, PrimaryEnding};
 use crate::thread::Call;
@@ -179,7 +179,7 @@ impl GreenDestroy {
 
 impl Plain for GreenDestroy {
     fn before(&self, call: &Call) {
-        burst::end_own(call);
+        burst::end_own(call, Next::Wait);
         call.session.streams.green_ends(call, self.green);
         self.device.set(call.session.contexts.greens.ending(self.green));
         if let Some(device) = self.device.get() {
@@ -217,7 +217,7 @@ impl ContextDestroy {
 impl Plain for ContextDestroy {
     fn before(&self, call: &Call) {
         let ends = |c: &Context| c.handle == self.handle as u64;
-        burst::end_own(call);
+        burst::end_own(call, Next::Wait);
         ending::drain(call.session, ends);
         self.ending.begin(call.session, ends);
     }
@@ -257,7 +257,7 @@ impl PrimaryEnd {
 
 impl Plain for PrimaryEnd {
     fn before(&self, call: &Call) {
-        burst::end_own(call);
+        burst::end_own(call, Next::Wait);
         self.ending.begin(call.session, self.device, self.is_reset);
     }
 
@@ -281,7 +281,7 @@ pub struct DeviceReset {
 
 impl Plain for DeviceReset {
     fn before_runtime(&self, call: &Call) {
-        burst::end_own(call);
+        burst::end_own(call, Next::Wait);
         let contexts = &call.session.contexts;
         let current = driver::driver().and_then(|d| contexts.get(call, d, d.current_context()));
         // Without a context it is the device that the thread has chosen, 0 where it has not: the one in use, if one is.

@@ -502,13 +502,13 @@ pub fn end_on(call: &Call, stream: &'static Stream, next: Next) {
     }
 }
 
-/// Before a wait for everything, or a call that may be a context's end: this thread's bursts end here. Another's may be
+/// Before a wait for everything and behind it, and before a call that may be a context's end: this thread's bursts end here. Another's may be
 /// in the middle, and its stream in a capture that has just begun.
-pub fn end_own(call: &Call) {
+pub fn end_own(call: &Call, next: Next) {
     if let Some((driver, current)) = with_open_bursts(call) {
         for stream in call.session.streams.iter().filter(|s| s.is_live()) {
             let is_own = |burst: &OpenBurst| burst.thread == call.thread_identity();
-            end_named(call, driver, current, stream, Next::Wait, is_own);
+            end_named(call, driver, current, stream, next, is_own);
         }
     }
 }
