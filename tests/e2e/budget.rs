@@ -299,27 +299,30 @@ fn what_events_cost_the_gpu_is_found_by_the_rates_of_launches() {
 
 /// A program whose launches take longer while they are timed, which neither hooks nor poller know of.
 struct Slowed {
+    /// The budget.
     percent: f64,
+    /// What the slowdown alone may cost: what an agent that does not pay for it exceeds.
+    most: f64,
     /// How much longer a launch takes in windows, between the two, as a share.
     longer: (f64, f64),
 }
 
 impl Slowed {
-    /// What it cost in the second half of what is behind the first phase, when that is known, in percent: hooks, poller, and of the time in windows what
-    /// launches took longer, of which the hooks' part is not. (What other programs take of the processor is in pauses as well.)
+    /// What it cost in the second half of what is behind the first phase, when that is known: of the time, what launches took
+    /// longer, in percent. (Hooks and poller are paid for as well; what other programs take of the processor makes them look
+    /// dear, and is in pauses as in windows.)
     fn cost(seen: &Seen, longer: f64) -> f64 {
         let (begun, ended) = (seen.edges[1].0, seen.edges[seen.edges.len() - 1].0);
         let begun = begun + (ended - begun) / 2;
         let later: Vec<&(u64, Window)> = seen.edges.iter().filter(|(at, _)| *at >= begun).collect();
-        let ((from, first), (to, last)) = (later[0], later[later.len() - 1]);
+        let (from, to) = (later[0].0, later[later.len() - 1].0);
         let windows = later.windows(2).filter(|pair| pair[0].1.change == WindowChange::Opens);
         let timed: u64 = windows.map(|pair| pair[1].0 - pair[0].0).sum();
-        let own = last.agent_ns - first.agent_ns + last.poller_ns - first.poller_ns;
-        100.0 * (own as f64 + timed as f64 * longer / (1.0 + longer)) / (to - from) as f64
+        100.0 * timed as f64 * longer / (1.0 + longer) / (to - from) as f64
     }
 
-    /// It is timed as often as the budget allows, and the report says how much longer its launches take. A hook that is
-    /// interrupted looks like a costly one: on a busy machine an attempt can go wrong; not three, each of which takes longer.
+    /// It is timed as often as the budget allows, and the report says how much longer its launches take. On a busy machine an
+    /// attempt can go wrong; not three, each of which takes longer.
     fn is_paid_for(&self, run: impl Fn(u32) -> Run) {
         let mut attempts = Vec::new();
         for attempt in 1..=3 {
@@ -336,7 +339,7 @@ impl Slowed {
                 "{windows} windows, {cost:.2} % of a budget of {} %, found {found:.4} of {:?}",
                 self.percent, self.longer
             );
-            if cost < 1.6 * self.percent && (self.longer.0..=self.longer.1).contains(&found) {
+            if cost < self.most && (self.longer.0..=self.longer.1).contains(&found) {
                 // Behind the first phase a window a second, whatever it costs.
                 assert!(windows >= 8, "{windows}");
                 return;
@@ -353,7 +356,7 @@ fn what_events_take_of_the_gpu_is_paid_from_the_budget() {
     let (kernel_ns, event_ns) = (20_000.0, 10_000.0);
     let round = 25.0 * kernel_ns + event_ns;
     let longer = 25.0 * event_ns / round;
-    let slowed = Slowed { percent: 5.0, longer: (0.75 * longer, 1.25 * longer) };
+    let slowed = Slowed { percent: 5.0, most: 7.5, longer: (0.75 * longer, 1.25 * longer) };
     slowed.is_paid_for(|attempt| {
         let run = Run::of("busy_stream").arg((400_000 * attempt).to_string());
         run.env("SIMCUDA_EVENT_NS", event_ns.to_string()).env("SIMCUDA_HOST_COST", "launch=2000,record=100")
@@ -364,9 +367,9 @@ fn what_events_take_of_the_gpu_is_paid_from_the_budget() {
 /// tenth of the time at least. It sleeps, so that this is nobody's time.
 #[test]
 fn what_launches_wait_for_locks_is_paid_from_the_budget() {
-    let slowed = Slowed { percent: 5.0, longer: (0.1, 3.0) };
+    let slowed = Slowed { percent: 5.0, most: 10.0, longer: (0.1, 3.0) };
     slowed.is_paid_for(|attempt| {
-        let run = Run::of("busy_stream").arg((100_000 * attempt).to_string());
+        let run = Run::of("busy_stream").arg((60_000 * attempt).to_string());
         run.env("SIMCUDA_ASSUME", "question_lock=100000").env("SIMCUDA_HOST_COST", "launch=100000,record=100")
     });
 }

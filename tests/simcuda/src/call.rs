@@ -10,7 +10,7 @@ use crate::thread;
 use crate::truth::{self, CallEnd};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// What a call costs its caller, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,21 +103,23 @@ static COMPILING: AtomicU64 = AtomicU64::new(0);
 /// What a question holds and launches wait for (`question_lock`). Those who want it are served in turn: a thread that asks
 /// one question after the other would else never let anybody in between.
 struct Turns {
-    /// Turns that were given out, and the one that it is. Release by who has had its turn, acquire by who waits for it.
-    given: AtomicU64,
-    served: AtomicU64,
+    /// Turns that were given out, and the one that it is.
+    turns: Mutex<(u64, u64)>,
+    over: Condvar,
 }
 
-static QUESTIONS: Turns = Turns { given: AtomicU64::new(0), served: AtomicU64::new(0) };
+static QUESTIONS: Turns = Turns { turns: Mutex::new((0, 0)), over: Condvar::new() };
 
 /// A turn; over when it is dropped.
 struct Turn<'a>(&'a Turns);
 
 impl Turns {
     fn take(&self) -> Turn<'_> {
-        let turn = self.given.fetch_add(1, Ordering::Relaxed);
-        while self.served.load(Ordering::Acquire) != turn {
-            std::thread::yield_now();
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = turns.0;
+        turns.0 += 1;
+        while turns.1 != turn {
+            turns = self.over.wait(turns).unwrap_or_else(PoisonError::into_inner);
         }
         Turn(self)
     }
@@ -125,7 +127,8 @@ impl Turns {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.served.fetch_add(1, Ordering::Release);
+        self.0.turns.lock().unwrap_or_else(PoisonError::into_inner).1 += 1;
+        self.0.over.notify_all();
     }
 }
 
