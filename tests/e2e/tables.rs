@@ -221,7 +221,8 @@ impl Check<'_> {
             if !WAITS_ALWAYS.contains(&api) {
                 continue;
             }
-            let crate::waits::Waited { count, most: ns, .. } = truth.get(api).copied().unwrap_or_default();
+            let crate::waits::Waited { at_most: count, most: ns, .. } =
+                truth.get(api).copied().unwrap_or_default();
             let (told, lo) = (number(row, "count"), number(&row["waited"], "lo"));
             // Also host functions, values and what another process records are waited for, and those are no operations:
             // what is told is the least there was.

@@ -55,7 +55,8 @@
 //! - `memory_node`: a node that takes memory was added to `graph`, or one that frees it (`bytes` is 0), by hand or by a capture.
 //! - `sync`: `scope` (context, stream, event), `stream`, `event`, `begin`, `end` of the call. Only those that succeeded.
 //! - `waited`: a call that is no synchronisation waited for work all the same: `begin` of the call, `until` when the last of
-//!   that work was done (of a copy or set: what was ahead of it), `end` when the wait was over. Only if that is after `begin`.
+//!   that work was done (of a copy or set: what was ahead of it), `end` when the wait was over. With `until` at most a second
+//!   before `begin`: it would have, had it come earlier.
 //! - `event_record`: `stream`, `event`, `begin`, `captured`, and the time of the event, `end` and `gpu_end` (as
 //!   `cuEventElapsedTime` sees it), `null` if not known when the call returned. `event_wait`: `stream`, `event`, `begin`.
 //! - `context`, `green`, `stream`, `module`: came or went (`destroyed`, `loaded`), with their properties. What happens in a
