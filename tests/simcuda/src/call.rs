@@ -9,7 +9,7 @@ use crate::state::{self, Guard};
 use crate::thread;
 use crate::truth::{self, CallEnd};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// What a call costs its caller, by kind.
@@ -95,6 +95,23 @@ pub fn life() -> Life {
         2 => Life::Over,
         _ => Life::Forked,
     }
+}
+
+/// The process that called `cuInit`; 0 before. Relaxed: who races with `cuInit` is in that process.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// The driver is in service, in this process.
+pub fn begin_service() {
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
+    set_life(Life::Initialised);
+}
+
+/// Whether this is the child of a process that had called `cuInit`. No lock may be taken there, since a thread that does not
+/// exist here may have held it. libc's handlers tell of a child that `fork` made; one that the system call made is known by
+/// its number, which is asked for where a call is not one of the frequent ones.
+fn is_in_child(class: Class) -> bool {
+    life() == Life::Forked
+        || class == Class::Other && ![0, std::process::id()].contains(&PROCESS.load(Ordering::Relaxed))
 }
 
 /// Calls that have the driver locked while they compile. Relaxed: it is looked at again and again.
@@ -188,7 +205,6 @@ impl Call {
     fn takes_its_turn(&mut self) {
         let held = config().assume.number("question_lock");
         let asks = self.api.name == "cuEventQuery";
-        // In a forked child nobody ends a turn that a thread of its parent's had.
         if held == 0 || !(asks || self.api.class == Class::Launch) || life() != Life::Initialised {
             return;
         }
@@ -213,8 +229,6 @@ impl Call {
         }
         match life() {
             Life::Over => Err(DEINITIALIZED),
-            // What CUDA is known to do: error 3 in the child of a process that had initialised it.
-            Life::Forked => Err(NOT_INITIALIZED),
             Life::New if self.api.class != Class::Free => Err(NOT_INITIALIZED),
             _ => injected(self.api.name),
         }
@@ -223,6 +237,10 @@ impl Call {
 
 /// Runs a function of the driver for an export.
 pub fn enter(api: &'static Api, function: impl FnOnce(&mut Call) -> Outcome) -> i32 {
+    if is_in_child(api.class) {
+        // What CUDA is known to do in the child of a process that had initialised it: error 3.
+        return NOT_INITIALIZED;
+    }
     // CUDA promises nothing about errno. The stand-in leaves it alone, or as it says, so that whoever changes it shows.
     let errno = if config().errno { 1000 + api.name.len() as i32 } else { errno() };
     let mut call = Call::new(api);

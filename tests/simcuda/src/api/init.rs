@@ -1,7 +1,7 @@
 //! Initialisation, version, discovery of functions, names of errors.
 
 use super::{offer, put, text};
-use crate::call::{Call, Life, life, set_life};
+use crate::call::{Call, Life, begin_service, life, set_life};
 use crate::config::config;
 use crate::error::{self, INVALID_VALUE, NOT_FOUND, Outcome};
 use crate::export::{Address, Answer, exports, lookup};
@@ -50,7 +50,7 @@ unsafe fn init(_: &mut Call, flags: u32) -> Outcome {
         assert_eq!(libc::pthread_atfork(None, None, Some(in_child)), 0, "pthread_atfork has room");
     });
     if life() == Life::New {
-        set_life(Life::Initialised);
+        begin_service();
     }
     Ok(())
 }
