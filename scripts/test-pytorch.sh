@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs PyTorch programs under gpuspy on the stand-in GPU: what the report counts must equal what the stand-in saw.
+# Runs PyTorch programs under gpuspy on the simulated GPU: what the report counts must equal what the simulator saw.
 #
 # PyTorch 2.7.1 with its Triton comes from PyPI on first use, pinned by hash and without NVIDIA's packages, into downloads/: 1 GB,
 # and 2.2 GB when installed. Its kernels are launched and timed there as on a GPU but compute nothing: in place of NVIDIA's
-# libraries it finds the stand-in driver and runtime, a stand-in cuBLAS (tests/simcublas), and stubs of what else it must be able
+# libraries it finds the simulated driver and runtime, a simulated cuBLAS (sim/cublas), and stubs of what else it must be able
 # to load.
 #
 # Needs Python 3.11 with pip and venv, gcc and binutils, on x86-64.
@@ -20,10 +20,10 @@ install torch-2.7.1 "$here/requirements.txt" 3600
 "$root/scripts/build-sim.sh"
 
 built=$libraries/.complete
-if [[ ! -e $built || -n $(find "$here/stubs.py" "$root/tests/simcublas" "$torch/.complete" -newer "$built" -print -quit) ]]; then
+if [[ ! -e $built || -n $(find "$here/stubs.py" "$root/sim/cublas" "$torch/.complete" -newer "$built" -print -quit) ]]; then
     rm -rf "$libraries"
     "$torch/bin/python" -B "$here/stubs.py" "$torch/lib/python3.11/site-packages/torch/lib" "$libraries" \
-        libcublas.so.12="$root/tests/simcublas/cublas.c" libcublasLt.so.12="$root/tests/simcublas/cublas_lt.c"
+        libcublas.so.12="$root/sim/cublas/cublas.c" libcublasLt.so.12="$root/sim/cublas/cublas_lt.c"
     touch "$built"
 fi
 scratch=$(mktemp -d)

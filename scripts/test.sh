@@ -40,21 +40,21 @@ if [[ ${#parts[@]} -gt 1 ]]; then
     exec cargo nextest run "${parts[@]}" "$@"
 fi
 
-step "gpuspy, the stand-in GPU and the client programs"
+step "gpuspy, the simulated GPU and the client programs"
 scripts/build-sim.sh
 
 step "tests"
 cargo nextest run "${parts[@]}" "$@"
 
-step "gpu-check.sh, gpu-probe and gpu-session on the stand-in GPU"
+step "gpu-check.sh, gpu-probe and gpu-session on the simulated GPU"
 python3 -B -m unittest discover -s scripts/gpu-check.d/tests
 
 step "what Perfetto and HTA say of exports"
 scripts/check-exports.sh
 
-step "PyTorch on the stand-in GPU"
+step "PyTorch on the simulated GPU"
 python3 -B -m unittest discover -s scripts/test-clients.d/tests
 scripts/test-pytorch.sh
 
-step "other clients of CUDA on the stand-in GPU"
+step "other clients of CUDA on the simulated GPU"
 scripts/test-clients.sh

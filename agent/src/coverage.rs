@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// Why functions are passed through: base names (`*` stands for anything), a word, and the reason. The first that fits
-/// counts. None is meant for a function that enqueues work or takes memory: see [`MUST`].
+/// counts. None is meant for a function that call_counts work or takes memory: see [`MUST`].
 const PASSED: &[(&str, &str, &str)] = &[
     (
         "cuGL* cuEGL* cuVDPAU* cuGraphics* cuEventCreateFromEGLSync",
@@ -119,7 +119,7 @@ const PASSED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What enqueues work, takes memory, or gives it back: never to be passed through.
+/// What call_counts work, takes memory, or gives it back: never to be passed through.
 const MUST: &str = "cuLaunch* cudaLaunch* cuGraphLaunch cudaGraphLaunch cuGraphUpload cuMemcpy* cudaMemcpy* cuMemset* \
     cudaMemset* cuMemPrefetch* cuMemDiscard* cuMemBatchDecompressAsync cuFabricCpyBatchAsync cuStreamAttachMemAsync cuStreamWait* cuStreamWrite* \
     cuStreamBatchMemOp cuStreamAddCallback cuSignalExternalSemaphoresAsync cuWaitExternalSemaphoresAsync cuEventRecord* \
@@ -172,13 +172,13 @@ const LATER: &str = "cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestore
 /// Every function that a driver exports (535), that NVIDIA's runtime asks for (12.9 and 13.5), that torch imports, and that
 /// the table has.
 fn functions() -> BTreeSet<String> {
-    let read = |path: &str| std::fs::read_to_string(root().join("tests").join(path)).unwrap();
+    let read = |path: &str| std::fs::read_to_string(root().join("sim").join(path)).unwrap();
     let mut all: BTreeSet<String> =
         table::all().iter().map(|h| h.symbol.to_str().unwrap().to_owned()).collect();
-    for path in ["simcuda/data/libcuda_535_exports.txt", "simcudart/data/torch_cudart_imports.txt"] {
+    for path in ["cuda/data/libcuda_535_exports.txt", "cudart/data/torch_cudart_imports.txt"] {
         all.extend(read(path).lines().map(str::to_owned));
     }
-    for path in ["simcuda/data/getproc_12.9.txt", "simcuda/data/getproc_13.5.txt"] {
+    for path in ["cuda/data/getproc_12.9.txt", "cuda/data/getproc_13.5.txt"] {
         for line in read(path).lines().filter(|line| line.starts_with("cu")) {
             // NAME VERSION FLAGS SUFFIX; "." = none, "-" = the driver has it not.
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -197,7 +197,7 @@ fn class(symbol: &str) -> Option<(&'static str, String)> {
     if let Some((_, (.., how))) = hook {
         let word = if how.trim_start().starts_with("work") { "timed" } else { "recorded" };
         if how.trim_start().starts_with("lookup") {
-            return Some(("passed through", "lookup: hands out the others' stand-ins".into()));
+            return Some(("passed through", "lookup: hands out the others' simulators".into()));
         }
         return Some((word, String::new()));
     }
@@ -291,7 +291,7 @@ fn the_list_of_all_functions_is_current() {
 
 /// What passes through by intent, and the names by which `cuGetProcAddress` is asked for it: sorted, without the table's.
 fn passed() -> BTreeSet<String> {
-    let path = root().join("tests/simcudart/data/libcudart_exports.txt");
+    let path = root().join("sim/cudart/data/libcudart_exports.txt");
     let runtime = std::fs::read_to_string(path).unwrap();
     let mut all: BTreeSet<String> =
         functions().into_iter().chain(runtime.lines().map(str::to_owned)).collect();
@@ -319,13 +319,13 @@ fn the_agent_knows_what_passes() {
         text.push_str(&name);
     }
     text.push_str("\n];\n");
-    let path = root().join("agent/src/roads/known.rs");
+    let path = root().join("agent/src/interpose/known.rs");
     if std::env::var_os("GPUSPY_UPDATE").is_some() {
         std::fs::write(&path, &text).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == text,
-        "roads/known.rs is out of date: GPUSPY_UPDATE=1 cargo test -p gpuspy-agent coverage"
+        "interpose/known.rs is out of date: GPUSPY_UPDATE=1 cargo test -p gpuspy-agent coverage"
     );
 }

@@ -3,8 +3,8 @@
 //! The whole list of what we ask of a driver is here. None of these synchronises.
 
 use crate::cuda::*;
+use crate::interpose::{dlsym, libraries};
 use crate::names::Form;
-use crate::roads::{dlsym, libraries};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -175,7 +175,7 @@ impl Driver {
     pub fn is_capturing(&self, stream: CUstream) -> bool {
         let Some(ask) = self.stream_capturing else { return false };
         let mut status = CAPTURE_STATUS_NONE;
-        // SAFETY: the app is about to enqueue work on this stream; writes a place of ours.
+        // SAFETY: the app is about to overlap work on this stream; writes a place of ours.
         let result = unsafe { ask(stream, &mut status) };
         result != CUDA_SUCCESS || status != CAPTURE_STATUS_NONE
     }

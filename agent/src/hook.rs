@@ -13,9 +13,9 @@ pub enum Layer {
     Runtime,
 }
 
-/// The road on which a call came in: it decides which function is called next.
+/// The route on which a call came in: it decides which function is called next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Road {
+pub enum Route {
     /// By symbol: on to the next definition in search order.
     Symbol = 0,
     /// By a pointer that a lookup (`dlsym`, `cuGetProcAddress`) handed out: on to what it would have answered.
@@ -38,12 +38,12 @@ pub struct Hook {
     pub per_thread: bool,
     /// The number that records carry; its name is sent once ([`gpuspy_wire::record::Namespace::Api`]).
     pub api: u16,
-    /// Our functions for [`Road::Pointer`] and [`Road::OtherPointer`].
+    /// Our functions for [`Route::Pointer`] and [`Route::OtherPointer`].
     by_pointer: *const (),
     by_other_pointer: *const (),
-    /// The function to call next, by [`Road`]; 0 = not known yet. Relaxed throughout: code, immutable once loaded.
+    /// The function to call next, by [`Route`]; 0 = not known yet. Relaxed throughout: code, immutable once loaded.
     next: [AtomicUsize; 3],
-    /// What [`Road::Symbol`] will lead to, found before the first such call; 0 = not known. Relaxed, as above.
+    /// What [`Route::Symbol`] will lead to, found before the first such call; 0 = not known. Relaxed, as above.
     ahead: AtomicUsize,
     /// The real function's addresses: the library's export and what the real `cuGetProcAddress` answers; 0 = not
     /// learned, [`ABSENT`] = asked, and there is none. Relaxed, as above.
@@ -83,14 +83,14 @@ impl Hook {
         }
     }
 
-    /// The function to call next on this road, if it is known.
+    /// The function to call next on this route, if it is known.
     #[inline]
-    pub fn next(&self, road: Road) -> Option<usize> {
+    pub fn next(&self, route: Route) -> Option<usize> {
         let [symbol, pointer, other] = &self.next;
-        let slot = match road {
-            Road::Symbol => symbol,
-            Road::Pointer => pointer,
-            Road::OtherPointer => other,
+        let slot = match route {
+            Route::Symbol => symbol,
+            Route::Pointer => pointer,
+            Route::OtherPointer => other,
         };
         match slot.load(Ordering::Relaxed) {
             0 => None,
@@ -114,15 +114,15 @@ impl Hook {
         self.ahead.store(next, Ordering::Relaxed);
     }
 
-    /// Whether this is one of the functions that [`Hook::stand_in`] hands out.
-    pub fn is_stand_in(&self, address: usize) -> bool {
+    /// Whether this is one of the functions that [`Hook::wrapper`] hands out.
+    pub fn is_wrapper(&self, address: usize) -> bool {
         [self.by_pointer, self.by_other_pointer].contains(&(address as *const ()))
     }
 
     /// The function of ours that goes on to `next`, to be handed out in its place: always the same one for the same
     /// `next`, whichever lookup asks, because programs compare pointers. `None` when both that we have lead elsewhere
     /// already (a second library of the same kind): that one then passes untouched.
-    pub fn stand_in(&self, next: usize) -> Option<*const ()> {
+    pub fn wrapper(&self, next: usize) -> Option<*const ()> {
         let [_, pointer, other] = &self.next;
         [(pointer, self.by_pointer), (other, self.by_other_pointer)].into_iter().find_map(|(slot, entry)| {
             match slot.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed) {
@@ -146,7 +146,7 @@ macro_rules! hook {
         #[allow(non_snake_case, unused_imports, clippy::missing_safety_doc, clippy::too_many_arguments, reason = "C's names")]
         pub mod $symbol {
             use super::*;
-            use $crate::hook::{Entry, Road};
+            use $crate::hook::{Entry, Route};
             use $crate::sys::{Caller, caller};
 
             /// The exported symbol.
@@ -157,25 +157,25 @@ macro_rules! hook {
             pub unsafe extern "C-unwind" fn $symbol($($arg: $ty),*) -> int {
                 let caller = caller!();
                 // SAFETY: the caller's promises, handed on.
-                unsafe { body(caller, Road::Symbol, $($arg),*) }
+                unsafe { body(caller, Route::Symbol, $($arg),*) }
             }
 
             pub unsafe extern "C-unwind" fn by_pointer($($arg: $ty),*) -> int {
                 let caller = caller!();
                 // SAFETY: the caller's promises, handed on.
-                unsafe { body(caller, Road::Pointer, $($arg),*) }
+                unsafe { body(caller, Route::Pointer, $($arg),*) }
             }
 
             pub unsafe extern "C-unwind" fn by_other_pointer($($arg: $ty),*) -> int {
                 let caller = caller!();
                 // SAFETY: the caller's promises, handed on.
-                unsafe { body(caller, Road::OtherPointer, $($arg),*) }
+                unsafe { body(caller, Route::OtherPointer, $($arg),*) }
             }
 
             #[allow(unused_variables, reason = "a call's record needs some of its parameters")]
-            unsafe fn body(caller: Caller, road: Road, $($arg: $ty),*) -> int {
+            unsafe fn body(caller: Caller, route: Route, $($arg: $ty),*) -> int {
                 let hook = $crate::table::get($crate::table::Symbol::$symbol);
-                let Some(next) = $crate::roads::next(hook, road, caller) else {
+                let Some(next) = $crate::interpose::next(hook, route, caller) else {
                     return $crate::cuda::ERROR_STUB_LIBRARY;
                 };
                 type Function = unsafe extern "C-unwind" fn($($ty),*) -> int;
@@ -278,23 +278,23 @@ pub(crate) use per_thread;
 
 #[cfg(test)]
 mod tests {
-    use super::{Hook, Layer, Road};
+    use super::{Hook, Layer, Route};
 
     #[test]
-    fn one_function_has_one_stand_in_and_a_third_none() {
+    fn one_function_has_one_wrapper_and_a_third_none() {
         let (first, second) = (0x10 as *const (), 0x20 as *const ());
         let hook = Hook::new(c"cuInit", c"cuInit", Layer::Driver, 2000, false, 1, first, second);
-        assert_eq!(hook.stand_in(0x1000), Some(first));
-        assert_eq!(hook.stand_in(0x1000), Some(first), "whoever asks: programs compare pointers");
-        assert_eq!(hook.stand_in(0x2000), Some(second));
-        assert_eq!(hook.stand_in(0x1000), Some(first));
+        assert_eq!(hook.wrapper(0x1000), Some(first));
+        assert_eq!(hook.wrapper(0x1000), Some(first), "whoever asks: programs compare pointers");
+        assert_eq!(hook.wrapper(0x2000), Some(second));
+        assert_eq!(hook.wrapper(0x1000), Some(first));
         assert_eq!(
-            hook.stand_in(0x3000),
+            hook.wrapper(0x3000),
             None,
             "a hook of ours never leads to another function than it replaced"
         );
-        assert_eq!(hook.next(Road::Pointer), Some(0x1000));
-        assert_eq!(hook.next(Road::OtherPointer), Some(0x2000));
-        assert_eq!(hook.next(Road::Symbol), None);
+        assert_eq!(hook.next(Route::Pointer), Some(0x1000));
+        assert_eq!(hook.next(Route::OtherPointer), Some(0x2000));
+        assert_eq!(hook.next(Route::Symbol), None);
     }
 }

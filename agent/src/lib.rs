@@ -3,7 +3,7 @@
 //! ```text
 //! table ── hook ── calls ── thread ── session ── (wire)
 //!            │        └───── gpu (events, poller)
-//!          roads (who is called next)
+//!          routes (who is called next)
 //! ```
 //!
 //! It is a guest in someone's process. It never crashes, blocks or exits its host, prints nothing but the lines in
@@ -33,6 +33,7 @@ mod gpu;
 mod graphs;
 mod guarded;
 mod hook;
+mod interpose;
 mod keyed;
 mod modules;
 mod names;
@@ -40,7 +41,6 @@ mod note;
 mod nvtx;
 #[cfg(test)]
 mod prototypes;
-mod roads;
 mod session;
 mod sys;
 mod table;

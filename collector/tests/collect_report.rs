@@ -160,7 +160,7 @@ fn what_is_the_agents_own_is_not_offered_to_people() {
         let script =
             String::from_utf8(place.gpuspy(&["completions", shell]).output().unwrap().stdout).unwrap();
         assert!(script.contains("--budget") || script.contains("-l budget"), "{shell}");
-        for hidden in ["inherit-fd", "doctor-errand", "demo-workload"] {
+        for hidden in ["inherit-fd", "doctor-probe", "demo-workload"] {
             assert!(!script.contains(hidden), "{shell}: {hidden}");
         }
     }

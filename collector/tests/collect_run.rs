@@ -4,7 +4,7 @@
 mod collect_support;
 
 use collect_support::FakeAgent;
-use collect_support::place::{Place, names, run_script, stand_in, stderr};
+use collect_support::place::{Place, names, run_script, sample_program, stderr};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::Ending;
 use std::fs;
@@ -237,7 +237,7 @@ fn a_listening_collector_serves_until_it_is_told_to_end() {
     assert!(lines.next().unwrap().contains("traces/gpuspy.sock"));
     let socket = place.path("traces/gpuspy.sock");
     for _ in 0..2 {
-        let agent = stand_in().env("GPUSPY_SOCKET", &socket).output();
+        let agent = sample_program().env("GPUSPY_SOCKET", &socket).output();
         assert!(agent.unwrap().status.success());
         assert!(lines.next().unwrap().contains("has exited; its trace is"));
     }

@@ -1,4 +1,4 @@
-//! Whole sessions with a stand-in agent in a process of its own: many threads, a kill, an exec, a detach, strangers.
+//! Whole sessions with a simulator agent in a process of its own: many threads, a kill, an exec, a detach, strangers.
 
 #[allow(dead_code, reason = "shared with tests that use the rest of it")]
 mod collect_support;
@@ -52,7 +52,7 @@ impl Collecting {
         self.directory.path().join("socket")
     }
 
-    /// Starts the stand-in in a process of its own.
+    /// Starts the simulator in a process of its own.
     fn agent(&self, what: &str) -> Child {
         agent_command(what).env("FAKE_SOCKET", self.socket()).spawn().unwrap()
     }
@@ -101,7 +101,7 @@ impl Trace {
         Trace { status, records, names }
     }
 
-    /// Which launches of which thread are there: the counts, which the stand-in writes into the grid.
+    /// Which launches of which thread are there: the counts, which the simulator writes into the grid.
     fn launches(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut threads = BTreeMap::<u32, Vec<u32>>::new();
         for record in &self.records {
@@ -139,7 +139,7 @@ fn the_stand_in_does_as_told() {
         "running" => running(&connect()),
         "hostile" => hostile(&connect()),
         "unattended" => unattended(),
-        other => panic!("no stand-in does {other}"),
+        other => panic!("no simulator does {other}"),
     }
 }
 
@@ -251,9 +251,9 @@ fn running(agent: &FakeAgent) {
     assert_eq!(agent.segment.header().live.0.attached.load(Ordering::Relaxed), 0, "nobody drains us");
 }
 
-/// Waits until a stand-in has said that it is ready.
+/// Waits until a simulator has said that it is ready.
 fn wait_ready(child: &mut Child) {
-    // By reference: the stand-in must not find its pipe closed.
+    // By reference: the simulator must not find its pipe closed.
     let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
     assert!(lines.map_while(Result::ok).any(|line| line.ends_with("ready")));
 }

@@ -9,7 +9,7 @@ use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::report::{Style, View, json, terminal};
 use gpuspy_collector::trace::record::*;
 use gpuspy_wire::record::{
-    Direction, Fact, LossCause, Memory, Namespace, NodeKind, RangeChange, SyncScope, Untimed, Via,
+    Direction, Fact, LossCause, Memory, Namespace, NodeKind, NvtxChange, SyncScope, Untimed, Via,
     WindowChange, flag,
 };
 use serde_json::{Value, json as value};
@@ -63,7 +63,7 @@ fn names() -> Names {
     }
     add(Namespace::Path, 1, "/opt/torch/lib/libtorch_cuda.so");
     for (text, name) in [(STEP, "step"), (FORWARD, "forward"), (EPOCH, "epoch")] {
-        add(Namespace::Range, text, name);
+        add(Namespace::NvtxRange, text, name);
     }
     add(Namespace::Domain, LOADER, "loader");
     add(Namespace::Device, 1, "NVIDIA H200");
@@ -147,7 +147,7 @@ impl App {
         let start_event = if wait == 0 { submitted - 3_000 } else { submitted + wait };
         let end = submitted + wait + ns;
         work.gpu = Some(GpuTime {
-            chain: 1,
+            time_base: 1,
             start: start_event,
             duration: (end.max(submitted + 1_000) - start_event) as u64,
             seen: (end - OFFSET) as u64 + 20_000,
@@ -189,18 +189,18 @@ impl App {
     }
 
     /// A range is pushed, popped, started or ended, or a mark is made, by some thread.
-    fn range(&mut self, thread: u32, change: RangeChange, id: u64, domain: u32, text: u32) {
-        let range = Range { change, id, domain, text, category: 0, color: 0, payload: text == FORWARD };
-        self.records.push(Record { thread, at: self.now, body: Body::Range(range) });
+    fn range(&mut self, thread: u32, change: NvtxChange, id: u64, domain: u32, text: u32) {
+        let range = NvtxRange { change, id, domain, text, category: 0, color: 0, payload: text == FORWARD };
+        self.records.push(Record { thread, at: self.now, body: Body::NvtxRange(range) });
         self.now += 100;
     }
 
     fn push_range(&mut self, text: u32) {
-        self.range(1, RangeChange::Push, 0, 0, text);
+        self.range(1, NvtxChange::Push, 0, 0, text);
     }
 
     fn pop_range(&mut self) {
-        self.range(1, RangeChange::Pop, 0, 0, 0);
+        self.range(1, NvtxChange::Pop, 0, 0, 0);
     }
 
     fn report(self, status: Option<&Status>, damage: Damage) -> ProcessReport {
@@ -759,7 +759,7 @@ fn the_schema_names_the_contract_and_refuses_others() {
     let mut app = training();
     app.push_range(STEP);
     app.pop_range();
-    app.range(1, RangeChange::Mark, 0, 0, STEP);
+    app.range(1, NvtxChange::Mark, 0, 0, STEP);
     let report = json(&[app.report(Some(&status), Damage::default())]);
     let validator = validator();
     assert_valid(&report);

@@ -110,10 +110,11 @@ fn records(numbers: Range<u64>, make: impl Fn(u64) -> Record) -> Vec<u8> {
     chunk(ChunkKind::Records, encoder.pack().unwrap(), numbers.end - numbers.start, (first, last))
 }
 
-/// A launch that returned at `at`; on which chain its GPU time lies and when its end was seen, or it comes late.
+/// A launch that returned at `at`; on which time base its GPU time lies and when its end was seen, or it comes late.
 fn launch(correlation: u64, at: u64, time: Option<(u32, u64)>) -> Record {
     let call = Call { correlation, begin: at, end: at, context: 1, ..Call::default() };
-    let gpu = time.map(|(chain, seen)| GpuTime { chain, start: at as i64, seen, ..GpuTime::default() });
+    let gpu =
+        time.map(|(time_base, seen)| GpuTime { time_base, start: at as i64, seen, ..GpuTime::default() });
     let what = What::Kernel {
         name: 1,
         function: 1,
@@ -250,13 +251,13 @@ fn chains_of_two_bounds_far_apart_take_no_more_than_their_bounds() {
     const SECOND: u64 = 1_000_000_000;
     let trace = |launches: u64| {
         let far = launches * SECOND;
-        let chain = |n: u64| (n % launches) as u32 + 2;
-        let begin_and_end = |n| launch(n, SECOND, Some((chain(n), far)));
+        let time_base = |n: u64| (n % launches) as u32 + 2;
+        let begin_and_end = |n| launch(n, SECOND, Some((time_base(n), far)));
         let between = |n| launch(n, SECOND, Some((1, SECOND + n * SECOND)));
         [records(0..launches, begin_and_end), records(0..launches, between)].concat()
     };
     let (_, held) = most_held(|| Survey::of(read_all(&trace(20_000))));
-    println!("40 000 launches on 20 001 chains: {} KiB", held >> 10);
+    println!("40 000 launches on 20 001 time_bases: {} KiB", held >> 10);
     assert!(held < 400 << 20, "{held}");
 }
 

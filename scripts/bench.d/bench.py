@@ -11,9 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
-# Launches that the stand-in charges nothing for: what remains is its own work and ours.
+# Launches that the simulator charges nothing for: what remains is its own work and ours.
 FREE_CALLS = "off"
-# A launch as a program makes it that the poller can keep up with, and events at no cost but the stand-in's own work.
+# A launch as a program makes it that the poller can keep up with, and events at no cost but the simulator's own work.
 SLOW_LAUNCHES = "launch=5000,record=0,query=0,elapsed=0,other=0"
 # How the same program is run, by the name of its row. The first is what the others are compared with.
 WAYS = {
@@ -165,7 +165,7 @@ def main():
         bench = Bench(Path(root), Path(scratch))
         if missing := bench.missing():
             sys.exit(f"bench.sh: {missing[0]} is not built: run scripts/build-sim.sh")
-        print(f"On the stand-in GPU, not a real one; {machine()}")
+        print(f"On the simulated GPU, not a real one; {machine()}")
         rounds, launches = (3, 20_000) if quick else (9, 100_000)
         bench.launches("A launch that costs nothing", FREE_CALLS, rounds, launches)
         bench.launches("A launch of 5 us", SLOW_LAUNCHES, rounds, launches)

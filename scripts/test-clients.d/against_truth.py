@@ -1,4 +1,4 @@
-"""Runs a client under gpuspy on the stand-in GPU, and compares the report with what the stand-in says really happened:
+"""Runs a client under gpuspy on the simulated GPU, and compares the report with what the simulator says really happened:
 launches by kernel, copies and sets by direction, host memory and bytes, graphs, allocations and waits must be equal, and the
 time of each kernel must lie in its interval. Numbers of the report that stand for the same must agree.
 
@@ -26,7 +26,7 @@ GPUSPY = os.path.join(ROOT, "target", "release", "gpuspy")
 AGREE = os.path.join(ROOT, "target", "release", "agree")
 SIMGPU = os.path.join(ROOT, "scripts", "simgpu")
 
-# The driver calls that a runtime call becomes in tests/simcudart; the report names the outermost, the truth the driver's.
+# The driver calls that a runtime call becomes in sim/cudart; the report names the outermost, the truth the driver's.
 BECOMES = {
     "cudaLaunchKernel": ["cuLaunchKernel"],
     "__cudaLaunchKernel": ["cuLaunchKernel"],
@@ -159,7 +159,7 @@ class Comparison:
 
     def same(self, what, ours, theirs):
         if ours != theirs:
-            self.wrong.append(f"{what}: gpuspy says {ours}, the stand-in {theirs}")
+            self.wrong.append(f"{what}: gpuspy says {ours}, the simulator {theirs}")
 
     def same_each(self, what, ours, theirs, absent=None):
         """The same for every key of either; `what` says it with the key in place of {}."""
@@ -188,7 +188,7 @@ class Comparison:
                 slack = total / 10_000 + 2 * kernel["count"]
                 low, high = kernel["total_ns"]["lo"] - slack, kernel["total_ns"]["hi"] + slack
                 if not low <= total <= high:
-                    self.wrong.append(f"the time of {name}: gpuspy says {low} .. {high} ns, the stand-in {total}")
+                    self.wrong.append(f"the time of {name}: gpuspy says {low} .. {high} ns, the simulator {total}")
 
     def graphs(self):
         graphs = self.report["graphs"]
@@ -215,7 +215,7 @@ class Comparison:
             self.same_each("{} memory: allocations, frees, bytes at the end", blocks, held)
             told, truth = memory["peak_bytes"], self.truth.peak()
             if not told["lo"] <= truth <= told["hi"]:
-                self.wrong.append(f"the peak of device memory: gpuspy says {told}, the stand-in {truth}")
+                self.wrong.append(f"the peak of device memory: gpuspy says {told}, the simulator {truth}")
 
     def waits(self):
         waits = Counter()
@@ -290,7 +290,7 @@ def not_seen_busy(report, busy):
     [device] = report["devices"]
     compute, undecided = device["compute_ns"], device["undecided_ns"]["value"]
     if abs(compute["value"] / busy - 1) > 0.04 or compute["lo"] < 0.9 * busy or undecided > 0.05 * busy:
-        yield f"compute: gpuspy says {compute}, {undecided} undecided, the stand-in {busy}"
+        yield f"compute: gpuspy says {compute}, {undecided} undecided, the simulator {busy}"
     coverage = report["coverage"]
     if coverage["runs"]["launches"] == 0 or coverage["timed"] < coverage["launches"] / 10:
         yield f"coverage: {coverage}"

@@ -49,7 +49,7 @@ pinned() {
         -r "$2" "${@:3}"
 }
 
-# observe NAME COMMAND [ARGUMENT]...: runs a client under gpuspy on the stand-in GPU; notes it in `failed` when what the report
+# observe NAME COMMAND [ARGUMENT]...: runs a client under gpuspy on the simulated GPU; notes it in `failed` when what the report
 # counts is not what happened.
 observe() {
     timeout 300 python3 -B "$root/scripts/test-clients.d/against_truth.py" "$@" || failed+=("$1")

@@ -17,7 +17,7 @@ struct Place {
     is_legacy: bool,
 }
 
-/// A row: what the stand-in is set to, and which operations count.
+/// A row: what the simulator is set to, and which operations count.
 struct Situation {
     name: &'static str,
     setting: Setting,
@@ -85,8 +85,8 @@ fn page(rows: &str, mixes: &str) -> String {
         "\
 # How accurate the times are
 
-An operation's duration is its stream occupancy: from being submitted and at the head of its stream, to its completion. The
-stand-in GPU knows it. **Nothing here has been measured on a real GPU.** `scripts/accuracy.sh > docs/accuracy.md` printed
+An operation's duration is its GPU interval: from being submitted and at the head of its stream, to its completion. The
+simulated GPU knows it. **Nothing here has been measured on a real GPU.** `scripts/accuracy.sh > docs/accuracy.md` printed
 this page, from `tests/programs/work_driver.c` and the programs of seeds {} to {} of `random_program.c`, each under the
 settings that a row names.
 

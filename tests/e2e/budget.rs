@@ -413,7 +413,7 @@ fn extrapolated_totals_hold_the_truth() {
         let mut truth: BTreeMap<String, u64> = BTreeMap::new();
         for operation in done.truth().operations() {
             let name = if operation.kind == "kernel" { operation.name } else { operation.kind };
-            *truth.entry(name).or_default() += operation.occupancy.1 - operation.occupancy.0;
+            *truth.entry(name).or_default() += operation.interval.1 - operation.interval.0;
         }
         let report = done.report();
         let rows = report["kernels"].as_array().unwrap().iter().map(|row| (&row["name"], row));

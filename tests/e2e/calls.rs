@@ -37,7 +37,7 @@ fn questions_in_a_row_are_one_record_and_every_one_is_counted() {
             let api = of(&report["apis"], name);
             assert_eq!(api["count"], said["apis"][name], "{name}");
             let (host, spun) = (api["host_ns"].as_u64().unwrap(), said["spun_ns"].as_u64().unwrap());
-            // The stand-in's takes half a microsecond at least.
+            // The simulator's takes half a microsecond at least.
             assert!(host >= 500 * 20_000 && host < spun, "{name}: {host} of {spun}");
         }
         // Ten spins of 4,000; each is told at least every tenth of a second or so.

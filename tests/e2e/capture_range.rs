@@ -36,7 +36,7 @@ fn is_in(ranges: &[(u64, u64)], moment: u64) -> bool {
 /// Host ns in which any of some operations ran, inside ranges.
 fn busy(ranges: &[(u64, u64)], operations: &[Operation]) -> u64 {
     let within = |(from, to): (u64, u64)| {
-        let clipped = operations.iter().map(|op| (op.occupancy.0.max(from), op.occupancy.1.min(to)));
+        let clipped = operations.iter().map(|op| (op.interval.0.max(from), op.interval.1.min(to)));
         let mut clipped: Vec<(u64, u64)> = clipped.filter(|(begin, end)| begin < end).collect();
         clipped.sort_unstable();
         let mut passed = from;
@@ -108,7 +108,7 @@ fn two_ranges_are_told(done: &Done) {
         assert!(to - from + slack(seen) >= seen, "{from} to {to}: {seen}");
     }
     assert_eq!(by_name(&report["kernels"], "name", "count"), [("inside_10us".to_owned(), 2 * INSIDE)].into());
-    let truth: u64 = kernels.iter().map(|op| op.occupancy.1 - op.occupancy.0).sum();
+    let truth: u64 = kernels.iter().map(|op| op.interval.1 - op.interval.0).sum();
     let [lo, _, hi] = part(&report["kernels"][0], "total_ns");
     assert!(lo <= truth + slack(truth) && truth <= hi + slack(truth), "{truth} in [{lo}, {hi}]");
     let copies = ("HtoD".to_owned(), "pageable".to_owned());

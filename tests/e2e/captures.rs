@@ -1,5 +1,5 @@
 //! Every capture mode in every arrangement of threads and streams (`tests/programs/capture_matrix.c`): each call returns
-//! with gpuspy what it returns without, whatever the stand-in assumes to be unsafe; so no capture is invalidated by us.
+//! with gpuspy what it returns without, whatever the simulator assumes to be unsafe; so no capture is invalidated by us.
 //! Counts are exact, and whatever was not captured is timed or untimed for a reason.
 
 use crate::compare::{Compared, compare};

@@ -43,7 +43,7 @@ fn known(behind: &str) -> f64 {
     assert_eq!(held_up(&done), 0, "{behind}");
     let communication = compared.iter().filter(|c| c.truth.kind == "graph" || c.truth.name.contains("nccl"));
     let lengths: Vec<(Option<u64>, u64)> = communication
-        .map(|c| (c.timed().map(|(o, _)| o.lo()), c.truth.occupancy.1 - c.truth.occupancy.0))
+        .map(|c| (c.timed().map(|(o, _)| o.lo()), c.truth.interval.1 - c.truth.interval.0))
         .collect();
     assert_eq!(lengths.len(), 50);
     assert!(lengths.iter().all(|(lo, _)| lo.is_some()), "{behind}: {lengths:?}");

@@ -1,6 +1,6 @@
-//! Comparing: what the report says with what the program did, and each operation's interval with the stand-in's truth.
+//! Comparing: what the report says with what the program did, and each operation's interval with the simulator's truth.
 
-use gpuspy_collector::model::occupancy::Occupancy;
+use gpuspy_collector::model::gpu_interval::GpuInterval;
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::model::typical::Prior;
 use gpuspy_collector::model::{Model, When};
@@ -56,25 +56,25 @@ impl Compared {
         self.work.gpu.map(|gpu| gpu.seen)
     }
 
-    /// Its occupancy and how long it really lasted, if it is timed.
-    pub fn timed(&self) -> Option<(&Occupancy, u64)> {
+    /// Its interval and how long it really lasted, if it is timed.
+    pub fn timed(&self) -> Option<(&GpuInterval, u64)> {
         match &self.when {
-            When::Timed(occupancy) => Some((occupancy, self.truth.occupancy.1 - self.truth.occupancy.0)),
+            When::Timed(interval) => Some((interval, self.truth.interval.1 - self.truth.interval.0)),
             _ => None,
         }
     }
 
     /// Its best value, as a part of how long it really lasted.
     pub fn of_truth(&self) -> Option<f64> {
-        self.timed().map(|(occupancy, truth)| occupancy.value() as f64 / truth as f64)
+        self.timed().map(|(interval, truth)| interval.value() as f64 / truth as f64)
     }
 
     /// What is wrong with its interval, if it does not hold the truth.
     pub fn violation(&self) -> Option<String> {
-        let (occupancy, truth) = self.timed()?;
-        let within = (occupancy.lo().saturating_sub(slack(truth)), occupancy.hi() + slack(truth));
+        let (interval, truth) = self.timed()?;
+        let within = (interval.lo().saturating_sub(slack(truth)), interval.hi() + slack(truth));
         let holds = within.0 <= truth && truth <= within.1;
-        let told = || format!("{occupancy:?} of {:?}", self.work);
+        let told = || format!("{interval:?} of {:?}", self.work);
         (!holds).then(|| format!("{:?} lasted {truth}, not in {within:?}: {}", self.truth, told()))
     }
 }
@@ -85,7 +85,7 @@ pub fn intervals_hold(compared: &[Compared]) {
     assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), compared.len(), wrong[0]);
 }
 
-/// Pairs each operation of the trace with the stand-in's, and their streams have the same ids.
+/// Pairs each operation of the trace with the simulator's, and their streams have the same ids.
 pub fn compare(done: &Done) -> Vec<Compared> {
     let compared = pair(done);
     for Compared { truth, work, .. } in &compared {
@@ -94,7 +94,7 @@ pub fn compare(done: &Done) -> Vec<Compared> {
     compared
 }
 
-/// Pairs each operation of the trace with the stand-in's: thread by thread, in the order of their calls.
+/// Pairs each operation of the trace with the simulator's: thread by thread, in the order of their calls.
 pub fn pair(done: &Done) -> Vec<Compared> {
     estimated(done, Prior::default())
 }

@@ -1,5 +1,5 @@
-//! Three clients do the same known work, each by its own road into CUDA: what the report says is compared with what they
-//! did, and each operation's interval with the stand-in's truth.
+//! Three clients do the same known work, each by its own route into CUDA: what the report says is compared with what they
+//! did, and each operation's interval with the simulator's truth.
 
 use crate::compare::{Compared, by_name, compare, known_calls, median, slack, transfers};
 use gpuspy_collector::model::When;
@@ -54,12 +54,12 @@ fn intervals_hold_the_truth(done: &Done, compared: &[Compared]) {
     let mut raw = Vec::new();
     let mut raw_when_drained = Vec::new();
     for c in compared {
-        let Some((occupancy, truth)) = c.timed() else { continue };
+        let Some((interval, truth)) = c.timed() else { continue };
         assert_eq!(c.violation(), None);
-        corrected.push(occupancy.value().abs_diff(truth));
-        raw.push(occupancy.raw.abs_diff(truth));
+        corrected.push(interval.value().abs_diff(truth));
+        raw.push(interval.raw.abs_diff(truth));
         if c.truth.queue == 0 {
-            raw_when_drained.push(occupancy.raw.abs_diff(truth));
+            raw_when_drained.push(interval.raw.abs_diff(truth));
         }
     }
     let (timed, drained) = (corrected.len(), raw_when_drained.len());
@@ -163,10 +163,10 @@ fn captured_launches_are_marked_and_a_graph_launch_is_one_operation() {
     assert_eq!(graphs, ours.iter().filter(|c| c.truth.kind == "graph").count());
     assert!(timed * 10 >= graphs * 9, "{timed} of {graphs} graph launches are timed");
     for c in ours {
-        let When::Timed(occupancy) = c.when else { continue };
-        let truth = c.truth.occupancy.1 - c.truth.occupancy.0;
+        let When::Timed(interval) = c.when else { continue };
+        let truth = c.truth.interval.1 - c.truth.interval.0;
         assert!(
-            occupancy.lo() <= truth + slack(truth) && truth <= occupancy.hi() + slack(truth),
+            interval.lo() <= truth + slack(truth) && truth <= interval.hi() + slack(truth),
             "{:?}",
             c.truth
         );

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Time that at least one of the operations takes, ns.
 fn union(operations: &[Operation]) -> u64 {
-    let mut stretches: Vec<(u64, u64)> = operations.iter().map(|o| o.occupancy).collect();
+    let mut stretches: Vec<(u64, u64)> = operations.iter().map(|o| o.interval).collect();
     stretches.sort_unstable();
     let (mut sum, mut until) = (0, 0);
     for (begin, end) in stretches {
@@ -42,7 +42,7 @@ fn is_seen_busy(done: &Done, setting: &str) -> Result<(), String> {
     for op in &truth {
         let (count, sum) = kernels.entry(&op.name).or_default();
         *count += 1;
-        *sum += op.occupancy.1 - op.occupancy.0;
+        *sum += op.interval.1 - op.interval.0;
     }
     for kernel in report["kernels"].as_array().unwrap() {
         let (count, sum) = kernels[kernel["name"].as_str().unwrap()];

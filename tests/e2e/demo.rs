@@ -1,4 +1,4 @@
-//! `gpuspy demo`: every phase has its finding, and the figures in it are what the stand-in knows.
+//! `gpuspy demo`: every phase has its finding, and the figures in it are what the simulator knows.
 
 use super::compare::slack;
 use super::doctor::fake_driver;
@@ -28,7 +28,7 @@ fn demo(run: Run, arguments: &[&str]) -> Done {
     run.finish(command)
 }
 
-/// A demo on the stand-in.
+/// A demo on the simulator.
 fn run() -> Run {
     Run::command("true")
 }
@@ -99,7 +99,7 @@ impl<'t> Happened<'t> {
     /// ns in which something ran.
     fn busy(&self) -> u64 {
         let ran = self.lines.iter().filter(|l| l["end"].is_u64() && l["head"].is_u64() && l["in_graph"] == 0);
-        let mut spans: Vec<(u64, u64)> = ran.map(|l| occupancy(l)).collect();
+        let mut spans: Vec<(u64, u64)> = ran.map(|l| interval(l)).collect();
         spans.sort_unstable();
         let mut until = 0;
         let mut busy = 0;
@@ -115,14 +115,14 @@ fn number(line: &Value, key: &str) -> u64 {
     line[key].as_u64().unwrap_or_else(|| panic!("no {key} in {line}"))
 }
 
-fn occupancy(line: &Value) -> (u64, u64) {
+fn interval(line: &Value) -> (u64, u64) {
     (number(line, "head"), number(line, "end"))
 }
 
 /// Fails unless the sum's interval holds what `lines` really took.
 #[track_caller]
 fn holds(sum: Sum, lines: &[&Value]) {
-    let times = lines.iter().map(|l| occupancy(l)).map(|(start, end)| end - start);
+    let times = lines.iter().map(|l| interval(l)).map(|(start, end)| end - start);
     let (truth, slack) = times.fold((0, 0), |(sum, all), time| (sum + time, all + slack(time)));
     assert!(sum.lo <= truth + slack && truth <= sum.hi + slack, "{truth} is not in {sum:?}");
 }
@@ -266,7 +266,7 @@ fn the_chrome_trace_is_whole() {
 }
 
 #[test]
-fn without_a_gpu_the_stand_in_is_found_and_it_is_said_why() {
+fn without_a_gpu_the_simulator_is_found_and_it_is_said_why() {
     let done = demo(run().without_gpu(), &["--no-report"]).succeeded();
     let first = done.stdout.lines().next().unwrap();
     assert!(
@@ -308,12 +308,12 @@ fn a_gpu_that_cannot_be_used_after_all_ends_it_with_a_sentence() {
 }
 
 #[test]
-fn a_missing_stand_in_says_how_to_get_it() {
+fn a_missing_simulator_says_how_to_get_it() {
     let run = run().without_gpu();
     let alone = run.folder().join("gpuspy");
     std::fs::copy(gpuspy(), &alone).unwrap();
     for (sim, sentence) in [
-        ("", "there is no stand-in for one: put libsimcuda.so beside gpuspy"),
+        ("", "there is no simulator for one: put libsimcuda.so beside gpuspy"),
         ("/nowhere", "GPUSPY_SIM=/nowhere"),
     ] {
         let mut command = Command::new(&alone);

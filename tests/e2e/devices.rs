@@ -1,8 +1,8 @@
 //! Several GPUs in one process: each has its own part of the report, and a clock that its operations are placed by.
 
-use crate::clock::causality_holds;
 use crate::compare::{by_name, compare, intervals_hold, transfers};
-use gpuspy_collector::model::occupancy::{Basis, Occupancy};
+use crate::gpu_clock::causality_holds;
+use gpuspy_collector::model::gpu_interval::{Basis, GpuInterval};
 use gpuspy_tests::Run;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ fn two_devices_are_counted_and_timed_each_by_itself() {
         let truth = time("end") - time("head");
         let [lo, value, hi] = ["lo", "value", "hi"].map(|key| device["compute_ns"][key].as_u64().unwrap());
         let of_own = compared.iter().filter(|c| c.truth.device == id && c.truth.kind == "kernel");
-        let own: Vec<&Occupancy> = of_own.filter_map(|c| c.timed()).map(|(occupancy, _)| occupancy).collect();
+        let own: Vec<&GpuInterval> = of_own.filter_map(|c| c.timed()).map(|(interval, _)| interval).collect();
         println!("device {id}: {truth} ns, told {lo} .. {value} .. {hi}");
         // Clocks part by 20 ppm.
         assert!(

@@ -62,12 +62,12 @@ fn told(done: &Done) -> Visit {
     visit
 }
 
-/// The stand-in driver, whichever program asks.
+/// The simulated driver, whichever program asks.
 fn run() -> Run {
     Run::command("true")
 }
 
-const ROADS: [&str; 6] = [
+const ROUTES: [&str; 6] = [
     "linked symbols",
     "dlsym",
     "cuGetProcAddress",
@@ -77,7 +77,7 @@ const ROADS: [&str; 6] = [
 ];
 
 #[test]
-fn all_is_well_on_the_stand_in() {
+fn all_is_well_on_the_simulator() {
     let visit = visit(run(), &[]);
     assert_eq!(visit.code, Some(0), "{:#?}", visit.checks);
     visit.has("ok", "agent", "version ");
@@ -86,8 +86,8 @@ fn all_is_well_on_the_stand_in() {
     visit.has("ok", "GPU", "0: Simulated GPU, 80.0 GiB, compute capability 9.0, GPU-73696d75-6c61-");
     visit.has("ok", "runtime", "CUDA 12.9");
     visit.has("ok", "runtime", "CUDA 13.5");
-    for road in ROADS {
-        visit.has("ok", "interception", &format!("by {road}: calls are seen"));
+    for route in ROUTES {
+        visit.has("ok", "interception", &format!("by {route}: calls are seen"));
     }
     visit.has("ok", "GPU times", "20 of 20 operations timed");
     visit.has("ok", "shared memory", "work");
@@ -98,7 +98,7 @@ fn all_is_well_on_the_stand_in() {
 }
 
 #[test]
-fn simgpu_puts_the_stand_in_before_the_doctor() {
+fn simgpu_puts_the_simulator_before_the_doctor() {
     let mut command = Command::new(root().join("scripts/simgpu"));
     command.arg(gpuspy()).arg("doctor").env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH");
     let output = command.current_dir(tempfile::tempdir().unwrap().path()).output().unwrap();
@@ -122,11 +122,11 @@ fn a_driver_without_a_gpu_says_so_and_the_roads_are_judged_all_the_same() {
     let visit = visit(run().env("SIMCUDA_FAIL", "cuInit:100:*"), &[]);
     let todo = visit.has("problem", "driver", "cuInit fails: CUDA_ERROR_NO_DEVICE (100)");
     assert!(todo.contains("CUDA_VISIBLE_DEVICES"), "{todo}");
-    for road in &ROADS[..4] {
-        visit.has("ok", "interception", &format!("by {road}: calls are seen (cuInit returned 100)"));
+    for route in &ROUTES[..4] {
+        visit.has("ok", "interception", &format!("by {route}: calls are seen (cuInit returned 100)"));
     }
-    for road in &ROADS[4..] {
-        visit.has("ok", "interception", &format!("by {road}: calls are seen (cudaMalloc returned 100)"));
+    for route in &ROUTES[4..] {
+        visit.has("ok", "interception", &format!("by {route}: calls are seen (cudaMalloc returned 100)"));
     }
     assert!(visit.of("GPU times", "").is_empty());
 }

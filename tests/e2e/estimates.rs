@@ -1,4 +1,4 @@
-//! Best values and positions of work whose times are hard to tell (`tests/programs/mixes.c`), against the stand-in's truth.
+//! Best values and positions of work whose times are hard to tell (`tests/programs/mixes.c`), against the simulator's truth.
 
 use crate::compare::{Compared, estimated, intervals_hold};
 use gpuspy_collector::model::typical::Prior;
@@ -34,7 +34,7 @@ pub fn is_far_off(c: &Compared) -> bool {
 
 /// Whether its interval is wider than a fifth of its best value.
 pub fn is_wide(c: &Compared) -> bool {
-    c.timed().is_some_and(|(occupancy, _)| occupancy.length.is_wide())
+    c.timed().is_some_and(|(interval, _)| interval.length.is_wide())
 }
 
 /// What one run of a mix says of the kinds of which some are known well.
@@ -87,7 +87,7 @@ fn random_lengths_are_what_they_are_alone_unless_the_host_stalled() {
     let [alone, together] = [Prior::Never, Prior::Agreeing].map(|prior| estimated(&done, prior));
     assert!(alone.iter().any(is_wide) && alone.iter().any(|c| !is_wide(c)));
     for (a, b) in alone.iter().zip(&together).filter(|(a, b)| a.when != b.when) {
-        let (most, _) = a.timed().map(|(occupancy, truth)| (occupancy.hi(), truth)).unwrap();
+        let (most, _) = a.timed().map(|(interval, truth)| (interval.hi(), truth)).unwrap();
         assert!(most > 100_000, "longer than any: the host stalled behind it: {:?}, {:?}", a.when, b.when);
     }
     let typical = estimated(&done, Prior::Always);

@@ -1,8 +1,8 @@
-//! Where our events stand: shared between neighbours, never inside a chain of programmatic launches.
+//! Where our events stand: shared between neighbours, never inside a time base of programmatic launches.
 
 use crate::compare::{self, Compared, compare, median, slack};
 use crate::runs;
-use gpuspy_collector::model::occupancy::Occupancy;
+use gpuspy_collector::model::gpu_interval::GpuInterval;
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::model::{Action, Model, When};
 use gpuspy_collector::trace::TraceReader;
@@ -69,7 +69,7 @@ fn without_sharing_every_operation_has_its_pair() {
 /// nothing else lie there.
 fn between_kernels(done: &Done) -> u64 {
     let all = done.truth().operations();
-    median(all.windows(2).map(|pair| pair[1].occupancy.0 - pair[0].occupancy.1).collect())
+    median(all.windows(2).map(|pair| pair[1].interval.0 - pair[0].interval.1).collect())
 }
 
 #[test]
@@ -96,18 +96,18 @@ fn an_event_is_not_shared_across_what_stands_between() {
 }
 
 /// The bursts of a trace, each with the correlations of its launches.
-fn bursts(done: &Done) -> Vec<(Option<Occupancy>, Vec<u64>)> {
-    runs::of(done).into_iter().map(|burst| (burst.occupancy, burst.members)).collect()
+fn bursts(done: &Done) -> Vec<(Option<GpuInterval>, Vec<u64>)> {
+    runs::of(done).into_iter().map(|burst| (burst.interval, burst.members)).collect()
 }
 
 fn programmatic_launches_are_timed_as_bursts(program: &str) {
     let done = Run::of(program).observed().succeeded();
     let (said, truth) = (done.said(), done.truth());
 
-    // Each kernel cuts one chain at most: a stream of each of two threads can find out at the same time.
+    // Each kernel cuts one time base at most: a stream of each of two threads can find out at the same time.
     let cut = truth.of("kernel").filter(|kernel| kernel["cut"] == true);
     let cut: Vec<&str> = cut.map(|kernel| kernel["name"].as_str().unwrap()).collect();
-    println!("{} of {} chains were cut: {cut:?}", cut.len(), said["chains"]);
+    println!("{} of {} time_bases were cut: {cut:?}", cut.len(), said["time_bases"]);
     let kernels = said["kernels"].as_object().unwrap().len();
     assert!(cut.len() <= 2 * kernels, "{cut:?}");
 
@@ -115,19 +115,19 @@ fn programmatic_launches_are_timed_as_bursts(program: &str) {
     let by_correlation: BTreeMap<u64, &Compared> = compared.iter().map(|c| (c.correlation, c)).collect();
     let all = bursts(&done);
     let mut inside = BTreeSet::new();
-    for (occupancy, members) in &all {
+    for (interval, members) in &all {
         inside.extend(members.iter().copied());
-        let Some(occupancy) = occupancy else { panic!("a burst of {} has no time", members.len()) };
-        let members: Vec<_> = members.iter().map(|m| by_correlation[m].truth.occupancy).collect();
+        let Some(interval) = interval else { panic!("a burst of {} has no time", members.len()) };
+        let members: Vec<_> = members.iter().map(|m| by_correlation[m].truth.interval).collect();
         let begin = members.iter().map(|m| m.0).min().unwrap();
         let truth = members.iter().map(|m| m.1).max().unwrap() - begin;
-        let (lo, hi) = (occupancy.lo().saturating_sub(slack(truth)), occupancy.hi() + slack(truth));
-        assert!(lo <= truth && truth <= hi, "{truth} not in [{lo}, {hi}]: {occupancy:?}");
+        let (lo, hi) = (interval.lo().saturating_sub(slack(truth)), interval.hi() + slack(truth));
+        assert!(lo <= truth && truth <= hi, "{truth} not in [{lo}, {hi}]: {interval:?}");
     }
     let long = all.iter().filter(|(_, members)| members.len() > 1).count();
     println!("{} bursts, {long} of more than one launch", all.len());
-    let chains = said["chains"].as_u64().unwrap() as usize;
-    assert!(done.is_share(long, chains, 0.9), "{long} of {chains}");
+    let time_bases = said["time_bases"].as_u64().unwrap() as usize;
+    assert!(done.is_share(long, time_bases, 0.9), "{long} of {time_bases}");
     let told = &done.report()["coverage"]["bursts"];
     assert_eq!(told["count"], all.len());
     assert_eq!(told["launches"], inside.len());
@@ -159,7 +159,7 @@ fn chains_of_the_runtime_are_timed_as_bursts() {
     programmatic_launches_are_timed_as_bursts("programmatic_runtime");
 }
 
-/// Kernels that an event of ours has cut off from the chain they were launched to go on with.
+/// Kernels that an event of ours has cut off from the time base they were launched to go on with.
 fn cut(done: &Done) -> usize {
     done.truth().of("kernel").filter(|kernel| kernel["cut"] == true).count()
 }
@@ -174,10 +174,10 @@ fn a_wait_for_something_else_cuts_no_chain() {
 #[test]
 fn pauses_of_the_budget_cut_no_chain() {
     // After the first phase next to nothing is timed, the stream is never waited for and looks deep.
-    let run = Run::of("storm").arg("1500").arg("1").arg("chains").auto("0.5");
+    let run = Run::of("storm").arg("1500").arg("1").arg("time_bases").auto("0.5");
     let done = run.env("SIMCUDA_HOST_COST", "launch=20000").observed().succeeded();
     let pauses = done.report()["coverage"]["untimed"]["budget"].as_u64().unwrap();
     assert!(pauses > 500, "there is something to cut: {pauses}");
-    println!("{} of {} chains were cut", cut(&done), done.said()["launches"].as_u64().unwrap() / 2);
+    println!("{} of {} time_bases were cut", cut(&done), done.said()["launches"].as_u64().unwrap() / 2);
     assert!(cut(&done) <= 4, "{} launches were cut off by us", cut(&done));
 }

@@ -1,6 +1,6 @@
 //! `gpuspy export --to chrome`: what the file holds is what the model says.
 
-use gpuspy_collector::model::occupancy::host;
+use gpuspy_collector::model::gpu_interval::host;
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::model::{Model, When};
 use gpuspy_collector::report::names::demangle;

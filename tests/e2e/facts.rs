@@ -1,4 +1,4 @@
-//! What the driver says of kernels: as the stand-in answered it, asked once for each shape, by nobody but the launch.
+//! What the driver says of kernels: as the simulator answered it, asked once for each shape, by nobody but the launch.
 
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, KernelFacts};
@@ -31,12 +31,12 @@ fn told(done: &Done) -> BTreeMap<Shape, KernelFacts> {
     told
 }
 
-/// What the stand-in was asked about a kernel.
+/// What the simulator was asked about a kernel.
 fn asked<'t>(truth: &'t [Value], kernel: &str, key: &str, value: u32) -> Vec<&'t Value> {
     truth.iter().filter(|line| line["kernel"] == kernel && line[key] == value).collect()
 }
 
-/// Each value is the stand-in's answer, and each was asked once.
+/// Each value is the simulator's answer, and each was asked once.
 fn as_answered(done: &Done, told: &BTreeMap<Shape, KernelFacts>) {
     let truth = done.truth();
     let truth: Vec<Value> = truth.of("asked").cloned().collect();
@@ -127,7 +127,7 @@ fn a_kernels_facts_are_the_drivers_and_asked_once_for_each_shape() {
     }
 }
 
-/// By hand, from what the program launched and what the stand-in's 132 multiprocessors of 64 warps hold.
+/// By hand, from what the program launched and what the simulator's 132 multiprocessors of 64 warps hold.
 fn in_the_report(report: &Value) {
     let keys = [
         "shapes",

@@ -1,7 +1,7 @@
-//! What graph launches run, by name and count, against the stand-in's truth and the program's own.
+//! What graph launches run, by name and count, against the simulator's truth and the program's own.
 
 use crate::compare::{Compared, by_name, compare, slack};
-use gpuspy_collector::model::occupancy::Occupancy;
+use gpuspy_collector::model::gpu_interval::GpuInterval;
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::model::{Model, When};
 use gpuspy_collector::trace::TraceReader;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Versions of the driver that differ in what they say of graphs: 12.2 names no functions, 12.3 has edges with data.
 const DRIVERS: &[&str] = &["12020", "12090", "13050"];
 
-/// Kernels inside graphs by name: as the stand-in ran them.
+/// Kernels inside graphs by name: as the simulator ran them.
 fn truth(done: &Done) -> BTreeMap<String, u64> {
     let mut ran = BTreeMap::new();
     for line in done.truth().of("kernel").filter(|line| line["in_graph"] != 0) {
@@ -125,8 +125,8 @@ fn a_graph_of_ten_thousand_nodes_lists_what_it_ran() {
     check(Run::of("graphs").arg("large"), &[]);
 }
 
-/// Times of kernels inside graph launches, by the launch's number in the truth file: names and occupancies.
-fn node_times(done: &Done) -> BTreeMap<u64, Vec<(String, Occupancy)>> {
+/// Times of kernels inside graph launches, by the launch's number in the truth file: names and intervals.
+fn node_times(done: &Done) -> BTreeMap<u64, Vec<(String, GpuInterval)>> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let names = reader.names().clone();
     let clocks = Survey::of(reader.records());
@@ -140,11 +140,11 @@ fn node_times(done: &Done) -> BTreeMap<u64, Vec<(String, Occupancy)>> {
             {
                 launches.insert(operation.correlation, operation.when);
             }
-            (Body::NodeTime(node), _, Some(occupancy)) => {
+            (Body::NodeTime(node), _, Some(interval)) => {
                 nodes.push((
                     node.correlation,
                     names.get(Namespace::Kernel, node.kernel).unwrap().to_owned(),
-                    occupancy,
+                    interval,
                 ));
             }
             _ => {}
@@ -155,7 +155,7 @@ fn node_times(done: &Done) -> BTreeMap<u64, Vec<(String, Occupancy)>> {
     let truth: Vec<u64> = operations.iter().filter(|o| o.kind == "graph").map(|o| o.seq).collect();
     assert_eq!(launches.len(), truth.len());
     let numbers: BTreeMap<u64, u64> = launches.keys().copied().zip(truth).collect();
-    let mut by_launch: BTreeMap<u64, Vec<(String, Occupancy)>> = BTreeMap::new();
+    let mut by_launch: BTreeMap<u64, Vec<(String, GpuInterval)>> = BTreeMap::new();
     for (correlation, name, node) in nodes {
         let When::Timed(launch) = launches[&correlation] else {
             panic!("a launch without a time has kernels with one")

@@ -64,8 +64,8 @@ fn two_green_contexts_are_counted_and_timed_as_streams_of_one_context() {
         // They did run at once.
         let left: Vec<_> = compared.iter().filter(|c| c.truth.name == "left_40us").collect();
         let overlaps = compared.iter().filter(|c| c.truth.name == "right_60us").filter(|right| {
-            let (begin, end) = right.truth.occupancy;
-            left.iter().any(|left| left.truth.occupancy.0 < end && begin < left.truth.occupancy.1)
+            let (begin, end) = right.truth.interval;
+            left.iter().any(|left| left.truth.interval.0 < end && begin < left.truth.interval.1)
         });
         assert!(overlaps.count() > 100);
     }

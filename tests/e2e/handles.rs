@@ -87,8 +87,8 @@ fn a_handle_that_an_unobserved_thread_was_given_is_asked_about_as_what_it_is() {
 #[test]
 fn a_handle_that_the_runtime_gives_out_is_asked_about_as_what_it_is() {
     for handles in ANSWERS {
-        for road in ["shown", "hidden"] {
-            let setting = format!("stale_handles=crash,kernel_handles={handles},runtime_kernels={road}");
+        for route in ["shown", "hidden"] {
+            let setting = format!("stale_handles=crash,kernel_handles={handles},runtime_kernels={route}");
             let done =
                 Run::of("kernel_handles_runtime").env("SIMCUDA_ASSUME", &setting).observed().succeeded();
             asked_as_what_they_are(&done, &setting);

@@ -2,12 +2,12 @@
 //! end, however that comes, and what it has seen is not lost with it.
 
 mod bare;
-mod bystanders;
 mod damage;
 mod endings;
 mod forks;
 mod guest;
 mod overflow;
+mod programs_without_cuda;
 mod run;
 mod threads;
 
@@ -30,7 +30,7 @@ fn the_line(done: &Done) -> &str {
     lines[0]
 }
 
-/// Names of the files in the run's folder, without the stand-in's truth.
+/// Names of the files in the run's folder, without the simulator's truth.
 pub(crate) fn files(done: &Done) -> Vec<String> {
     let entries = std::fs::read_dir(done.folder()).unwrap();
     let names = entries.map(|e| e.unwrap().file_name().into_string().unwrap());

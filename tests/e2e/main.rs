@@ -1,11 +1,11 @@
-//! Client programs on the stand-in GPU, observed, and compared with what really happened.
+//! Client programs on the simulated GPU, observed, and compared with what really happened.
 
 mod accuracy;
 mod budget;
 mod calls;
 mod capture_range;
 mod captures;
-mod clock;
+mod cli_behavior;
 mod collectives;
 mod compare;
 mod copies;
@@ -18,11 +18,12 @@ mod estimates;
 mod events;
 mod export;
 mod facts;
+mod gpu_clock;
 mod graphs;
 mod green;
 mod handles;
+mod interpose;
 mod life;
-mod manners;
 mod memory;
 mod nvtx;
 mod operations;
@@ -32,7 +33,6 @@ mod processes;
 mod programmatic;
 mod random;
 mod reused;
-mod roads;
 mod runs;
 mod scale;
 mod streams;

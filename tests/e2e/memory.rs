@@ -1,4 +1,4 @@
-//! Every way to take a GPU's memory: what the report says is held, by kind, is what the stand-in says was.
+//! Every way to take a GPU's memory: what the report says is held, by kind, is what the simulator says was.
 
 use crate::compare::{by_name, known_calls, transfers};
 use crate::export::exported;

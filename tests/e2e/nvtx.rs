@@ -1,16 +1,16 @@
 //! NVTX: what the program says about its own work, through the injection entry.
 
-use gpuspy_collector::trace::record::{Body, Names, Range, Record, What};
+use gpuspy_collector::trace::record::{Body, Names, NvtxRange, Record, What};
 use gpuspy_collector::trace::{TraceReader, wait_until_complete};
 use gpuspy_tests::truth::Operation;
 use gpuspy_tests::{Done, Run};
-use gpuspy_wire::record::{Namespace, RangeChange};
+use gpuspy_wire::record::{Namespace, NvtxChange};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The records that lie inside a range of a text: kernels' names. Ranges of one thread and domain nest.
-fn kernels_by_range(done: &Done) -> (BTreeMap<String, Vec<String>>, Vec<Range>) {
+fn kernels_by_range(done: &Done) -> (BTreeMap<String, Vec<String>>, Vec<NvtxRange>) {
     // A collector that was left to itself needs a moment after its program's end.
     assert!(wait_until_complete(&done.trace(), Duration::from_secs(20)).unwrap());
     let mut reader = TraceReader::open(&done.trace()).unwrap();
@@ -20,19 +20,19 @@ fn kernels_by_range(done: &Done) -> (BTreeMap<String, Vec<String>>, Vec<Range>) 
     let (mut inside, mut ranges): (BTreeMap<String, Vec<String>>, _) = (BTreeMap::new(), Vec::new());
     for record in &records {
         match &record.body {
-            Body::Range(range) => {
+            Body::NvtxRange(range) => {
                 ranges.push(range.clone());
                 // A range that any thread may end is no thread's.
                 let thread = if range.id == 0 { record.thread } else { 0 };
                 let stack = open.entry((thread, range.domain, range.id)).or_default();
                 match range.change {
-                    RangeChange::Push | RangeChange::Start => {
+                    NvtxChange::Push | NvtxChange::Start => {
                         let text = text(&names, range);
                         inside.entry(text.clone()).or_default();
                         stack.push(text);
                     }
-                    RangeChange::Pop | RangeChange::End => drop(stack.pop()),
-                    RangeChange::Mark => {}
+                    NvtxChange::Pop | NvtxChange::End => drop(stack.pop()),
+                    NvtxChange::Mark => {}
                 }
             }
             Body::Work(work) => {
@@ -50,8 +50,8 @@ fn kernels_by_range(done: &Done) -> (BTreeMap<String, Vec<String>>, Vec<Range>) 
 }
 
 /// A range's text, the domain before it.
-fn text(names: &Names, range: &Range) -> String {
-    let text = names.get(Namespace::Range, range.text).unwrap_or("(none)");
+fn text(names: &Names, range: &NvtxRange) -> String {
+    let text = names.get(Namespace::NvtxRange, range.text).unwrap_or("(none)");
     match range.domain {
         0 => text.to_owned(),
         domain => format!("{}:{text}", names.get(Namespace::Domain, domain).unwrap()),
@@ -77,7 +77,7 @@ fn all_forms_are_there(done: &Done) {
     let forward = ranges.iter().filter(|range| range.payload);
     let said: Vec<_> = forward.map(|range| (range.category, range.color)).collect();
     assert_eq!(said, [(7, 0xff00_ff00); 3]);
-    let marks = ranges.iter().filter(|range| range.change == RangeChange::Mark).count();
+    let marks = ranges.iter().filter(|range| range.change == NvtxChange::Mark).count();
     assert_eq!(marks, 3 + 2);
 }
 
@@ -88,8 +88,8 @@ fn ranges_of_every_form_are_recorded_with_what_lies_in_them() {
 
 /// From the first of some operations' start to the last one's end, by the truth.
 fn projected(operations: &[Operation]) -> u64 {
-    let start = operations.iter().map(|op| op.occupancy.0).min().unwrap();
-    operations.iter().map(|op| op.occupancy.1).max().unwrap() - start
+    let start = operations.iter().map(|op| op.interval.0).min().unwrap();
+    operations.iter().map(|op| op.interval.1).max().unwrap() - start
 }
 
 #[test]
@@ -145,9 +145,9 @@ fn the_report_has_the_ranges_with_what_ran_in_them() {
 fn a_long_text_is_cut() {
     let done = Run::of("nvtx").observed().succeeded();
     let reader = TraceReader::open(&done.trace()).unwrap();
-    let longest = reader.names().0.iter().filter(|((space, _), _)| *space == Namespace::Range);
+    let longest = reader.names().0.iter().filter(|((space, _), _)| *space == Namespace::NvtxRange);
     let longest = longest.map(|(_, text)| text.clone()).max_by_key(String::len).unwrap();
-    assert_eq!(longest, "x".repeat(gpuspy_wire::record::MAX_RANGE_TEXT));
+    assert_eq!(longest, "x".repeat(gpuspy_wire::record::MAX_NVTX_TEXT));
 }
 
 #[test]

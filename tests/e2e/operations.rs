@@ -1,4 +1,4 @@
-//! `gpuspy report --operations`: every operation that the stand-in ran is a line, with an interval that holds its truth.
+//! `gpuspy report --operations`: every operation that the simulator ran is a line, with an interval that holds its truth.
 
 use crate::compare::slack;
 use gpuspy_tests::{Run, gpuspy, truth};
@@ -27,11 +27,11 @@ fn agrees(line: &Value, truth: &truth::Operation) {
     assert!(number(line, "/begin_ns") <= truth.called, "{line}: {truth:?}");
     assert!(truth.called <= number(line, "/end_ns"), "{line}: {truth:?}");
     if line["untimed"] == Value::Null {
-        let lasted = truth.occupancy.1 - truth.occupancy.0;
+        let lasted = truth.interval.1 - truth.interval.0;
         let (lo, hi) = (number(line, "/duration_ns/lo"), number(line, "/duration_ns/hi"));
         assert!(lo <= lasted + slack(lasted) && lasted <= hi + slack(lasted), "{line}: {truth:?}");
         assert_eq!(line["clock"], "host");
-        for (key, truth) in [("start_ns", truth.occupancy.0), ("finish_ns", truth.occupancy.1)] {
+        for (key, truth) in [("start_ns", truth.interval.0), ("finish_ns", truth.interval.1)] {
             let bound = |name: &str| number(line, &format!("/{key}/{name}"));
             assert!(bound("lo") <= truth + 2 && truth <= bound("hi") + 2, "{key} of {line}: {truth}");
         }
@@ -64,7 +64,7 @@ fn what_begins_long_after_it_was_submitted_lies_where_it_is_said_to() {
         let truth = done.truth().operations();
         assert_eq!((lines.len(), truth.len()), (130, 130));
         lines.iter().zip(&truth).for_each(|(line, truth)| agrees(line, truth));
-        let late = truth.iter().filter(|o| o.occupancy.0 > o.called + 100_000_000).count();
+        let late = truth.iter().filter(|o| o.interval.0 > o.called + 100_000_000).count();
         assert!(late > 50, "{late} began late: the test shows nothing");
     }
 }

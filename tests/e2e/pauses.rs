@@ -13,7 +13,7 @@ fn run(ms: &str, stalls: &str, stall_ms: &str, stop_ms: &str) -> Done {
 /// What its kernels took in truth: on one stream, so that this is the time that the GPU was busy with them.
 fn truth(done: &Done) -> u64 {
     let kernels = done.truth().operations().into_iter().filter(|operation| operation.kind == "kernel");
-    kernels.map(|kernel| kernel.occupancy.1 - kernel.occupancy.0).sum()
+    kernels.map(|kernel| kernel.interval.1 - kernel.interval.0).sum()
 }
 
 fn bounds(estimate: &Value) -> [f64; 3] {
@@ -58,7 +58,7 @@ fn a_stall_in_a_pause_is_a_gap() {
     let done = run("1200", "2", "1500", "0");
     let report = done.report();
     compute_is_what_ran(&done, &report);
-    let mut spans: Vec<(u64, u64)> = done.truth().operations().iter().map(|op| op.occupancy).collect();
+    let mut spans: Vec<(u64, u64)> = done.truth().operations().iter().map(|op| op.interval).collect();
     spans.sort_unstable();
     let mut gaps: Vec<u64> = spans.windows(2).map(|two| two[1].0.saturating_sub(two[0].1)).collect();
     gaps.sort_unstable_by_key(|gap| std::cmp::Reverse(*gap));

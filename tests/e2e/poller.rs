@@ -61,7 +61,7 @@ fn while_nothing_happens_the_poller_takes_under_a_thousandth_of_a_core() {
 }
 
 /// The same by the kernel's own count, which knows nothing of what is the driver's: all calls of the poller into the
-/// stand-in are in it, but for the time that those take on purpose.
+/// simulator are in it, but for the time that those take on purpose.
 #[test]
 fn the_kernel_counts_no_more_of_the_poller_than_it_says() {
     let run = paced("steady_20us", 10_000, 3.0, 0, 1);
@@ -88,7 +88,7 @@ fn delays(done: &Done) -> Vec<u64> {
             _ => None,
         })
         .collect();
-    let ends = done.truth().operations().into_iter().map(|o| o.occupancy.1);
+    let ends = done.truth().operations().into_iter().map(|o| o.interval.1);
     assert_eq!(seen.len(), ends.len());
     ends.zip(seen).map(|(end, seen)| seen.saturating_sub(end)).collect()
 }
@@ -150,7 +150,7 @@ fn a_gpu_bound_program_that_never_waits_has_a_clock_sample_a_second() {
         .collect();
     for pair in matched.windows(2) {
         let [(first, first_gpu), (second, second_gpu)] = pair else { unreachable!() };
-        assert_eq!(first.chain, second.chain);
+        assert_eq!(first.time_base, second.time_base);
         let (ours, true_one) = (second.gpu - first.gpu, second_gpu - first_gpu);
         assert!(
             ours.abs_diff(true_one) <= u64::from(first.error + second.error),

@@ -203,7 +203,7 @@ fn ranks_at_once_on_one_gpu_are_one_row_on_one_line() {
 
     // What the GPU did, whichever rank asked for it.
     let ran = |rank: u32| Truth::read(&done.folder().join(format!("truth{rank}"))).operations();
-    let mut spans: Vec<(u64, u64)> = (0..2).flat_map(ran).map(|operation| operation.occupancy).collect();
+    let mut spans: Vec<(u64, u64)> = (0..2).flat_map(ran).map(|operation| operation.interval).collect();
     spans.sort_unstable();
     let (mut busy, mut until) = (0, 0);
     for (from, to) in spans {

@@ -1,4 +1,4 @@
-//! Chains of programmatic launches: what the client programs do with them, by the stand-in's truth.
+//! Chains of programmatic launches: what the client programs do with them, by the simulator's truth.
 
 use crate::compare::by_name;
 use gpuspy_tests::{Done, Run};

@@ -1,5 +1,5 @@
 //! Random CUDA programs (`tests/programs/random_program.c`), each the same for its seed: what the report counts is what
-//! the program did, and the true duration of every timed operation is inside its interval, whatever the stand-in assumes.
+//! the program did, and the true duration of every timed operation is inside its interval, whatever the simulator assumes.
 //!
 //! `GPUSPY_RANDOM_CASES=N` runs N seeds instead of a few; `GPUSPY_RANDOM_FIRST=SEED` runs them from there on, one after
 //! the other, with `GPUSPY_RANDOM_STEPS=N` steps of each thread instead of 50 (20 of deep ones). `GPUSPY_RANDOM_KEEP=FOLDER` keeps the trace
@@ -15,7 +15,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use std::ffi::{CStr, CString};
 
-/// What the stand-in is set to.
+/// What the simulator is set to.
 pub type Setting = &'static [(&'static str, &'static str)];
 
 /// What the programs are made of: a seed that found something stands for the program that it made then.
@@ -23,7 +23,7 @@ pub type Setting = &'static [(&'static str, &'static str)];
 pub enum Breadth {
     /// Streams, waits, copies, launches, captures, threads, contexts.
     Narrow,
-    /// Also programmatic chains, graphs by hand, and phases between which contexts are reset.
+    /// Also programmatic time bases, graphs by hand, and phases between which contexts are reset.
     Wide,
     /// Also every other way to take memory.
     Memory,

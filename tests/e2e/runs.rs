@@ -3,7 +3,7 @@
 
 use crate::compare::{Compared, slack};
 use crate::random::Setting;
-use gpuspy_collector::model::occupancy::{Basis, Occupancy};
+use gpuspy_collector::model::gpu_interval::{Basis, GpuInterval};
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::model::{Action, Model, When};
 use gpuspy_collector::trace::TraceReader;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub struct Together {
     pub work: Work,
     /// When it ran, if that is known.
-    pub occupancy: Option<Occupancy>,
+    pub interval: Option<GpuInterval>,
     /// The correlations of its launches.
     pub members: Vec<u64>,
 }
@@ -35,8 +35,8 @@ pub fn of(done: &Done) -> Vec<Together> {
         let Body::Work(work) = record.body else { panic!("{record:?}") };
         let stream = (work.call.context, work.stream);
         if let Action::Burst { launches, .. } = operation.what {
-            let occupancy = if let When::Timed(occupancy) = operation.when { Some(occupancy) } else { None };
-            all.push(Together { work, occupancy, members: vec![0; launches as usize] });
+            let interval = if let When::Timed(interval) = operation.when { Some(interval) } else { None };
+            all.push(Together { work, interval, members: vec![0; launches as usize] });
         } else if work.call.flags & flag::BURST != 0 {
             launched.entry(stream).or_default().push((work.submitted, work.call.correlation));
         }
@@ -74,13 +74,13 @@ pub fn violations(done: &Done, compared: &[Compared], setting: Setting) -> Vec<S
     let by_correlation: BTreeMap<u64, &Compared> = compared.iter().map(|c| (c.correlation, c)).collect();
     let mut streams: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
     for c in compared {
-        streams.entry(c.truth.stream).or_default().push(c.truth.occupancy);
+        streams.entry(c.truth.stream).or_default().push(c.truth.interval);
     }
     streams.values_mut().for_each(|stream| stream.sort_unstable_by_key(|(begin, end)| (*end, *begin)));
     let mut wrong = Vec::new();
     for run in of(done) {
-        let Some(o) = run.occupancy else { continue };
-        let truth: Vec<_> = run.members.iter().map(|member| by_correlation[member].truth.occupancy).collect();
+        let Some(o) = run.interval else { continue };
+        let truth: Vec<_> = run.members.iter().map(|member| by_correlation[member].truth.interval).collect();
         let (Some(begin), Some(end)) = (truth.iter().map(|t| t.0).min(), truth.iter().map(|t| t.1).max())
         else {
             continue;

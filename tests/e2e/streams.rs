@@ -29,16 +29,16 @@ fn a_stalled_stream_holds_no_other_back() {
     let timed = flowing.iter().filter(|c| c.timed().is_some()).count();
     assert!(done.is_share(timed, flowing.len(), 0.99), "{timed} of {}", flowing.len());
     // The stalled ones end when the gate opens.
-    let opened = of(&compared, "stalled_3us").map(|c| c.truth.occupancy.1).min().unwrap();
+    let opened = of(&compared, "stalled_3us").map(|c| c.truth.interval.1).min().unwrap();
     let before: Vec<&&Compared> =
-        flowing.iter().filter(|c| c.truth.occupancy.1 + 100_000_000 < opened).collect();
+        flowing.iter().filter(|c| c.truth.interval.1 + 100_000_000 < opened).collect();
     assert!(
         before.len() * 2 > flowing.len(),
         "the gate opened too early: {} of {}",
         before.len(),
         flowing.len()
     );
-    let soon = |c: &&&&Compared| c.seen().is_some_and(|seen| seen <= c.truth.occupancy.1 + 100_000_000);
+    let soon = |c: &&&&Compared| c.seen().is_some_and(|seen| seen <= c.truth.interval.1 + 100_000_000);
     // The kernel may keep the poller from a busy machine's processors now and then.
     let in_time = before.iter().filter(soon).count();
     println!("{in_time} of {} seen within 100 ms", before.len());
@@ -101,8 +101,8 @@ fn what_stands_behind_a_semaphore_of_another_api_is_timed_from_when_it_opens() {
         assert_eq!(failed, usize::from(program == "semaphores_runtime"));
         // Each second one stands behind the other stream's kernel; the truth is told from where it can run.
         let after: Vec<_> = of(&compared, "then_5us").skip(1).step_by(2).collect();
-        let ends: Vec<u64> = of(&compared, "first_200us").map(|c| c.truth.occupancy.1).collect();
-        assert!(after.iter().zip(&ends).all(|(after, end)| after.truth.occupancy.0 >= *end));
+        let ends: Vec<u64> = of(&compared, "first_200us").map(|c| c.truth.interval.1).collect();
+        assert!(after.iter().zip(&ends).all(|(after, end)| after.truth.interval.0 >= *end));
         assert!(done.is_share(after.iter().filter(|c| c.timed().is_some()).count(), after.len(), 0.9));
     }
 }

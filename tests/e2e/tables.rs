@@ -1,4 +1,4 @@
-//! The report's tables against the stand-in's truth: exactly what is promised exactly, and every interval holds what was
+//! The report's tables against the simulator's truth: exactly what is promised exactly, and every interval holds what was
 //! reckoned from the truth file. `random.rs` asks this of every random program.
 
 use crate::compare::{Compared, compare, slack};
@@ -22,7 +22,7 @@ pub fn violations(done: &Done, compared: &[Compared], setting: Setting) -> Vec<S
     check.wrong
 }
 
-/// Calls that wait for their context's work on the stand-in, whatever it assumes but `free`.
+/// Calls that wait for their context's work on the simulator, whatever it assumes but `free`.
 const WAITS_ALWAYS: [&str; 9] = [
     "cudaFree",
     "cudaFreeHost",
@@ -303,7 +303,7 @@ impl Parts {
                 "graph" => 1,
                 _ => 2,
             };
-            edges.extend([(o.occupancy.0, class, 1), (o.occupancy.1, class, -1)]);
+            edges.extend([(o.interval.0, class, 1), (o.interval.1, class, -1)]);
         }
         edges.sort_unstable();
         let (mut parts, mut running) = (Parts::default(), [0; 3]);

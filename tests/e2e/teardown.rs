@@ -148,10 +148,12 @@ fn behind_the_drivers_own_exit_handler_only_the_app_calls_it() {
     }
 }
 
-/// What the agent asks about the stream, and the current context, that the app's call in the next moment is for: it fails
-/// where that will.
+/// What the agent asks about the stream, the current context and the kernel that the app's call in the next moment is for:
+/// it fails where that will.
 fn is_about_the_apps_handle(api: &str) -> bool {
-    ["cuStreamGetCtx", "cuStreamGetFlags", "cuCtxGetDevice", "cuCtxGetCurrent"].contains(&api)
+    let about =
+        ["cuStreamGetCtx", "cuStreamGetFlags", "cuCtxGetDevice", "cuCtxGetCurrent", "cuFuncGetAttribute"];
+    about.contains(&api) || api == "cuOccupancyMaxActiveBlocksPerMultiprocessor"
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Calls that wait for the GPU unasked, and how long it takes until the first kernel runs, against what the stand-in says.
+//! Calls that wait for the GPU unasked, and how long it takes until the first kernel runs, against what the simulator says.
 
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::Body;
@@ -32,9 +32,9 @@ fn calls(done: &Done) -> Vec<Called> {
 pub struct Waited {
     pub count: u64,
     /// Calls for which the work was unfinished when the app made them. A thread that loses its processor on the way comes late to
-    /// the stand-in, and need not wait there any more.
+    /// the simulator, and need not wait there any more.
     pub at_most: u64,
-    /// From when the stand-in was entered: the hooks' part and the runtime's came before.
+    /// From when the simulator was entered: the hooks' part and the runtime's came before.
     pub least: u64,
     /// From when the app made the call.
     pub most: u64,
@@ -47,7 +47,7 @@ pub fn truth(done: &Done) -> BTreeMap<String, Waited> {
     for line in done.truth().of("waited") {
         let number = |key: &str| line[key].as_u64().unwrap();
         let (tid, begin, until) = (number("tid"), number("begin"), number("until"));
-        // Two clocks are compared: ticks, as the collector has turned them into ns, and the stand-in's own.
+        // Two clocks are compared: ticks, as the collector has turned them into ns, and the simulator's own.
         let off = |call: &&Called| call.begin.saturating_sub(begin).max(begin.saturating_sub(call.end));
         let call =
             calls.iter().filter(|call| call.tid == tid).min_by_key(off).filter(|call| off(call) < 20_000);
@@ -135,7 +135,7 @@ fn start_up_is_explained() {
     let startup = &report["startup"];
     let first = calls(&done).iter().map(|call| call.begin).min().unwrap();
     let kernel = operations.iter().find(|operation| operation.kind == "kernel").unwrap();
-    let (whole, truth) = (&startup["first_kernel_ns"], kernel.occupancy.0 - first);
+    let (whole, truth) = (&startup["first_kernel_ns"], kernel.interval.0 - first);
     let slack = 2 + truth / 20_000;
     assert!(
         number(whole, "lo") <= truth + slack && truth <= number(whole, "hi") + slack,

@@ -1,4 +1,4 @@
-// Two threads launch kernels on the default stream, by each road to the driver: once on the legacy one, which all threads
+// Two threads launch kernels on the default stream, by each route to the driver: once on the legacy one, which all threads
 // share, and once on the thread's own. The kernel's name says whose stream it belongs on; the ids of the streams are
 // printed beside. `launches` is how many of each name.
 // link: -l:libcuda.so.1
@@ -8,7 +8,7 @@
 
 #include <dlfcn.h>
 
-enum { ROADS = 3, LAUNCHES_A_ROAD = 20, SHARERS = 2 };
+enum { ROUTES = 3, LAUNCHES_A_ROAD = 20, SHARERS = 2 };
 
 int cuLaunchKernel_ptsz(LAUNCH_PARAMETERS); // cuda.h hides it without --default-stream per-thread
 #undef cuLaunchKernel
@@ -17,15 +17,15 @@ int cuStreamGetId_ptsz(CUstream stream, unsigned long long *id);
 static CUfunction legacy_kernel, own_kernels[SHARERS];
 static unsigned long long legacy_id, own_ids[SHARERS];
 static CUcontext shared;
-static launch_kernel legacy_roads[ROADS], own_roads[ROADS];
+static launch_kernel legacy_roads[ROUTES], own_roads[ROUTES];
 
-static void launch_all(const launch_kernel roads[ROADS], CUfunction kernel)
+static void launch_all(const launch_kernel routes[ROUTES], CUfunction kernel)
 {
     uint64_t nothing = 0;
     void *arguments[] = {&nothing};
     for (int launched = 0; launched < LAUNCHES_A_ROAD; launched++)
-        for (int road = 0; road < ROADS; road++)
-            CHECK(roads[road](kernel, 1, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL));
+        for (int route = 0; route < ROUTES; route++)
+            CHECK(routes[route](kernel, 1, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL));
 }
 
 static void *share(void *index)
@@ -68,7 +68,7 @@ int main(void)
     run_threads(SHARERS, share);
     printf("{\"program\":\"default_streams\",\"launches\":{\"legacy_2us\":%d,\"first_2us\":%d,\"second_2us\":%d},"
            "\"streams\":{\"legacy_2us\":%llu,\"first_2us\":%llu,\"second_2us\":%llu}}\n",
-           SHARERS * ROADS * LAUNCHES_A_ROAD, ROADS * LAUNCHES_A_ROAD, ROADS * LAUNCHES_A_ROAD, legacy_id, own_ids[0],
+           SHARERS * ROUTES * LAUNCHES_A_ROAD, ROUTES * LAUNCHES_A_ROAD, ROUTES * LAUNCHES_A_ROAD, legacy_id, own_ids[0],
            own_ids[1]);
     return 0;
 }

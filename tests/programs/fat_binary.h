@@ -1,5 +1,5 @@
 // What nvcc puts into a program for its kernels, by hand: a fat binary and its registration with the CUDA runtime. It holds
-// no device code, so a program that uses this runs on the stand-in runtime only.
+// no device code, so a program that uses this runs on the simulated runtime only.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // Graphs through the runtime: by hand, by capture, with a child graph, set anew, disabled, updated. Says what it knows that
-// its launches ran. Registers its kernels the way nvcc's output does, so it runs on the stand-in runtime only.
+// its launches ran. Registers its kernels the way nvcc's output does, so it runs on the simulated runtime only.
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>
 

@@ -1,5 +1,5 @@
-// A CUfunction and a CUkernel that were loaded by ways without a hook, as a runtime's may be: by what the stand-in driver has in
-// the place of NVIDIA's export tables (`runtime_kernels=hidden`). It runs on the stand-in only.
+// A CUfunction and a CUkernel that were loaded by ways without a hook, as a runtime's may be: by what the simulated driver has in
+// the place of NVIDIA's export tables (`runtime_kernels=hidden`). It runs on the simulator only.
 // link: -l:libcuda.so.1
 #include <dlfcn.h>
 

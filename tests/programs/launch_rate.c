@@ -1,5 +1,5 @@
 // How long a launch takes on the host: N launches (first argument, default 100000) of an empty kernel, synchronised every
-// 50, in the median over rounds of 50. With SIMCUDA_HOST_COST=off what remains is the stand-in's own work, and what a
+// 50, in the median over rounds of 50. With SIMCUDA_HOST_COST=off what remains is the simulator's own work, and what a
 // tracer adds.
 // link: -l:libcuda.so.1
 #include "driver.h"

@@ -11,7 +11,7 @@ int cuFooBar(void)
     return 4712;
 }
 
-// Driver functions' names in a library that is not the driver, as stand-ins and shims have: one that hardly anybody intercepts,
+// Driver functions' names in a library that is not the driver, as simulators and shims have: one that hardly anybody intercepts,
 int cuMemRangeGetAttribute(void)
 {
     return 4713;

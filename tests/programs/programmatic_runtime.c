@@ -1,5 +1,5 @@
 // Chains of programmatic launches (programmatic.h) by a program that links the CUDA runtime and registers its kernels the
-// way nvcc's output does. The fat binary holds no device code, so it runs on the stand-in runtime only.
+// way nvcc's output does. The fat binary holds no device code, so it runs on the simulated runtime only.
 // link: -l:libcudart.so.12 -l:libcuda.so.1
 #include "programmatic.h"
 #include "fat_binary.h"

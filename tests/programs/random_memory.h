@@ -1,5 +1,5 @@
 // What a random program (random_program.c) does when it is told `memory`: besides all else, every other way to take
-// memory: pitched, pools of its own, physical memory and its mappings, arrays, memory of others and of graphs. The stand-in's
+// memory: pitched, pools of its own, physical memory and its mappings, arrays, memory of others and of graphs. The simulator's
 // truth tells what came of it.
 #pragma once
 #include "random_world.h"

@@ -1,6 +1,6 @@
 // A round through the runtime's functions that the other clients do not use, each with a check of what CUDA promises:
 // device properties, round trips of data by every kind of copy, events, host functions, capture and graphs, pools, pointer
-// attributes, driver entry points, reset. Registers its kernel the way nvcc's output does, so it runs on the stand-in
+// attributes, driver entry points, reset. Registers its kernel the way nvcc's output does, so it runs on the simulator
 // runtime only.
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>

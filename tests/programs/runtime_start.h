@@ -1,5 +1,5 @@
 // Starts the CUDA runtime and says what it answered: which driver functions it asks for on the way is what an observer of
-// NVIDIA's own runtime wants to see. On the stand-in driver NVIDIA's runtime fails, after all its questions.
+// NVIDIA's own runtime wants to see. On the simulated driver NVIDIA's runtime fails, after all its questions.
 #pragma once
 #include <cuda_runtime_api.h>
 

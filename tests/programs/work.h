@@ -1,4 +1,4 @@
-// The work that work_driver, work_getproc and work_runtime all do, each by its own road into CUDA: the amounts are fixed,
+// The work that work_driver, work_getproc and work_runtime all do, each by its own route into CUDA: the amounts are fixed,
 // so that what a tracer reports can be compared with what was done, call for call.
 //
 // Four threads share three streams: threads 0 and 1 have one each, threads 2 and 3 share the last. Each thread does its
@@ -18,7 +18,7 @@ enum sync { SYNC_STREAM, SYNC_EVENT, SYNC_ALL };
 static const char *const kernel_names[] = {"work_2us", "work_5us", "work_20us"};
 enum { KERNELS = 3 };
 
-// One road into CUDA. Streams and events are the API's handles; a failing call ends the program.
+// One route into CUDA. Streams and events are the API's handles; a failing call ends the program.
 struct work_api {
     void (*enter)(int thread); // makes the GPU usable in this thread
     void *(*stream_create)(bool blocking);

@@ -1,7 +1,7 @@
 // The known work (work.h) by a program that links the CUDA runtime dynamically, and registers and launches its kernels the
 // way nvcc's output does. Thread 3 calls what a build with --default-stream per-thread would.
 //
-// The fat binary that it registers holds no device code, so it runs on the stand-in runtime only.
+// The fat binary that it registers holds no device code, so it runs on the simulated runtime only.
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>
 

@@ -1,5 +1,5 @@
-//! Running client programs on the stand-in GPU, with and without gpuspy, and reading back what each side says: the
-//! program's own counts, the stand-in's truth, the trace and the report.
+//! Running client programs on the simulated GPU, with and without gpuspy, and reading back what each side says: the
+//! program's own counts, the simulator's truth, the trace and the report.
 //!
 //! Everything that runs is built by `scripts/build-sim.sh`, which `scripts/test.sh` calls.
 
@@ -34,7 +34,7 @@ pub fn agent() -> PathBuf {
     built(root().join("target/release/libgpuspy.so"))
 }
 
-/// The folder of the stand-in driver and runtime.
+/// The folder of the simulated driver and runtime.
 pub fn sim_lib() -> PathBuf {
     built(root().join("target/sim/lib"))
 }
@@ -71,12 +71,12 @@ pub struct Done {
 }
 
 impl Run {
-    /// A client program on the stand-in GPU.
+    /// A client program on the simulated GPU.
     pub fn of(name: &str) -> Run {
         Run::command(program(name))
     }
 
-    /// Any program, with the stand-in GPU in reach.
+    /// Any program, with the simulated GPU in reach.
     pub fn command(program: impl AsRef<OsStr>) -> Run {
         Run {
             folder: tempfile::tempdir().unwrap(),
@@ -255,7 +255,7 @@ impl Done {
         report(&self.trace())
     }
 
-    /// The stand-in's truth.
+    /// The simulator's truth.
     pub fn truth(&self) -> truth::Truth {
         truth::Truth::read(&self.folder().join("truth.jsonl"))
     }

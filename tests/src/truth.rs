@@ -1,4 +1,4 @@
-//! What the stand-in GPU says really happened (`SIMCUDA_TRUTH`; the format is in simcuda's documentation).
+//! What the simulated GPU says really happened (`SIMCUDA_TRUTH`; the format is in simcuda's documentation).
 
 use serde_json::Value;
 use std::path::Path;
@@ -29,8 +29,8 @@ pub struct Operation {
     pub direction: String,
     pub host_memory: String,
     pub bytes: u64,
-    /// When it was submitted and at the head of its stream, and when it ended: its stream occupancy.
-    pub occupancy: (u64, u64),
+    /// When it was submitted and at the head of its stream, and when it ended: its GPU interval.
+    pub interval: (u64, u64),
     /// Entries ahead of it in its stream when it was submitted.
     pub queue: u64,
 }
@@ -53,7 +53,7 @@ impl Truth {
         self.of(kind).filter(|l| l["captured"] == false && l["in_graph"] == 0).count()
     }
 
-    /// What ran on the GPU by a call of its own: kernels, copies, sets and graph launches, each with its occupancy, in
+    /// What ran on the GPU by a call of its own: kernels, copies, sets and graph launches, each with its interval, in
     /// the order of their calls.
     pub fn operations(&self) -> Vec<Operation> {
         let ran = |l: &&Value| {
@@ -78,7 +78,7 @@ impl Truth {
                 direction: text(l, "direction"),
                 host_memory: text(l, "host_memory"),
                 bytes: number(l, "bytes"),
-                occupancy: (number(l, "head"), number(l, "end")),
+                interval: (number(l, "head"), number(l, "end")),
                 queue: number(l, "queue"),
             })
             .collect();

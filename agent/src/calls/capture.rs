@@ -24,11 +24,11 @@ impl Plain for CaptureBegin {
         if let Some(stream) = stream_of(call, self.stream) {
             burst::end_on(call, stream, burst::Next::Call);
         }
-        call.session.captures.fetch_add(1, Ordering::Relaxed);
+        call.session.stream_captures.fetch_add(1, Ordering::Relaxed);
     }
 
     fn failed(&self, call: &Call) {
-        call.session.captures.fetch_sub(1, Ordering::Relaxed);
+        call.session.stream_captures.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn subject(&self) -> u64 {
@@ -56,7 +56,7 @@ impl CaptureEnd {
     fn end(&self, call: &Call) {
         if self.was_capturing.get() && !self.is_capturing(call) {
             let down = |n: u64| n.checked_sub(1);
-            let _ = call.session.captures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
+            let _ = call.session.stream_captures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
         }
     }
 }

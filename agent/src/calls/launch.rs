@@ -2,7 +2,7 @@
 
 use gpuspy_wire::record::{self, flag};
 
-use crate::calls::work::{Made, enqueue};
+use crate::calls::work::{Made, overlap};
 use crate::calls::{Work, record_call};
 use crate::cuda::*;
 use crate::facts::Shape;
@@ -273,7 +273,7 @@ fn around(
         let (result, before, submitted) = real();
         return Made { result, before, submitted, recorded: false };
     };
-    let made = enqueue(call, Launch::of_many(first), || {
+    let made = overlap(call, Launch::of_many(first), || {
         let Made { result, before, submitted, .. } = around(&call.another(), rest, real);
         (result, before, submitted)
     });

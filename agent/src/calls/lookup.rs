@@ -4,7 +4,7 @@ use core::ffi::CStr;
 
 use crate::cuda::*;
 use crate::hook::Entry;
-use crate::roads::{getproc, unknown};
+use crate::interpose::{getproc, unknown};
 use crate::session;
 
 /// A question for a driver function.

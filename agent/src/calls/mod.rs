@@ -2,7 +2,7 @@
 //!
 //! Three ways to intercept:
 //!
-//! - [`work`]: enqueues something on a stream: timed where it can be, one record;
+//! - [`work`]: call_counts something on a stream: timed where it can be, one record;
 //! - [`plain`]: anything else: something to do before the call, a record after it;
 //! - [`query`]: asks whether something is done: many in a row are one record;
 //! - [`launches`]: launches on several streams at once;
@@ -157,7 +157,7 @@ fn written<T: core::marker::Copy>(out: *const T) -> Option<T> {
 /// Whether a stream is in a capture. Outside any, no call asks.
 pub fn is_captured(call: &Call, handle: CUstream) -> bool {
     // Relaxed: a thread that captures has counted its own.
-    call.session.captures.load(Ordering::Relaxed) != 0
+    call.session.stream_captures.load(Ordering::Relaxed) != 0
         && driver::driver().is_some_and(|d| d.is_capturing(handle))
 }
 

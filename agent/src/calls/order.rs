@@ -8,7 +8,7 @@ use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst::{self, Next};
 use crate::gpu::depth::Entries;
-use crate::gpu::passage::Passage;
+use crate::gpu::overlap::OverlapCheck;
 use crate::gpu::stream::Stream;
 use crate::thread::Call;
 
@@ -138,7 +138,7 @@ impl Plain for Sync {
 /// it may lie all the same.
 #[derive(Default)]
 pub struct Untimed {
-    passage: Cell<Option<Passage>>,
+    overlap: Cell<Option<OverlapCheck>>,
 }
 
 impl Untimed {
@@ -146,12 +146,12 @@ impl Untimed {
     pub fn begin(&self, call: &Call, stream: CUstream) {
         let Some(stream) = stream_of(call, stream) else { return };
         burst::end_on(call, stream, Next::Call);
-        self.passage.set(Some(Passage::begin(stream)));
+        self.overlap.set(Some(OverlapCheck::begin(stream)));
     }
 
     /// After one that failed.
     pub fn failed(&self) {
-        drop(self.passage.take());
+        drop(self.overlap.take());
     }
 
     /// After one that succeeded: outside a capture it is an entry of the stream's queue, which `add` counts. Returns the
@@ -162,7 +162,7 @@ impl Untimed {
         stream: CUstream,
         add: impl FnOnce(&Entries) -> u64,
     ) -> Option<(&'static Stream, Option<u64>)> {
-        drop(self.passage.take());
+        drop(self.overlap.take());
         let stream = stream_of(call, stream)?;
         let is_entry = !is_captured(call, stream.handle());
         Some((stream, is_entry.then(|| add(&stream.entries))))
@@ -214,7 +214,7 @@ pub struct ContextEvent {
     event: CUevent,
     is_record: bool,
     /// The ways through its streams: between two events of ours it may lie on any of them.
-    passages: Cell<Vec<Passage>>,
+    call_counts: Cell<Vec<OverlapCheck>>,
 }
 
 /// All streams of a context, or of a green one.
@@ -228,7 +228,7 @@ pub enum Whole {
 impl ContextEvent {
     /// A record.
     pub fn record(context: Whole, event: CUevent) -> ContextEvent {
-        ContextEvent { context, event, is_record: true, passages: Cell::default() }
+        ContextEvent { context, event, is_record: true, call_counts: Cell::default() }
     }
 
     /// A wait.
@@ -257,11 +257,11 @@ impl Plain for ContextEvent {
     fn before(&self, call: &Call) {
         let streams = self.streams(call);
         streams.iter().for_each(|stream| burst::end_on(call, stream, Next::Call));
-        self.passages.set(streams.into_iter().map(Passage::begin).collect());
+        self.call_counts.set(streams.into_iter().map(OverlapCheck::begin).collect());
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.passages.take();
+        self.call_counts.take();
         if self.is_record {
             call.session.streams.unmark(self.event);
         }
@@ -269,7 +269,7 @@ impl Plain for ContextEvent {
     }
 
     fn failed(&self, _: &Call) {
-        self.passages.take();
+        self.call_counts.take();
     }
 
     fn subject(&self) -> u64 {

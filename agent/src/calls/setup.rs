@@ -99,7 +99,7 @@ impl PrimaryRetain {
     /// It has passed. Relaxed, like its begin: the driver's lock orders it with the calls that ask.
     fn passed(&self, call: &Call) {
         if let Some(primary) = self.primary(call) {
-            primary.passages.end();
+            primary.call_counts.end();
         }
     }
 }
@@ -107,7 +107,7 @@ impl PrimaryRetain {
 impl Plain for PrimaryRetain {
     fn before(&self, call: &Call) {
         if let Some(primary) = self.primary(call) {
-            primary.passages.begin();
+            primary.call_counts.begin();
         }
     }
 
@@ -140,12 +140,12 @@ impl GreenCreate {
 
 impl Plain for GreenCreate {
     fn before(&self, call: &Call) {
-        self.primary(call).into_iter().for_each(|primary| primary.passages.begin());
+        self.primary(call).into_iter().for_each(|primary| primary.call_counts.begin());
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
         if let (Some(primary), Some(green)) = (self.primary(call), written(self.out)) {
-            primary.passages.end();
+            primary.call_counts.end();
             primary.retain();
             call.session.contexts.greens.made(green, self.device);
         }
@@ -153,7 +153,7 @@ impl Plain for GreenCreate {
     }
 
     fn failed(&self, call: &Call) {
-        self.primary(call).into_iter().for_each(|primary| primary.passages.end());
+        self.primary(call).into_iter().for_each(|primary| primary.call_counts.end());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Calls that enqueue work on a stream.
+//! Calls that overlap work on a stream.
 
 use gpuspy_wire::record::{self, Record, Untimed, flag};
 
@@ -6,9 +6,9 @@ use crate::calls::{current_context, is_captured, record_call};
 use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
 use crate::gpu::burst;
-use crate::gpu::passage::Passage;
+use crate::gpu::event_pairs::{self, Opened};
+use crate::gpu::overlap::OverlapCheck;
 use crate::gpu::stream::Stream;
-use crate::gpu::timing::{self, Opened};
 use crate::hook::{Entry, Layer};
 use crate::thread::{self, Call};
 
@@ -46,7 +46,7 @@ pub trait Work: Sized {
     }
 }
 
-/// Intercepts a call that enqueues work.
+/// Intercepts a call that call_counts work.
 #[inline]
 pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce() -> CUresult) -> CUresult {
     let Some(call) = thread::enter(&entry) else { return real() };
@@ -73,7 +73,7 @@ pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce()
 }
 
 fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -> CUresult {
-    let Made { result, before, submitted, recorded } = enqueue(call, what, || call.real(real));
+    let Made { result, before, submitted, recorded } = overlap(call, what, || call.real(real));
     if !recorded {
         record_call(call, result, 0, before);
     }
@@ -92,8 +92,8 @@ pub struct Made {
     pub recorded: bool,
 }
 
-/// Puts one piece of work around the call that enqueues it, and records it.
-pub fn enqueue<W: Work>(call: &Call, what: W, real: impl FnOnce() -> (CUresult, u64, u64)) -> Made {
+/// Puts one piece of work around the call that call_counts it, and records it.
+pub fn overlap<W: Work>(call: &Call, what: W, real: impl FnOnce() -> (CUresult, u64, u64)) -> Made {
     let driver = driver::driver();
     let stream = driver.and_then(|d| call.session.streams.get(call, d, what.stream()));
     let captured = is_captured(call, stream.map_or(what.stream(), Stream::handle));
@@ -127,13 +127,13 @@ pub fn enqueue<W: Work>(call: &Call, what: W, real: impl FnOnce() -> (CUresult, 
 struct Way {
     driver: &'static Driver,
     stream: &'static Stream,
-    passage: Passage,
+    overlap: OverlapCheck,
 }
 
 /// What stands around the real call.
 enum Around {
     /// An event pair.
-    Pair(timing::Pair),
+    Pair(event_pairs::Pair),
     /// The burst or the run that the launch is a part of.
     Burst(burst::Member),
     /// Nothing, and why.
@@ -143,17 +143,17 @@ enum Around {
 impl Way {
     #[inline]
     fn begin(driver: &'static Driver, stream: &'static Stream) -> Way {
-        Way { driver, stream, passage: Passage::begin(stream) }
+        Way { driver, stream, overlap: OverlapCheck::begin(stream) }
     }
 
     /// Before the real call, outside captures.
     #[inline]
     fn enter<W: Work>(&self, call: &Call, what: &W) -> Around {
         if what.is_programmatic() {
-            let member = burst::join(call, self.driver, self.stream, &self.passage);
-            return member.map_or(Around::Nothing(Untimed::Chain), Around::Burst);
+            let member = burst::join(call, self.driver, self.stream, &self.overlap);
+            return member.map_or(Around::Nothing(Untimed::Programmatic), Around::Burst);
         }
-        match timing::open(call, self.driver, self.stream, &self.passage, what.kernel()) {
+        match event_pairs::open(call, self.driver, self.stream, &self.overlap, what.kernel()) {
             Ok(Opened::Pair(pair)) => Around::Pair(pair),
             Ok(Opened::Member(member)) => Around::Burst(member),
             Err(why) => {
@@ -161,7 +161,7 @@ impl Way {
                 if why != Untimed::DeepQueue {
                     burst::end_on(call, self.stream, burst::Next::Call);
                 }
-                timing::mark(call, self.driver, self.stream, why);
+                event_pairs::mark(call, self.driver, self.stream, why);
                 Around::Nothing(why)
             }
         }
@@ -170,31 +170,31 @@ impl Way {
     /// After it: writes into the record what is known of the time.
     #[inline]
     fn leave<W: Work>(self, call: &Call, around: Around, work: &mut record::Work, what: &W, succeeded: bool) {
-        let Way { driver, stream, passage } = self;
+        let Way { driver, stream, overlap } = self;
         let kernel = what.kernel();
         let (untimed, flags) = match around {
             Around::Pair(pair) if succeeded && burst::may_begin(call, kernel) => {
-                burst::begin(call, pair, &passage, work, kernel);
-                (Untimed::Chain, flag::BURST)
+                burst::begin(call, pair, &overlap, work, kernel);
+                (Untimed::Programmatic, flag::BURST)
             }
             Around::Pair(pair) if succeeded && what.waits_for_others(call) => {
-                (Untimed::Timed, burst::defer(call, pair, &passage, work, kernel))
+                (Untimed::Timed, burst::defer(call, pair, &overlap, work, kernel))
             }
             Around::Pair(pair) => {
                 let done = (work.submitted, succeeded);
-                let closed = timing::close(call, driver, pair, &passage, done, kernel);
+                let closed = event_pairs::close(call, driver, pair, &overlap, done, kernel);
                 (work.lead, work.tail) = (closed.lead, closed.tail);
                 (closed.untimed, closed.flags)
             }
             Around::Burst(member) => {
                 let (launched, untimed) = (succeeded.then_some(&*work), member.untimed());
                 let last = (kernel, what.waits_for_others(call));
-                let is_part = burst::joined(call, driver, member, &passage, launched, last);
+                let is_part = burst::joined(call, driver, member, &overlap, launched, last);
                 (untimed, if is_part { flag::BURST } else { 0 })
             }
             Around::Nothing(why) => {
                 if succeeded && why != Untimed::Captured {
-                    timing::count_untimed(stream);
+                    event_pairs::count_untimed(stream);
                 }
                 (why, 0)
             }

@@ -35,9 +35,9 @@ use crate::driver::{self, Driver};
 use crate::gpu::context::Context;
 use crate::gpu::depth::Density;
 use crate::gpu::draw::{self, Lot};
-use crate::gpu::passage::{Passage, Since};
+use crate::gpu::event_pairs::{self, Pair, Start, saturated};
+use crate::gpu::overlap::{OverlapCheck, Since};
 use crate::gpu::stream::{End, Hold, Pending, Stream};
-use crate::gpu::timing::{self, Pair, Start, saturated};
 use crate::keyed::Keyed;
 use crate::sys::ticks;
 use crate::thread::Call;
@@ -107,7 +107,7 @@ pub struct Member {
 impl Member {
     /// What its record says instead of a time.
     pub fn untimed(&self) -> Untimed {
-        if self.is_programmatic { Untimed::Chain } else { Untimed::Run }
+        if self.is_programmatic { Untimed::Programmatic } else { Untimed::Run }
     }
 }
 
@@ -198,13 +198,13 @@ pub fn may_begin(call: &Call, function: u64) -> bool {
 
 /// Before the real call of a programmatic launch: it goes on with what stands last on the stream, if that is a launch of
 /// ours, or begins a burst where it cuts nothing. `None`: it is only counted.
-pub fn join(call: &Call, driver: &Driver, stream: &'static Stream, passage: &Passage) -> Option<Member> {
+pub fn join(call: &Call, driver: &Driver, stream: &'static Stream, overlap: &OverlapCheck) -> Option<Member> {
     call.session.bursts.met.store(true, Ordering::Relaxed);
     let context = stream.context()?;
     let mut hold = stream.hold()?;
     let may_record = stream.entries.density(call.session.queue) != Density::None;
     if may_record && hold.last().burst.as_ref().is_some_and(|burst| burst.launches >= LONGEST) {
-        end(call, driver, &mut hold, |since| passage.follows(since));
+        end(call, driver, &mut hold, |since| overlap.follows(since));
     }
     if let Some(burst) = hold.last().burst.as_ref().filter(|burst| burst.is_deferred) {
         // What it would need behind it would cut the chain.
@@ -213,19 +213,19 @@ pub fn join(call: &Call, driver: &Driver, stream: &'static Stream, passage: &Pas
     }
     if let Some(burst) = &mut hold.last().burst {
         call.session.bursts.is_followed(burst.function);
-        burst.since = burst.since.filter(|since| passage.follows(*since));
+        burst.since = burst.since.filter(|since| overlap.follows(*since));
         return Some(Member { hold, start: None, left: 0, is_programmatic: true });
     }
     call.session.timing.admit().ok()?;
     let start = match hold.last().end.take() {
         // This one cuts the chain: the event is recorded.
-        Some(end) if passage.follows(end.since) => {
+        Some(end) if overlap.follows(end.since) => {
             call.session.bursts.is_followed(end.function);
             Start { event: end.event, shared: true, begun: end.begun }
         }
         stale => {
             stale.into_iter().for_each(|end| context.pool.give(end.event));
-            may_cut(&mut hold).then(|| timing::recorded(call, driver, context, stream).ok())??
+            may_cut(&mut hold).then(|| event_pairs::recorded(call, driver, context, stream).ok())??
         }
     };
     hold.last().unjoined = 0;
@@ -257,7 +257,7 @@ pub fn run(
     call: &Call,
     driver: &Driver,
     mut hold: Hold,
-    passage: &Passage,
+    overlap: &OverlapCheck,
     density: Density,
     function: u64,
 ) -> Result<Joined, Untimed> {
@@ -265,20 +265,20 @@ pub fn run(
     let context = stream.context().ok_or(Untimed::NoStream)?;
     match draw::lot(session, &mut hold, density, function, call.begin) {
         Lot::Alone { by_chance } => return Ok(Joined::Alone { hold, by_chance }),
-        Lot::NextRun => end(call, driver, &mut hold, |since| passage.follows(since)),
+        Lot::NextRun => end(call, driver, &mut hold, |since| overlap.follows(since)),
         Lot::Run => {}
     }
     let last = hold.last();
     if let Some(run) = &mut last.burst {
         run.left = run.left.saturating_sub(1);
-        run.since = run.since.filter(|since| passage.follows(*since));
+        run.since = run.since.filter(|since| overlap.follows(*since));
         return Ok(Joined::Member(Member { hold, start: None, left: 0, is_programmatic: false }));
     }
     let is_sampled = density == Density::Sampled;
     if is_sampled && !draw::is_behind(session, driver, stream, context, &last.draw) {
         return Ok(Joined::Alone { hold, by_chance: false });
     }
-    let follows = last.end.take_if(|end| passage.follows(end.since));
+    let follows = last.end.take_if(|end| overlap.follows(end.since));
     let Some(End { event, begun, position, .. }) = follows else {
         return if is_sampled {
             Ok(Joined::Alone { hold, by_chance: false })
@@ -298,7 +298,7 @@ pub fn joined(
     call: &Call,
     driver: &Driver,
     mut member: Member,
-    passage: &Passage,
+    overlap: &OverlapCheck,
     work: Option<&record::Work>,
     (function, waits_for_others): (u64, bool),
 ) -> bool {
@@ -308,40 +308,40 @@ pub fn joined(
     match (start, &mut hold.last().burst) {
         (Some((context, start)), _) => {
             let kind = (member.is_programmatic, member.left);
-            open(call, hold, context, start, passage, work, function, kind);
+            open(call, hold, context, start, overlap, work, function, kind);
         }
         (None, Some(burst)) => {
             burst.launches += 1;
             burst.programmatic += u32::from(member.is_programmatic);
             (burst.function, burst.thread) = (function, call.thread_identity());
             burst.last = work.submitted;
-            burst.since = burst.since.and(passage.alone());
+            burst.since = burst.since.and(overlap.alone());
         }
         (None, None) => return false,
     }
     if member.is_programmatic && call.session.bursts.known(function) == ALONE && !waits_for_others {
-        let burst = close(call, driver, hold, Next::Call, |since| passage.alone() == Some(since));
+        let burst = close(call, driver, hold, Next::Call, |since| overlap.alone() == Some(since));
         burst.into_iter().for_each(|burst| call.record_behind(&burst));
     }
     true
 }
 
 /// An ordinary launch, whose pair is open and whose real call has returned, begins a burst.
-pub fn begin(call: &Call, pair: Pair, passage: &Passage, work: &record::Work, function: u64) {
+pub fn begin(call: &Call, pair: Pair, overlap: &OverlapCheck, work: &record::Work, function: u64) {
     let (mut hold, context, start) = pair.into_start();
     hold.stream().entries.add();
     // Its record says what those of programmatic launches say.
-    open(call, &mut hold, context, start, passage, work, function, (true, 0));
+    open(call, &mut hold, context, start, overlap, work, function, (true, 0));
 }
 
 /// The same of an operation behind which no event may stand before something else comes. Its record gets all that is known
 /// by now; returns its flags.
-pub fn defer(call: &Call, pair: Pair, passage: &Passage, work: &mut record::Work, function: u64) -> u16 {
+pub fn defer(call: &Call, pair: Pair, overlap: &OverlapCheck, work: &mut record::Work, function: u64) -> u16 {
     let sampled = pair.sampled();
     let (mut hold, context, start) = pair.into_start();
     hold.stream().entries.add();
     work.lead = saturated(work.submitted.wrapping_sub(start.begun));
-    open(call, &mut hold, context, start, passage, work, function, (false, 0));
+    open(call, &mut hold, context, start, overlap, work, function, (false, 0));
     if let Some(burst) = &mut hold.last().burst {
         burst.is_deferred = true;
     }
@@ -355,7 +355,7 @@ fn open(
     hold: &mut Hold,
     context: &'static Context,
     start: Start,
-    passage: &Passage,
+    overlap: &OverlapCheck,
     work: &record::Work,
     function: u64,
     (is_programmatic, left): (bool, u32),
@@ -374,7 +374,7 @@ fn open(
         left,
         function,
         last: work.submitted,
-        since: passage.alone(),
+        since: overlap.alone(),
     });
     call.session.bursts.open.fetch_add(1, Ordering::Relaxed);
 }
@@ -430,7 +430,7 @@ fn close(
 }
 
 /// Records a burst's end event and hands both to the poller, or gives the start event back and says why not. Returns the
-/// passages behind its last launch, if nothing of others has come between that and the end event.
+/// call_counts behind its last launch, if nothing of others has come between that and the end event.
 fn record_end(
     call: &Call,
     driver: &Driver,
@@ -449,7 +449,7 @@ fn record_end(
         return refuse(Untimed::DeepQueue, None);
     }
     let Some(event) = call.take_event(context) else { return refuse(Untimed::NoEvent, None) };
-    let Some(position) = timing::record(call, driver, context, event, stream) else {
+    let Some(position) = event_pairs::record(call, driver, context, event, stream) else {
         return refuse(Untimed::EventFailed, Some(event));
     };
     let ended = ticks();
@@ -473,7 +473,7 @@ fn record_end(
         end: event,
         position,
         window: call.session.timing.window(),
-        launches: stream.passages.begun(),
+        launches: stream.call_counts.begun(),
         flags,
         tail,
         ..Pending::default()
@@ -553,12 +553,12 @@ fn end_named(
             return leave_open(call, &mut hold);
         }
         // It goes onto the stream like a call of the app's.
-        let passage = Passage::begin(stream);
-        if let Some(burst) = close(call, driver, &mut hold, next, |since| passage.follows(since)) {
+        let overlap = OverlapCheck::begin(stream);
+        if let Some(burst) = close(call, driver, &mut hold, next, |since| overlap.follows(since)) {
             call.publish(&burst);
         }
         // What comes next follows this.
-        let since = passage.alone().filter(|_| is_undisturbed);
+        let since = overlap.alone().filter(|_| is_undisturbed);
         if let (Some(end), Some(since)) = (&mut hold.last().end, since) {
             end.since = since;
         }

@@ -7,7 +7,7 @@ use crate::calls::is_captured;
 use crate::cuda::*;
 use crate::driver::Driver;
 use crate::gpu::green::{Current, Greens};
-use crate::gpu::passage::Passages;
+use crate::gpu::overlap::CallCounts;
 use crate::gpu::pool::Pool;
 use crate::gpu::sample;
 use crate::keyed::Keyed;
@@ -36,7 +36,7 @@ pub struct Primary {
     /// same time the second sees the first under way.
     pub retained: AtomicU32,
     /// Calls that retain, release or reset it, as they pass.
-    pub passages: Passages,
+    pub call_counts: CallCounts,
     /// Calls under way that may be its end: the device takes no context in. SeqCst, with the store in `adopt`.
     pub ending: AtomicU32,
 }
@@ -79,10 +79,10 @@ pub struct Context {
     connections: u32,
     connected: AtomicU32,
     /// Calls on all streams, where some share a queue.
-    pub all: Passages,
+    pub all: CallCounts,
     /// Calls on the legacy default stream, and on the streams that it orders itself with.
-    pub legacy: Passages,
-    pub blocking: Passages,
+    pub legacy: CallCounts,
+    pub blocking: CallCounts,
     /// Calls under way that may be its end: nobody touches it. SeqCst, with the poller's `looks` and streams' claims.
     pub ending: AtomicU32,
     /// Destroyed or reset: its events are gone. Release by the hook, acquire by the poller.
@@ -205,9 +205,9 @@ impl Contexts {
             connections,
             // The legacy default stream is there from the beginning.
             connected: AtomicU32::new(1 + u32::from(!samples.is_null())),
-            all: Passages::of_all(),
-            legacy: Passages::default(),
-            blocking: Passages::default(),
+            all: CallCounts::of_all(),
+            legacy: CallCounts::default(),
+            blocking: CallCounts::default(),
             ending: AtomicU32::new(0),
             gone: AtomicBool::new(false),
         }));

@@ -98,7 +98,7 @@ pub fn is_behind(
 ) -> bool {
     let Some((event, entry)) = draw.witness else { return true };
     // Not while anything is being captured: see `timing`.
-    if !stream.entries.is_complete(entry) && session.captures.load(Ordering::Relaxed) == 0 {
+    if !stream.entries.is_complete(entry) && session.stream_captures.load(Ordering::Relaxed) == 0 {
         // RELAXED: a capture may begin meanwhile. SAFETY: an event of this context, recorded and held.
         let asked = driver
             .event_query

@@ -88,8 +88,8 @@ impl PrimaryEnding {
     pub fn begin(&self, session: &Session, device: CUdevice, is_reset: bool) {
         let Some(primary) = session.contexts.primary(device) else { return };
         // Relaxed: the driver's lock, or `retained`, orders those that matter.
-        self.others.set(primary.passages.done());
-        primary.passages.begin();
+        self.others.set(primary.call_counts.done());
+        primary.call_counts.begin();
         if !primary.release() && !is_reset {
             return;
         }
@@ -107,7 +107,7 @@ impl PrimaryEnding {
         if self.may_end.take() {
             let is_active = || driver::driver().is_some_and(|d| d.is_primary_active(device));
             // In this order: a retain that made it active has begun before.
-            let begun = || primary.passages.begun();
+            let begun = || primary.call_counts.begun();
             let is_the_same = || is_active() && begun() == self.others.get() + 1;
             if succeeded && is_reset {
                 primary.retained.store(0, Ordering::Release); // from here on each release may be the end
@@ -115,6 +115,6 @@ impl PrimaryEnding {
             self.ending.over(call, succeeded && (is_reset || !is_the_same()));
             primary.ending.fetch_sub(1, Ordering::SeqCst);
         }
-        primary.passages.end();
+        primary.call_counts.end();
     }
 }

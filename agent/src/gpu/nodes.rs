@@ -10,10 +10,10 @@ use gpuspy_wire::record::{GpuTime, Head, NodeTime, Record};
 
 use crate::cuda::*;
 use crate::driver::Driver;
-use crate::gpu::chain::distance_by;
 use crate::gpu::context::Context;
 use crate::gpu::poller::Ring;
 use crate::gpu::poller::cost::Outside;
+use crate::gpu::time_base::distance_by;
 use crate::graphs::events::Pair;
 use crate::sys::ticks;
 
@@ -196,7 +196,7 @@ impl Reader {
                 duration_error: duration.error.ceil() as u32,
                 correlation: time.correlation,
                 context: time.context,
-                chain: time.chain,
+                time_base: time.time_base,
                 seen: 0,
             });
         }

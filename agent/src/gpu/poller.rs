@@ -24,9 +24,9 @@ use gpuspy_wire::ring::LEVELS;
 
 use crate::gpu::budget::Budget;
 use crate::gpu::range::Schedule;
+use crate::interpose::unknown;
 use crate::modules::Modules;
 use crate::nvtx;
-use crate::roads::unknown;
 use crate::session::segment::{Claim, anchor};
 use crate::session::{Session, collector, job};
 use crate::sys;

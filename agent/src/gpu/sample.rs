@@ -14,10 +14,10 @@ use gpuspy_wire::record::{ClockSample, Head};
 
 use crate::cuda::*;
 use crate::driver::Driver;
-use crate::gpu::chain::Chain;
 use crate::gpu::context::Context;
 use crate::gpu::poller::cost::Outside;
 use crate::gpu::poller::reader::Asked;
+use crate::gpu::time_base::TimeBase;
 use crate::sys::{self, ticks};
 
 /// Between samples: the bounds of two a second apart, with a drift that changes slowly, leave the clocks' offset uncertain
@@ -40,7 +40,7 @@ impl Sampler {
         &mut self,
         outside: Outside<'_>,
         context: &Context,
-        chain: &mut Chain,
+        time_base: &mut TimeBase,
         may_ask: impl Fn() -> bool,
     ) -> Option<ClockSample> {
         let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
@@ -55,11 +55,11 @@ impl Sampler {
         let event = context.pool.take()?;
         let sample =
             watch(outside, stream, context.pool.event(event), may_ask).and_then(|(after, before)| {
-                let at = chain.locate(&Asked { outside, pool: &context.pool }, event)?;
+                let at = time_base.locate(&Asked { outside, pool: &context.pool }, event)?;
                 Some(ClockSample {
                     head: Head::new::<ClockSample>(),
                     context: context.number,
-                    chain: at.chain,
+                    time_base: at.time_base,
                     gpu: at.ns,
                     error: at.error,
                     reserved: 0,

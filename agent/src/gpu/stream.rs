@@ -11,7 +11,7 @@ use crate::gpu::burst::{self, OpenBurst};
 use crate::gpu::context::Context;
 use crate::gpu::depth::Entries;
 use crate::gpu::draw::Draw;
-use crate::gpu::passage::{Passages, Since};
+use crate::gpu::overlap::{CallCounts, Since};
 use crate::gpu::poller;
 use crate::keyed::Keyed;
 use crate::sys::ticks;
@@ -75,8 +75,8 @@ pub struct Stream {
     held: AtomicU32,
     /// The holder's.
     last: UnsafeCell<Last>,
-    /// Calls that enqueue something on it, as they pass.
-    pub passages: Passages,
+    /// Calls that overlap something on it, as they pass.
+    pub call_counts: CallCounts,
     /// What is enqueued on it.
     pub entries: Entries,
     /// Operations to be read: written by the holder, read by the poller. `tail` release / acquire publishes an
@@ -123,7 +123,7 @@ pub struct End {
     pub ended: u64,
     /// Its number among the entries.
     pub position: u64,
-    /// The passages then.
+    /// The call_counts then.
     pub since: Since,
 }
 
@@ -195,7 +195,7 @@ impl Stream {
             green: AtomicU64::new(0),
             held: AtomicU32::new(0),
             last: UnsafeCell::new(Last::default()),
-            passages: Passages::default(),
+            call_counts: CallCounts::default(),
             entries: Entries::default(),
             tail: AtomicU64::new(0),
             head: AtomicU64::new(0),
@@ -220,16 +220,16 @@ impl Stream {
 
     /// The calls among which one must be alone to be alone on this stream.
     #[inline]
-    pub fn line(&'static self) -> &'static Passages {
+    pub fn line(&'static self) -> &'static CallCounts {
         match self.context() {
             Some(context) if context.shares_queues() => &context.all,
-            _ => &self.passages,
+            _ => &self.call_counts,
         }
     }
 
     /// The calls on streams of its kind, and those that it is ordered with across streams: the legacy default stream with
     /// every blocking one (CUDA Programming Guide, "Default stream").
-    pub fn passages_across(&self) -> Option<(&'static Passages, &'static Passages)> {
+    pub fn passages_across(&self) -> Option<(&'static CallCounts, &'static CallCounts)> {
         let context = self.context()?;
         if self.flags() & flag::LEGACY_STREAM != 0 {
             Some((&context.legacy, &context.blocking))
@@ -596,7 +596,7 @@ impl Streams {
 
     /// Calls so far that went onto a stream.
     pub fn passed(&self) -> u64 {
-        self.iter().map(|s| s.passages.begun()).sum()
+        self.iter().map(|s| s.call_counts.begun()).sum()
     }
 
     fn id_of(&self, driver: &Driver, handle: CUstream) -> u64 {

@@ -17,7 +17,7 @@ use crate::thread;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 use gpuspy_wire::record::{
-    CELL_WORDS, Capture, Head, MAX_RANGE_CELLS, MAX_RANGE_TEXT, Range, RangeChange, Record,
+    CELL_WORDS, Capture, Head, MAX_NVTX_CELLS, MAX_NVTX_TEXT, NvtxChange, NvtxRange, Record,
 };
 use texts::Texts;
 
@@ -132,14 +132,14 @@ static CORE2_FUNCTIONS: [(u32, Function); 9] = functions![
 
 /// What a call says about its range, on the stack.
 struct Message {
-    range: Range,
-    bytes: [u8; MAX_RANGE_TEXT],
+    range: NvtxRange,
+    bytes: [u8; MAX_NVTX_TEXT],
     length: usize,
 }
 
 impl Message {
     fn empty() -> Message {
-        Message { range: Range::default(), bytes: [0; MAX_RANGE_TEXT], length: 0 }
+        Message { range: NvtxRange::default(), bytes: [0; MAX_NVTX_TEXT], length: 0 }
     }
 
     /// # Safety
@@ -168,7 +168,7 @@ impl Message {
     }
 
     fn bytes(&mut self, text: &[u8]) {
-        let kept = text.len().min(MAX_RANGE_TEXT);
+        let kept = text.len().min(MAX_NVTX_TEXT);
         for (to, from) in self.bytes.iter_mut().zip(text) {
             *to = *from;
         }
@@ -211,7 +211,7 @@ impl Message {
     }
 
     /// Publishes it, if there is a session.
-    fn say(self, change: RangeChange, domain: Domain, id: u64) {
+    fn say(self, change: NvtxChange, domain: Domain, id: u64) {
         let may_begin = watch::said(change, domain as usize as u32, id, self.text());
         let Some(session) = session::existing() else { return };
         let entered = ticks();
@@ -219,15 +219,15 @@ impl Message {
             let tell = |change: &Capture| thread::aside(session, entered, change.as_words());
             session.range.follow(&session.timing, entered, tell);
         }
-        let range = Range {
-            head: Head::new::<Range>(),
+        let range = NvtxRange {
+            head: Head::new::<NvtxRange>(),
             at: entered,
             id,
             domain: domain as usize as u32,
             change: change as u8,
             ..self.range
         };
-        let mut buffer = [0; MAX_RANGE_CELLS * CELL_WORDS];
+        let mut buffer = [0; MAX_NVTX_CELLS * CELL_WORDS];
         thread::aside(session, entered, range.with_text(self.text(), &mut buffer));
     }
 }
@@ -237,12 +237,12 @@ const DEFAULT: Domain = core::ptr::null();
 
 fn start(message: Message, domain: Domain) -> u64 {
     let id = NEXT_RANGE.fetch_add(1, Ordering::Relaxed);
-    message.say(RangeChange::Start, domain, id);
+    message.say(NvtxChange::Start, domain, id);
     id
 }
 
 fn push(message: Message, domain: Domain) -> c_int {
-    message.say(RangeChange::Push, domain, 0);
+    message.say(NvtxChange::Push, domain, 0);
     NO_TRACKING
 }
 
@@ -278,23 +278,23 @@ unsafe fn wide(text: *const Wide) -> Message {
 }
 
 entries! {
-    mark_ex(a: *const Attributes) => Message::of(a), |m, _| m.say(RangeChange::Mark, DEFAULT, 0);
-    mark_ascii(t: *const c_char) => ascii(t), |m, _| m.say(RangeChange::Mark, DEFAULT, 0);
-    mark_wide(t: *const Wide) => wide(t), |m, _| m.say(RangeChange::Mark, DEFAULT, 0);
+    mark_ex(a: *const Attributes) => Message::of(a), |m, _| m.say(NvtxChange::Mark, DEFAULT, 0);
+    mark_ascii(t: *const c_char) => ascii(t), |m, _| m.say(NvtxChange::Mark, DEFAULT, 0);
+    mark_wide(t: *const Wide) => wide(t), |m, _| m.say(NvtxChange::Mark, DEFAULT, 0);
     start_ex(a: *const Attributes) -> u64 => Message::of(a), |m, _| start(m, DEFAULT);
     start_ascii(t: *const c_char) -> u64 => ascii(t), |m, _| start(m, DEFAULT);
     start_wide(t: *const Wide) -> u64 => wide(t), |m, _| start(m, DEFAULT);
-    end(id: u64) => Message::empty(), |m, id| m.say(RangeChange::End, DEFAULT, id);
+    end(id: u64) => Message::empty(), |m, id| m.say(NvtxChange::End, DEFAULT, id);
     push_ex(a: *const Attributes) -> c_int => Message::of(a), |m, _| push(m, DEFAULT);
     push_ascii(t: *const c_char) -> c_int => ascii(t), |m, _| push(m, DEFAULT);
     push_wide(t: *const Wide) -> c_int => wide(t), |m, _| push(m, DEFAULT);
-    pop() -> c_int => Message::empty(), |m| { m.say(RangeChange::Pop, DEFAULT, 0); NO_TRACKING };
-    domain_mark(d: Domain, a: *const Attributes) => Message::of(a), |m, d, _| m.say(RangeChange::Mark, d, 0);
+    pop() -> c_int => Message::empty(), |m| { m.say(NvtxChange::Pop, DEFAULT, 0); NO_TRACKING };
+    domain_mark(d: Domain, a: *const Attributes) => Message::of(a), |m, d, _| m.say(NvtxChange::Mark, d, 0);
     domain_start(d: Domain, a: *const Attributes) -> u64 => Message::of(a), |m, d, _| start(m, d);
-    domain_end(d: Domain, id: u64) => Message::empty(), |m, d, id| m.say(RangeChange::End, d, id);
+    domain_end(d: Domain, id: u64) => Message::empty(), |m, d, id| m.say(NvtxChange::End, d, id);
     domain_push(d: Domain, a: *const Attributes) -> c_int => Message::of(a), |m, d, _| push(m, d);
     domain_pop(d: Domain) -> c_int => Message::empty(),
-        |m, d| { m.say(RangeChange::Pop, d, 0); NO_TRACKING };
+        |m, d| { m.say(NvtxChange::Pop, d, 0); NO_TRACKING };
     register_ascii(_d: Domain, t: *const c_char) -> *const c_void => ascii(t), |m, _, _| STRINGS.add(m.text());
     register_wide(_d: Domain, t: *const Wide) -> *const c_void => wide(t), |m, _, _| STRINGS.add(m.text());
     domain_ascii(t: *const c_char) -> Domain => ascii(t), |m, _| DOMAINS.add(m.text());

@@ -9,7 +9,7 @@ use core::cell::Cell;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::capture::{CaptureRange, Domain};
-use gpuspy_wire::record::{MAX_RANGE_TEXT, RangeChange};
+use gpuspy_wire::record::{MAX_NVTX_TEXT, NvtxChange};
 
 use super::DOMAINS;
 use crate::sys::Errno;
@@ -51,7 +51,7 @@ pub fn begin(asked: Option<&CStr>) {
     let name = name.as_bytes();
     let errno = Errno::save();
     let watched = Watched {
-        name: name.get(..MAX_RANGE_TEXT).unwrap_or(name).into(),
+        name: name.get(..MAX_NVTX_TEXT).unwrap_or(name).into(),
         domain: if let Domain::Named(domain) = domain { Some(domain.as_bytes().into()) } else { None },
         is_any_domain: domain == Domain::Any,
     };
@@ -77,18 +77,18 @@ pub fn is_open() -> bool {
 }
 
 /// The app says something. True: it may have changed what is open.
-pub fn said(change: RangeChange, domain: u32, id: u64, text: &[u8]) -> bool {
+pub fn said(change: NvtxChange, domain: u32, id: u64, text: &[u8]) -> bool {
     // SAFETY: null or a box that is never freed.
     let Some(watched) = (unsafe { WATCHED.load(Ordering::Acquire).as_ref() }) else { return false };
     if !watched.is_in(domain) {
         return false;
     }
     match change {
-        RangeChange::Push => pushed(domain, text == &*watched.name),
-        RangeChange::Pop => popped(domain),
-        RangeChange::Start => text == &*watched.name && started(id),
-        RangeChange::End => ended(id),
-        RangeChange::Mark => false,
+        NvtxChange::Push => pushed(domain, text == &*watched.name),
+        NvtxChange::Pop => popped(domain),
+        NvtxChange::Start => text == &*watched.name && started(id),
+        NvtxChange::End => ended(id),
+        NvtxChange::Mark => false,
     }
 }
 
@@ -158,7 +158,7 @@ fn leave() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use RangeChange::{End, Pop, Push, Start};
+    use NvtxChange::{End, Pop, Push, Start};
 
     /// One test: what is asked for is the process's.
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         assert!(!said(Push, 0, 0, b"step"), "nothing is asked for");
         begin(Some(c"nvtx:step@*"));
         begin(Some(c"nvtx:other"));
-        let check = |what: &[(RangeChange, u32, u64, &str)], expected: bool| {
+        let check = |what: &[(NvtxChange, u32, u64, &str)], expected: bool| {
             for (change, domain, id, text) in what {
                 said(*change, *domain, *id, text.as_bytes());
             }

@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::roads::unknown;
+use crate::interpose::unknown;
 use crate::session;
 use crate::sys;
 use crate::thread;

@@ -52,7 +52,7 @@ pub struct Session {
     growth: [Growth; SLOTS],
     /// Captures that the app has begun and not ended: outside any, no launch asks. Relaxed: a thread that begins a
     /// capture sees its own change, and only its streams are in it.
-    pub captures: AtomicU64,
+    pub stream_captures: AtomicU64,
     /// Which operations are timed.
     pub timing: Gate,
     /// Which part of the run is looked at.

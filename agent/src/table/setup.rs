@@ -1,7 +1,7 @@
 //! What comes before work and after it: finding the driver's functions, contexts, streams, modules, control.
 
 macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
-    // Lookup: the road by which runtimes, static ones too, find everything else.
+    // Lookup: the route by which runtimes, static ones too, find everything else.
     driver "cuGetProcAddress" { cuGetProcAddress @ 11030 }
         (symbol: *const char_t, pfn: *mut *mut void, cudaVersion: int, flags: cuuint64_t)
         => lookup(Lookup { symbol, pfn });

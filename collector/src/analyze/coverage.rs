@@ -124,13 +124,13 @@ impl<'a> Seen<'a> {
     }
 
     fn burst(&mut self, operation: &Operation, launches: u32, ordinary: u32) {
-        let When::Timed(occupancy) = operation.when else {
+        let When::Timed(interval) = operation.when else {
             if let When::Untimed { reason: Reason::Lost, .. } = operation.when {
                 self.lost_in_runs = self.lost_in_runs.saturating_add(ordinary.into());
             }
             return;
         };
-        let total = Sum { value: occupancy.value(), lo: occupancy.lo(), hi: occupancy.hi() };
+        let total = Sum { value: interval.value(), lo: interval.lo(), hi: interval.hi() };
         let Coverage { runs, bursts, .. } = &mut self.coverage;
         // A program's launches of both kinds can stand in one: it is a burst, and its ordinary launches are told under runs.
         let programmatic = launches.saturating_sub(ordinary);
@@ -176,8 +176,8 @@ impl Analysis for Seen<'_> {
             _ => {}
         }
         let Some(operation) = &event.operation else { return };
-        if let When::Timed(occupancy) = operation.when
-            && let Some(half_width) = occupancy.clock_half_width
+        if let When::Timed(interval) = operation.when
+            && let Some(half_width) = interval.clock_half_width
         {
             self.clock.add(half_width);
         }

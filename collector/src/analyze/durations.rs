@@ -2,7 +2,7 @@
 
 use super::estimate::{Estimate, Kind, Sum};
 use super::quantile::Quantiles;
-use crate::model::occupancy::Length;
+use crate::model::gpu_interval::Length;
 
 /// Durations of timed operations. Bounded, and two of them add up.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 pub enum Kind {
     /// Nothing had to be estimated: lo = value = hi.
     Exact,
-    /// Corrected for over-read (see [`crate::model::occupancy`]): the truth is in [lo, hi].
+    /// Corrected for over-read (see [`crate::model::gpu_interval`]): the truth is in [lo, hi].
     Corrected,
     /// A quantile from a sketch: the value is within 1 % of the one that it stands for, the truth is in [lo, hi].
     Sketch,

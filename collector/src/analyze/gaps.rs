@@ -47,13 +47,13 @@ pub struct Neighbour {
     pub latest_start: i64,
 }
 
-/// A chain of a context: distances in it are exact.
+/// A time base of a context: distances in it are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// The context.
     pub context: u32,
-    /// Its chain.
-    pub chain: u32,
+    /// Its time base.
+    pub time_base: u32,
     /// How far from the truth its place on the line can be, ns; `None` = not known.
     pub off_by: Option<u64>,
 }
@@ -66,7 +66,7 @@ impl Neighbour {
 
     /// How far off the distance of two can be for their clocks' sake, ns: not at all within one lane.
     pub fn doubt(&self, other: &Neighbour) -> u64 {
-        let is_same = |a: Lane, b: Lane| (a.context, a.chain) == (b.context, b.chain);
+        let is_same = |a: Lane, b: Lane| (a.context, a.time_base) == (b.context, b.time_base);
         match (self.lane, other.lane) {
             (Some(a), Some(b)) if !is_same(a, b) => {
                 a.off_by.zip(b.off_by).map_or(u64::MAX, |(a, b)| a.saturating_add(b))

@@ -91,8 +91,8 @@ impl Analysis for GraphTimes<'_> {
         self.window.observe(&event.record.body);
         if let Body::NodeTime(node) = &event.record.body {
             let is_new = self.last.replace(node.correlation) != Some(node.correlation);
-            if let Some(occupancy) = &event.node {
-                self.nodes.entry(node.kernel).or_default().add(occupancy.length);
+            if let Some(interval) = &event.node {
+                self.nodes.entry(node.kernel).or_default().add(interval.length);
                 self.sum.sampled += u64::from(is_new);
             }
         }
@@ -101,7 +101,7 @@ impl Analysis for GraphTimes<'_> {
         let sum = &mut self.sum;
         match operation.when {
             When::Captured => return,
-            When::Timed(occupancy) => sum.durations.add(occupancy.length),
+            When::Timed(interval) => sum.durations.add(interval.length),
             When::Untimed { .. } => {}
         }
         if let Body::Work(Work { what: What::Graph { graph, .. }, .. }) = &event.record.body {

@@ -6,7 +6,7 @@ use super::durations::Durations;
 use super::estimate::Estimate;
 use super::extrapolate::{Extent, Strata, WindowCount};
 use super::shapes::Shapes;
-use crate::model::occupancy::{Length, MOST_TIME, Occupancy, host};
+use crate::model::gpu_interval::{GpuInterval, Length, MOST_TIME, host};
 use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, What, Work};
 use gpuspy_wire::record::Namespace;
@@ -103,17 +103,17 @@ pub fn untimed(kernels: &[Kernel], extent: impl Fn(&Strata<Shaped>) -> Extent) -
 }
 
 /// How long an operation waited after its call had returned. That is told in host ns, which the GPU's clock is placed in to
-/// within [`Occupancy::off_by`]. Where that is not known, its begin is bounded by when it was seen to be over.
-fn queued(operation: &Operation, occupancy: &Occupancy, body: &Body) -> Length {
+/// within [`GpuInterval::off_by`]. Where that is not known, its begin is bounded by when it was seen to be over.
+fn queued(operation: &Operation, interval: &GpuInterval, body: &Body) -> Length {
     let returned = host(operation.returned);
     let after = |moment: i64| moment.saturating_sub(returned).max(0) as u64;
-    let (value, hi) = (after(occupancy.start), after(occupancy.latest_start));
+    let (value, hi) = (after(interval.start), after(interval.latest_start));
     let seen = match body {
         Body::Work(Work { gpu: Some(gpu), .. }) if gpu.seen != 0 => after(host(gpu.seen)),
         _ => MOST_TIME,
     };
-    let off_by = occupancy.off_by.unwrap_or(MOST_TIME);
-    let lo = after(occupancy.earliest_start).saturating_sub(off_by);
+    let off_by = interval.off_by.unwrap_or(MOST_TIME);
+    let lo = after(interval.earliest_start).saturating_sub(off_by);
     let hi = hi.saturating_add(off_by).min(seen);
     Length { lo: lo.min(value), value, hi: hi.max(value) }
 }
@@ -147,10 +147,10 @@ impl Analysis for KernelTimes<'_> {
                 kernel.count += 1;
                 kernel.communication = communication;
                 kernel.strata.observe(Shaped::of(&event.record.body), self.window, operation, event);
-                if let When::Timed(occupancy) = when {
-                    kernel.durations.add(occupancy.length);
+                if let When::Timed(interval) = when {
+                    kernel.durations.add(interval.length);
                     event.call.into_iter().for_each(|call| kernel.api.add(call));
-                    kernel.queue.add(queued(operation, &occupancy, &event.record.body));
+                    kernel.queue.add(queued(operation, &interval, &event.record.body));
                 }
             }
         }
@@ -176,7 +176,7 @@ impl Analysis for KernelTimes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::occupancy::Basis;
+    use crate::model::gpu_interval::Basis;
     use crate::model::simulation::work;
     use crate::trace::record::GpuTime;
 
@@ -184,8 +184,8 @@ mod tests {
     fn queue([earliest, start, latest]: [i64; 3], off_by: Option<u64>) -> Length {
         let mut body = work(1_000, 500, 0);
         body.gpu = Some(GpuTime { seen: 5_000, ..GpuTime::default() });
-        let occupancy = Occupancy {
-            chain: 1,
+        let interval = GpuInterval {
+            time_base: 1,
             earliest_start: earliest,
             latest_start: latest,
             earliest_end: 4_000,
@@ -208,9 +208,9 @@ mod tests {
             called: body.call.begin,
             returned: body.call.end,
             what: Action::Burst { launches: 1, ordinary: 0, communication: false },
-            when: When::Timed(occupancy),
+            when: When::Timed(interval),
         };
-        queued(&operation, &occupancy, &Body::Work(body))
+        queued(&operation, &interval, &Body::Work(body))
     }
 
     #[test]

@@ -40,8 +40,8 @@ pub mod whole;
 pub mod windows;
 
 use crate::model::Event;
-use crate::model::clock::Clocks;
 use crate::model::filter::Filter;
+use crate::model::gpu_clock::Clocks;
 use crate::trace;
 use crate::trace::record::{Names, Status};
 pub use summary::{Line, ProcessInfo, ProcessReport, Tables, lines, process, sort};

@@ -10,12 +10,12 @@
 
 use super::calls::HostTimes;
 use super::durations::Durations;
-use crate::model::clock::parted;
-use crate::model::occupancy::{Length, Occupancy};
+use crate::model::gpu_clock::parted;
+use crate::model::gpu_interval::{GpuInterval, Length};
 use crate::model::ranges::{Begun, Inside, Over, RECENT, Ranges, Stray};
 use crate::model::{Action, CountedCall, Event, Operation, When};
-use crate::trace::record::{Body, Names, Range};
-use gpuspy_wire::record::{Namespace, RangeChange};
+use crate::trace::record::{Body, Names, NvtxRange};
+use gpuspy_wire::record::{Namespace, NvtxChange};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -37,11 +37,11 @@ pub struct RangeName {
 
 impl RangeName {
     /// What a record calls it.
-    pub fn of(range: &Range, names: &Names) -> RangeName {
+    pub fn of(range: &NvtxRange, names: &Names) -> RangeName {
         let domain = (range.domain != 0).then(|| {
             names.get(Namespace::Domain, range.domain).map_or_else(|| range.domain.to_string(), str::to_owned)
         });
-        let text = names.get(Namespace::Range, range.text).filter(|_| range.text != 0);
+        let text = names.get(Namespace::NvtxRange, range.text).filter(|_| range.text != 0);
         RangeName { domain, text: text.unwrap_or(NO_TEXT).to_owned() }
     }
 
@@ -158,17 +158,17 @@ struct Contents {
 
 impl Contents {
     fn add(&mut self, operation: &Operation) {
-        let occupancy = match &operation.when {
+        let interval = match &operation.when {
             When::Captured => return,
             _ if matches!(operation.what, Action::Burst { .. }) => return,
-            When::Timed(occupancy) => Some(occupancy),
+            When::Timed(interval) => Some(interval),
             When::Untimed { .. } => None,
         };
         self.operations += 1;
         self.launches += u64::from(matches!(operation.what, Action::Kernel { .. }));
-        if let Some(occupancy) = occupancy {
+        if let Some(interval) = interval {
             self.timed += 1;
-            self.cover(Projection::of(operation.context, occupancy));
+            self.cover(Projection::of(operation.context, interval));
         }
     }
 
@@ -198,17 +198,18 @@ struct Projection {
     earliest_end: i64,
     end: i64,
     latest_end: i64,
-    /// The clock that placed all of them: a context and its chain. `None`: several did.
+    /// The clock that placed all of them: a context and its time base. `None`: several did.
     lane: Option<(u32, u32)>,
     /// How far from the truth a place on the line can be, ns.
     off_by: u64,
 }
 
 impl Projection {
-    fn of(context: u32, occupancy: &Occupancy) -> Projection {
-        let &Occupancy { earliest_start, start, latest_start, earliest_end, end, latest_end, .. } = occupancy;
-        let lane = Some((context, occupancy.chain));
-        let off_by = occupancy.off_by.unwrap_or(u64::MAX);
+    fn of(context: u32, interval: &GpuInterval) -> Projection {
+        let &GpuInterval { earliest_start, start, latest_start, earliest_end, end, latest_end, .. } =
+            interval;
+        let lane = Some((context, interval.time_base));
+        let off_by = interval.off_by.unwrap_or(u64::MAX);
         Projection { earliest_start, start, latest_start, earliest_end, end, latest_end, lane, off_by }
     }
 
@@ -268,22 +269,22 @@ impl<'a> RangeFold<'a> {
         if let Some((operation, call)) = event.operation.as_ref().zip(record.body.call()) {
             self.open.around(record.thread, call.begin).for_each(|begun| begun.inside.add(operation));
         }
-        let Body::Range(range) = &record.body else { return };
+        let Body::NvtxRange(range) = &record.body else { return };
         let over = match range.change {
-            RangeChange::Push | RangeChange::Start => {
+            NvtxChange::Push | NvtxChange::Start => {
                 let inside = Contents { counts, ..Contents::default() };
                 let (thread, at, range) = (record.thread, record.at, range.clone());
                 let is_followed = self.open.begin(Begun { thread, at, range, inside });
                 self.not_followed += u64::from(counts && !is_followed);
                 return;
             }
-            RangeChange::Mark if counts => {
+            NvtxChange::Mark if counts => {
                 let mark = MarkTimes { count: 1, payloads: u64::from(range.payload) };
                 return row(&mut self.marks, Some((range.domain, range.text)), || None).merge(&mark);
             }
-            RangeChange::Mark => return,
-            RangeChange::Pop => self.open.pop(record.thread, range.domain, record.at),
-            RangeChange::End => self.open.end(range.id, record.at),
+            NvtxChange::Mark => return,
+            NvtxChange::Pop => self.open.pop(record.thread, range.domain, record.at),
+            NvtxChange::End => self.open.end(range.id, record.at),
         };
         match over {
             Ok(None) => {}
@@ -330,6 +331,6 @@ impl<'a> RangeFold<'a> {
 }
 
 fn named((domain, text): (u32, u32), names: &Names) -> RangeName {
-    let change = RangeChange::Mark;
-    RangeName::of(&Range { change, id: 0, domain, text, category: 0, color: 0, payload: false }, names)
+    let change = NvtxChange::Mark;
+    RangeName::of(&NvtxRange { change, id: 0, domain, text, category: 0, color: 0, payload: false }, names)
 }

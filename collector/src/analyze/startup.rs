@@ -14,7 +14,7 @@
 
 use super::calls::base_name;
 use super::estimate::Sum;
-use crate::model::occupancy::host;
+use crate::model::gpu_interval::host;
 use crate::model::period::Period;
 use crate::model::{Action, CountedCall, Event, Operation, When};
 use crate::trace::record::{Body, Names};
@@ -273,16 +273,16 @@ struct Start {
 
 impl Start {
     fn of(operation: &Operation) -> Start {
-        let When::Timed(occupancy) = operation.when else {
+        let When::Timed(interval) = operation.when else {
             let returned = host(operation.returned);
             return Start { lo: returned, value: returned, hi: returned, is_timed: false };
         };
-        let off_by = occupancy.off_by.map_or(i64::MAX, host);
+        let off_by = interval.off_by.map_or(i64::MAX, host);
         Start {
             is_timed: true,
-            lo: occupancy.earliest_start.saturating_sub(off_by),
-            value: occupancy.start,
-            hi: occupancy.latest_start.saturating_add(off_by),
+            lo: interval.earliest_start.saturating_sub(off_by),
+            value: interval.start,
+            hi: interval.latest_start.saturating_add(off_by),
         }
     }
 }

@@ -20,10 +20,10 @@ use super::waits::{self, ImplicitSyncs, Waits};
 use super::whole::{Work, extrapolated};
 use super::windows::{Duty, Windows};
 use super::{Analysis, Damage, Input};
-use crate::model::filter::Sieve;
+use crate::model::filter::RecordFilter;
+use crate::model::gpu_interval::host;
 use crate::model::job::{self, Job};
 use crate::model::modules::CallSite;
-use crate::model::occupancy::host;
 use crate::model::outcome::Outcome;
 use crate::model::period::{self, Period};
 use crate::model::{self, Action, Model};
@@ -266,26 +266,26 @@ where
     let began = clocks.began(status);
     let mut last = began;
     let mut model = Model::new(names, clocks);
-    let mut sieve = Sieve::new(filter, names, status, began, &clocks.captures);
+    let mut record_filter = RecordFilter::new(filter, names, status, began, &clocks.captures);
     let mut seen = Seen::new(names, status, damage.records_lost);
     let captured = clocks.captures.period(names, status, (i64::MIN, i64::MAX));
     let mut windows = Windows::new(names, captured);
-    let mut timelines = Timelines::new(sieve.period().clone());
+    let mut timelines = Timelines::new(record_filter.period().clone());
     let mut kernels = KernelTimes::new(names);
     let mut shapes = ShapeCounts::default();
     let mut graphs = GraphTimes::new(names);
     let mut transfers = TransferTimes::default();
-    let mut memory = MemoryTimeline::new(began, sieve.period().clone());
+    let mut memory = MemoryTimeline::new(began, record_filter.period().clone());
     let mut apis = ApiTimes::new(names);
     let mut waits = Waits::new(names);
-    let mut startup = StartupFold::new(names, sieve.period().clone());
+    let mut startup = StartupFold::new(names, record_filter.period().clone());
     let mut ranges = RangeFold::new(names);
     for record in records {
         last = last.max(record.at).max(seen_over(&record));
         let mut event = model.observe(&record);
         // What looking cost is the whole process's.
         windows.observe(&event);
-        let passed = sieve.sift(&event);
+        let passed = record_filter.check(&event);
         if passed.call {
             apis.observe(&event);
         }
@@ -296,7 +296,7 @@ where
         if !passed.concerns {
             event.forget_operation();
         }
-        event.memory.retain(|change| sieve.holds(change.allocator()));
+        event.memory.retain(|change| record_filter.holds(change.allocator()));
         memory.observe(&event, passed.call);
         // What began before the time that is asked for may fill some of it, and what comes after ends its last gap.
         timelines.observe(&event);
@@ -306,7 +306,7 @@ where
             event.forget_operation();
         }
         // Beside a gap a graph or a burst stands whole; in the counts only what of it is asked for.
-        sieve.narrow(&mut event);
+        record_filter.limit(&mut event);
         seen.observe(&event);
         kernels.observe(&event);
         shapes.observe(&event);
@@ -321,7 +321,7 @@ where
     let mut kernels = kernels.finish();
     shapes.finish().join(&mut kernels, &known, names);
     let pid = status.map(|status| status.pid);
-    let line = Line::of(began, ended, sieve.period());
+    let line = Line::of(began, ended, record_filter.period());
     let (mut devices, mut gaps) = devices(timelines.finish(), &known, names, pid, line);
     devices.retain(|device| filter.is_of_device(device.id));
     let (graphs, transfers) = (graphs.finish(), transfers.finish());
@@ -336,7 +336,7 @@ where
     }
     gaps.total.hi = devices.iter().fold(0, |sum: u64, device| sum.saturating_add(device.whole().idle.hi));
     let library = |caller| library(caller, &known, names);
-    let looked_at = sieve.period();
+    let looked_at = record_filter.period();
     let captured = looked_at.is_span().then(|| Captured {
         asked: period::asked(names).unwrap_or_default().to_owned(),
         ranges: looked_at.stretches().len() as u64,

@@ -1,6 +1,6 @@
 //! The sweep over GPU time that [`identity`](super::identity) and [`gaps`](super::gaps) are read from.
 //!
-//! A timeline is a device: all streams of all contexts that a process has there, on the [line](crate::model::clock) that
+//! A timeline is a device: all streams of all contexts that a process has there, on the [line](crate::model::gpu_clock) that
 //! their clocks were fitted to. Contexts of one process take turns on a device, so what one of them does is the device's time,
 //! and a moment in which two have work is counted once. Operations arrive in host order; [`Reorder`] brings them into the
 //! order of their start events; then every edge before the next start event is final, and a [`Sweep`] passes over it. So
@@ -19,7 +19,7 @@ use super::extrapolate::is_drawn;
 use super::gaps::{Gaps, Lane, Neighbour};
 use super::identity::{CLASSES, Class, Identity, Layer};
 use super::sweep::{Sweep, Swept};
-use crate::model::occupancy::{Basis, Occupancy, host};
+use crate::model::gpu_interval::{Basis, GpuInterval, host};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::period::Period;
 use crate::model::{Action, Drained, Event, Operation, Reason, When};
@@ -71,10 +71,10 @@ impl Analysis for Timelines {
     fn observe(&mut self, event: &Event<'_>) {
         if let Some(operation) = &event.operation {
             match operation.when {
-                When::Timed(occupancy) => {
+                When::Timed(interval) => {
                     let timeline = self.of(operation);
-                    timeline.work(operation, &occupancy, &event.record.body);
-                    timeline.timed(operation, &occupancy);
+                    timeline.work(operation, &interval, &event.record.body);
+                    timeline.timed(operation, &interval);
                 }
                 When::Untimed { reason, after: Some(after) } if enters_a_stream(reason) => {
                     self.of(operation).untimed(operation, reason, after);
@@ -188,7 +188,7 @@ struct Untracked {
 #[derive(Clone, Copy, Debug)]
 enum Item {
     /// A timed operation.
-    Operation { class: Class, occupancy: Occupancy, neighbour: Neighbour },
+    Operation { class: Class, interval: GpuInterval, neighbour: Neighbour },
     /// Untimed work may run from here.
     From { layer: Layer, class: Class, neighbour: Neighbour },
     /// Up to here.
@@ -204,26 +204,26 @@ impl Timeline {
     }
 
     /// Adds what an operation took, unless it is in the run that it was drawn from.
-    fn work(&mut self, operation: &Operation, occupancy: &Occupancy, body: &Body) {
-        if occupancy.basis != Basis::BoundsOnly && !is_drawn(body) {
+    fn work(&mut self, operation: &Operation, interval: &GpuInterval, body: &Body) {
+        if interval.basis != Basis::BoundsOnly && !is_drawn(body) {
             let sum = &mut self.work[class(operation.what) as usize];
-            *sum = sum.saturating_add(self.period.length(occupancy.start, occupancy.end));
+            *sum = sum.saturating_add(self.period.length(interval.start, interval.end));
         }
     }
 
-    fn timed(&mut self, operation: &Operation, occupancy: &Occupancy) {
+    fn timed(&mut self, operation: &Operation, interval: &GpuInterval) {
         self.timed += 1;
-        let Occupancy { chain, off_by, .. } = *occupancy;
-        let lane = Some(Lane { context: operation.context, chain, off_by });
-        let neighbour = neighbour(operation, lane, occupancy.earliest_end, occupancy.latest_start);
-        let off = occupancy.stamps_off_by();
+        let GpuInterval { time_base, off_by, .. } = *interval;
+        let lane = Some(Lane { context: operation.context, time_base, off_by });
+        let neighbour = neighbour(operation, lane, interval.earliest_end, interval.latest_start);
+        let off = interval.stamps_off_by();
         let stream = self.stream(operation);
-        stream.end = occupancy.latest_end - 2 * off;
+        stream.end = interval.latest_end - 2 * off;
         stream.returned = stream.returned.max(operation.returned);
         let ahead = stream.untimed.extract_if(.., |open| open.issued <= operation.called).collect();
-        self.close(ahead, occupancy.earliest_start + off);
-        let item = Item::Operation { class: class(operation.what), occupancy: *occupancy, neighbour };
-        self.push(occupancy.earliest_start, item);
+        self.close(ahead, interval.earliest_start + off);
+        let item = Item::Operation { class: class(operation.what), interval: *interval, neighbour };
+        self.push(interval.earliest_start, item);
     }
 
     fn untimed(&mut self, operation: &Operation, reason: Reason, after: i64) {
@@ -324,7 +324,7 @@ fn neighbour(operation: &Operation, lane: Option<Lane>, earliest_end: i64, lates
 /// Puts an item into the sweep.
 fn sweep(sweep: &mut Sweep, time: i64, item: Item) {
     match item {
-        Item::Operation { class, occupancy: o, neighbour } => {
+        Item::Operation { class, interval: o, neighbour } => {
             sweep.reach(time, class, o.latest_end);
             sweep.stretch(Layer::Possible, class, o.earliest_start, o.latest_end, neighbour);
             if o.basis == Basis::BoundsOnly {

@@ -2,7 +2,7 @@
 //!
 //! Host times of one machine are moments of one clock (CLOCK_MONOTONIC_RAW), so its processes lie on one **line**: from the
 //! first one's begin to the last one's end. Their records are merged by time and folded once more: each process keeps
-//! a [`Model`] and a [`Sieve`] of its own, and what comes of those goes into one sweep for each GPU, told apart by UUID, and
+//! a [`Model`] and a [`RecordFilter`] of its own, and what comes of those goes into one sweep for each GPU, told apart by UUID, and
 //! into one account of memory. A GPU is idle only where none of them used it, and its parts sum to the run's wall time.
 //! Different machines, and different starts of one, are different lines, which are never merged.
 //!
@@ -20,10 +20,10 @@ use super::memory::{MemoryTimeline, MemoryUse, Use};
 use super::owners::Holding;
 use super::summary::{DeviceReport, GapReport, GapRow, LibraryGaps, Line, ProcessReport, library, side};
 use super::timeline::{DeviceTime, Timelines};
-use crate::model::clock::Clocks;
-use crate::model::filter::{Filter, Sieve};
+use crate::model::filter::{Filter, RecordFilter};
+use crate::model::gpu_clock::Clocks;
+use crate::model::gpu_interval::host;
 use crate::model::memory::{Allocator, MemoryChange};
-use crate::model::occupancy::host;
 use crate::model::outcome::Outcome;
 use crate::model::period::Period;
 use crate::model::run::{Machine, Told};
@@ -127,7 +127,7 @@ struct Process<'a, Records: Iterator<Item = Record>> {
     report: &'a ProcessReport,
     names: &'a Names,
     model: Model<'a>,
-    sieve: Sieve<'a>,
+    record_filter: RecordFilter<'a>,
     records: Peekable<Records>,
     /// Ordinal of a device → its number on the line.
     devices: HashMap<u32, u32>,
@@ -168,14 +168,14 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             .zip(reports)
             .map(|(member, report)| Process::new(member, report, &mut devices))
             .collect();
-        let period = Period::union(processes.iter().map(|process| process.sieve.period()));
+        let period = Period::union(processes.iter().map(|process| process.record_filter.period()));
         let line = Line::of(began, ended, &period);
         devices.iter_mut().for_each(|device| device.line = line);
         let mut unrecorded = BinaryHeap::new();
         for (at, process) in processes.iter().enumerate() {
             let own = &process.report.process.line;
             let ends = (host(own.began), host(own.ended()));
-            let blind = period.without(process.sieve.period(), ends);
+            let blind = period.without(process.record_filter.period(), ends);
             unrecorded.extend(blind.iter().map(|(from, to)| Reverse((*from, at, Unrecorded::Blind(*to)))));
             if process.is_over() && own.ended() < ended {
                 unrecorded.push(Reverse((ends.1, at, Unrecorded::Ended)));
@@ -212,11 +212,11 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
     fn take(&mut self, at: usize, record: &Record) {
         let process = &mut self.processes[at];
         let mut event = process.model.observe(record);
-        let passed = process.sieve.sift(&event);
+        let passed = process.record_filter.check(&event);
         if !passed.concerns {
             event.forget_operation();
         }
-        event.memory.retain(|change| process.sieve.holds(change.allocator()));
+        event.memory.retain(|change| process.record_filter.holds(change.allocator()));
         for change in &mut event.memory {
             let caller = &mut change.allocator_mut().caller;
             *caller = self.callers.of(at, *caller).into();
@@ -339,7 +339,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
     fn new(member: Member<'a, Records>, report: &'a ProcessReport, devices: &mut Vec<DeviceReport>) -> Self {
         let Member { names, status, clocks, filter, records } = member;
         let began = clocks.began(status);
-        let sieve = Sieve::new(filter, names, status, began, &clocks.captures);
+        let record_filter = RecordFilter::new(filter, names, status, began, &clocks.captures);
         let mut numbers = HashMap::new();
         for own in &report.tables.devices {
             let Some(id) = own.id else { continue };
@@ -362,7 +362,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
             report,
             names,
             model: Model::new(names, clocks),
-            sieve,
+            record_filter,
             records: records.peekable(),
             devices: numbers,
             held: BTreeMap::new(),

@@ -20,8 +20,8 @@
 
 use super::calls::base_name;
 use super::estimate::Sum;
+use crate::model::gpu_interval::host;
 use crate::model::memory::MemoryChange;
-use crate::model::occupancy::host;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, CountedCall, Drained, Event, Operation, When};
 use crate::trace::record::{Body, Names};
@@ -171,12 +171,12 @@ impl End {
     const UNKNOWN: End = End { lo: i64::MIN, value: i64::MIN, hi: i64::MAX };
 
     fn of(operation: &Operation) -> End {
-        let When::Timed(occupancy) = operation.when else { return End::UNKNOWN };
-        let off_by = occupancy.off_by.map_or(i64::MAX, host);
+        let When::Timed(interval) = operation.when else { return End::UNKNOWN };
+        let off_by = interval.off_by.map_or(i64::MAX, host);
         End {
-            lo: occupancy.earliest_end.saturating_sub(off_by),
-            value: occupancy.end,
-            hi: occupancy.latest_end.saturating_add(off_by),
+            lo: interval.earliest_end.saturating_sub(off_by),
+            value: interval.end,
+            hi: interval.latest_end.saturating_add(off_by),
         }
     }
 
@@ -417,8 +417,8 @@ impl<'a> Waits<'a> {
         });
         // Nothing is ahead of what has begun.
         let begun = match operation.when {
-            When::Timed(occupancy) => {
-                occupancy.latest_start.saturating_add(occupancy.off_by.map_or(i64::MAX, host))
+            When::Timed(interval) => {
+                interval.latest_start.saturating_add(interval.off_by.map_or(i64::MAX, host))
             }
             _ => i64::MAX,
         };

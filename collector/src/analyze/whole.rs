@@ -36,17 +36,15 @@ pub fn extrapolated(identity: &Identity, work: &Work) -> Option<Identity> {
     }
     let mut whole = Identity { unobserved: Sum::default(), ..*identity };
     let mut fill: Vec<Fill> = Class::ALL.iter().map(|&class| Fill::of(class, identity, work)).collect();
-    fit(
-        |fill| [&mut fill.value, &mut fill.unseen],
-        &mut fill,
-        pauses.saturating_add(identity.undecided.value),
-    );
+    let room = pauses.saturating_add(identity.undecided.value);
+    fit(|fill| [&mut fill.value, &mut fill.unseen], &mut fill, room);
     fit(|fill| [&mut fill.lo], &mut fill, pauses);
     let mut filled = 0;
     for (class, fill) in fill.iter().enumerate() {
         let (part, maybe) = (&mut whole.busy[class], whole.maybe[class]);
-        // What is cut off below the decimal point is idle.
-        let more = (fill.value + fill.unseen) as u64;
+        // What is cut off below the decimal point is idle. Rounding can make the parts of long times a little more than
+        // the room that they were fitted to.
+        let more = ((fill.value + fill.unseen) as u64).min(room - filled);
         filled += more;
         part.value += more;
         part.lo = part.lo.saturating_add(fill.lo as u64).min(part.value);
@@ -167,6 +165,16 @@ mod tests {
         let (short, long) = (of(2_000), of(5_000));
         assert_eq!(short.busy, long.busy);
         assert_eq!(long.idle.value - short.idle.value, 3_000);
+    }
+
+    /// 2^53 + 3 ns as a float are one more: a report of a hostile trace ended in a panic.
+    #[test]
+    fn rounding_does_not_fill_more_than_there_was() {
+        let pause = (1 << 53) + 3;
+        let all = took(10, 1e17, 1e17, 1e17);
+        let whole =
+            extrapolated(&identity([100, 0, 0, 0], 100, 0, pause), &work([100, 0, 0, 0], all)).unwrap();
+        assert_eq!((whole.busy[0].value, whole.idle.value), (100 + pause, 100));
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! host's, and the estimate is low. Too few pairs: unknown.
 
 use super::extrapolate::student;
-use crate::model::occupancy::host;
+use crate::model::gpu_interval::host;
 use crate::model::period::Period;
 use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, Window};
@@ -248,14 +248,14 @@ struct Follower {
     /// Context and stream, and what it has had so far.
     streams: Vec<((u32, u64), u64)>,
     stream: (u32, u64),
-    /// The chain of its context's clock that the last time was measured on.
-    chain: u32,
+    /// The time base of its context's clock that the last time was measured on.
+    time_base: u32,
     pace: Pace,
 }
 
 impl Follower {
     fn new() -> Follower {
-        Follower { streams: Vec::new(), stream: (0, 0), chain: 0, pace: Pace::NEW }
+        Follower { streams: Vec::new(), stream: (0, 0), time_base: 0, pace: Pace::NEW }
     }
 
     /// Counts an operation, which was called in the window of this number or in the pause behind it. Returns what could be
@@ -264,17 +264,17 @@ impl Follower {
         let key = (operation.context, operation.stream);
         let is_launch = !matches!(operation.what, Action::Burst { .. });
         let launches = self.count(key, is_launch);
-        let When::Timed(occupancy) = operation.when else { return None };
+        let When::Timed(interval) = operation.when else { return None };
         if key != self.stream {
             if launches < self.count(self.stream, false).saturating_mul(MUCH_BUSIER) {
                 return None;
             }
             (self.stream, self.pace) = (key, Pace::NEW);
-        } else if occupancy.chain != self.chain {
+        } else if interval.time_base != self.time_base {
             self.pace = Pace::NEW;
         }
-        self.chain = occupancy.chain;
-        self.pace.passes(window, Point { launches, ns: occupancy.latest_end })
+        self.time_base = interval.time_base;
+        self.pace.passes(window, Point { launches, ns: interval.latest_end })
     }
 
     /// The launches of a stream so far, with this one if it is one.

@@ -8,7 +8,7 @@ mod driver;
 mod kernels;
 mod look;
 mod phases;
-mod stand_in;
+mod simulator;
 mod workload;
 
 pub(super) use workload::{COMMAND as WORKLOAD, run as run_workload};
@@ -93,21 +93,21 @@ struct Stage {
     /// The sentence that the output begins with.
     told: String,
     place: PrivateDir,
-    /// With the stand-in in front.
+    /// With the simulator in front.
     library_path: Option<OsString>,
 }
 
 impl Stage {
-    /// Looks for a GPU; where there is none that can be used, sets up the stand-in.
+    /// Looks for a GPU; where there is none that can be used, sets up the simulator.
     fn set() -> Result<Stage, Failure> {
         let found = doctor::first_gpu(driver::VERSION, CAPABILITY)?;
         let place = PrivateDir::new()?;
         let (told, library_path) = match found {
-            Ok(name) if name == stand_in::NAME => (format!("On a simulated GPU: {SIMULATED}."), None),
+            Ok(name) if name == simulator::NAME => (format!("On a simulated GPU: {SIMULATED}."), None),
             Ok(name) => (format!("On {name}, the first GPU of this machine."), None),
             Err(why) => {
                 let told = format!("On a simulated GPU, since no real one can be used ({why}): {SIMULATED}.");
-                (told, Some(stand_in::library_path(&place, &why)?))
+                (told, Some(simulator::library_path(&place, &why)?))
             }
         };
         Ok(Stage { told, place, library_path })

@@ -7,12 +7,12 @@ mod child;
 mod conflicts;
 mod cuda;
 mod elf;
-mod errand;
 mod machine;
-mod roads;
+mod probe;
+mod routes;
 mod target;
 
-pub(super) use errand::{Options as ErrandOptions, run as run_errand};
+pub(super) use probe::{Options as ProbeOptions, run as run_probe};
 
 use super::launch::{self, find_agent};
 use super::{Failure, print};
@@ -42,7 +42,7 @@ pub(super) struct Options {
 const DRIVER_ANSWERS: Duration = Duration::from_secs(30);
 
 /// The hidden command of the children.
-pub(super) const CHILD: &str = "doctor-errand";
+pub(super) const CHILD: &str = "doctor-probe";
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -168,7 +168,7 @@ fn cuda_checks(nursery: &Nursery, agent: Option<&Path>, checks: &mut Vec<Check>)
     };
     let cuda = cuda::check(nursery, &preload, checks);
     if agent.is_some() && cuda.driver.is_some() {
-        checks.extend(roads::check(nursery, &preload, &cuda.runtimes, cuda.has_gpu()));
+        checks.extend(routes::check(nursery, &preload, &cuda.runtimes, cuda.has_gpu()));
         checks.push(Check::ok("interception", "not seen by design: launches from device code"));
     } else {
         let missing = if agent.is_none() { "there is no agent" } else { "no driver answers" };

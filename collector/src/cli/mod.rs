@@ -62,7 +62,7 @@ enum Command {
     Man(completions::Man),
     /// What the doctor's children do
     #[command(name = doctor::CHILD, hide = true)]
-    DoctorErrand(doctor::ErrandOptions),
+    DoctorErrand(doctor::ProbeOptions),
     /// What the demo runs
     #[command(name = demo::WORKLOAD, hide = true)]
     DemoWorkload,
@@ -139,7 +139,7 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::DemoWorkload => demo::run_workload(),
         Command::Completions(options) => completions::completions(&options),
         Command::Man(options) => completions::man(&options),
-        Command::DoctorErrand(options) => doctor::run_errand(&options),
+        Command::DoctorErrand(options) => doctor::run_probe(&options),
         Command::Export(options) => export::export(&options),
     }
 }

@@ -1,8 +1,8 @@
 //! The traces of a run: a file, or those of a directory.
 
 use super::{Failure, UNREADABLE, say};
-use crate::model::clock::Clocks;
 use crate::model::filter::Filter;
+use crate::model::gpu_clock::Clocks;
 use crate::model::run::{self, Told};
 use crate::model::survey::Survey;
 use crate::report;

@@ -9,8 +9,8 @@
 //! Records are held back until every ring has been emptied twice: then no begin or end that is older is still to come. They
 //! are gone through in the order of their places; what comes later than that is judged by its own times.
 
-use crate::trace::record::{Api, Body, Range, Record, What, Work};
-use gpuspy_wire::record::{RangeChange, SyncScope, Untimed, flag};
+use crate::trace::record::{Api, Body, NvtxRange, Record, What, Work};
+use gpuspy_wire::record::{NvtxChange, SyncScope, Untimed, flag};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Records held back at most: where rings are never empty, the oldest are judged by what is known.
@@ -164,7 +164,7 @@ impl Captures {
                 self.before.forget(context.context, None);
                 true
             }
-            Body::Synchronize(_) | Body::EventRecord(_) | Body::EventWait(_) | Body::Range(_) => {
+            Body::Synchronize(_) | Body::EventRecord(_) | Body::EventWait(_) | Body::NvtxRange(_) => {
                 is_inside(self)
             }
             _ => true,
@@ -228,7 +228,7 @@ impl Before {
                 }
                 None
             }
-            Body::Range(range) => {
+            Body::NvtxRange(range) => {
                 let range = range.clone();
                 self.range(&range, record)
             }
@@ -237,28 +237,28 @@ impl Before {
     }
 
     /// A range that is over has not to be told. The end of one that was told has.
-    fn range(&mut self, range: &Range, record: Record) -> Option<Record> {
+    fn range(&mut self, range: &NvtxRange, record: Record) -> Option<Record> {
         let thread = (record.thread, range.domain);
         match range.change {
-            RangeChange::Push => {
+            NvtxChange::Push => {
                 let stack = self.pushed.entry(thread).or_default();
                 if stack.len() < MOST_REMEMBERED {
                     stack.push(record);
                 }
                 None
             }
-            RangeChange::Pop => match self.pushed.get_mut(&thread).and_then(Vec::pop) {
+            NvtxChange::Pop => match self.pushed.get_mut(&thread).and_then(Vec::pop) {
                 Some(_) => None,
                 None => Some(record),
             },
-            RangeChange::Start => {
+            NvtxChange::Start => {
                 if self.started.len() < MOST_REMEMBERED {
                     self.started.insert(range.id, record);
                 }
                 None
             }
-            RangeChange::End => self.started.remove(&range.id).is_none().then_some(record),
-            RangeChange::Mark => None,
+            NvtxChange::End => self.started.remove(&range.id).is_none().then_some(record),
+            NvtxChange::Mark => None,
         }
     }
 
@@ -309,9 +309,9 @@ mod tests {
         at(1, begin + 5, Body::Synchronize(Synchronize { call, scope: SyncScope::Stream, stream, event: 0 }))
     }
 
-    fn range(change: RangeChange, moment: u64, text: u32) -> Record {
+    fn range(change: NvtxChange, moment: u64, text: u32) -> Record {
         let (id, domain, category, color, payload) = (0, 0, 0, 0, false);
-        at(1, moment, Body::Range(Range { change, id, domain, text, category, color, payload }))
+        at(1, moment, Body::NvtxRange(NvtxRange { change, id, domain, text, category, color, payload }))
     }
 
     fn change(moment: u64, begins: bool) -> Record {
@@ -325,7 +325,7 @@ mod tests {
         let mut kept: Vec<Record> = records.into_iter().flat_map(|record| captures.take(record)).collect();
         kept.extend(captures.finish());
         let of = |record: &Record| match &record.body {
-            Body::Range(range) => u64::from(range.text),
+            Body::NvtxRange(range) => u64::from(range.text),
             body => body.call().map_or(0, |call| call.correlation),
         };
         (kept.iter().map(|record| (record.at, of(record))).collect(), captures.outside())
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn ranges_that_are_open_as_the_range_begins_are_told_and_so_is_their_end() {
-        use RangeChange::{Mark, Pop, Push};
+        use NvtxChange::{Mark, Pop, Push};
         let (kept, _) = kept(vec![
             range(Push, 10, 1),
             range(Push, 20, 2),

@@ -1,6 +1,6 @@
 //! Many sessions at once: whoever connects is drained on threads of their own.
 
-use super::clock::Pair;
+use super::host_ticks::Pair;
 use super::output::{Target, Traces};
 use super::progress::Progress;
 use super::receive::Peer;

@@ -3,13 +3,13 @@
 //! The words are a private copy of what a hostile process may have written: a record's length was checked by the ring's
 //! reader, everything else is checked here.
 
-use super::clock::Clock;
+use super::host_ticks::Clock;
 use crate::trace::record as trace;
 use crate::trace::record::{Body, Call, Record, What};
 use gpuspy_wire::record as wire;
 use gpuspy_wire::record::Record as _;
 use gpuspy_wire::record::{
-    Direction, Head, Kind, LossCause, Memory, Namespace, NodeKind, RangeChange, SyncScope, Untimed, Via,
+    Direction, Head, Kind, LossCause, Memory, Namespace, NodeKind, NvtxChange, SyncScope, Untimed, Via,
     WindowChange,
 };
 use std::borrow::Cow;
@@ -42,7 +42,7 @@ pub fn convert<'w>(words: &'w [u64], thread: u32, before: u64, clock: &Clock) ->
         Kind::Intern => name(words),
         Kind::GpuTime => gpu_time(words, clock),
         Kind::Anchor => wire::Anchor::from_words(words).map(Item::Anchor),
-        Kind::Range => range(words, thread, clock),
+        Kind::NvtxRange => range(words, thread, clock),
         _ => record(kind, words, before, clock).map(|(at, body)| Item::Record(Record { thread, at, body })),
     }
     .unwrap_or(Item::Invalid)
@@ -60,10 +60,10 @@ fn name(words: &[u64]) -> Option<Item<'_>> {
 }
 
 fn range<'w>(words: &'w [u64], thread: u32, clock: &Clock) -> Option<Item<'w>> {
-    let (w, text) = wire::Range::of(words)?;
-    let wire::Range { id, domain, category, color, .. } = w;
-    let (change, payload) = (RangeChange::from_wire(w.change)?, w.payload != 0);
-    let body = Body::Range(trace::Range { change, id, domain, text: 0, category, color, payload });
+    let (w, text) = wire::NvtxRange::of(words)?;
+    let wire::NvtxRange { id, domain, category, color, .. } = w;
+    let (change, payload) = (NvtxChange::from_wire(w.change)?, w.payload != 0);
+    let body = Body::NvtxRange(trace::NvtxRange { change, id, domain, text: 0, category, color, payload });
     Some(Item::Range(Record { thread, at: clock.ns(w.at), body }, String::from_utf8_lossy(text)))
 }
 
@@ -74,7 +74,7 @@ fn gpu_time<'w>(words: &[u64], clock: &Clock) -> Option<Item<'w>> {
 
 fn on_gpu(w: &wire::GpuTime, clock: &Clock) -> trace::GpuTime {
     trace::GpuTime {
-        chain: w.chain,
+        time_base: w.time_base,
         start: w.start,
         duration: w.duration,
         start_error: w.start_error,
@@ -131,10 +131,12 @@ fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64,
         }
         Kind::NodeTime => {
             let w = wire::NodeTime::from_words(words)?;
-            let wire::NodeTime { head, chain, start, duration, start_error, duration_error, seen, .. } = w;
+            let wire::NodeTime {
+                head, time_base, start, duration, start_error, duration_error, seen, ..
+            } = w;
             let time = wire::GpuTime {
                 head,
-                chain,
+                time_base,
                 start,
                 duration,
                 start_error,
@@ -150,8 +152,8 @@ fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64,
         Kind::ClockSample => {
             let w = wire::ClockSample::from_words(words)?;
             let (after, before) = (clock.ns(w.after), clock.ns(w.before));
-            let (context, chain, gpu, error) = (w.context, w.chain, w.gpu, w.error);
-            (before, Body::ClockSample(trace::ClockSample { context, chain, gpu, error, after, before }))
+            let (context, time_base, gpu, error) = (w.context, w.time_base, w.gpu, w.error);
+            (before, Body::ClockSample(trace::ClockSample { context, time_base, gpu, error, after, before }))
         }
         Kind::Window => {
             let w = wire::Window::from_words(words)?;
@@ -325,14 +327,14 @@ fn call(
     clock: &Clock,
 ) -> Call {
     let (begin, end) = (clock.ns(begin), clock.ns(end));
-    // An unknown road is told as no road: the call is worth keeping.
+    // An unknown route is told as no route: the call is worth keeping.
     let via = Via::from_wire(head.via);
     Call { correlation, api: head.api, via, flags: head.flags, begin, end, caller, context }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::clock::{Pair, Slope};
+    use super::super::host_ticks::{Pair, Slope};
     use super::*;
     use gpuspy_wire::record::flag;
     use proptest::prelude::*;

@@ -5,10 +5,10 @@
 //! bounded queue. When it is full the drain waits, and the rings buffer.
 
 mod capture;
-mod clock;
 mod collector;
 mod convert;
 mod drain;
+mod host_ticks;
 mod output;
 mod process;
 mod progress;
@@ -17,10 +17,10 @@ mod session;
 pub(crate) mod sys;
 mod texts;
 
-pub use clock::{Clock, Pair, Slope};
 pub use collector::{Collector, Inherited, Stopper, bind, leave_all_but};
 pub use convert::{Item, convert};
 pub use drain::{Batch, Drain, Gone, Round};
+pub use host_ticks::{Clock, Pair, Slope};
 pub use output::{Target, Traces};
 pub use progress::{Figures, Progress};
 pub use session::Session;

@@ -1,9 +1,9 @@
 //! One process's collection, from its first record to its trace's last chunk.
 
 use super::capture::{Captures, Outside};
-use super::clock::{Clock, Pair, Slope};
 use super::convert::{Item, convert};
 use super::drain::{Batch, Drain, Gone, Pace, Round};
+use super::host_ticks::{Clock, Pair, Slope};
 use super::output::Traces;
 use super::process::{self, Process};
 use super::progress::{Figures, Progress};
@@ -279,10 +279,11 @@ impl<'s> Recorder<'s> {
             Item::Range(mut record, text) => {
                 at = record.at;
                 let (number, is_new) = self.texts.number(&text);
-                if let Body::Range(range) = &mut record.body {
+                if let Body::NvtxRange(range) = &mut record.body {
                     range.text = number;
                 }
-                let named = if is_new { self.writer.name(Namespace::Range, number, &text) } else { Ok(()) };
+                let named =
+                    if is_new { self.writer.name(Namespace::NvtxRange, number, &text) } else { Ok(()) };
                 named.and_then(|()| self.push(record))
             }
             Item::Name(namespace, id, text) => {

@@ -33,10 +33,10 @@ mod process;
 mod rows;
 mod scene;
 
-use crate::model::clock::Clocks;
 use crate::model::filter::Filter;
+use crate::model::gpu_clock::Clocks;
+use crate::model::gpu_interval::host;
 use crate::model::job::Job;
-use crate::model::occupancy::host;
 use crate::model::period;
 use crate::model::run::{self, Machine, Told};
 use crate::model::survey::Survey;

@@ -1,11 +1,11 @@
 //! Which part of a trace somebody asks for.
 //!
-//! A [`Filter`] says it, a [`Sieve`] decides it event by event. Two questions, asked apart: does an event **concern** what
+//! A [`Filter`] says it, a [`RecordFilter`] decides it event by event. Two questions, asked apart: does an event **concern** what
 //! is asked for (a device, a stream, a thread, a kernel), and is it **in time**?
 //!
 //! - An operation concerns its device, its stream, the thread that called, and its kernel. A graph launch concerns every
 //!   kernel that it ran, a burst every thread and kernel that launched into it; of their launches only those count that are
-//!   asked for ([`Sieve::narrow`]).
+//!   asked for ([`RecordFilter::limit`]).
 //! - A call that is no operation concerns the device of its context (where that is not known, the device of a process that
 //!   uses only one), a stream only if it names one, its thread, and no kernel. A block of memory is its allocator's, whoever frees it.
 //! - A range of the program's, and a mark, concerns the thread that says it.
@@ -15,10 +15,10 @@
 //! started. A call is in time if it begins in time, as a range is. So what is cut in two at some moment is counted once, on one side.
 //! Where ranges were captured, only the time in them is looked at ([`period`](super::period)).
 
+use super::gpu_interval::host;
 use super::graphs::Contents;
 use super::memory::Allocator;
 use super::names::demangle;
-use super::occupancy::host;
 use super::period::{Captures, Period};
 use super::run::StreamNumbers;
 use super::survey::begin;
@@ -123,7 +123,7 @@ pub struct Passed {
 
 /// Decides event by event; has to be asked about each, in the trace's order.
 #[derive(Debug)]
-pub struct Sieve<'a> {
+pub struct RecordFilter<'a> {
     filter: &'a Filter,
     names: &'a Names,
     is_everything: bool,
@@ -138,12 +138,12 @@ pub struct Sieve<'a> {
     only_device: Option<u32>,
     /// Streams, by context and id, with an open burst that holds launches that are asked for, and how many.
     bursts: HashMap<(u32, u64), u32>,
-    /// That number, of the burst that was sifted last.
+    /// That number, of the burst that was checked last.
     of_burst: u32,
 }
 
-impl<'a> Sieve<'a> {
-    /// A sieve for a process whose collection began at host ns `began`, of which these ranges were captured. Without a status
+impl<'a> RecordFilter<'a> {
+    /// A record_filter for a process whose collection began at host ns `began`, of which these ranges were captured. Without a status
     /// no thread's tid is known.
     pub fn new(
         filter: &'a Filter,
@@ -155,7 +155,7 @@ impl<'a> Sieve<'a> {
         let period = captures.period(names, status, filter.between(began));
         let claims = status.iter().flat_map(|status| &status.threads);
         let threads = claims.filter(|(_, tid)| filter.threads.contains(tid)).map(|(claim, _)| *claim);
-        Sieve {
+        RecordFilter {
             filter,
             names,
             is_everything: filter.is_everything() && !period.is_span(),
@@ -176,12 +176,12 @@ impl<'a> Sieve<'a> {
 
     /// Whether an event is asked for: its operation, where it is one.
     pub fn passes(&mut self, event: &Event<'_>) -> bool {
-        let passed = self.sift(event);
+        let passed = self.check(event);
         if event.operation.is_some() || event.node.is_some() { passed.operation } else { passed.call }
     }
 
     /// What of an event is asked for.
-    pub fn sift(&mut self, event: &Event<'_>) -> Passed {
+    pub fn check(&mut self, event: &Event<'_>) -> Passed {
         if self.is_everything {
             return Passed { concerns: true, call: true, operation: true };
         }
@@ -193,8 +193,8 @@ impl<'a> Sieve<'a> {
         }
     }
 
-    /// Leaves of the graph launch or the burst that was sifted last what is asked for.
-    pub fn narrow(&mut self, event: &mut Event<'_>) {
+    /// Leaves of the graph launch or the burst that was checked last what is asked for.
+    pub fn limit(&mut self, event: &mut Event<'_>) {
         if self.filter.is_of_all() {
             return;
         }
@@ -243,7 +243,7 @@ impl<'a> Sieve<'a> {
                     && self.is_of_thread(claim(node.correlation))
                     && self.matches(node.kernel)
             }
-            (None, Body::Range(_)) => self.is_of_thread(event.record.thread),
+            (None, Body::NvtxRange(_)) => self.is_of_thread(event.record.thread),
             (None, _) => body.call().is_none_or(|call| {
                 self.calls_on(call.context, stream(body))
                     && self.is_of_thread(event.record.thread)
@@ -309,8 +309,8 @@ impl<'a> Sieve<'a> {
 
     fn starts_in_time(&self, event: &Event<'_>) -> bool {
         let start = match (&event.operation, &event.node) {
-            (Some(Operation { when: When::Timed(occupancy), .. }), _) | (None, Some(occupancy)) => {
-                Some(occupancy.start)
+            (Some(Operation { when: When::Timed(interval), .. }), _) | (None, Some(interval)) => {
+                Some(interval.start)
             }
             _ => event.record.body.call().map(|call| host(call.begin)),
         };
@@ -372,8 +372,10 @@ mod tests {
     fn launch(what: Action, in_burst: bool) -> (Record, Operation) {
         let mut work = simulation::work(150, 50, 0);
         work.call.begin = 100;
-        let when =
-            When::Untimed { reason: Reason::Untimed(Untimed::Chain), after: (!in_burst).then_some(100) };
+        let when = When::Untimed {
+            reason: Reason::Untimed(Untimed::Programmatic),
+            after: (!in_burst).then_some(100),
+        };
         let operation = Operation {
             correlation: 1,
             context: 1,
@@ -388,16 +390,16 @@ mod tests {
         (Record { thread: 1, at: 150, body: Body::Work(work) }, operation)
     }
 
-    fn passes(sieve: &mut Sieve<'_>, (record, operation): &(Record, Operation)) -> bool {
-        sieve.passes(&Event { operation: Some(*operation), ..Event::new(record) })
+    fn passes(record_filter: &mut RecordFilter<'_>, (record, operation): &(Record, Operation)) -> bool {
+        record_filter.passes(&Event { operation: Some(*operation), ..Event::new(record) })
     }
 
     /// What a filter lets pass of a launch of each kernel, and of a copy.
     fn passed(filter: &Filter) -> [bool; 3] {
         let names = names();
-        let mut sieve = Sieve::new(filter, &names, None, 0, &Captures::default());
-        sieve.threads.extend(filter.threads.contains(&900).then_some(1));
-        [GEMM, ADD, COPY].map(|what| passes(&mut sieve, &launch(what, false)))
+        let mut record_filter = RecordFilter::new(filter, &names, None, 0, &Captures::default());
+        record_filter.threads.extend(filter.threads.contains(&900).then_some(1));
+        [GEMM, ADD, COPY].map(|what| passes(&mut record_filter, &launch(what, false)))
     }
 
     #[test]
@@ -426,12 +428,12 @@ mod tests {
     #[test]
     fn a_burst_is_of_whoever_launched_into_it() {
         let (names, filter) = (names(), kernel("gemm"));
-        let mut sieve = Sieve::new(&filter, &names, None, 0, &Captures::default());
+        let mut record_filter = RecordFilter::new(&filter, &names, None, 0, &Captures::default());
         let burst = launch(Action::Burst { launches: 2, ordinary: 0, communication: false }, false);
         for (launches, expected) in [([GEMM, ADD], true), ([ADD, ADD], false), ([ADD, GEMM], true)] {
-            let passed = launches.map(|what| passes(&mut sieve, &launch(what, true)));
+            let passed = launches.map(|what| passes(&mut record_filter, &launch(what, true)));
             assert_eq!(passed, launches.map(|what| what == GEMM));
-            assert_eq!(passes(&mut sieve, &burst), expected);
+            assert_eq!(passes(&mut record_filter, &burst), expected);
         }
     }
 
@@ -439,15 +441,15 @@ mod tests {
     fn of_a_burst_the_launches_that_are_asked_for_count() {
         let names = names();
         let left = |filter: &Filter| {
-            let mut sieve = Sieve::new(filter, &names, None, 0, &Captures::default());
+            let mut record_filter = RecordFilter::new(filter, &names, None, 0, &Captures::default());
             for what in [GEMM, ADD, GEMM] {
-                passes(&mut sieve, &launch(what, true));
+                passes(&mut record_filter, &launch(what, true));
             }
             let (record, operation) =
                 launch(Action::Burst { launches: 3, ordinary: 0, communication: false }, false);
             let mut event = Event { operation: Some(operation), ..Event::new(&record) };
-            sieve.sift(&event);
-            sieve.narrow(&mut event);
+            record_filter.check(&event);
+            record_filter.limit(&mut event);
             event.operation.unwrap().what
         };
         assert_eq!(left(&kernel("gemm")), Action::Burst { launches: 2, ordinary: 0, communication: false });
@@ -470,7 +472,7 @@ mod tests {
         let left = |filter: &Filter| {
             let graph = Some(Arc::new(ran.clone()));
             let mut event = Event { operation: Some(operation), graph, ..Event::new(&record) };
-            Sieve::new(filter, &names, None, 0, &Captures::default()).narrow(&mut event);
+            RecordFilter::new(filter, &names, None, 0, &Captures::default()).limit(&mut event);
             (event.operation.unwrap().what, Arc::unwrap_or_clone(event.graph.unwrap()))
         };
         let adds = Contents { kernel_count: 3, kernels: vec![(2, 3)], ..Contents::default() };
@@ -490,8 +492,8 @@ mod tests {
             let filter = Filter { threads: vec![tid], ..Filter::default() };
             let threads = [(1, 900), (poller, 901)].into();
             let status = Status { threads, ..Status::default() };
-            Sieve::new(&filter, &names, Some(&status), 0, &Captures::default())
-                .sift(&Event::new(&record))
+            RecordFilter::new(&filter, &names, Some(&status), 0, &Captures::default())
+                .check(&Event::new(&record))
                 .concerns
         };
         assert_eq!((passes(900), passes(901)), (true, false));
@@ -506,7 +508,7 @@ mod tests {
         let event = Event { operation: Some(operation), graph, ..Event::new(&record) };
         for (pattern, expected) in [("add", true), ("gemm", false)] {
             assert_eq!(
-                Sieve::new(&kernel(pattern), &names, None, 0, &Captures::default()).passes(&event),
+                RecordFilter::new(&kernel(pattern), &names, None, 0, &Captures::default()).passes(&event),
                 expected
             );
         }
@@ -520,10 +522,13 @@ mod tests {
         let record = |body| Record { thread: 1, at: 60, body };
         let wait = |scope| record(Body::Synchronize(Synchronize { call, scope, stream: 7, event: 0 }));
         let passed = |filter: &Filter| {
-            let mut sieve = Sieve::new(filter, &names, None, 0, &Captures::default());
-            assert!(sieve.passes(&Event::new(&record(Body::Context(told.clone())))), "the process itself");
+            let mut record_filter = RecordFilter::new(filter, &names, None, 0, &Captures::default());
+            assert!(
+                record_filter.passes(&Event::new(&record(Body::Context(told.clone())))),
+                "the process itself"
+            );
             let loss = Body::Loss { cause: LossCause::RingFull, count: 1 };
-            assert!(sieve.passes(&Event::new(&record(loss))), "nobody knows whose it was");
+            assert!(record_filter.passes(&Event::new(&record(loss))), "nobody knows whose it was");
             let calls = [
                 record(Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 })),
                 wait(SyncScope::Stream),
@@ -531,7 +536,7 @@ mod tests {
             ];
             calls.map(|record| {
                 let call = Some(CountedCall { api: 1, calls: 1, host_ns: 20, failed: false });
-                sieve.passes(&Event { call, ..Event::new(&record) })
+                record_filter.passes(&Event { call, ..Event::new(&record) })
             })
         };
         let everything = Filter::default();
@@ -552,10 +557,10 @@ mod tests {
             let call = Call { api: 1, begin: 40, ..Call::default() };
             let body = Body::Api(Api { call, result: 2, subject: 0, calls: 1, inside: 0, entered: 0 });
             let filter = Filter { devices: vec![asked], ..Filter::default() };
-            let mut sieve = Sieve::new(&filter, &names, None, 0, &Captures::default());
+            let mut record_filter = RecordFilter::new(&filter, &names, None, 0, &Captures::default());
             let unknown = Allocator { context: 0, thread: 1, stream: None, caller: 0 };
-            let passes = sieve.passes(&Event::new(&Record { thread: 1, at: 60, body }));
-            assert_eq!(sieve.holds(&unknown), passes, "its memory too");
+            let passes = record_filter.passes(&Event::new(&Record { thread: 1, at: 60, body }));
+            assert_eq!(record_filter.holds(&unknown), passes, "its memory too");
             passes
         };
         assert!(passes(&[3], 3) && !passes(&[3], 0));
@@ -569,20 +574,25 @@ mod tests {
         let truths = simulation::Simulation::new(0, 0).run(simulation::Load::Queued, 8, 1_000..2_000);
         let clocks = simulation::survey(&truths);
         let truth = &truths[4];
-        let occupancy =
-            crate::model::occupancy::derive(&truth.work, &truth.gpu, false, None, clocks.of(1, 1).unwrap());
+        let interval = crate::model::gpu_interval::derive(
+            &truth.work,
+            &truth.gpu,
+            false,
+            None,
+            clocks.of(1, 1).unwrap(),
+        );
         let (mut record, mut operation) = launch(GEMM, false);
-        operation.when = When::Timed(occupancy);
+        operation.when = When::Timed(interval);
         record.body = Body::Work(truth.work.clone());
         assert!(matches!(truth.work.what, What::Kernel { .. }));
         let begin = truth.work.call.begin;
-        let between = (begin + occupancy.start as u64) / 2;
+        let between = (begin + interval.start as u64) / 2;
         let event = Event { operation: Some(operation), ..Event::new(&record) };
         let early = Filter { until: Some(between), ..Filter::default() };
         let late = Filter { since: Some(between), ..Filter::default() };
-        let sift = |filter| Sieve::new(filter, &names, None, 0, &Captures::default()).sift(&event);
-        assert_eq!(sift(&early), Passed { concerns: true, call: true, operation: false });
-        assert_eq!(sift(&late), Passed { concerns: true, call: false, operation: true });
+        let check = |filter| RecordFilter::new(filter, &names, None, 0, &Captures::default()).check(&event);
+        assert_eq!(check(&early), Passed { concerns: true, call: true, operation: false });
+        assert_eq!(check(&late), Passed { concerns: true, call: false, operation: true });
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Open(HashMap<(u32, u64), Members>);
 
 /// Whether an operation is a part of a burst or a run.
 pub fn is_member(work: &Work) -> bool {
-    matches!(work.untimed, Untimed::Chain | Untimed::Run) && work.call.flags & flag::BURST != 0
+    matches!(work.untimed, Untimed::Programmatic | Untimed::Run) && work.call.flags & flag::BURST != 0
 }
 
 impl Members {

@@ -4,9 +4,9 @@
 //! after the other, in the trace's order, and says what each means as an [`Event`]: an operation with its honest time on
 //! the GPU, a counted call, a change of memory. Analyses fold over those.
 //!
-//! - [`survey`], [`clock`]: what is known of the GPU clocks against the host's
+//! - [`survey`], [`gpu_clock`]: what is known of the GPU clocks against the host's
 //! - [`stamps`]: what an event's time stamp is worth
-//! - [`occupancy`]: a raw event pair → an interval that holds the truth
+//! - [`gpu_interval`]: a raw event pair → an interval that holds the truth
 //! - [`typical`]: what operations of a kind usually take, for those whose own interval is wide
 //! - [`graphs`]: what a graph launch ran
 //! - [`filter`]: which part of a trace somebody asks for; [`period`]: which time of it
@@ -19,9 +19,10 @@
 //! - [`run`]: what processes of a run have in common
 //! - [`order`]: from host order to GPU order
 
-pub mod clock;
 pub mod facts;
 pub mod filter;
+pub mod gpu_clock;
+pub mod gpu_interval;
 pub mod graphs;
 pub mod job;
 pub mod members;
@@ -29,7 +30,6 @@ pub mod memory;
 pub mod modules;
 pub mod multiprocessor;
 pub mod names;
-pub mod occupancy;
 pub mod order;
 pub mod outcome;
 pub mod period;
@@ -45,14 +45,14 @@ pub mod typical;
 use crate::trace::record::{
     Api, Body, Call, Device, GpuTime, Names, NodeTime, Record, Synchronize, What, Work,
 };
-use clock::{Clock, Clocks};
 use facts::Facts;
+use gpu_clock::{Clock, Clocks};
+use gpu_interval::{GpuInterval, host};
 use gpuspy_wire::communication::is_communication;
 use gpuspy_wire::record::{LossCause, Namespace, SyncScope, Untimed, flag};
 use graphs::{Contents, Graphs};
 use memory::{Blocks, MemoryChange, failed};
 use modules::Modules;
-use occupancy::{Occupancy, host};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use transfer::{HostMemory, Moved, TransferKind};
@@ -69,7 +69,7 @@ pub struct Event<'r> {
     /// What a graph launch ran.
     pub graph: Option<Arc<Contents>>,
     /// When a node of a graph ran.
-    pub node: Option<Occupancy>,
+    pub node: Option<GpuInterval>,
     /// What became of memory.
     pub memory: Vec<MemoryChange>,
     /// Streams that are known to be empty.
@@ -198,8 +198,8 @@ impl Action {
 /// When an operation ran.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum When {
-    /// Its occupancy.
-    Timed(Occupancy),
+    /// Its interval.
+    Timed(GpuInterval),
     /// It ran, nobody knows when.
     Untimed {
         /// Why.
@@ -253,8 +253,8 @@ pub struct Model<'c> {
     clocks: &'c Clocks,
     devices: BTreeMap<u32, Device>,
     communication: HashSet<u32>,
-    /// Context → the chain that its operations are measured on at the moment.
-    chains: HashMap<u32, u32>,
+    /// Context → the time base that its operations are measured on at the moment.
+    time_bases: HashMap<u32, u32>,
     causality_broken: u64,
     stream_ends: HashMap<(u32, u64), StreamEnd>,
     members: members::Open,
@@ -293,7 +293,7 @@ impl<'c> Model<'c> {
                 .filter(|(_, name)| is_communication(name.as_bytes()))
                 .map(|((_, id), _)| *id)
                 .collect(),
-            chains: HashMap::new(),
+            time_bases: HashMap::new(),
             causality_broken: 0,
             stream_ends: HashMap::new(),
             members: members::Open::default(),
@@ -356,7 +356,7 @@ impl<'c> Model<'c> {
             | Body::Stream(_)
             | Body::ClockSample(_)
             | Body::Window(_)
-            | Body::Range(_)
+            | Body::NvtxRange(_)
             | Body::Lookup(_)
             | Body::Capture { .. }
             | Body::Loss { .. } => {}
@@ -432,16 +432,16 @@ impl<'c> Model<'c> {
     }
 
     /// When a node ran: its graph orders it between its two events.
-    fn node(&self, node: &NodeTime) -> Option<Occupancy> {
-        Some(occupancy::of_node(&node.gpu, self.clocks.of(node.context, node.gpu.chain)?))
+    fn node(&self, node: &NodeTime) -> Option<GpuInterval> {
+        Some(gpu_interval::of_node(&node.gpu, self.clocks.of(node.context, node.gpu.time_base)?))
     }
 
     fn when(&mut self, work: &Work, what: Action) -> When {
         if is_captured(work) {
             return When::Captured;
         }
-        let known =
-            survey::timed(work).and_then(|gpu| Some((gpu, self.clocks.of(work.call.context, gpu.chain)?)));
+        let known = survey::timed(work)
+            .and_then(|gpu| Some((gpu, self.clocks.of(work.call.context, gpu.time_base)?)));
         if let Some((gpu, clock)) = known {
             return When::Timed(self.timed(work, gpu, clock, what));
         }
@@ -458,20 +458,20 @@ impl<'c> Model<'c> {
         members::is_member(work) && ended.is_some_and(|ended| work.submitted <= *ended)
     }
 
-    fn timed(&mut self, work: &Work, gpu: &GpuTime, clock: &Clock, what: Action) -> Occupancy {
+    fn timed(&mut self, work: &Work, gpu: &GpuTime, clock: &Clock, what: Action) -> GpuInterval {
         let context = work.call.context;
         let blocking = transfer::blocks_host(work.call.flags, what.moved());
         let usual = self.clocks.typical.usual(work, what);
-        let mut occupancy = occupancy::derive(work, gpu, blocking, usual, clock);
+        let mut interval = gpu_interval::derive(work, gpu, blocking, usual, clock);
         if let (Action::Burst { .. }, Some(ns)) = (what, self.members.of(work).expected()) {
-            occupancy.expect(ns);
+            interval.expect(ns);
         }
-        self.causality_broken += u64::from(occupancy::breaks_causality(work, gpu, clock));
-        self.chains.insert(context, gpu.chain);
-        let (stamp, error) = occupancy::end_stamp(work, gpu);
+        self.causality_broken += u64::from(gpu_interval::breaks_causality(work, gpu, clock));
+        self.time_bases.insert(context, gpu.time_base);
+        let (stamp, error) = gpu_interval::end_stamp(work, gpu);
         let end = StreamEnd { end: clock.to_host(stamp), error, returned: work.call.end };
         self.stream_ends.insert((context, work.stream), end);
-        occupancy
+        interval
     }
 
     /// Before this untimed work cannot have begun: its call (a burst's first one) had not been entered.
@@ -501,7 +501,7 @@ impl<'c> Model<'c> {
 
     /// The clock that a context is read from at the moment.
     fn clock(&self, context: u32) -> Option<&'c Clock> {
-        self.clocks.of(context, *self.chains.get(&context)?)
+        self.clocks.of(context, *self.time_bases.get(&context)?)
     }
 }
 
@@ -510,7 +510,7 @@ fn counted(call: &Call) -> Option<CountedCall> {
     (call.api != 0 && call.flags & flag::MORE == 0).then(|| CountedCall {
         api: call.api,
         calls: 1,
-        host_ns: call.end.saturating_sub(call.begin).min(occupancy::MOST_TIME),
+        host_ns: call.end.saturating_sub(call.begin).min(gpu_interval::MOST_TIME),
         failed: failed(call),
     })
 }
@@ -520,7 +520,7 @@ fn questions(call: CountedCall, api: &Api) -> CountedCall {
     if api.calls <= 1 {
         return call;
     }
-    CountedCall { calls: api.calls, host_ns: api.inside.min(occupancy::MOST_TIME), ..call }
+    CountedCall { calls: api.calls, host_ns: api.inside.min(gpu_interval::MOST_TIME), ..call }
 }
 
 /// When the call was entered; a burst's first one.
@@ -573,7 +573,7 @@ mod tests {
 
     /// What is known of a trace whose one burst was ended then.
     fn burst_ended(at: u64) -> Clocks {
-        let mut burst = kernel(Untimed::Chain, None, 0);
+        let mut burst = kernel(Untimed::Programmatic, None, 0);
         (burst.what, burst.call.end) = (What::Burst { launches: 2, ordinary: 0, closing: 0 }, at);
         Survey::of([record(Body::Work(burst))])
     }
@@ -664,7 +664,7 @@ mod tests {
 
     #[test]
     fn an_operation_is_timed_untimed_lost_or_captured() {
-        let gpu = Some(GpuTime { chain: 2, start: 50_000, duration: 9_000, ..GpuTime::default() });
+        let gpu = Some(GpuTime { time_base: 2, start: 50_000, duration: 9_000, ..GpuTime::default() });
         let timed = kernel(Untimed::Timed, gpu, 0);
         let clocks = Survey::of([record(Body::Work(timed.clone()))]);
         let mut model = Model::new(&Names::default(), &clocks);
@@ -681,8 +681,8 @@ mod tests {
     fn a_burst_tells_when_its_launches_ran_and_is_undecided_from_its_first_on_if_it_was_lost() {
         let clocks = burst_ended(10_000);
         let mut model = Model::new(&Names::default(), &clocks);
-        assert_eq!(after(when(&mut model, kernel(Untimed::Chain, None, flag::BURST))), None);
-        assert_eq!(after(when(&mut model, kernel(Untimed::Chain, None, 0))), Some(6_000));
+        assert_eq!(after(when(&mut model, kernel(Untimed::Programmatic, None, flag::BURST))), None);
+        assert_eq!(after(when(&mut model, kernel(Untimed::Programmatic, None, 0))), Some(6_000));
         let mut lost = kernel(Untimed::Timed, None, 0);
         (lost.what, lost.call.begin) = (What::Burst { launches: 3, ordinary: 0, closing: 0 }, 9_000);
         assert_eq!(
@@ -697,7 +697,10 @@ mod tests {
     fn launches_of_a_burst_that_nothing_ended_are_undecided_from_their_calls_on() {
         for clocks in [Clocks::default(), burst_ended(9_999)] {
             let mut model = Model::new(&Names::default(), &clocks);
-            assert_eq!(after(when(&mut model, kernel(Untimed::Chain, None, flag::BURST))), Some(6_000));
+            assert_eq!(
+                after(when(&mut model, kernel(Untimed::Programmatic, None, flag::BURST))),
+                Some(6_000)
+            );
         }
     }
 
@@ -759,7 +762,7 @@ mod tests {
 
     #[test]
     fn a_sync_bounds_the_clock_only_for_what_was_issued_before() {
-        let gpu = GpuTime { chain: 2, start: 50_000, duration: 9_000, ..GpuTime::default() };
+        let gpu = GpuTime { time_base: 2, start: 50_000, duration: 9_000, ..GpuTime::default() };
         let work = record(Body::Work(kernel(Untimed::Timed, Some(gpu), 0)));
         let sync = |begin, scope, stream| {
             let call = Call { begin, end: 20_000, context: 1, ..Call::default() };

@@ -1,7 +1,7 @@
 //! What bounds the blocks that a multiprocessor holds.
 //!
 //! How many it holds the driver says; which of its limits that comes from has to be reckoned. The limits are those of the CUDA
-//! C++ programming guide, "Technical Specifications per Compute Capability", the rounding is that of the occupancy calculator of
+//! C++ programming guide, "Technical Specifications per Compute Capability", the rounding is that of the interval calculator of
 //! Nsight Compute. Where the reckoning does not come to what the driver says, nothing is told.
 
 use crate::trace::record::KernelFacts;

@@ -7,8 +7,8 @@
 //! A record of a call comes when it ends, a change when it happens. Within a thread that is one order. Across threads a range
 //! can end while a call is under way, so the last ones that were ended are kept for a while.
 
-use crate::trace::record::Range;
-use gpuspy_wire::record::RangeChange;
+use crate::trace::record::NvtxRange;
+use gpuspy_wire::record::NvtxChange;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Started ranges that are kept after their end, for calls that began before it.
@@ -32,7 +32,7 @@ pub struct Begun<T> {
     /// Host ns.
     pub at: u64,
     /// What it is called.
-    pub range: Range,
+    pub range: NvtxRange,
     /// What lies in it.
     pub inside: T,
 }
@@ -75,8 +75,8 @@ impl<T: Inside> Ranges<T> {
 
     /// Begins a range; false if it is one too many to be followed.
     pub fn begin(&mut self, begun: Begun<T>) -> bool {
-        let Range { change, id, domain, .. } = begun.range;
-        if change == RangeChange::Start {
+        let NvtxRange { change, id, domain, .. } = begun.range;
+        if change == NvtxChange::Start {
             let is_followed = self.started.len() < MOST_STARTED;
             if is_followed {
                 self.started.insert(id, begun);
@@ -168,8 +168,8 @@ mod tests {
     }
 
     fn begun(thread: u32, at: u64, domain: u32, id: u64) -> Begun<Calls> {
-        let change = if id == 0 { RangeChange::Push } else { RangeChange::Start };
-        let range = Range { change, id, domain, text: 1, category: 0, color: 0, payload: false };
+        let change = if id == 0 { NvtxChange::Push } else { NvtxChange::Start };
+        let range = NvtxRange { change, id, domain, text: 1, category: 0, color: 0, payload: false };
         Begun { thread, at, range, inside: Calls::default() }
     }
 

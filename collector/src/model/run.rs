@@ -5,8 +5,8 @@
 //! else. The default stream of the first context is 7, as in CUPTI, and no other stream is; a stream keeps the driver's id where that
 //! is free and fits 31 bits; the others get the next free number, as they were met.
 
-use super::clock::Clocks;
 use super::filter::Filter;
+use super::gpu_clock::Clocks;
 use super::job::Job;
 use crate::trace::record::{Body, Names, Record, Status};
 use gpuspy_wire::record::{Fact, Namespace, SyncScope, flag};

@@ -4,7 +4,7 @@
 //! or a kernel begins when it has been submitted and what is before it in the stream is over. The GPU's clock has an
 //! offset and a drift against the host's.
 
-use super::clock::Clocks;
+use super::gpu_clock::Clocks;
 use super::survey::Survey;
 use crate::trace::record::{Body, Call, GpuTime, Record, What, Work};
 use gpuspy_wire::record::Untimed;
@@ -83,7 +83,7 @@ impl Simulation {
         let mut work = work(submitted as u64, (submitted - begin) as u64, (self.now - submitted) as u64);
         work.call.begin = begin as u64;
         let gpu = GpuTime {
-            chain: 1,
+            time_base: 1,
             start: g_s,
             duration: (g_e - g_s) as u64,
             seen: (end_event.max(self.now) + 40_000) as u64,

@@ -2,7 +2,7 @@
 //! from its whole trace.
 //!
 //! **Resolution.** A stamp is a whole multiple of some number of ns, rounded down. The greatest common divisor of all that
-//! was measured on a chain is that number, or a multiple of it: never less, so it errs to the careful side, and by a few
+//! was measured on a time base is that number, or a multiple of it: never less, so it errs to the careful side, and by a few
 //! ns only after a few stamps. [`MOST_RESOLUTION`] bounds it before that.
 //!
 //! **Cost.** The front end takes time for an event, and a pair around an operation holds one event's: that of the end
@@ -18,7 +18,7 @@ pub const MOST_RESOLUTION: i64 = 2_048;
 /// seen to read 1 to 2 µs.
 pub const MOST_EVENT_COST: i64 = 3_000;
 
-/// What is known of a chain's time stamps.
+/// What is known of a time base's time stamps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stamps {
     /// The greatest common divisor of what was measured, ns; 0 = nothing was.
@@ -43,7 +43,7 @@ impl Stamps {
         }
     }
 
-    /// What two chains of one GPU know together.
+    /// What two time bases of one GPU know together.
     pub fn and(mut self, other: Stamps) -> Stamps {
         self.distance(other.divisor.min(i64::MAX as u64) as i64);
         other.least_gap.into_iter().for_each(|gap| self.gap(gap));

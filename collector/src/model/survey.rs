@@ -1,10 +1,10 @@
 //! The first pass over a trace: what is known of its clocks, and of what its operations typically take, from the whole of it.
 //!
-//! A fold from records to [`Clocks`]. What it keeps is a few numbers per second and chain, and a few operations of each kind,
+//! A fold from records to [`Clocks`]. What it keeps is a few numbers per second and time base, and a few operations of each kind,
 //! however many operations there are. The [`Model`](super::Model), which reads the trace once more, places operations by it.
 
-use super::clock::{Bounds, Clocks};
-use super::occupancy::{self, host};
+use super::gpu_clock::{Bounds, Clocks};
+use super::gpu_interval::{self, host};
 use super::period::Captures;
 use super::run::Streams;
 use super::typical::{Lengths, Prior};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 #[derive(Debug, Default)]
 pub struct Survey {
     devices: HashMap<u32, u32>,
-    chains: BTreeMap<(u32, u32), Bounds>,
+    time_bases: BTreeMap<(u32, u32), Bounds>,
     /// By context.
     ends: HashMap<u32, StreamEnds>,
     /// Host ns of the earliest call or range, and of the first record.
@@ -36,7 +36,7 @@ const ORPHANS: u64 = u64::MAX;
 /// The last timed operation of a stream.
 #[derive(Clone, Copy, Debug)]
 struct StreamEnd {
-    chain: u32,
+    time_base: u32,
     /// Its end event's stamp, and how much that can be off.
     stamp: i64,
     error: i64,
@@ -148,7 +148,7 @@ impl Survey {
     /// Fits what was found.
     pub fn finish(self) -> Clocks {
         let earliest = self.earliest.or(self.first);
-        let mut clocks = Clocks::fit(self.chains, self.devices);
+        let mut clocks = Clocks::fit(self.time_bases, self.devices);
         clocks.earliest = earliest;
         clocks.captures = self.captures;
         clocks.streams = self.streams;
@@ -159,19 +159,19 @@ impl Survey {
 
     /// How many bounds are kept: its size.
     pub fn kept(&self) -> usize {
-        self.chains.values().map(Bounds::kept).sum()
+        self.time_bases.values().map(Bounds::kept).sum()
     }
 
     fn timed(&mut self, work: &Work, gpu: &GpuTime) {
         let context = work.call.context;
         let ends = self.ends.entry(context).or_default();
-        let before = ends.by_stream.get(&work.stream).filter(|end| end.chain == gpu.chain);
-        let bounds = self.chains.entry((context, gpu.chain)).or_default();
-        occupancy::teach(work, gpu, before.map(|end| end.stamp), bounds);
-        let (stamp, error) = occupancy::end_stamp(work, gpu);
-        let (chain, returned) = (gpu.chain, work.call.end);
+        let before = ends.by_stream.get(&work.stream).filter(|end| end.time_base == gpu.time_base);
+        let bounds = self.time_bases.entry((context, gpu.time_base)).or_default();
+        gpu_interval::teach(work, gpu, before.map(|end| end.stamp), bounds);
+        let (stamp, error) = gpu_interval::end_stamp(work, gpu);
+        let (time_base, returned) = (gpu.time_base, work.call.end);
         let (is_waited_for, is_queued) = (false, false);
-        ends.insert(work.stream, StreamEnd { chain, stamp, error, returned, is_waited_for, is_queued });
+        ends.insert(work.stream, StreamEnd { time_base, stamp, error, returned, is_waited_for, is_queued });
         self.lengths.timed(work, gpu);
     }
 
@@ -180,7 +180,7 @@ impl Survey {
         let context = sync.call.context;
         let Some(ends) = self.ends.get_mut(&context) else { return };
         while let Some(end) = ends.waited_for(sync) {
-            if let Some(bounds) = self.chains.get_mut(&(context, end.chain)) {
+            if let Some(bounds) = self.time_bases.get_mut(&(context, end.time_base)) {
                 bounds.completed(host(sync.call.end), end.stamp, end.error);
             }
         }
@@ -193,7 +193,7 @@ impl Survey {
         let Some(end) = ends.by_stream.remove(&stream) else { return };
         let mut all = ends.by_stream.get(&ORPHANS).copied().unwrap_or(end);
         let returned = all.returned.max(end.returned);
-        if all.chain != end.chain || all.stamp < end.stamp {
+        if all.time_base != end.time_base || all.stamp < end.stamp {
             all = end;
         }
         ends.insert(ORPHANS, StreamEnd { returned, is_queued: false, ..all });
@@ -201,8 +201,8 @@ impl Survey {
 
     /// The poller watched an event of its own.
     fn sampled(&mut self, sample: &ClockSample) {
-        let gpu = sample.gpu.clamp(-(occupancy::MOST_TIME as i64), occupancy::MOST_TIME as i64);
-        let bounds = self.chains.entry((sample.context, sample.chain)).or_default();
+        let gpu = sample.gpu.clamp(-(gpu_interval::MOST_TIME as i64), gpu_interval::MOST_TIME as i64);
+        let bounds = self.time_bases.entry((sample.context, sample.time_base)).or_default();
         bounds.recorded(host(sample.after), gpu, sample.error.into());
         bounds.completed(host(sample.before), gpu, sample.error.into());
     }
@@ -211,7 +211,7 @@ impl Survey {
 /// Host ns at which what a record tells of began, where that is a call or a change of a range.
 pub(super) fn begin(record: &Record) -> Option<u64> {
     match record.body {
-        Body::Range(_) => Some(record.at),
+        Body::NvtxRange(_) => Some(record.at),
         _ => record.body.call().map(|call| call.begin),
     }
 }
@@ -254,7 +254,7 @@ mod tests {
         host - 5 * HOURS + (40e-6 * HOURS as f64 / std::f64::consts::TAU * (1.0 - phase.cos())) as i64
     }
 
-    /// Three hours of launches on two contexts of a device, four a second, whose chains are tied anew every ten minutes: each
+    /// Three hours of launches on two contexts of a device, four a second, whose time bases are tied anew every ten minutes: each
     /// from an origin of its own, its positions off by up to a µs at the end. Host times of begin and end go with each.
     fn three_hours() -> impl Iterator<Item = (Record, Option<(i64, i64)>)> {
         let mut random = Random(1);
@@ -272,15 +272,15 @@ mod tests {
             let (begin, lasts) = (call + 4_000, 5_000 + random.below(4_000_000) as i64);
             let end = begin + lasts;
             let (start_event, end_event) = (call + 1_000, end.max(call + 5_000));
-            let chain = 1 + ((call - HOURS) / (600 * SECOND)) as u32;
-            let origin = i64::from(chain) * 777 * SECOND;
+            let time_base = 1 + ((call - HOURS) / (600 * SECOND)) as u32;
+            let origin = i64::from(time_base) * 777 * SECOND;
             // Hops across the idle time between launches are what is not exact.
             let error = ((call - HOURS) % (600 * SECOND) / (600 * SECOND / 1_000)) as u32;
             let wrong = i64::from(error) * (random.below(201) as i64 - 100) / 100;
             let mut launch = work(begin as u64, 4_000, 1_000);
             launch.call.context = context;
             launch.gpu = Some(GpuTime {
-                chain,
+                time_base,
                 start: gpu(start_event) - origin + wrong,
                 duration: (gpu(end_event) - gpu(start_event)) as u64,
                 start_error: error,
@@ -308,7 +308,7 @@ mod tests {
         let (kept, seconds) = (survey.kept(), 3 * 3_600);
         assert!(kept <= 20 * seconds, "{kept} bounds kept of {seconds} s");
         let ends = survey.ends.values().map(|ends| (ends.by_stream.len(), ends.waits.len()));
-        assert_eq!((survey.chains.len(), ends.collect::<Vec<_>>()), (2 * 18, vec![(1, 1); 2]));
+        assert_eq!((survey.time_bases.len(), ends.collect::<Vec<_>>()), (2 * 18, vec![(1, 1); 2]));
         let clocks = survey.finish();
         assert_eq!(clocks.contradictions(), 0);
         let names = Names::default();
@@ -332,7 +332,7 @@ mod tests {
             part.sort_unstable();
             part[part.len() / 2]
         };
-        // Of ten minutes each, from a tie to the next: within them the correction is as good as the chain's positions.
+        // Of ten minutes each, from a tie to the next: within them the correction is as good as the time base's positions.
         let (first, last) = (middle(&errors[..2_400]), middle(&errors[errors.len() - 2_400..]));
         places.sort_unstable();
         println!(
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn what_a_destroyed_stream_still_runs_is_waited_for_with_its_context() {
         let mut launch = work(10_000, 4_000, 1_000);
-        launch.gpu = Some(GpuTime { chain: 1, start: 50_000, duration: 9_000, ..GpuTime::default() });
+        launch.gpu = Some(GpuTime { time_base: 1, start: 50_000, duration: 9_000, ..GpuTime::default() });
         let (context, handle, flags, priority) = (1, 0, 0, 0);
         let gone = |stream| {
             record(Body::Stream(crate::trace::record::Stream {
@@ -373,7 +373,7 @@ mod tests {
         let launch = |submitted: u64, start: i64, flags: u16| {
             let mut launch = work(submitted, 4_000, 1_000);
             launch.call.flags = flags;
-            launch.gpu = Some(GpuTime { chain: 1, start, duration: 10_001, ..GpuTime::default() });
+            launch.gpu = Some(GpuTime { time_base: 1, start, duration: 10_001, ..GpuTime::default() });
             record(Body::Work(launch))
         };
         let cost = |flags| {
@@ -386,9 +386,16 @@ mod tests {
     #[test]
     fn a_sample_bounds_both_sides() {
         let sample = |at: i64| {
-            let (context, chain) = (1, 4);
+            let (context, time_base) = (1, 4);
             let (after, before) = ((at - 9_000) as u64, (at + 8_000) as u64);
-            record(Body::ClockSample(ClockSample { context, chain, gpu: gpu(at), error: 3, after, before }))
+            record(Body::ClockSample(ClockSample {
+                context,
+                time_base,
+                gpu: gpu(at),
+                error: 3,
+                after,
+                before,
+            }))
         };
         let clocks = Survey::of((0..20).map(|n| sample(HOURS + n * SECOND)));
         let clock = clocks.of(1, 4).unwrap();

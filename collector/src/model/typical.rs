@@ -18,10 +18,10 @@
 //! [`Usual::within`] has nothing for it.
 
 use super::Action;
-use super::clock::{Clocks, parted};
+use super::gpu_clock::{Clocks, parted};
+use super::gpu_interval::pair::{Pair, Spread};
+use super::gpu_interval::{self, MOST_TIME, Measured};
 use super::memory::Blocks;
-use super::occupancy::pair::{Pair, Spread};
-use super::occupancy::{self, MOST_TIME, Measured};
 use super::transfer::{self, HostMemory, Moved, TransferKind};
 use crate::trace::record::{Body, GpuTime, Record, What, Work};
 use gpuspy_wire::record::flag;
@@ -141,7 +141,7 @@ impl Typical {
 /// An operation that was drawn.
 #[derive(Clone, Copy, Debug)]
 struct Drawn {
-    chain: u32,
+    time_base: u32,
     pair: Pair,
     /// Its call returned when it was done.
     blocking: bool,
@@ -247,7 +247,7 @@ impl Lengths {
     /// Takes an operation that ran and was timed.
     pub fn timed(&mut self, work: &Work, gpu: &GpuTime) {
         let pair = Pair::new(work, gpu);
-        let ahead = self.learn(work.call.context, gpu.chain, &pair);
+        let ahead = self.learn(work.call.context, gpu.time_base, &pair);
         let moved = transfer::moved(&work.what, &self.blocks);
         let Some(like) = Like::of(work, moved) else { return };
         let blocking = transfer::blocks_host(work.call.flags, moved);
@@ -255,7 +255,7 @@ impl Lengths {
         let is_telling = spread.is_telling(&pair);
         let chance = self.chance();
         let alike = self.alike.entry((work.call.context, like)).or_default();
-        let one = Drawn { chain: gpu.chain, pair, blocking };
+        let one = Drawn { time_base: gpu.time_base, pair, blocking };
         alike.all.add(one, chance);
         if is_telling {
             alike.telling.add(one, chance);
@@ -271,19 +271,20 @@ impl Lengths {
             return Typical::default();
         }
         let usual = self.alike.into_iter().filter_map(|(key, alike)| {
-            let measure =
-                |one: &Drawn| Some(occupancy::measure(&one.pair, one.blocking, clocks.of(key.0, one.chain)?));
+            let measure = |one: &Drawn| {
+                Some(gpu_interval::measure(&one.pair, one.blocking, clocks.of(key.0, one.time_base)?))
+            };
             Some((key, alike.usual(prior, measure)?))
         });
         Typical { usual: usual.collect() }
     }
 
-    /// How far the chain's clock is ahead at most, once this pair is known, where it was submitted.
-    fn learn(&mut self, context: u32, chain: u32, pair: &Pair) -> i64 {
+    /// How far the time base's clock is ahead at most, once this pair is known, where it was submitted.
+    fn learn(&mut self, context: u32, time_base: u32, pair: &Pair) -> i64 {
         let recorded = pair.submitted - if pair.lead < MOST_TIME as i64 { pair.lead } else { 0 };
         let stamp = if pair.lead < MOST_TIME as i64 { pair.start } else { pair.end() };
         let new = Ahead { at: recorded, by: stamp + pair.error() - recorded };
-        let known = self.ahead.entry((context, chain)).or_insert(new);
+        let known = self.ahead.entry((context, time_base)).or_insert(new);
         if new.by <= known.by(recorded) {
             *known = new;
         }
@@ -335,7 +336,7 @@ mod tests {
             let over = if is_queued { start + lasted } else { end.max(submitted + lasted) };
             let call = Call { begin, end, context: 1, ..Call::default() };
             let gpu = GpuTime {
-                chain: 1,
+                time_base: 1,
                 start: start as i64,
                 duration: over - start,
                 seen: self.now,

@@ -22,7 +22,7 @@ use crate::analyze::waits::{Cause, ImplicitSyncs, Waited};
 use crate::analyze::whole::extrapolated;
 use crate::analyze::windows::{Duty, Slowdown, Stretch, Timing};
 use crate::analyze::{ProcessReport, Tables, lines};
-use crate::model::clock::{DRIFT_PPM, TURN_PPM};
+use crate::model::gpu_clock::{DRIFT_PPM, TURN_PPM};
 use crate::model::graphs::Moves;
 use crate::model::outcome::{Outcome, signal_name};
 use crate::model::transfer::{HostMemory, TransferKind};

@@ -5,9 +5,9 @@ use super::names::demangle;
 use crate::analyze::calls::base_name;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::kernels::UNKNOWN;
-use crate::model::clock::Clocks;
-use crate::model::filter::{Filter, Sieve};
-use crate::model::occupancy::{MOST_TIME, Occupancy};
+use crate::model::filter::{Filter, RecordFilter};
+use crate::model::gpu_clock::Clocks;
+use crate::model::gpu_interval::{GpuInterval, MOST_TIME};
 use crate::model::{Action, Model, Operation, When};
 use crate::trace::record::{Body, Call, Names, Record, Status};
 use gpuspy_wire::record::{Namespace, Untimed};
@@ -21,7 +21,7 @@ pub struct Operations<'a> {
     names: &'a Names,
     model: Model<'a>,
     status: Option<&'a Status>,
-    sieve: Sieve<'a>,
+    record_filter: RecordFilter<'a>,
     filter: &'a Filter,
     demangled: HashMap<u32, String>,
 }
@@ -56,9 +56,9 @@ struct Times {
 }
 
 impl Times {
-    fn of(o: &Occupancy) -> Times {
+    fn of(o: &GpuInterval) -> Times {
         // Where nothing ties the clocks together, the operation has a place among its neighbours and none on the host.
-        let clock = o.off_by.map_or_else(|| format!("gpu {}", o.chain), |_| "host".to_owned());
+        let clock = o.off_by.map_or_else(|| format!("gpu {}", o.time_base), |_| "host".to_owned());
         let off = o.off_by.unwrap_or(0).min(MOST_TIME) as i64;
         Times {
             clock: Some(clock),
@@ -77,7 +77,7 @@ impl<'a> Operations<'a> {
             model: Model::new(names, clocks),
             status,
             filter,
-            sieve: Sieve::new(filter, names, status, clocks.began(status), &clocks.captures),
+            record_filter: RecordFilter::new(filter, names, status, clocks.began(status), &clocks.captures),
             demangled: HashMap::new(),
         }
     }
@@ -85,7 +85,7 @@ impl<'a> Operations<'a> {
     /// The line of the next record, without a newline; `None` when it is no operation, or not asked for.
     pub fn observe(&mut self, record: &Record) -> Option<String> {
         let event = self.model.observe(record);
-        let operation = Some(&event).filter(|event| self.sieve.passes(event))?.operation?;
+        let operation = Some(&event).filter(|event| self.record_filter.passes(event))?.operation?;
         let Body::Work(work) = &record.body else { return None };
         Some(self.line(record.thread, &work.call, &operation))
     }
@@ -114,7 +114,7 @@ impl<'a> Operations<'a> {
             }
         };
         let (times, untimed) = match operation.when {
-            When::Timed(occupancy) => (Times::of(&occupancy), None),
+            When::Timed(interval) => (Times::of(&interval), None),
             When::Untimed { reason, .. } => (Times::default(), Some(reason.name())),
             When::Captured => (Times::default(), Some(Untimed::Captured.name())),
         };
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_operation_is_a_line_and_nothing_else_is() {
-        let gpu = GpuTime { chain: 2, start: 50_000, duration: 90_000, ..GpuTime::default() };
+        let gpu = GpuTime { time_base: 2, start: 50_000, duration: 90_000, ..GpuTime::default() };
         let context = Body::Context(Context { context: 1, device: 3, handle: 9, destroyed: false });
         let records = [
             context,

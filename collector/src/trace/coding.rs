@@ -12,7 +12,7 @@
 //! | at | end |
 //! | GPU start | the end of its stream's previous operation: back to back, what is left is the gap |
 //! | GPU duration | the average of the same kernel's previous ones |
-//! | chain, start error, seen | its stream's previous ones |
+//! | time base, start error, seen | its stream's previous ones |
 //! | stream, context | the thread's previous one |
 //! | lead, tail, length of a call | 0: noise, which a delta would only double |
 //! | all else | as in the previous record of the same kind, and for launches of the same kernel |
@@ -32,7 +32,7 @@
 use super::columns::{ColumnReader, ColumnWriter};
 use super::record::*;
 use gpuspy_wire::record::{
-    Direction, Kind, LossCause, Memory, NodeKind, RangeChange, SyncScope, Untimed, Via, WindowChange,
+    Direction, Kind, LossCause, Memory, NodeKind, NvtxChange, SyncScope, Untimed, Via, WindowChange,
 };
 use std::io;
 
@@ -70,7 +70,7 @@ macro_rules! enums {
         }
     )* };
 }
-enums!(Via, Untimed, Direction, Memory, SyncScope, LossCause, NodeKind, RangeChange, WindowChange);
+enums!(Via, Untimed, Direction, Memory, SyncScope, LossCause, NodeKind, NvtxChange, WindowChange);
 
 impl Field for bool {
     fn word(self) -> u64 {
@@ -127,7 +127,7 @@ struct Thread {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Timeline {
-    chain: u32,
+    time_base: u32,
     end: i64,
     start_error: u32,
     seen: u64,
@@ -197,7 +197,7 @@ impl<C: Columns> Coder<C> {
             Body::NodeTime(time) => self.node_time(time)?,
             Body::ClockSample(sample) => self.clock_sample(sample)?,
             Body::Window(window) => self.window(window)?,
-            Body::Range(range) => self.range(range)?,
+            Body::NvtxRange(range) => self.range(range)?,
             Body::Module(module) => self.module(module)?,
             Body::Device(device) => self.device(device)?,
             Body::KernelFacts(facts) => self.kernel_facts(facts)?,
@@ -270,7 +270,7 @@ impl<C: Columns> Coder<C> {
 
     fn gpu_time(&mut self, timeline: usize, time: &mut GpuTime) -> Option<()> {
         let before = self.timelines[timeline];
-        self.field(15, &mut time.chain, before.chain)?;
+        self.field(15, &mut time.time_base, before.time_base)?;
         self.field(16, &mut time.start, before.end)?;
         self.duration(&mut time.duration)?;
         self.field(18, &mut time.start_error, before.start_error)?;
@@ -279,7 +279,7 @@ impl<C: Columns> Coder<C> {
         self.same(21, &mut time.flags)?;
         self.field(23, &mut time.tail, 0u64)?;
         self.timelines[timeline] = Timeline {
-            chain: time.chain,
+            time_base: time.time_base,
             end: time.start.wrapping_add_unsigned(time.duration),
             start_error: time.start_error,
             seen: time.seen,
@@ -438,7 +438,7 @@ impl<C: Columns> Coder<C> {
 
     fn clock_sample(&mut self, sample: &mut ClockSample) -> Option<u64> {
         self.same(24, &mut sample.context)?;
-        self.same(25, &mut sample.chain)?;
+        self.same(25, &mut sample.time_base)?;
         self.same(26, &mut sample.gpu)?;
         self.same(27, &mut sample.error)?;
         self.same(28, &mut sample.after)?;
@@ -454,7 +454,7 @@ impl<C: Columns> Coder<C> {
         Some(self.at)
     }
 
-    fn range(&mut self, range: &mut Range) -> Option<u64> {
+    fn range(&mut self, range: &mut NvtxRange) -> Option<u64> {
         self.same(24, &mut range.change)?;
         self.same(25, &mut range.id)?;
         self.same(26, &mut range.domain)?;
@@ -533,7 +533,7 @@ fn kind_of(body: &Body) -> Kind {
         Body::NodeTime(_) => Kind::NodeTime,
         Body::ClockSample(_) => Kind::ClockSample,
         Body::Window(_) => Kind::Window,
-        Body::Range(_) => Kind::Range,
+        Body::NvtxRange(_) => Kind::NvtxRange,
         Body::Module(_) => Kind::Module,
         Body::Device(_) => Kind::Device,
         Body::KernelFacts(_) => Kind::KernelFacts,
@@ -609,14 +609,14 @@ fn blank(kind: Kind) -> Option<Body> {
             Body::NodeTime(NodeTime { correlation: 0, context: 0, kernel: 0, node: 0, gpu })
         }
         Kind::ClockSample => {
-            Body::ClockSample(ClockSample { context: 0, chain: 0, gpu: 0, error: 0, after: 0, before: 0 })
+            Body::ClockSample(ClockSample { context: 0, time_base: 0, gpu: 0, error: 0, after: 0, before: 0 })
         }
         Kind::Window => {
             let change = WindowChange::Opens;
             Body::Window(Window { change, agent_ns: 0, poller_ns: 0, launches: 0 })
         }
-        Kind::Range => Body::Range(Range {
-            change: RangeChange::Push,
+        Kind::NvtxRange => Body::NvtxRange(NvtxRange {
+            change: NvtxChange::Push,
             id: 0,
             domain: 0,
             text: 0,

@@ -344,7 +344,7 @@ impl Generator {
         let finish = done.max(end_record + LATENCY);
         self.lanes[lane].gpu_end = finish;
         let gpu = GpuTime {
-            chain: 1,
+            time_base: 1,
             start: start as i64 + GPU_CLOCK,
             duration: finish - start,
             start_error: 2,

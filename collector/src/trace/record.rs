@@ -4,7 +4,7 @@
 //! their context's clock. Names are ids into [`Names`].
 
 use gpuspy_wire::record::{
-    Direction, LossCause, Memory, Namespace, NodeKind, RangeChange, SyncScope, Untimed, Via, WindowChange,
+    Direction, LossCause, Memory, Namespace, NodeKind, NvtxChange, SyncScope, Untimed, Via, WindowChange,
 };
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub enum Body {
     /// A window of `--timing auto` begins or ends.
     Window(Window),
     /// An NVTX range begins or ends, or a mark.
-    Range(Range),
+    NvtxRange(NvtxRange),
     /// An executable mapping of the process.
     Module(Module),
     /// A GPU.
@@ -92,7 +92,7 @@ impl Body {
             | Body::NodeTime(_)
             | Body::ClockSample(_)
             | Body::Window(_)
-            | Body::Range(_)
+            | Body::NvtxRange(_)
             | Body::Module(_)
             | Body::Device(_)
             | Body::KernelFacts(_)
@@ -227,9 +227,9 @@ pub enum What {
 /// When an operation ran, on its context's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct GpuTime {
-    /// The chain that `start` is measured on.
-    pub chain: u32,
-    /// Start event, ns since the chain's origin.
+    /// The time base that `start` is measured on.
+    pub time_base: u32,
+    /// Start event, ns since the time base's origin.
     pub start: i64,
     /// End event − start event, ns: raw, over-read included.
     pub duration: u64,
@@ -405,9 +405,9 @@ pub struct NodeTime {
 pub struct ClockSample {
     /// The context.
     pub context: u32,
-    /// The chain that `gpu` is measured on.
-    pub chain: u32,
-    /// The event, GPU ns since the chain's origin.
+    /// The time base that `gpu` is measured on.
+    pub time_base: u32,
+    /// The event, GPU ns since the time base's origin.
     pub gpu: i64,
     /// `gpu` is exact to ± this, ns.
     pub error: u32,
@@ -432,14 +432,14 @@ pub struct Window {
 
 /// An NVTX range begins or ends, or a mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct NvtxRange {
     /// What happens here.
-    pub change: RangeChange,
+    pub change: NvtxChange,
     /// Which range, of those that any thread may end; else 0.
     pub id: u64,
     /// In [`Namespace::Domain`]; 0 = the default domain.
     pub domain: u32,
-    /// Its text, in [`Namespace::Range`]; 0 = none, or one too many.
+    /// Its text, in [`Namespace::NvtxRange`]; 0 = none, or one too many.
     pub text: u32,
     /// The app's number of a category; 0 = none.
     pub category: u32,

@@ -1,4 +1,4 @@
-//! A stand-in for the agent: a real sealed memfd, the wire's own writers, a real socket.
+//! A simulator for the agent: a real sealed memfd, the wire's own writers, a real socket.
 
 pub mod place;
 
@@ -25,11 +25,11 @@ pub struct FakeAgent {
 unsafe impl Sync for FakeAgent {}
 
 /// The body of the test `the_stand_in_launches`, which is what [`place::run_script`]'s `$AGENT` and
-/// [`place::stand_in`] run: ten launches, told to whoever listens.
+/// [`place::sample_program`] run: ten launches, told to whoever listens.
 pub fn launch_for_whoever_listens() {
     let Some(socket) = std::env::var_os("GPUSPY_SOCKET") else {
         // Not started to launch: then one that has nobody to tell must not take it for done.
-        let mut alone = place::stand_in();
+        let mut alone = place::sample_program();
         assert!(!alone.env("GPUSPY_SOCKET", "/no/socket").output().unwrap().status.success());
         return;
     };

@@ -68,7 +68,7 @@ pub fn stderr(output: &Output) -> String {
 }
 
 /// A process of this test's executable that launches: see [`super::launch_for_whoever_listens`].
-pub fn stand_in() -> Command {
+pub fn sample_program() -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "the_stand_in_launches", "--nocapture"]);
     command

@@ -22,7 +22,7 @@ fn body() -> impl Strategy<Value = Body> {
             context: n[5] as u32 % 3,
         };
         let gpu = GpuTime {
-            chain: n[6] as u32 % 3,
+            time_base: n[6] as u32 % 3,
             start: n[7] as i64,
             duration: n[8],
             start_error: n[9] as u32,
@@ -57,8 +57,8 @@ fn body() -> impl Strategy<Value = Body> {
                 poller_ns: n[7],
                 launches: n[8],
             }),
-            9 => Body::Range(Range {
-                change: RangeChange::ALL[untimed % RangeChange::ALL.len()],
+            9 => Body::NvtxRange(NvtxRange {
+                change: NvtxChange::ALL[untimed % NvtxChange::ALL.len()],
                 id: n[0] % 3,
                 domain: n[5] as u32 % 2,
                 text: n[6] as u32 % 4,

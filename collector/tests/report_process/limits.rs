@@ -8,7 +8,7 @@ use gpuspy_collector::report::{Operations, Section};
 /// Launches that are timed as one, and the record that tells their time.
 fn burst(app: &mut App, kernels: &[u32]) {
     for name in kernels {
-        app.untimed(LAUNCH, kernel(*name), Untimed::Chain, flag::BURST);
+        app.untimed(LAUNCH, kernel(*name), Untimed::Programmatic, flag::BURST);
     }
     let launches = kernels.len() as u32;
     app.timed(0, What::Burst { launches, ordinary: 0, closing: 0 }, 0, 30_000);

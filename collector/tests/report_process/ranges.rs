@@ -5,7 +5,7 @@ use super::*;
 /// A step with a forward pass in it and a range of another domain across its end, inside a range of the whole process.
 fn steps() -> App {
     let mut app = App::new();
-    app.range(2, RangeChange::Start, 9, 0, EPOCH);
+    app.range(2, NvtxChange::Start, 9, 0, EPOCH);
     app.push_range(STEP);
     app.timed(LAUNCH, kernel(GEMM), 0, 100_000);
     app.push_range(FORWARD);
@@ -13,16 +13,16 @@ fn steps() -> App {
     app.untimed(LAUNCH, kernel(ADD), Untimed::DeepQueue, 0);
     app.untimed(LAUNCH, kernel(ADD), Untimed::Captured, flag::CAPTURED);
     app.pop_range();
-    app.range(1, RangeChange::Push, 0, LOADER, FORWARD);
+    app.range(1, NvtxChange::Push, 0, LOADER, FORWARD);
     app.timed(COPY, copy(Direction::DtoH, 0x5000, 0x10_0000, 4), 141_000, 2_000);
     app.pop_range();
-    app.range(1, RangeChange::Pop, 0, LOADER, 0);
+    app.range(1, NvtxChange::Pop, 0, LOADER, 0);
     app.sync(200_000);
     app.pop_range();
-    app.range(1, RangeChange::End, 9, 0, 0);
-    app.range(2, RangeChange::End, 10, 0, 0);
+    app.range(1, NvtxChange::End, 9, 0, 0);
+    app.range(2, NvtxChange::End, 10, 0, 0);
     for text in [STEP, STEP, FORWARD] {
-        app.range(1, RangeChange::Mark, 0, LOADER, text);
+        app.range(1, NvtxChange::Mark, 0, LOADER, text);
     }
     app.push_range(STEP);
     app.idle(5_000);
@@ -98,7 +98,8 @@ fn a_projection_reaches_from_the_first_timed_operation_to_the_last_and_holds_the
 fn a_part_of_the_trace_has_the_ranges_that_begin_in_it_whole() {
     let all = reported(steps(), &Filter::default());
     // Just behind the first step's push.
-    let at = steps().records.iter().filter(|record| matches!(record.body, Body::Range(_))).nth(1).unwrap().at;
+    let at =
+        steps().records.iter().filter(|record| matches!(record.body, Body::NvtxRange(_))).nth(1).unwrap().at;
     let middle = Some(at - BEGAN + 1);
     let early = reported(steps(), &Filter { until: middle, ..Filter::default() });
     let late = reported(steps(), &Filter { since: middle, ..Filter::default() });
@@ -156,8 +157,8 @@ fn names_beyond_some_thousands_are_one_row() {
 #[test]
 fn ranges_that_are_one_too_many_are_told_and_their_ends_are_no_strays() {
     let mut app = App::new();
-    (1..=300).for_each(|id| app.range(1, RangeChange::Start, id, 0, STEP));
-    (1..=300).for_each(|id| app.range(1, RangeChange::End, id, 0, 0));
+    (1..=300).for_each(|id| app.range(1, NvtxChange::Start, id, 0, STEP));
+    (1..=300).for_each(|id| app.range(1, NvtxChange::End, id, 0, 0));
     let status = status_until(app.now);
     let reports = [app.report(Some(&status), Damage::default())];
     let report = json(&reports);

@@ -178,19 +178,19 @@ fn on_a_wide_screen_every_column_is_there() {
 fn annotated_epoch() -> [ProcessReport; 1] {
     let mut names = texts();
     names.0.insert(
-        (Namespace::Range, FORWARD),
+        (Namespace::NvtxRange, FORWARD),
         "forward of a layer\u{1b}[2J with a name that is long enough to be cut, surely".to_owned(),
     );
     let mut app = epoch();
-    app.range(2, RangeChange::Start, 9, 0, EPOCH);
+    app.range(2, NvtxChange::Start, 9, 0, EPOCH);
     for step in 0..3 {
         app.push_range(STEP);
-        app.range(1, RangeChange::Push, 0, LOADER, FORWARD);
+        app.range(1, NvtxChange::Push, 0, LOADER, FORWARD);
         app.idle(40_000);
-        app.range(1, RangeChange::Pop, 0, LOADER, 0);
+        app.range(1, NvtxChange::Pop, 0, LOADER, 0);
         step_of(&mut app, step);
         app.pop_range();
-        app.range(1, RangeChange::Mark, 0, 0, STEP);
+        app.range(1, NvtxChange::Mark, 0, 0, STEP);
     }
     app.pop_range();
     [reported(app, &names, 4242, Ending::Exited, &Filter::default())]

@@ -4,7 +4,7 @@
 use gpuspy_collector::trace::record::*;
 use gpuspy_collector::trace::{TraceReader, TraceWriter};
 use gpuspy_wire::record::{
-    Direction, LossCause, Memory, NodeKind, RangeChange, SyncScope, Untimed, Via, WindowChange,
+    Direction, LossCause, Memory, NodeKind, NvtxChange, SyncScope, Untimed, Via, WindowChange,
 };
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -101,7 +101,7 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
 
     fn gpu_time(&mut self) -> GpuTime {
         GpuTime {
-            chain: self.u32(),
+            time_base: self.u32(),
             start: self.u64() as i64,
             duration: self.u64(),
             start_error: self.u32(),
@@ -285,7 +285,7 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
             }),
             18 => Body::ClockSample(ClockSample {
                 context: n.u32(),
-                chain: n.u32(),
+                time_base: n.u32(),
                 gpu: n.u64() as i64,
                 error: n.u32(),
                 after: n.u64(),
@@ -297,8 +297,8 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
                 poller_ns: n.u64(),
                 launches: n.u64(),
             }),
-            20 => Body::Range(Range {
-                change: n.one_of(RangeChange::ALL),
+            20 => Body::NvtxRange(NvtxRange {
+                change: n.one_of(NvtxChange::ALL),
                 id: n.u64(),
                 domain: n.u32(),
                 text: n.u32(),

@@ -1,4 +1,4 @@
-"""gpu-session from its first line to its last, on the stand-in GPU, with a stand-in PyTorch: every step writes its JSON, and
+"""gpu-session from its first line to its last, on the simulated GPU, with a simulator PyTorch: every step writes its JSON, and
 every line of the scripts runs, on a machine where all goes well or on one where nothing does. Needs scripts/build-sim.sh."""
 import ast
 import collections
@@ -27,7 +27,7 @@ import limited
 
 FOLDERS = ("gpu-probe.d", "gpu-session.d", "gpu-check.d", "gpu-check.d/programs")
 WATCHED = ("gpu-probe", "gpu-session", *(f"{folder}/*.py" for folder in FOLDERS))
-# There is no stand-in of these packages.
+# There is no simulator of these packages.
 NO_STAND_IN = re.compile(r"programs/(cupy|jax|numba|warp|taichi|pycuda)_")
 NOT_REACHED = os.path.join(HERE, "not_reached.txt")
 
@@ -68,7 +68,7 @@ def script(name):
 
 
 def begin(folder, script, *arguments, tools="standin", **environment):
-    """Starts a script on the stand-in, with tools of our own before the machine's; it notes which lines it runs."""
+    """Starts a script on the simulator, with tools of our own before the machine's; it notes which lines it runs."""
     lines = os.path.join(folder, "lines")
     os.makedirs(lines, exist_ok=True)
     environment = {

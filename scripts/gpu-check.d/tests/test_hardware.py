@@ -24,7 +24,7 @@ def assumptions():
     """The names in assume.rs with their defaults."""
     words = r'\bword\(\s*"(\w+)",\s*&\[[^\]]*\],\s*"(\w+)"'
     numbers = r'\bnumber\(\s*"(\w+)",\s*"(\w+)"'
-    text = read("tests", "simcuda", "src", "assume.rs")
+    text = read("sim", "cuda", "src", "assume.rs")
     return dict(re.findall(words, text) + re.findall(numbers, text))
 
 

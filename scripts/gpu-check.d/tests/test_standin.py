@@ -1,4 +1,4 @@
-"""The whole check on the stand-in GPU, whose truth plays torch.profiler. Needs scripts/build-sim.sh."""
+"""The whole check on the simulated GPU, whose truth plays torch.profiler. Needs scripts/build-sim.sh."""
 import contextlib
 import io
 import json
@@ -22,7 +22,7 @@ PROFILED = [sys.executable, "-B", os.path.join(HERE, "truth_as_profile.py"), STE
 
 
 def run_check(folder, *arguments):
-    """(exit code, result, table) of scripts/gpu-check.sh on the stand-in."""
+    """(exit code, result, table) of scripts/gpu-check.sh on the simulator."""
     command = [os.path.join(ROOT, "scripts", "simgpu"), os.path.join(ROOT, "scripts", "gpu-check.sh")]
     done = subprocess.run([*command, "-o", folder, *arguments], capture_output=True, text=True, check=False)
     with open(os.path.join(folder, "gpu-check.json"), encoding="utf-8") as file:

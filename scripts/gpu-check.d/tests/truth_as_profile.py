@@ -1,4 +1,4 @@
-"""Runs a client program on the stand-in GPU and writes its truth as torch.profiler would write what CUPTI saw.
+"""Runs a client program on the simulated GPU and writes its truth as torch.profiler would write what CUPTI saw.
 
     truth_as_profile.py COMMAND [ARGUMENT]... [--profile FILE]
 """

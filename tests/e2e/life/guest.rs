@@ -90,7 +90,7 @@ fn a_listening_collector_observes_pid_1() {
 #[test]
 fn a_file_size_limit_does_no_harm() {
     for bytes in ["1048576", "4096", "0"] {
-        // The stand-in's truth is a file as well.
+        // The simulator's truth is a file as well.
         let done = Run::of("rlimit_fsize").arg(bytes).env("SIMCUDA_TRUTH", "").preloaded().succeeded();
         assert_eq!(done.said()["launches"], 200);
         assert_unobserved(&done, "ulimit -f");

@@ -27,7 +27,7 @@ fn a_thread_cancelled_inside_a_synchronise_call_ends_alone() {
 
 #[test]
 fn a_thread_with_a_pending_cancellation_gets_through_its_first_call() {
-    // The stand-in opens its truth, which is a cancellation point of its own.
+    // The simulator opens its truth, which is a cancellation point of its own.
     let run = || Run::of("cancel").arg("pending").env("SIMCUDA_TRUTH", "");
     run().plain().succeeded();
     let done = run().preloaded().succeeded();

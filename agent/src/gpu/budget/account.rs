@@ -38,7 +38,7 @@ const COMPARE_AGAIN_NS: u64 = 8_000_000_000;
 const SAVED_NS: f64 = 1e9;
 /// It owes no more than what it earns in this time: a storm whose counting alone exceeds the budget is forgotten after.
 const OWED_NS: f64 = 10e9;
-/// What a timed launch costs, ns, before it was measured: a few times what it does on the stand-in.
+/// What a timed launch costs, ns, before it was measured: a few times what it does on the simulator.
 const UNMEASURED_NS: f64 = 5_000.0;
 
 /// A moment, and what we have cost until then.

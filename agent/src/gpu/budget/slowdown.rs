@@ -24,18 +24,19 @@ pub struct Follower {
     /// By its address, which is never another's.
     stream: usize,
     launches: u64,
-    /// The chain that the last point was measured on.
-    chain: u32,
+    /// The time base that the last point was measured on.
+    time_base: u32,
     pace: Pace,
     compared: Option<Compared>,
 }
 
 impl Follower {
     /// Follows none yet.
-    pub const NEW: Follower = Follower { stream: 0, launches: 0, chain: 0, pace: Pace::NEW, compared: None };
+    pub const NEW: Follower =
+        Follower { stream: 0, launches: 0, time_base: 0, pace: Pace::NEW, compared: None };
 
-    /// An operation of a stream has ended at `ns` on that chain of its context's clock.
-    pub fn saw(&mut self, stream: &Stream, op: &Pending, chain: u32, ns: i64) {
+    /// An operation of a stream has ended at `ns` on that time base of its context's clock.
+    pub fn saw(&mut self, stream: &Stream, op: &Pending, time_base: u32, ns: i64) {
         let address = core::ptr::from_ref(stream).addr();
         if address != self.stream {
             let is_lost = op.window.wrapping_sub(self.pace.window()) >= LOST_AFTER;
@@ -44,10 +45,10 @@ impl Follower {
             }
             self.stream = address;
             self.pace = Pace::NEW;
-        } else if chain != self.chain {
-            self.pace = Pace::NEW; // how far apart two chains are is known to no better than the clocks are
+        } else if time_base != self.time_base {
+            self.pace = Pace::NEW; // how far apart two time bases are is known to no better than the clocks are
         }
-        (self.launches, self.chain) = (op.launches, chain);
+        (self.launches, self.time_base) = (op.launches, time_base);
         let point = Point { launches: op.launches, ns };
         self.compared = self.pace.passes(op.window, point).or(self.compared);
     }

@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering;
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::budget::Follower;
-use crate::gpu::chain::{self, Chain, Events};
 use crate::gpu::context::Context;
 use crate::gpu::nodes;
 use crate::gpu::poller::Ring;
@@ -20,6 +19,7 @@ use crate::gpu::poller::rhythm::Found;
 use crate::gpu::pool::Pool;
 use crate::gpu::sample::Sampler;
 use crate::gpu::stream::{Pending, Stream};
+use crate::gpu::time_base::{self, Events, TimeBase};
 use crate::session::Session;
 use crate::sys::ticks;
 
@@ -28,7 +28,7 @@ const TURN: u64 = 64;
 /// Turns that a stream has in one look at most. What is left is met by the next, which follows at once.
 const TURNS: u64 = 4;
 
-/// A pool's events, as a chain asks for them.
+/// A pool's events, as a time base asks for them.
 pub struct Asked<'a> {
     pub outside: Outside<'a>,
     pub pool: &'a Pool,
@@ -51,7 +51,7 @@ impl Events for Asked<'_> {
 /// What the poller knows of a context.
 struct Known {
     context: &'static Context,
-    chain: Chain,
+    time_base: TimeBase,
     sampler: Sampler,
 }
 
@@ -110,7 +110,7 @@ impl Reader {
             }
             let known = self.known.iter().position(|k| core::ptr::eq(k.context, context));
             let mut known = known.map_or_else(
-                || Known { context, chain: Chain::default(), sampler: Sampler::default() },
+                || Known { context, time_base: TimeBase::default(), sampler: Sampler::default() },
                 |at| self.known.swap_remove(at),
             );
             let looked = outside.within(context.handle, || {
@@ -119,8 +119,8 @@ impl Reader {
                 }
                 self.read_context(ring, outside, &mut known, &mut found);
                 if busy && !context.has_one_queue() {
-                    let Known { chain, sampler, .. } = &mut known;
-                    let sample = sampler.sample(outside, context, chain, || self.may_touch(context));
+                    let Known { time_base, sampler, .. } = &mut known;
+                    let sample = sampler.sample(outside, context, time_base, || self.may_touch(context));
                     sample.into_iter().for_each(|s| _ = ring.push(s.as_words()));
                 }
             });
@@ -228,14 +228,14 @@ impl Reader {
         op: Pending,
     ) {
         let events = Asked { outside, pool: &known.context.pool };
-        let duration = chain::distance(&events, op.start, op.end);
-        let start = known.chain.locate(&events, op.start);
+        let duration = time_base::distance(&events, op.start, op.end);
+        let start = known.time_base.locate(&events, op.start);
         let (Some(duration), Some(start)) = (duration, start) else { return self.tell_lost(ring, 1) };
         let time = GpuTime {
             head: Head { flags: op.flags, ..Head::new::<GpuTime>() },
             correlation: op.correlation,
             context: known.context.number,
-            chain: start.chain,
+            time_base: start.time_base,
             tail: op.tail,
             reserved: 0,
             start: start.ns,
@@ -245,7 +245,7 @@ impl Reader {
             seen: 0,
         };
         self.measured.push(time);
-        self.follower.saw(stream, &op, time.chain, time.start.saturating_add_unsigned(time.duration));
+        self.follower.saw(stream, &op, time.time_base, time.start.saturating_add_unsigned(time.duration));
         let start = events.pool.event(op.start);
         self.nodes.read(&self.session.nodes, outside, known.context, start, &time);
     }

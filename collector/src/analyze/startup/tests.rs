@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::occupancy::{Basis, Length, Occupancy};
+use crate::model::gpu_interval::{Basis, GpuInterval, Length};
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Reason, simulation};
 use crate::trace::record::{Api, Call, Context, Record};
@@ -42,8 +42,8 @@ impl<'n> Trace<'n> {
         let mut work = simulation::work(end, 10, 10);
         work.call.begin = begin;
         let when = match start {
-            Some(start) => When::Timed(Occupancy {
-                chain: 1,
+            Some(start) => When::Timed(GpuInterval {
+                time_base: 1,
                 earliest_start: start - 4,
                 latest_start: start + 2,
                 earliest_end: start + 5,

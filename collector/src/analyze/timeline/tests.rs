@@ -4,7 +4,7 @@ use super::super::estimate::{Estimate, Sum};
 use super::super::gaps::{Found, Part};
 use super::super::identity::CLASSES;
 use super::*;
-use crate::model::occupancy::{Length, derive};
+use crate::model::gpu_interval::{Length, derive};
 use crate::model::simulation::{Load, Simulation, survey};
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::trace::record::Record;
@@ -22,9 +22,9 @@ const NCCL: Action = Action::Kernel { name: 2, communication: true };
 const GRAPH: Action = Action::Graph { kernels: 3 };
 const COPY: Action = Action::Transfer { kind: TransferKind::HtoD, host_memory: HostMemory::Pinned, bytes: 4 };
 
-fn at(earliest: [i64; 2], best: [i64; 2], latest: [i64; 2], basis: Basis) -> Occupancy {
-    Occupancy {
-        chain: 1,
+fn at(earliest: [i64; 2], best: [i64; 2], latest: [i64; 2], basis: Basis) -> GpuInterval {
+    GpuInterval {
+        time_base: 1,
         earliest_start: earliest[0],
         earliest_end: earliest[1],
         start: best[0],
@@ -40,7 +40,7 @@ fn at(earliest: [i64; 2], best: [i64; 2], latest: [i64; 2], basis: Basis) -> Occ
     }
 }
 
-fn exactly(start: i64, end: i64) -> Occupancy {
+fn exactly(start: i64, end: i64) -> GpuInterval {
     at([start, end], [start, end], [start, end], Basis::Proven)
 }
 
@@ -77,7 +77,7 @@ fn sweep_all(operations: &[Operation], drained: Option<Drained>) -> DeviceTime {
     timelines.finish().remove(&Some(0)).unwrap_or_default()
 }
 
-fn timed(operations: &[(Action, Occupancy)]) -> DeviceTime {
+fn timed(operations: &[(Action, GpuInterval)]) -> DeviceTime {
     let numbered = operations.iter().zip(1..);
     let all: Vec<Operation> =
         numbered.map(|((what, o), n)| operation(n, n, *what, When::Timed(*o))).collect();
@@ -219,10 +219,10 @@ fn contexts_of_unknown_devices_are_added_side_by_side() {
 
 #[test]
 fn chains_that_follow_each_other_are_one_timeline_with_its_gaps() {
-    let chained = |chain: u32| {
-        let start = i64::from(chain) * 100;
-        let o = Occupancy { chain, ..exactly(start, start + 10) };
-        operation(u64::from(chain), 7, KERNEL, When::Timed(o))
+    let chained = |time_base: u32| {
+        let start = i64::from(time_base) * 100;
+        let o = GpuInterval { time_base, ..exactly(start, start + 10) };
+        operation(u64::from(time_base), 7, KERNEL, When::Timed(o))
     };
     let device = sweep_all(&(0..100).map(chained).collect::<Vec<_>>(), None);
     assert_eq!((device.timelines, device.identity.span), (1, 9_910));
@@ -253,14 +253,14 @@ fn the_end_of_a_context_ends_what_was_untimed_in_it() {
 
 #[test]
 fn a_burst_covers_its_launches_and_is_undecided_only_if_it_was_lost() {
-    let chain = When::Untimed { reason: Reason::Untimed(Untimed::Chain), after: None };
+    let time_base = When::Untimed { reason: Reason::Untimed(Untimed::Programmatic), after: None };
     let lost = When::Untimed { reason: Reason::Lost, after: Some(20) };
     for (when, undecided) in [(When::Timed(exactly(20, 50)), 0), (lost, 80)] {
         let device = sweep_all(
             &[
                 operation(1, 7, KERNEL, When::Timed(exactly(0, 10))),
-                operation(2, 7, KERNEL, chain),
-                operation(3, 7, KERNEL, chain),
+                operation(2, 7, KERNEL, time_base),
+                operation(3, 7, KERNEL, time_base),
                 operation(4, 7, Action::Burst { launches: 2, ordinary: 0, communication: false }, when),
                 operation(5, 7, KERNEL, When::Timed(exactly(100, 110))),
             ],
@@ -273,7 +273,7 @@ fn a_burst_covers_its_launches_and_is_undecided_only_if_it_was_lost() {
 #[test]
 fn a_burst_proves_that_the_gpu_was_busy_only_when_all_of_it_had_been_launched() {
     let busy_from = |launched: i64| {
-        let burst = Occupancy { busy_from: launched, ..exactly(0, 100) };
+        let burst = GpuInterval { busy_from: launched, ..exactly(0, 100) };
         timed(&[
             (Action::Burst { launches: 2, ordinary: 0, communication: false }, burst),
             (KERNEL, exactly(100, 110)),
@@ -354,8 +354,8 @@ fn idle_time_between_launches_is_seen_where_raw_pairs_hide_it() {
         .iter()
         .zip(1..)
         .map(|(truth, n)| {
-            let occupancy = derive(&truth.work, &truth.gpu, false, None, clocks.of(1, 1).unwrap());
-            operation(n, 7, KERNEL, When::Timed(occupancy))
+            let interval = derive(&truth.work, &truth.gpu, false, None, clocks.of(1, 1).unwrap());
+            operation(n, 7, KERNEL, When::Timed(interval))
         })
         .collect();
     let identity = sweep_all(&operations, None).identity;
@@ -403,7 +403,7 @@ fn what_is_kept_does_not_grow_with_the_trace() {
 }
 
 /// A random operation with nested stretches; every third has nothing certain, every seventh only bounds.
-fn any_operation() -> impl Strategy<Value = (Action, Occupancy)> {
+fn any_operation() -> impl Strategy<Value = (Action, GpuInterval)> {
     let what = prop_oneof![Just(KERNEL), Just(COPY), Just(NCCL), Just(GRAPH)];
     (what, -60i64..60, proptest::array::uniform5(0i64..12), 0..21u32).prop_map(|(what, t, d, kind)| {
         let start = t + d[0];
@@ -418,21 +418,21 @@ fn any_operation() -> impl Strategy<Value = (Action, Occupancy)> {
 }
 
 /// The definition, nanosecond by nanosecond.
-fn by_the_book(operations: &[(Action, Occupancy)]) -> Identity {
+fn by_the_book(operations: &[(Action, GpuInterval)]) -> Identity {
     let begin = operations.iter().map(|(_, o)| o.earliest_start).min().unwrap();
     let end = operations.iter().map(|(_, o)| o.latest_end).max().unwrap();
     let mut identity = Identity { span: (end - begin) as u64, ..Identity::default() };
     for t in begin..end {
-        let first = |covers: &dyn Fn(&Occupancy) -> bool| {
+        let first = |covers: &dyn Fn(&GpuInterval) -> bool| {
             operations.iter().filter(|(_, o)| covers(o)).map(|(what, _)| class(*what)).min()
         };
-        let all = |covers: &dyn Fn(&Occupancy) -> bool| -> Vec<Class> {
+        let all = |covers: &dyn Fn(&GpuInterval) -> bool| -> Vec<Class> {
             operations.iter().filter(|(_, o)| covers(o)).map(|(what, _)| class(*what)).collect()
         };
-        let only_bounds = |o: &Occupancy| o.basis == Basis::BoundsOnly;
-        let certain = |o: &Occupancy| !only_bounds(o) && o.latest_start <= t && t < o.earliest_end;
-        let estimated = |o: &Occupancy| !only_bounds(o) && o.start <= t && t < o.end;
-        let possible = |o: &Occupancy| o.earliest_start <= t && t < o.latest_end;
+        let only_bounds = |o: &GpuInterval| o.basis == Basis::BoundsOnly;
+        let certain = |o: &GpuInterval| !only_bounds(o) && o.latest_start <= t && t < o.earliest_end;
+        let estimated = |o: &GpuInterval| !only_bounds(o) && o.start <= t && t < o.end;
+        let possible = |o: &GpuInterval| o.earliest_start <= t && t < o.latest_end;
         let doubtful = operations.iter().any(|(_, o)| only_bounds(o) && possible(o));
         match first(&estimated) {
             Some(class) => identity.busy[class as usize].value += 1,

@@ -1,6 +1,6 @@
 use super::*;
+use crate::model::gpu_interval::{Basis, GpuInterval, Length};
 use crate::model::memory::{Allocator, MemoryChange};
-use crate::model::occupancy::{Basis, Length, Occupancy};
 use crate::model::{Reason, simulation};
 use crate::trace::record::{Api, Call, Context, EventOp, Free, Record, Stream as StreamRecord};
 use gpuspy_wire::record::Untimed;
@@ -55,8 +55,8 @@ impl<'n> Trace<'n> {
             work.call.flags |= flag::LEGACY_STREAM;
         }
         let when = match ran {
-            Some((start, over)) => When::Timed(Occupancy {
-                chain: 1,
+            Some((start, over)) => When::Timed(GpuInterval {
+                time_base: 1,
                 earliest_start: start - 1,
                 latest_start: start + 1,
                 earliest_end: over - 1,

@@ -1,5 +1,5 @@
 //! Kernels that spin for as long as their names say, so that the demo shows the same picture on any GPU. On a real one the
-//! kernel watches the GPU's clock; the stand-in reads the name's ending.
+//! kernel watches the GPU's clock; the simulator reads the name's ending.
 
 use std::ffi::CString;
 use std::fmt::Write;

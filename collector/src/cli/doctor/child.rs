@@ -1,7 +1,7 @@
 //! Children that cannot hang the doctor, and leave nothing: each has a time limit, prints into files of a private directory,
 //! and is ended when the doctor is told to stop.
 
-use super::errand::Errand;
+use super::probe::Probe;
 use crate::cli::Failure;
 use crate::cli::launch::PrivateDir;
 use crate::collect::sys::{self, Signals};
@@ -55,10 +55,10 @@ impl Nursery {
         sys::wait([Some(self.signals.as_fd())], Duration::ZERO).is_ok_and(|[arrived]| arrived)
     }
 
-    /// Has a child do an errand, and returns what it tells.
+    /// Has a child do a probe, and returns what it tells.
     pub(super) fn send<T: DeserializeOwned>(
         &self,
-        errand: Errand,
+        probe: Probe,
         runtime: Option<&str>,
         environment: &[(&str, OsString)],
     ) -> Result<T, Silent> {
@@ -71,7 +71,7 @@ impl Nursery {
         let mut command = Command::new(std::env::current_exe().map_err(silent)?);
         command
             .arg(super::CHILD)
-            .arg(errand.name())
+            .arg(probe.name())
             .args(runtime)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())

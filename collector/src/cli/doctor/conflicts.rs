@@ -99,7 +99,7 @@ fn hooks(agent: &Path) -> Vec<Check> {
 }
 
 /// Libraries that the loader puts before a program's own, in its order. Names without a folder are searched by the loader;
-/// they are not followed here: what they do shows in the roads.
+/// they are not followed here: what they do shows in the routes.
 fn preloaded() -> Vec<PathBuf> {
     let mut list = std::env::var_os("LD_PRELOAD").unwrap_or_default().into_vec();
     list.push(b' ');

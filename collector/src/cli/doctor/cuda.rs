@@ -1,13 +1,13 @@
 //! Which CUDA is here: driver, GPUs, runtimes, and what stands between a program and its GPU.
 
 use super::child::{Nursery, Silent};
-use super::errand::{Errand, Found, Gpu};
+use super::probe::{Found, Gpu, Probe};
 use super::{Check, Level};
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
-/// What the roads need to know.
+/// What the routes need to know.
 #[derive(Debug, Default)]
 pub(super) struct Cuda {
     pub(super) driver: Option<Found>,
@@ -30,7 +30,7 @@ const NO_GPU: &str = "look whether nvidia-smi finds one, whether CUDA_VISIBLE_DE
 pub(super) fn check(nursery: &Nursery, preload: &OsString, checks: &mut Vec<Check>) -> Cuda {
     let mut cuda = Cuda::default();
     let environment = [("LD_PRELOAD", preload.clone()), ("GPUSPY", "0".into())];
-    match nursery.send::<Found>(Errand::Driver, None, &environment) {
+    match nursery.send::<Found>(Probe::Driver, None, &environment) {
         Err(Silent(why)) => checks.push(Check::problem("driver", why, NO_DRIVER)),
         Ok(found) => {
             checks.push(driver(&found));
@@ -40,7 +40,7 @@ pub(super) fn check(nursery: &Nursery, preload: &OsString, checks: &mut Vec<Chec
     }
     // The names that CUDA 11, 12 and 13 give it.
     for name in ["libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13"] {
-        if let Ok(found) = nursery.send::<Found>(Errand::Runtime, Some(name), &environment) {
+        if let Ok(found) = nursery.send::<Found>(Probe::Runtime, Some(name), &environment) {
             checks.push(Check::ok("runtime", format!("CUDA {}, {}", version(found.version), found.path)));
             cuda.runtimes.push(name.to_owned());
         }
@@ -56,7 +56,7 @@ pub(super) fn check(nursery: &Nursery, preload: &OsString, checks: &mut Vec<Chec
 /// The name of the first GPU, if a program for this version of CUDA and this compute capability can use it; else why not.
 pub(super) fn first_gpu(nursery: &Nursery, version: i32, capability: (i32, i32)) -> Result<String, String> {
     let environment = [("GPUSPY", "0".into())];
-    let found = nursery.send::<Found>(Errand::Driver, None, &environment).map_err(|Silent(why)| why)?;
+    let found = nursery.send::<Found>(Probe::Driver, None, &environment).map_err(|Silent(why)| why)?;
     usable(&found, version, capability).map(|gpu| gpu.name.clone())
 }
 

@@ -10,8 +10,8 @@ use super::{Export, Source};
 use crate::analyze::calls::base_name;
 use crate::analyze::kernels::UNKNOWN;
 use crate::model::facts::Shape;
-use crate::model::filter::{Passed, Sieve};
-use crate::model::occupancy::{Length, host};
+use crate::model::filter::{Passed, RecordFilter};
+use crate::model::gpu_interval::{Length, host};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, Model, Operation, When};
@@ -29,7 +29,7 @@ pub(super) struct Pass<'e, 's, W> {
     source: &'s Source,
     index: usize,
     model: Model<'s>,
-    sieve: Sieve<'s>,
+    record_filter: RecordFilter<'s>,
     /// Threads call in one order and streams run in another: rows that may still come out of order.
     waiting: Reorder<GpuRow>,
     streams: HashMap<u32, Sequence>,
@@ -79,7 +79,13 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         let status = source.status.as_ref();
         let began = source.clocks.began(status);
         Pass {
-            sieve: Sieve::new(&source.place.filter, &source.names, status, began, &source.clocks.captures),
+            record_filter: RecordFilter::new(
+                &source.place.filter,
+                &source.names,
+                status,
+                began,
+                &source.clocks.captures,
+            ),
             export,
             source,
             index,
@@ -99,9 +105,9 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
     /// Writes what a record means.
     pub fn observe(&mut self, record: &Record) -> io::Result<()> {
         let event = self.model.observe(record);
-        let passed = self.sieve.sift(&event);
+        let passed = self.record_filter.check(&event);
         self.last = self.last.max(record.at);
-        if let Body::Range(range) = &record.body {
+        if let Body::NvtxRange(range) = &record.body {
             return self.range(record, range, passed);
         }
         let Some(call) = record.body.call() else { return self.memory(&event) };
@@ -147,7 +153,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
 
     /// Whether any part of a stretch is in the time that is asked for. What takes no time has its moment.
     fn is_in_time(&self, begin: i64, end: i64) -> bool {
-        let period = self.sieve.period();
+        let period = self.record_filter.period();
         period.contains(begin) || period.length(begin, end) > 0
     }
 

@@ -37,7 +37,7 @@ impl Stream {
 impl Scene {
     /// Takes what a record says of rows.
     pub fn observe(&mut self, record: &Record) {
-        if record.body.call().is_some() || matches!(record.body, Body::Range(_)) {
+        if record.body.call().is_some() || matches!(record.body, Body::NvtxRange(_)) {
             self.threads.insert(record.thread);
         }
         match &record.body {

@@ -2,9 +2,9 @@ use super::*;
 use crate::model::{Model, When, simulation};
 use crate::trace::generator::{Generator, Options};
 use crate::trace::record::{
-    Alloc, Api, Body, Call, Context, Device, Ending, GpuTime, KernelFacts, Range, Synchronize, What, Work,
+    Alloc, Api, Body, Call, Context, Device, Ending, GpuTime, KernelFacts, NvtxRange, Synchronize, What, Work,
 };
-use gpuspy_wire::record::{Memory, RangeChange, SyncScope, Untimed, flag};
+use gpuspy_wire::record::{Memory, NvtxChange, SyncScope, Untimed, flag};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -102,7 +102,7 @@ fn launch(begin: u64, start: i64, duration: u64) -> Work {
     let mut work = simulation::work(begin + 4_000, 4_000, 1_000);
     (work.call.api, work.call.context, work.stream, work.what) = (LAUNCH, 1, 9, kernel());
     work.gpu = Some(GpuTime {
-        chain: 2,
+        time_base: 2,
         start: begin as i64 + start,
         duration,
         seen: begin + start as u64 + duration + 50_000,
@@ -369,10 +369,9 @@ fn an_export_of_annotations_or_of_memory_alone_is_not_empty() {
     };
     let everything = Filter::default();
     assert!(summary(vec![context(1, 0)], &everything).is_empty());
-    let ranges =
-        vec![range(1, 2_000, RangeChange::Push, 0, 0, 1), range(1, 9_000, RangeChange::Pop, 0, 0, 0)];
+    let ranges = vec![range(1, 2_000, NvtxChange::Push, 0, 0, 1), range(1, 9_000, NvtxChange::Pop, 0, 0, 0)];
     assert_eq!(summary(ranges, &everything).annotations, 1);
-    let mark = summary(vec![range(1, 2_000, RangeChange::Mark, 0, 0, 1)], &everything);
+    let mark = summary(vec![range(1, 2_000, NvtxChange::Mark, 0, 0, 1)], &everything);
     assert!(mark.annotations == 1 && !mark.is_empty());
     let call = Call { api: WAIT, begin: 2_000, end: 3_000, context: 1, ..Call::default() };
     let (memory, address, bytes, stream, pool) = (Memory::Device, 64, 8, 0, 0);
@@ -709,17 +708,19 @@ fn a_stream_or_a_device_is_shown_alone() {
 }
 
 /// A range of domain 0 or 1, called after its text's number.
-fn range(thread: u32, at: u64, change: RangeChange, id: u64, domain: u32, text: u32) -> Record {
-    let range = Range { change, id, domain, text, category: 0, color: 0, payload: false };
-    Record { thread, at, body: Body::Range(range) }
+fn range(thread: u32, at: u64, change: NvtxChange, id: u64, domain: u32, text: u32) -> Record {
+    let range = NvtxRange { change, id, domain, text, category: 0, color: 0, payload: false };
+    Record { thread, at, body: Body::NvtxRange(range) }
 }
 
 /// Names with texts of ranges: 1 is "step", 2 "forward".
 fn with_ranges() -> Names {
     let mut names = names();
-    for (space, id, text) in
-        [(Namespace::Range, 1, "step"), (Namespace::Range, 2, "forward"), (Namespace::Domain, 1, "loader")]
-    {
+    for (space, id, text) in [
+        (Namespace::NvtxRange, 1, "step"),
+        (Namespace::NvtxRange, 2, "forward"),
+        (Namespace::Domain, 1, "loader"),
+    ] {
         names.0.insert((space, id), text.to_owned());
     }
     names
@@ -739,7 +740,7 @@ fn annotations(trace: &Value, category: &str) -> Vec<Annotation> {
 
 /// The ranges of a thread around two launches, and one that was started around all.
 fn annotated() -> Given {
-    use RangeChange::{End, Mark, Pop, Push, Start};
+    use NvtxChange::{End, Mark, Pop, Push, Start};
     let records = vec![
         context(1, 0),
         range(2, 5_000, Start, 9, 0, 2),
@@ -796,7 +797,7 @@ fn a_projection_spans_the_operations_of_its_range_on_a_row_beside_their_stream()
 
 #[test]
 fn projections_of_operations_whose_estimates_overlap_are_laid_end_to_end() {
-    use RangeChange::{Pop, Push};
+    use NvtxChange::{Pop, Push};
     let records = vec![
         range(1, 9_000, Push, 0, 0, 1),
         record(1, Body::Work(launch(10_000, 5_000, 30_000))),
@@ -842,10 +843,10 @@ fn whatever_ranges_come_no_two_cross_on_a_row() {
         all.push(record);
         let (domain, text, id) = (random.below(2) as u32, 1 + random.below(2) as u32, 1 + random.below(5));
         match random.below(8) {
-            0 => all.push(range(thread, at, RangeChange::Push, 0, domain, text)),
-            1 => all.push(range(thread, at, RangeChange::Pop, 0, domain, 0)),
-            2 => all.push(range(thread, at, RangeChange::Start, id, domain, text)),
-            3 => all.push(range(thread, at, RangeChange::End, id, domain, 0)),
+            0 => all.push(range(thread, at, NvtxChange::Push, 0, domain, text)),
+            1 => all.push(range(thread, at, NvtxChange::Pop, 0, domain, 0)),
+            2 => all.push(range(thread, at, NvtxChange::Start, id, domain, text)),
+            3 => all.push(range(thread, at, NvtxChange::End, id, domain, 0)),
             _ => {}
         }
     }

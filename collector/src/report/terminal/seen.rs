@@ -7,7 +7,7 @@ use crate::analyze::coverage::DAMAGED_TRACE;
 use crate::analyze::kernels::never_timed;
 use crate::analyze::windows::{Duty, Timing};
 use crate::model::Reason;
-use crate::model::clock::{DRIFT_PPM, TURN_PPM};
+use crate::model::gpu_clock::{DRIFT_PPM, TURN_PPM};
 use crate::report::names::plain;
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{count, duration, percent};
@@ -130,7 +130,7 @@ fn reason(name: &str) -> &str {
         (Untimed::Off, "with timing off"),
         (Untimed::NotHooked, "unseen by the driver's hooks"),
         (Untimed::EventFailed, "with events refused"),
-        (Untimed::Chain, "programmatic"),
+        (Untimed::Programmatic, "programmatic"),
         (Untimed::Teardown, "in a context's end"),
         (Untimed::NoStream, "on no stream"),
         (Untimed::OutsideRange, "as the range began or ended"),

@@ -58,7 +58,7 @@ fn untimed_work_may_reach_as_far_as_its_neighbours_stamps_are_off() {
         let raw = (end - start) as u64;
         let length = Length { lo: raw - 32, value: raw, hi: raw + 32 };
         let whole = at([start, end], [start, end], [start + 32, end + 32], Basis::Corrected);
-        operation(number, 7, COPY, When::Timed(Occupancy { length, raw, ..whole }))
+        operation(number, 7, COPY, When::Timed(GpuInterval { length, raw, ..whole }))
     };
     let identity =
         beside_a_graph(&[blurred(1, 100, 200), called(2, [2, 3], untimed(2)), blurred(3, 300, 400)]);

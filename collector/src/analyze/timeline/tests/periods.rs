@@ -27,9 +27,9 @@ fn counted_in(operations: &[Operation], period: Period) -> DeviceTime {
 }
 
 /// On clocks that are not off, so that a bound of the period leaves no doubt.
-fn placed(operations: &[(Action, Occupancy)]) -> Vec<Operation> {
-    let placed = |((what, o), n): (&(Action, Occupancy), u64)| {
-        operation(n, n, *what, When::Timed(Occupancy { off_by: Some(0), ..*o }))
+fn placed(operations: &[(Action, GpuInterval)]) -> Vec<Operation> {
+    let placed = |((what, o), n): (&(Action, GpuInterval), u64)| {
+        operation(n, n, *what, When::Timed(GpuInterval { off_by: Some(0), ..*o }))
     };
     operations.iter().zip(1..).map(placed).collect()
 }

@@ -2,8 +2,8 @@
 
 use super::{Micros, Pass};
 use crate::model::Event;
+use crate::model::gpu_interval::host;
 use crate::model::memory::{MemoryChange, is_device_memory};
-use crate::model::occupancy::host;
 use crate::trace::record::{Body, Record};
 use gpuspy_wire::record::Memory;
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ impl<W: Write> Pass<'_, '_, W> {
                     (memory, [host(at_once), -host(at_once)], of)
                 }
             };
-            if self.sieve.holds(&of) {
+            if self.record_filter.holds(&of) {
                 self.memory_steps(event.record, memory, steps)?;
             }
         }
@@ -41,7 +41,7 @@ impl<W: Write> Pass<'_, '_, W> {
 
     /// Adds bytes to what is held, and then others where there are any.
     fn memory_steps(&mut self, record: &Record, memory: Memory, [first, then]: [i64; 2]) -> io::Result<()> {
-        let is_shown = self.sieve.period().contains(host(record.at));
+        let is_shown = self.record_filter.period().contains(host(record.at));
         for bytes in [Some(first), (then != 0).then_some(then)].into_iter().flatten() {
             if is_device_memory(memory) {
                 self.held.device = self.held.device.saturating_add(bytes);

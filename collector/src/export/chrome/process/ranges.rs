@@ -11,10 +11,10 @@ use super::super::rows::Sequence;
 use super::Pass;
 use crate::analyze::ranges::RangeName;
 use crate::model::filter::Passed;
-use crate::model::occupancy::{Occupancy, host};
+use crate::model::gpu_interval::{GpuInterval, host};
 use crate::model::ranges::{Begun, Inside, Over, Ranges};
-use crate::trace::record::{Range, Record};
-use gpuspy_wire::record::RangeChange;
+use crate::trace::record::{NvtxRange, Record};
+use gpuspy_wire::record::NvtxChange;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
 
@@ -85,8 +85,8 @@ impl RangeRows {
         *self.lanes.entry(id).or_insert_with(|| free.pop_first().unwrap_or(next))
     }
 
-    fn owner(lanes: &HashMap<u64, u32>, thread: u32, range: &Range) -> Owner {
-        if range.change == RangeChange::Start {
+    fn owner(lanes: &HashMap<u64, u32>, thread: u32, range: &NvtxRange) -> Owner {
+        if range.change == NvtxChange::Start {
             return Owner::Started { lane: lanes.get(&range.id).copied().unwrap_or(0) };
         }
         Owner::Pushed { thread, domain: range.domain }
@@ -95,7 +95,7 @@ impl RangeRows {
 
 impl<W: Write> Pass<'_, '_, W> {
     /// Takes an operation into the ranges around it.
-    pub(super) fn project(&mut self, record: &Record, called: u64, place: Place, ran: &Occupancy) {
+    pub(super) fn project(&mut self, record: &Record, called: u64, place: Place, ran: &GpuInterval) {
         let RangeRows { open, lanes, projected, .. } = &mut self.ranges;
         for begun in open.around(record.thread, called) {
             let owner = RangeRows::owner(lanes, begun.thread, &begun.range);
@@ -107,20 +107,20 @@ impl<W: Write> Pass<'_, '_, W> {
     }
 
     /// Takes a change of a range, or a mark, and writes what is over.
-    pub(super) fn range(&mut self, record: &Record, range: &Range, passed: Passed) -> io::Result<()> {
+    pub(super) fn range(&mut self, record: &Record, range: &NvtxRange, passed: Passed) -> io::Result<()> {
         let (thread, at) = (record.thread, record.at);
         let over = match range.change {
-            RangeChange::Push | RangeChange::Start => {
+            NvtxChange::Push | NvtxChange::Start => {
                 let inside = Projections { is_asked_for: passed.concerns, ..Projections::default() };
                 if self.ranges.open.begin(Begun { thread, at, range: range.clone(), inside }) {
                     self.begin(thread, at, range);
                 }
                 return Ok(());
             }
-            RangeChange::Mark if passed.call => return self.mark(thread, at, range),
-            RangeChange::Mark => return Ok(()),
-            RangeChange::Pop => self.ranges.open.pop(thread, range.domain, at),
-            RangeChange::End => self.ranges.open.end(range.id, at),
+            NvtxChange::Mark if passed.call => return self.mark(thread, at, range),
+            NvtxChange::Mark => return Ok(()),
+            NvtxChange::Pop => self.ranges.open.pop(thread, range.domain, at),
+            NvtxChange::End => self.ranges.open.end(range.id, at),
         };
         // What was never begun has no row.
         over.ok().flatten().map_or(Ok(()), |over| self.over(over))
@@ -133,8 +133,8 @@ impl<W: Write> Pass<'_, '_, W> {
         open.into_iter().try_for_each(|over| self.over(over))
     }
 
-    fn begin(&mut self, thread: u32, at: u64, range: &Range) {
-        if range.change == RangeChange::Start {
+    fn begin(&mut self, thread: u32, at: u64, range: &NvtxRange) {
+        if range.change == NvtxChange::Start {
             self.ranges.lane(range.id);
         } else {
             let at = self.moment(host(at));
@@ -192,7 +192,7 @@ impl<W: Write> Pass<'_, '_, W> {
         }
     }
 
-    fn mark(&mut self, thread: u32, at: u64, range: &Range) -> io::Result<()> {
+    fn mark(&mut self, thread: u32, at: u64, range: &NvtxRange) -> io::Result<()> {
         let (name, ts) = (self.range_name(range), Micros(self.moment(host(at))));
         let (pid, tid) = (self.rows().pid, self.rows().tid(thread));
         self.export.summary.annotations += 1;
@@ -229,7 +229,7 @@ impl<W: Write> Pass<'_, '_, W> {
         })
     }
 
-    fn range_name(&mut self, range: &Range) -> Text {
+    fn range_name(&mut self, range: &NvtxRange) -> Text {
         let names = &self.source.names;
         let name = self.ranges.names.entry((range.domain, range.text));
         name.or_insert_with(|| Text::of(&RangeName::of(range, names).to_string())).clone()

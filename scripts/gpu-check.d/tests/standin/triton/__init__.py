@@ -1,4 +1,4 @@
-"""A stand-in for Triton: a kernel that is written in it is a kernel of the stand-in torch by the same name."""
+"""A simulator for Triton: a kernel that is written in it is a kernel of the simulator torch by the same name."""
 from torch.device import launch
 
 

@@ -1,0 +1,227 @@
+//! The `dlsym` route.
+//!
+//! `dlsym` is exported, so every lookup by handle in the process comes here first. RTLD_DEFAULT and RTLD_NEXT depend on
+//! who asks, and the C library finds that out from the return address: those are answered by a tail jump that leaves the
+//! caller's return address in place (an ordinary call would make *us* the caller, and a library's
+//! `dlsym(RTLD_NEXT, f)` would find its own f). Lookups in a real handle do not depend on the caller; there, and only for
+//! a name in the table, the answer may be replaced.
+//!
+//! Two pointers lead on: **libc's** dlsym, for our own questions, and the **next** dlsym in search order, for the
+//! app's: a dlsym hook behind us keeps being asked.
+
+use crate::hook::{Hook, Layer};
+use crate::interpose;
+use crate::interpose::{deepbind, libraries, unknown};
+use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+
+/// libc's dlsym, and the next one in search order. Relaxed: code, immutable, and every thread finds the same.
+static LIBC: AtomicUsize = AtomicUsize::new(0);
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// The exported `dlsym`.
+///
+/// # Safety
+/// As dlsym(3).
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    // RTLD_DEFAULT is 0 and RTLD_NEXT is -1: handle + 1 is at most 1 for these two and for no other.
+    // Both ends are jumps: rsp and the return address are the caller's, the argument registers are restored.
+    core::arch::naked_asm!(
+        "lea rax, [rdi + 1]",
+        "cmp rax, 1",
+        "ja {by_handle}",
+        "mov rax, [rip + {next}]",
+        "test rax, rax",
+        "jnz 2f",
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        "call {find}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "2: jmp rax",
+        by_handle = sym by_handle,
+        next = sym NEXT,
+        find = sym find_next,
+    )
+}
+
+/// The exported `dlsym`.
+///
+/// # Safety
+/// As dlsym(3).
+#[cfg(target_arch = "aarch64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    core::arch::naked_asm!(
+        "add x9, x0, 1",
+        "cmp x9, 1",
+        "b.hi {by_handle}",
+        "adrp x9, {next}",
+        "ldr x9, [x9, :lo12:{next}]",
+        "cbnz x9, 2f",
+        "stp x0, x1, [sp, -32]!",
+        "str x30, [sp, 16]",
+        "bl {find}",
+        "mov x9, x0",
+        "ldr x30, [sp, 16]",
+        "ldp x0, x1, [sp], 32",
+        "2: br x9",
+        by_handle = sym by_handle,
+        next = sym NEXT,
+        find = sym find_next,
+    )
+}
+
+/// The address to jump to for the caller-dependent handles. Called from the naked code above.
+extern "C" fn find_next() -> usize {
+    next_dlsym() as usize
+}
+
+/// libc's dlsym. glibc has it at two versions: 2.34 (in libc.so.6) and the port's first (in libdl.so.2 before).
+fn libc_dlsym() -> Dlsym {
+    let mut address = LIBC.load(Ordering::Relaxed);
+    if address == 0 {
+        const OLD: &CStr = if cfg!(target_arch = "aarch64") { c"GLIBC_2.17" } else { c"GLIBC_2.2.5" };
+        for version in [c"GLIBC_2.34", OLD] {
+            // SAFETY: terminated strings; RTLD_NEXT is relative to us, the caller, which is what we mean.
+            let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
+            if !found.is_null() {
+                address = found as usize;
+                LIBC.store(address, Ordering::Relaxed);
+                break;
+            }
+        }
+    }
+    if address == 0 {
+        return no_dlsym;
+    }
+    // SAFETY: the C library's function of this name and prototype.
+    unsafe { core::mem::transmute::<usize, Dlsym>(address) }
+}
+
+/// Stands in for a C library without a dlsym that we can find: nothing is ever found.
+unsafe extern "C" fn no_dlsym(_: *mut c_void, _: *const c_char) -> *mut c_void {
+    core::ptr::null_mut()
+}
+
+/// The next dlsym in search order: another hook's, or libc's.
+fn next_dlsym() -> Dlsym {
+    let mut address = NEXT.load(Ordering::Relaxed);
+    if address == 0 {
+        // SAFETY: a terminated name; RTLD_NEXT is relative to us.
+        let found = unsafe { libc_dlsym()(libc::RTLD_NEXT, c"dlsym".as_ptr()) };
+        address = if found.is_null() { libc_dlsym() as usize } else { found as usize };
+        NEXT.store(address, Ordering::Relaxed);
+    }
+    // SAFETY: a function named dlsym, found by the loader: it has dlsym's prototype.
+    unsafe { core::mem::transmute::<usize, Dlsym>(address) }
+}
+
+/// The definition that follows ours in search order.
+pub fn next_definition(symbol: &CStr) -> Option<usize> {
+    quietly(|| {
+        // SAFETY: a terminated name; RTLD_NEXT is relative to us.
+        let found = unsafe { libc_dlsym()(libc::RTLD_NEXT, symbol.as_ptr()) };
+        (!found.is_null()).then_some(found as usize)
+    })
+}
+
+/// The definition that comes first for the whole process, if it is our export.
+pub fn first_if_ours(symbol: &CStr) -> Option<usize> {
+    let first = quietly(|| {
+        // SAFETY: a terminated name.
+        let found = unsafe { libc_dlsym()(libc::RTLD_DEFAULT, symbol.as_ptr()) };
+        (!found.is_null()).then_some(found as usize)
+    })?;
+    libraries::is_ours(first).then_some(first)
+}
+
+/// Whether a function is libc's dlsym.
+pub fn is_libc_own(address: usize) -> bool {
+    address == libc_dlsym() as usize
+}
+
+/// The definition in a library.
+pub fn in_library(handle: *mut c_void, symbol: &CStr) -> Option<usize> {
+    quietly(|| {
+        // SAFETY: a handle that dlopen gave, a terminated name.
+        let found = unsafe { libc_dlsym()(handle, symbol.as_ptr()) };
+        (!found.is_null()).then_some(found as usize)
+    })
+}
+
+/// Runs our own lookup and leaves dlerror(3) without an error of ours.
+pub fn quietly<T>(lookup: impl FnOnce() -> Option<T>) -> Option<T> {
+    let found = lookup();
+    if found.is_none() {
+        // SAFETY: clears the thread's error state, where our own failed lookup stands now.
+        unsafe { libc::dlerror() };
+    }
+    found
+}
+
+/// A lookup in a real handle: the next dlsym's answer, or the hook in its place.
+unsafe extern "C" fn by_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    deepbind::look();
+    // SAFETY: the app's own arguments, handed on.
+    let answer = unsafe { next_dlsym()(handle, name) };
+    if answer.is_null() || name.is_null() {
+        return answer;
+    }
+    // SAFETY: dlsym found something by it: a terminated string.
+    let name = unsafe { CStr::from_ptr(name) };
+    let Some(hook) = find(name) else {
+        // (Another hook's answer may lie elsewhere.)
+        if unknown::is_cudas(name) && in_library(handle, name).is_some_and(libraries::is_cuda) {
+            unknown::found(name);
+        }
+        return answer;
+    };
+    substitute(hook, handle, answer as usize).map_or(answer, |entry| entry.cast_mut().cast())
+}
+
+/// The table's entry for an exported name. Almost every name in a process's life ends at the first test.
+pub fn find(name: &CStr) -> Option<&'static Hook> {
+    let bytes = name.to_bytes();
+    if !(bytes.starts_with(b"cu") || bytes.starts_with(b"__cuda")) {
+        return None;
+    }
+    crate::table::all().iter().find(|hook| hook.symbol == name)
+}
+
+/// The hook to hand out instead of `answer`, if `answer` is the real function that the hook stands for.
+fn substitute(hook: &'static Hook, handle: *mut c_void, answer: usize) -> Option<*const ()> {
+    if !crate::session::is_enabled() {
+        return None;
+    }
+    // Where the next dlsym answered with something else than libc's, it is a hook behind us: ours goes on to it.
+    let entry = wrapper(hook, in_library(handle, hook.symbol)?, answer);
+    if hook.layer == Layer::Driver {
+        crate::session::looked_up(hook, entry.is_some());
+    }
+    entry
+}
+
+/// The function of ours that goes on to `next`, if `found` is the real function that the hook stands for.
+pub fn wrapper(hook: &'static Hook, found: usize, next: usize) -> Option<*const ()> {
+    // The wrapper leads to a runtime's for good.
+    let stays =
+        || hook.layer == Layer::Driver || libraries::runtime_at(found).and_then(libraries::pinned).is_some();
+    (is_real(hook, found) && stays()).then(|| hook.wrapper(next)).flatten()
+}
+
+/// Whether `found` is the real function that a hook stands for.
+pub fn is_real(hook: &Hook, found: usize) -> bool {
+    match hook.layer {
+        Layer::Driver => interpose::is_real(hook, found),
+        Layer::Runtime => libraries::runtime_at(found).is_some(),
+    }
+}

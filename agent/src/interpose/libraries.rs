@@ -1,0 +1,317 @@
+//! The CUDA libraries that are loaded. The agent never loads one.
+
+use crate::interpose::dlsym;
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// libcuda's handle; 0 = not loaded yet. Relaxed: an address that never changes once known (libcuda is not unloaded
+/// while a process uses it, and we hold a reference).
+static DRIVER: AtomicUsize = AtomicUsize::new(0);
+
+/// The loaded driver library, if it is.
+pub fn driver() -> Option<*mut c_void> {
+    let known = DRIVER.load(Ordering::Relaxed);
+    if known != 0 {
+        return Some(known as *mut c_void);
+    }
+    let handle = loaded(c"libcuda.so.1").or_else(|| loaded(c"libcuda.so"))?;
+    DRIVER.store(handle as usize, Ordering::Relaxed);
+    Some(handle)
+}
+
+/// A library's handle if it is loaded already, under any scope.
+fn loaded(name: &CStr) -> Option<*mut c_void> {
+    open(name, 0)
+}
+
+/// The same, and the library stays until the process ends, whoever closes it: for those whose functions we remember.
+pub fn pinned(name: &CStr) -> Option<*mut c_void> {
+    open(name, libc::RTLD_NODELETE)
+}
+
+/// Looks into a library that is loaded already.
+pub fn with<T>(name: &CStr, look: impl FnOnce(*mut c_void) -> Option<T>) -> Option<T> {
+    let handle = loaded(name)?;
+    let found = look(handle);
+    // SAFETY: the reference that `loaded` took; the library has others.
+    unsafe { libc::dlclose(handle) };
+    found
+}
+
+fn open(name: &CStr, flags: c_int) -> Option<*mut c_void> {
+    dlsym::quietly(|| {
+        // SAFETY: a terminated name; RTLD_NOLOAD never loads.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | flags) };
+        (!handle.is_null()).then_some(handle)
+    })
+}
+
+/// The object that holds an address, by its path, if it is a shared libcudart.
+pub fn runtime_at(address: usize) -> Option<&'static CStr> {
+    path_at(address).filter(|path| is_runtime_name(path.to_bytes()))
+}
+
+/// Whether an address lies in libcuda or in a shared libcudart.
+pub fn is_cuda(address: usize) -> bool {
+    path_at(address).is_some_and(|path| {
+        is_runtime_name(path.to_bytes()) || file_name(path.to_bytes()).starts_with(b"libcuda.so")
+    })
+}
+
+/// The path of the object that holds an address.
+fn path_at(address: usize) -> Option<&'static CStr> {
+    // SAFETY: all-zero is a Dl_info.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: dladdr reads the loader's tables and writes our struct.
+    if unsafe { libc::dladdr(address as *const c_void, &mut info) } == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: a terminated path that lives as long as the object.
+    Some(unsafe { CStr::from_ptr(info.dli_fname) })
+}
+
+/// The file name of a path.
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|b| *b == b'/').next().unwrap_or(path)
+}
+
+/// Whether a path names a shared libcudart: `libcudart.so.12`, or `libcudart-d0da41ae.so.11.0` as auditwheel renames the
+/// copies that it puts into wheels.
+fn is_runtime_name(path: &[u8]) -> bool {
+    file_name(path).strip_prefix(b"libcudart").is_some_and(|rest| {
+        rest.starts_with(b".so") || (rest.starts_with(b"-") && rest.windows(3).any(|part| part == b".so"))
+    })
+}
+
+/// A path or file name, kept without a heap.
+#[derive(Clone, Copy)]
+pub struct Name {
+    /// Terminated.
+    bytes: [u8; NAME_BYTES],
+}
+const NAME_BYTES: usize = 512;
+
+impl Name {
+    /// `None` when it is too long to be kept with its terminator.
+    fn of(text: &[u8]) -> Option<Name> {
+        let mut bytes = [0; NAME_BYTES];
+        bytes.get_mut(..text.len()).filter(|_| text.len() < NAME_BYTES)?.copy_from_slice(text);
+        Some(Name { bytes })
+    }
+
+    pub fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
+    }
+}
+
+/// A loaded object.
+#[derive(Clone, Copy)]
+pub struct Object {
+    /// Its load bias: no two loaded objects share one.
+    pub base: u64,
+    /// Empty for the program itself.
+    pub path: Name,
+}
+
+/// Calls `look` with each loaded object until it answers. Takes the short lock of the loader's list, not the one that
+/// is held while libraries' constructors run, and which dlopen, dlsym and dladdr take.
+pub fn search<T>(mut look: impl FnMut(&Loaded<'_>) -> Option<T>) -> Option<T> {
+    struct Search<'a, T> {
+        look: &'a mut dyn FnMut(&Loaded<'_>) -> Option<T>,
+        found: Option<T>,
+    }
+    unsafe extern "C" fn visit<T>(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+        // SAFETY: the struct that was passed below.
+        let search = unsafe { &mut *data.cast::<Search<'_, T>>() };
+        // SAFETY: the loader's own struct, valid during the callback.
+        search.found = (search.look)(&Loaded { info: unsafe { &*info } });
+        c_int::from(search.found.is_some())
+    }
+    let mut search = Search { look: &mut look, found: None };
+    // SAFETY: the callback gets our own struct back and only reads what the loader shows it.
+    unsafe { libc::dl_iterate_phdr(Some(visit::<T>), core::ptr::from_mut(&mut search).cast()) };
+    search.found
+}
+
+/// The object that holds an address, and the file name of the libcudart that it was linked against.
+pub fn holder_of(address: u64) -> Option<(Object, Option<Name>)> {
+    search(|loaded| {
+        loaded.holds(address).then(|| {
+            let needed =
+                loaded.strings(DT_NEEDED, |name| is_runtime_name(name).then(|| Name::of(name))).flatten();
+            loaded.object().map(|object| (object, needed))
+        })?
+    })
+}
+
+/// The loaded libcudarts: how many, the first, and the one that goes by this name.
+pub struct Runtimes {
+    pub count: usize,
+    pub first: Option<Object>,
+    pub named: Option<Object>,
+}
+
+impl Runtimes {
+    pub fn loaded(name: Option<&Name>) -> Runtimes {
+        let mut runtimes = Runtimes { count: 0, first: None, named: None };
+        search(|loaded| {
+            if is_runtime_name(loaded.path()) {
+                runtimes.count += 1;
+                runtimes.first = runtimes.first.or_else(|| loaded.object());
+                if runtimes.named.is_none() && name.is_some_and(|name| loaded.goes_by(name)) {
+                    runtimes.named = loaded.object();
+                }
+            }
+            None::<()>
+        });
+        runtimes
+    }
+}
+
+// elf(5): tags of the dynamic section.
+const DT_NEEDED: u64 = 1;
+const DT_STRTAB: u64 = 5;
+const DT_SONAME: u64 = 14;
+
+/// How many objects were ever loaded.
+pub fn adds() -> u64 {
+    search(|loaded| Some(loaded.info.dlpi_adds)).unwrap_or(0)
+}
+
+/// The loader's list of objects at a moment. It grows at its end only.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct List {
+    /// Objects ever added.
+    pub adds: u64,
+    /// Objects ever taken away.
+    subs: u64,
+    /// Those that are on it.
+    pub objects: u64,
+}
+
+impl List {
+    pub fn now() -> List {
+        let mut list = List { adds: 0, subs: 0, objects: 0 };
+        search(|loaded| {
+            let objects = list.objects + 1;
+            list = List { adds: loaded.info.dlpi_adds, subs: loaded.info.dlpi_subs, objects };
+            None::<()>
+        });
+        list
+    }
+
+    /// Calls `look` with each object on the list but the first `known`. False when it has changed since.
+    pub fn walk(&self, known: u64, mut look: impl FnMut(&Loaded<'_>)) -> bool {
+        let mut at = 0;
+        let changed = search(|loaded| {
+            if (loaded.info.dlpi_adds, loaded.info.dlpi_subs) != (self.adds, self.subs) {
+                return Some(());
+            }
+            if at >= known {
+                look(loaded);
+            }
+            at += 1;
+            None
+        });
+        changed.is_none()
+    }
+}
+
+/// Waits while another thread loads libraries: when it returns, everything that was on the loader's list before is
+/// relocated. dladdr takes the lock that dlopen holds until constructors have run. (Where the calling thread is inside
+/// dlopen itself, in a constructor, the lock is its own, and what that dlopen brings is relocated already.)
+pub fn wait_for_loading() {
+    // SAFETY: all-zero is a Dl_info.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: dladdr reads the loader's tables and writes our struct.
+    unsafe { libc::dladdr(wait_for_loading as *const c_void, &mut info) };
+}
+
+/// Whether an address lies in this library.
+pub fn is_ours(address: usize) -> bool {
+    search(|loaded| loaded.is_us().then(|| loaded.holds(address as u64))).unwrap_or(false)
+}
+
+/// An object as the loader shows it during a walk.
+pub struct Loaded<'a> {
+    info: &'a libc::dl_phdr_info,
+}
+
+impl Loaded<'_> {
+    /// Load bias.
+    pub fn base(&self) -> u64 {
+        self.info.dlpi_addr
+    }
+
+    /// Whether this is the library that this code lies in.
+    pub fn is_us(&self) -> bool {
+        self.holds(adds as *const () as u64)
+    }
+
+    fn path(&self) -> &[u8] {
+        if self.info.dlpi_name.is_null() {
+            return &[];
+        }
+        // SAFETY: a terminated path.
+        unsafe { CStr::from_ptr(self.info.dlpi_name) }.to_bytes()
+    }
+
+    fn object(&self) -> Option<Object> {
+        Some(Object { base: self.info.dlpi_addr, path: Name::of(self.path())? })
+    }
+
+    pub fn headers(&self) -> &[libc::Elf64_Phdr] {
+        // SAFETY: the loader's array of that many program headers.
+        unsafe { core::slice::from_raw_parts(self.info.dlpi_phdr, usize::from(self.info.dlpi_phnum)) }
+    }
+
+    pub fn holds(&self, address: u64) -> bool {
+        self.headers().iter().any(|h| {
+            let start = self.info.dlpi_addr.wrapping_add(h.p_vaddr);
+            h.p_type == libc::PT_LOAD && address.wrapping_sub(start) < h.p_memsz
+        })
+    }
+
+    /// Whether a reference to this library's name means this object: its file's name or its SONAME.
+    fn goes_by(&self, name: &Name) -> bool {
+        let name = name.as_c_str().to_bytes();
+        file_name(self.path()) == name
+            || self.strings(DT_SONAME, |soname| (soname == name).then_some(())).is_some()
+    }
+
+    /// The dynamic section: tags and values.
+    pub fn dynamic(&self) -> Option<&[[u64; 2]]> {
+        let dynamic = self.headers().iter().find(|h| h.p_type == libc::PT_DYNAMIC)?;
+        let entries = self.info.dlpi_addr.wrapping_add(dynamic.p_vaddr) as *const [u64; 2];
+        // SAFETY: a loaded object's dynamic section: that many tag-value pairs, by its header.
+        Some(unsafe { core::slice::from_raw_parts(entries, dynamic.p_memsz as usize / 16) })
+    }
+
+    /// The first answer for one of the dynamic section's strings with this tag.
+    fn strings<T>(&self, tag: u64, look: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+        let entries = self.dynamic()?;
+        let strings = entries.iter().find(|[found, _]| *found == DT_STRTAB).map(|[_, value]| *value)?;
+        entries.iter().take_while(|[found, _]| *found != 0).filter(|[found, _]| *found == tag).find_map(
+            |[_, offset]| {
+                // SAFETY: an offset into the object's string table (glibc relocates DT_STRTAB to an address).
+                let text = unsafe { CStr::from_ptr(strings.wrapping_add(*offset) as *const libc::c_char) };
+                look(text.to_bytes())
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_runtime_name;
+
+    #[test]
+    fn a_renamed_libcudart_is_known_for_one() {
+        for name in ["/usr/lib/libcudart.so", "libcudart.so.12", "libcudart-d0da41ae.so.11.0"] {
+            assert!(is_runtime_name(name.as_bytes()), "{name}");
+        }
+        for name in ["", "libcudart_static.a", "/opt/libcudart.so.12/libfoo.so", "libcudart-notes.txt"] {
+            assert!(!is_runtime_name(name.as_bytes()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Does each route into CUDA lead past the agent *here*? A child is started as `run` starts programs, calls CUDA on the
+//! route, and the trace that comes of it must hold the call.
+
+use super::child::{Nursery, Silent};
+use super::probe::{Called, Probe, SETS};
+use super::{Check, Level, ORDER};
+use crate::cli::run::wait_for_the_last;
+use crate::collect::{self, Collector, Target};
+use crate::trace::TraceReader;
+use crate::trace::record::{Body, What};
+use gpuspy_wire::record::Namespace;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::sync::Mutex;
+
+/// What a trace says of a route.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The functions called.
+    apis: BTreeSet<String>,
+    /// A launch function was handed out as a hook.
+    launches: bool,
+    sets: usize,
+    timed: usize,
+}
+
+/// What came of a route.
+struct Tried {
+    called: Result<Called, Silent>,
+    /// `None`: no agent connected. An error: one did, and could not be collected from.
+    seen: Option<Result<Seen, String>>,
+    /// What the child's loader or agent said.
+    complaint: String,
+}
+
+/// Tries all routes. `preload` is LD_PRELOAD's value; `runtimes` are those that were found.
+pub(super) fn check(nursery: &Nursery, preload: &OsString, runtimes: &[String], has_gpu: bool) -> Vec<Check> {
+    let tried = |probe, runtime| attempt(nursery, preload, probe, runtime);
+    let routes = [
+        (Probe::Symbol, "linked symbols"),
+        (Probe::Dlsym, "dlsym"),
+        (Probe::Getproc11, "cuGetProcAddress"),
+        (Probe::Getproc12, "cuGetProcAddress_v2"),
+    ];
+    let mut checks: Vec<Check> =
+        routes.into_iter().map(|(probe, route)| judge(route, probe, &tried(probe, None))).collect();
+    for runtime in runtimes {
+        checks.push(judge(runtime, Probe::ByRuntime, &tried(Probe::ByRuntime, Some(runtime))));
+    }
+    if has_gpu {
+        checks.push(judge_times(&tried(Probe::Work, None)));
+    }
+    checks
+}
+
+fn attempt(nursery: &Nursery, preload: &OsString, probe: Probe, runtime: Option<&str>) -> Tried {
+    let socket = nursery.private.path().join("socket");
+    let trace = nursery.private.path().join("route.gspy");
+    for left in [&socket, &trace] {
+        let _ = fs::remove_file(left);
+    }
+    let cannot = |e: collect::Error| Tried {
+        called: Err(Silent(format!("cannot be collected from: {e}"))),
+        seen: None,
+        complaint: String::new(),
+    };
+    let listener = match collect::bind(&socket) {
+        Ok(listener) => listener,
+        Err(e) => return cannot(e),
+    };
+    let (collector, stopper) = match Collector::new(Target::File(trace.clone())) {
+        Ok(both) => both,
+        Err(e) => return cannot(e),
+    };
+    let sessions = Mutex::new(Vec::new());
+    let environment = [
+        ("LD_PRELOAD", preload.clone()),
+        ("GPUSPY", "1".into()),
+        ("GPUSPY_QUIET", "".into()),
+        ("GPUSPY_SOCKET", socket.into()),
+        ("GPUSPY_TIMING", "exact".into()),
+        ("GPUSPY_CAPTURE_RANGE", "".into()),
+        // With one queue the agent would not time everything; that variable has a line of its own.
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "8".into()),
+    ];
+    let called = std::thread::scope(|threads| {
+        threads.spawn(|| {
+            collector.listen(listener, |session, _| {
+                sessions.lock().unwrap_or_else(|e| e.into_inner()).push(session.clone());
+            });
+        });
+        let called = nursery.send(probe, runtime, &environment);
+        wait_for_the_last(&stopper);
+        drop(stopper);
+        called
+    });
+    let session = sessions.into_inner().unwrap_or_else(|e| e.into_inner()).pop();
+    let seen = session.map(|session| match session {
+        Ok(_) => look(&trace).map_err(|e| format!("cannot read its trace: {e}")),
+        Err(e) => Err(e.to_string()),
+    });
+    Tried { called, seen, complaint: nursery.last_complaint() }
+}
+
+/// What a trace says.
+fn look(trace: &std::path::Path) -> Result<Seen, crate::trace::TraceError> {
+    let mut reader = TraceReader::open(trace)?;
+    let names = reader.names().clone();
+    let mut seen =
+        Seen { launches: reader.status().is_some_and(|status| status.driver_hooked), ..Seen::default() };
+    for record in reader.records() {
+        if let Body::Work(work) = &record.body
+            && matches!(work.what, What::Memset { .. })
+        {
+            seen.sets += 1;
+            seen.timed += usize::from(work.gpu.is_some());
+        }
+        if let Some(call) = record.body.call() {
+            seen.apis.extend(names.get(Namespace::Api, call.api.into()).map(str::to_owned));
+        }
+    }
+    Ok(seen)
+}
+
+const UNKNOWN: &str = "cuLaunchKernel is another function than libcuda.so.1 itself answers with: look which tool stands between \
+                       (LD_PRELOAD, LD_LIBRARY_PATH)";
+const REPORT: &str = "run it again; if it stays so, report it with this output";
+
+fn judge(route: &str, probe: Probe, tried: &Tried) -> Check {
+    let topic = "interception";
+    let (called, seen) = match (&tried.called, &tried.seen) {
+        (Err(Silent(why)), _) => return not_called(route, why),
+        (Ok(called), None) => {
+            let said = if tried.complaint.is_empty() { "" } else { ": " };
+            let name = called.calls.first().map_or("the call", |(name, _)| name.as_str());
+            let found = format!("by {route}: {name} was called and not seen{said}{}", tried.complaint);
+            return Check::problem(topic, found, ORDER);
+        }
+        (Ok(_), Some(Err(why))) => return Check::problem(topic, format!("by {route}: {why}"), REPORT),
+        (Ok(called), Some(Ok(seen))) => (called, seen),
+    };
+    let failed = match called.failure() {
+        Some((name, result)) => format!(" ({name} returned {result})"),
+        None => String::new(),
+    };
+    let asks_for_launches = matches!(probe, Probe::Dlsym | Probe::Getproc11 | Probe::Getproc12);
+    if let Some((name, _)) = called.calls.iter().find(|(name, _)| !seen.apis.contains(name)) {
+        return Check::problem(topic, format!("by {route}: {name} was called and not seen{failed}"), ORDER);
+    }
+    if asks_for_launches && !seen.launches {
+        return Check::problem(topic, format!("by {route}: launches would pass unseen"), UNKNOWN);
+    }
+    Check::ok(topic, format!("by {route}: calls are seen{failed}"))
+}
+
+/// What is not there to be called is no fault of interception.
+fn not_called(route: &str, why: &str) -> Check {
+    let is_absent = why.ends_with("is not found");
+    let found = format!("by {route}: not tested: the child {why}");
+    Check {
+        level: if is_absent { Level::Ok } else { Level::Problem },
+        topic: "interception",
+        found: if is_absent { format!("by {route}: not offered by this driver") } else { found },
+        todo: (!is_absent)
+            .then(|| "look whether another CUDA program runs here; if so, report this".to_owned()),
+    }
+}
+
+fn judge_times(tried: &Tried) -> Check {
+    let topic = "GPU times";
+    let (called, seen) = match (&tried.called, &tried.seen) {
+        (Ok(called), Some(Ok(seen))) => (called, seen),
+        (Err(Silent(why)), _) => {
+            let found = format!("not tested: the child that used the GPU {why}");
+            return Check::problem(topic, found, "look whether another CUDA program runs here");
+        }
+        _ => return Check::warning(topic, "not tested: the calls were not seen", "see interception"),
+    };
+    if let Some((name, result)) = called.failure() {
+        return Check::problem(
+            topic,
+            format!("the first GPU cannot be used: {name} returned {result}"),
+            "look with nvidia-smi whether it is full, faulty, or in exclusive mode and taken",
+        );
+    }
+    let (timed, sets) = (seen.timed, seen.sets);
+    if timed > 0 && sets == SETS {
+        return Check::ok(topic, format!("{timed} of {sets} operations timed on the first GPU"));
+    }
+    Check::problem(topic, format!("{sets} of {SETS} operations seen, {timed} timed"), REPORT)
+}

@@ -1,0 +1,542 @@
+//! When an operation occupied its stream: from a raw event pair to an interval that holds the truth.
+//!
+//! The truth of an operation is its *GPU interval*: from being submitted and at the head of its stream, to its
+//! completion. We have two events around it and, on the host, when each was recorded:
+//!
+//! ```text
+//! host   b ──record──▸ ──────launch──────▸ submitted ──record──▸
+//!          └ start event                   └ operation         └ end event     (each submitted when its call ends)
+//!        ╰────────────── lead ─────────────╯╰────── tail ───────╯
+//! GPU        g_s ▪                          ▐ interval ▌   ▪ g_e
+//! ```
+//!
+//! On a busy stream both events lie in the queue with the operation and `raw = g_e − g_s` is the truth. On a drained
+//! one, the start event fires while the host still issues the launch (*start over-read*), and a short operation is over
+//! before the end event is there (*end over-read*). With θ ∈ [θ_lo, θ_hi] from [`Clock`]:
+//!
+//! **Start.** The operation is submitted by `submitted`, so the over-read is at most θ + submitted − g_s. As
+//! g_s ≥ θ + b that is at most `lead`; as θ ≤ θ_hi it is at most `submitted − (g_s − θ_hi)`. The lesser is the bound
+//! `B`, and 0 proves that the launch was queued before its start event fired. The true start is in [g_s, g_s + B].
+//!
+//! **End.** An end event that over-reads fires as it is submitted, by θ + submitted + tail. Then g_e − g_s ≤ B + tail,
+//! and g_e ≤ θ_hi + submitted + tail. Where either is broken, the end event was queued while the operation ran, and
+//! g_e is its completion. Where neither is, it may have been over at once: the least duration is 0. The proof asks for
+//! half a µs more than the inequality does, because its answer jumps.
+//!
+//! So the truth is in [lo, hi] with hi = raw, and lo = raw − B or 0; `duration_error` and what stamps are worth
+//! ([`stamps`](super::stamps)) widen both: an event fires up to their resolution after its stamp, and a queued end event
+//! costs the GPU time of its own.
+//!
+//! **Best estimate.** Work reaches the GPU at the end of the call that submits it, so the operation began at
+//! θ̂ + submitted, or at g_s if that is later ([`Clock::guess`] derives θ̂). If what remains until g_e is no longer than
+//! the tail, the operation was over before the end event came: between nothing and that, the middle is guessed. A call
+//! that blocks until its work is done is another matter: the work lies inside the call, begun soon after the start
+//! event and over when the call returned. All this is a guess where the pair [tells](Spread::is_telling) little. There the best
+//! value is what its like usually take, if that lies in the interval and is [known](super::typical).
+//!
+//! Errors along a time base of anchors (`start_error`) are counted where GPU times meet host times; between neighbours of
+//! one time base they cancel.
+//!
+//! How long it took is told in ns of the GPU's clock. When it was is told on the [line](super::gpu_clock): in host ns, no earlier than its
+//! call began, and no later than it was seen to be over.
+
+pub(super) mod pair;
+
+use super::gpu_clock::{Bounds, Clock};
+use super::stamps::MOST_EVENT_COST;
+use super::typical::Usual;
+use crate::trace::record::{GpuTime, Work};
+use gpuspy_wire::record::flag;
+use pair::{Pair, Spread};
+
+/// No time that a trace may hold is beyond this many ns (18 years): what is, is no time, and sums stay in 64 bits.
+pub const MOST_TIME: u64 = 1 << 59;
+
+/// What the best estimate of an [`GpuInterval`] rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// Both events were queued around the operation: the raw pair is the truth.
+    Proven,
+    /// Over-read is possible and was estimated away.
+    Corrected,
+    /// Only the bounds mean something: other work may lie inside the pair.
+    BoundsOnly,
+}
+
+/// When an operation occupied its stream, in host ns on the line, and for how long, in GPU ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuInterval {
+    /// The time base that its times were measured on. Between those of two time bases or contexts lies what the line is `off_by`.
+    pub time_base: u32,
+    /// It did not begin before: the start event.
+    pub earliest_start: i64,
+    /// It did not begin after.
+    pub latest_start: i64,
+    /// It did not end before; may lie before `latest_start`.
+    pub earliest_end: i64,
+    /// From here on until it ended it kept the GPU busy: all of it had been launched. `latest_start`, but in bursts and runs.
+    pub busy_from: i64,
+    /// It did not end after: the end event.
+    pub latest_end: i64,
+    /// Best estimate of its begin.
+    pub start: i64,
+    /// Best estimate of its end.
+    pub end: i64,
+    /// How long it lasted.
+    pub length: Length,
+    /// What the best estimates rest on.
+    pub basis: Basis,
+    /// The raw pair: end event − start event, ns.
+    pub raw: u64,
+    /// Half-width of the clock interval where it was submitted, ns; `None` while a side is unknown.
+    pub clock_half_width: Option<u64>,
+    /// How far from the truth its place on the line can be, by the clocks, ns: the most that it is where the operation was
+    /// submitted, began and ended. `None` while a side is unknown.
+    pub off_by: Option<u64>,
+}
+
+/// How long an operation lasted, GPU ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Length {
+    /// At least.
+    pub lo: u64,
+    /// By the best estimate.
+    pub value: u64,
+    /// At most.
+    pub hi: u64,
+}
+
+impl Length {
+    /// Whether its interval is wider than a fifth of the best value: then the value alone says too much.
+    pub fn is_wide(&self) -> bool {
+        (self.hi - self.lo.min(self.hi)).saturating_mul(5) > self.value
+    }
+}
+
+impl GpuInterval {
+    /// The least it can have lasted, ns.
+    pub fn lo(&self) -> u64 {
+        self.length.lo
+    }
+
+    /// The most it can have lasted, ns.
+    pub fn hi(&self) -> u64 {
+        self.length.hi
+    }
+
+    /// How much later or earlier than it says a stamp of it can be, ns: their resolution, and what the time base rounds.
+    pub fn stamps_off_by(&self) -> i64 {
+        host(self.length.hi.saturating_sub(self.raw))
+    }
+
+    /// What it consists of typically takes so many ns: that is the best estimate where its end event was recorded after
+    /// the GPU may have been done, as it is behind a pause of the host.
+    pub fn expect(&mut self, ns: u64) {
+        if self.earliest_end <= self.busy_from {
+            self.end = self
+                .start
+                .saturating_add(host(ns))
+                .clamp(self.earliest_end.max(self.start), self.latest_end.max(self.start));
+            self.length.value = ns.clamp(self.length.lo, self.length.hi);
+        }
+    }
+
+    /// Best estimate of how long it lasted, ns.
+    pub fn value(&self) -> u64 {
+        self.length.value
+    }
+}
+
+/// A host time as a signed number of ns.
+pub fn host(time: u64) -> i64 {
+    time.min(MOST_TIME) as i64
+}
+
+/// Tells what a pair of events proves about its clock and its stamps. `before` is the stamp of the end event before it on its
+/// stream.
+pub fn teach(work: &Work, gpu: &GpuTime, before: Option<i64>, bounds: &mut Bounds) {
+    let pair = Pair::new(work, gpu);
+    if pair.duration_error == 0 {
+        bounds.stamps.distance(pair.raw);
+    }
+    if pair.start_error == 0 {
+        bounds.stamps.distance(pair.start);
+    }
+    // Where both are one event, nothing lies between that could have a cost.
+    if let Some(before) = before.filter(|_| pair.flags & flag::SHARED_START == 0) {
+        bounds.stamps.gap(pair.start - before + pair.start_error);
+    }
+    if pair.lead < MOST_TIME as i64 {
+        bounds.recorded(pair.submitted - pair.lead, pair.start, pair.start_error);
+    }
+    bounds.recorded(pair.last, pair.end(), pair.error());
+    if pair.seen != i64::MAX {
+        bounds.completed(pair.seen, pair.end(), pair.error());
+    }
+    if pair.tail < MOST_TIME as i64 {
+        bounds.record_took(pair.tail);
+    }
+}
+
+/// The end event's stamp, and how much it can be off.
+pub fn end_stamp(work: &Work, gpu: &GpuTime) -> (i64, i64) {
+    let pair = Pair::new(work, gpu);
+    (pair.end(), pair.error())
+}
+
+/// Derives the interval of a timed operation from its events and its clock.
+///
+/// `blocking` says that the call returns only when the work is done (see the module).
+///
+/// `usual` is what its like usually take, where that is known: the best value where the pair itself does not tell.
+pub fn derive(
+    work: &Work,
+    gpu: &GpuTime,
+    blocking: bool,
+    usual: Option<Usual>,
+    clock: &Clock,
+) -> GpuInterval {
+    let pair = Pair::new(work, gpu);
+    let Measured { spread, mut start, mut end, mut length, is_telling } = measure(&pair, blocking, clock);
+    // Where only the begin is in doubt, the moment of submission is a better guess than what is but a guess.
+    let helps = |usual: &Usual| !is_telling && (usual.is_agreed || !spread.end_was_queued);
+    let usual = usual.filter(helps).and_then(|usual| usual.within(length.lo, length.hi));
+    if let Some(usual) = usual {
+        length.value = usual;
+        (start, end) = placed(&pair, &spread, start, host(usual));
+    }
+    // Work may begin, and be done, long after it was submitted: the clocks part meanwhile.
+    let moments = [pair.submitted, clock.to_host(pair.start), clock.to_host(pair.end())];
+    let off_by = moments.iter().try_fold(0, |worst: u64, at| Some(worst.max(clock.off_by(*at)?)));
+    let begins = |gpu: i64| clock.to_host(gpu).max(pair.began);
+    let ends = |gpu: i64| clock.to_host(gpu).min(pair.seen).max(pair.began);
+    GpuInterval {
+        time_base: gpu.time_base,
+        earliest_start: begins(pair.start),
+        latest_start: begins(spread.latest_start),
+        earliest_end: ends(spread.earliest_end),
+        latest_end: ends(spread.latest_end),
+        busy_from: begins(busy_from(&pair, &spread, clock)),
+        start: begins(start),
+        end: ends(end),
+        length,
+        basis: match (pair.is_shared(), spread.end_was_queued && spread.over_start == 0) {
+            (true, _) => Basis::BoundsOnly,
+            (false, true) => Basis::Proven,
+            (false, false) => Basis::Corrected,
+        },
+        raw: pair.raw as u64,
+        clock_half_width: clock.half_width(pair.submitted),
+        off_by: off_by.map(|ns| ns.saturating_add(pair.error() as u64 + 1)),
+    }
+}
+
+/// From when on the GPU was certainly busy with it: what of a burst or a run was launched later may have found the stream
+/// empty.
+fn busy_from(pair: &Pair, spread: &Spread, clock: &Clock) -> i64 {
+    let launched = pair.last + clock.upper(pair.last).unwrap_or(MOST_TIME as i64);
+    spread.latest_start.max(launched.min(spread.latest_end))
+}
+
+/// Where an operation of that length lay: it ended with its end event, if that was queued, and began when it was submitted,
+/// if there is room for it then.
+fn placed(pair: &Pair, spread: &Spread, submitted: i64, length: i64) -> (i64, i64) {
+    let ends_last = spread.end_was_queued || submitted + length > pair.end();
+    let latest = pair.end().min(pair.start + spread.over_start);
+    let start = if ends_last { (pair.end() - length).clamp(pair.start, latest) } else { submitted };
+    (start, (start + length).min(pair.end()))
+}
+
+/// What a pair of events says by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    spread: Spread,
+    /// GPU: the best estimates of begin and end.
+    start: i64,
+    end: i64,
+    /// How long the operation lasted.
+    pub length: Length,
+    /// Whether that is known, up to what all events are [off by](Spread::is_telling).
+    pub is_telling: bool,
+}
+
+/// Asks the clock and nothing else how long the operation between two events lasted.
+pub(super) fn measure(pair: &Pair, blocking: bool, clock: &Clock) -> Measured {
+    let upper = |at: i64| clock.upper(at).unwrap_or(MOST_TIME as i64);
+    let upper = [upper(pair.submitted), upper(pair.submitted.saturating_add(pair.tail))];
+    let guess = clock.guess(pair.submitted).unwrap_or(MOST_TIME as i64);
+    let late = clock.stamps.resolution();
+    let spread = Spread::of(pair, upper, late, clock.stamps.most_cost());
+    let (start, end) = estimate(pair, &spread, guess, blocking);
+    let is_telling = Spread::of(pair, upper, late, 0).is_telling(pair);
+    Measured { spread, start, end, length: spread.length(pair, end - start), is_telling }
+}
+
+/// A node of a graph between its two events, which no host call takes part in: it begins when the start event is over, and
+/// the end event follows it. The end event's own cost, and the graph's way to it, are in the pair; nothing measures them,
+/// so all that is assumed of an event may be.
+pub fn of_node(gpu: &GpuTime, clock: &Clock) -> GpuInterval {
+    let late = clock.stamps.resolution();
+    let start = gpu.start.clamp(-(MOST_TIME as i64), MOST_TIME as i64);
+    let (raw, error) = (host(gpu.duration), i64::from(gpu.duration_error));
+    let lo = (raw - error - MOST_EVENT_COST - late).max(0);
+    let hi = raw + error + late;
+    GpuInterval {
+        time_base: gpu.time_base,
+        earliest_start: clock.to_host(start),
+        latest_start: clock.to_host(start + late),
+        earliest_end: clock.to_host(start + lo),
+        latest_end: clock.to_host(start + hi),
+        busy_from: clock.to_host(start + late),
+        start: clock.to_host(start),
+        end: clock.to_host(start + raw),
+        length: Length { lo: lo as u64, value: raw as u64, hi: hi as u64 },
+        basis: Basis::Corrected,
+        raw: raw as u64,
+        clock_half_width: None,
+        off_by: None,
+    }
+}
+
+/// Whether the line puts an operation, by more than its stamps' errors, before its start event was recorded or after its
+/// end event was seen. It never does where the clock's assumptions hold.
+pub fn breaks_causality(work: &Work, gpu: &GpuTime, clock: &Clock) -> bool {
+    let pair = Pair::new(work, gpu);
+    let late = clock.stamps.resolution();
+    let recorded = if pair.lead < MOST_TIME as i64 { pair.submitted - pair.lead } else { i64::MIN };
+    clock.to_host(pair.start + pair.start_error + late) < recorded
+        || clock.to_host(pair.end() - pair.error()) > pair.seen
+}
+
+/// The best estimate of begin and end.
+fn estimate(pair: &Pair, spread: &Spread, guess: i64, blocking: bool) -> (i64, i64) {
+    let returned = (guess + pair.submitted).clamp(pair.start, pair.end());
+    if blocking {
+        return (pair.start, if spread.end_was_queued { pair.end() } else { returned });
+    }
+    let start = returned.min(pair.start + spread.over_start);
+    let rest = pair.end() - start;
+    let over_at_once = !spread.end_was_queued && rest <= pair.tail;
+    (start, start + if over_at_once { rest / 2 } else { rest })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gpu_clock::Clocks;
+    use super::super::simulation::{Load, Simulation, survey, work};
+    use super::*;
+    use crate::trace::record::What;
+    use std::collections::{BTreeMap, HashMap};
+
+    fn median(mut errors: Vec<u64>) -> u64 {
+        errors.sort_unstable();
+        errors[errors.len() / 2]
+    }
+
+    /// Truth inside [lo, hi] for all; returns (median corrected error, median raw error).
+    fn judge(load: Load, drift_ppm: i64, offset: i64, kernels: std::ops::Range<i64>) -> (u64, u64) {
+        let mut simulation = Simulation::new(offset, drift_ppm);
+        let (mut corrected, mut raw) = (Vec::new(), Vec::new());
+        let truths = simulation.run(load, 3_000, kernels);
+        let clocks = survey(&truths);
+        let clock = clocks.of(1, 1).unwrap();
+        for truth in truths {
+            let o = derive(&truth.work, &truth.gpu, false, None, clock);
+            assert!(!breaks_causality(&truth.work, &truth.gpu, clock));
+            let (lo, hi) = (o.lo(), o.hi());
+            assert!(
+                lo <= truth.duration && truth.duration <= hi,
+                "{load:?} {drift_ppm} ppm: {} not in [{lo}, {hi}]",
+                truth.duration
+            );
+            let off_by = o.off_by.unwrap() as i64 + 1;
+            assert!(o.earliest_start - off_by <= truth.began && truth.began <= o.latest_start + off_by);
+            assert!(lo <= o.value() && o.value() <= hi);
+            corrected.push(o.value().abs_diff(truth.duration));
+            raw.push(o.raw.abs_diff(truth.duration));
+        }
+        (median(corrected), median(raw))
+    }
+
+    #[test]
+    fn drained_streams_are_corrected_and_would_be_wrong_without() {
+        for drift_ppm in [-50, 0, 50] {
+            for offset in [-7_200_000_000_000, 0, 36_000_000_000_000] {
+                let (corrected, raw) = judge(Load::Drained, drift_ppm, offset, 2_000..20_000);
+                assert!(corrected <= 1_000, "{corrected} ns at {drift_ppm} ppm");
+                assert!(raw > 1_000, "raw {raw} ns would do");
+            }
+        }
+    }
+
+    #[test]
+    fn queued_streams_need_no_correction() {
+        for drift_ppm in [-50, 0, 50] {
+            let (corrected, _) = judge(Load::Queued, drift_ppm, 3_600_000_000_000, 6_000..20_000);
+            assert_eq!(corrected, 0);
+        }
+    }
+
+    #[test]
+    fn a_mixture_with_jitter_is_held_and_corrected() {
+        let (corrected, _) = judge(Load::Mixed, 50, -3_600_000_000_000, 2_000..20_000);
+        assert!(corrected <= 1_000, "{corrected} ns");
+    }
+
+    #[test]
+    fn kernels_shorter_than_a_record_call_are_held_and_guessed_in_the_middle() {
+        let (corrected, raw) = judge(Load::Drained, 0, 0, 100..900);
+        assert!(corrected <= 500, "{corrected} ns");
+        assert!(raw > 3_000);
+    }
+
+    #[test]
+    fn most_of_a_queued_stream_is_proven() {
+        let mut simulation = Simulation::new(0, 20);
+        let truths = simulation.run(Load::Queued, 1_000, 8_000..9_000);
+        let clocks = survey(&truths);
+        let proven = truths
+            .iter()
+            .map(|t| derive(&t.work, &t.gpu, false, None, clocks.of(1, 1).unwrap()))
+            .filter(|o| o.basis == Basis::Proven && o.hi() - o.lo() <= 2)
+            .count();
+        assert!(proven > 950, "{proven} of 1000");
+    }
+
+    /// What is derived of one operation alone, its stamps exact and its events without cost. `known` are bounds from
+    /// elsewhere.
+    fn alone(work: &Work, gpu: &GpuTime, blocking: bool, known: &[(i64, i64)]) -> GpuInterval {
+        derive(work, gpu, blocking, None, clocks_of(work, gpu, known).of(1, 1).unwrap())
+    }
+
+    /// The same among others that usually take so long.
+    fn alone_among(work: &Work, gpu: &GpuTime, usual: Option<Usual>, known: &[(i64, i64)]) -> GpuInterval {
+        derive(work, gpu, false, usual, clocks_of(work, gpu, known).of(1, 1).unwrap())
+    }
+
+    fn clocks_of(work: &Work, gpu: &GpuTime, known: &[(i64, i64)]) -> Clocks {
+        let mut bounds = Bounds::default();
+        bounds.stamps.distance(1);
+        bounds.stamps.gap(0);
+        known.iter().for_each(|&(host, gpu)| bounds.recorded(host, gpu, 0));
+        teach(work, gpu, None, &mut bounds);
+        Clocks::fit(BTreeMap::from([((1, 1), bounds)]), HashMap::new())
+    }
+
+    fn gpu(start: i64, duration: u64) -> GpuTime {
+        GpuTime { time_base: 1, start, duration, ..GpuTime::default() }
+    }
+
+    #[test]
+    fn a_shared_interval_has_no_lower_bound() {
+        let mut o = work(10_000, 4_000, 1_000);
+        let at_head = alone(&o, &gpu(50_000, 90_000), false, &[]);
+        assert_eq!((at_head.lo(), at_head.hi()), (86_000, 90_000));
+        o.call.flags |= flag::SHARED_INTERVAL;
+        let shared = alone(&o, &gpu(50_000, 90_000), false, &[]);
+        assert_eq!((shared.lo(), shared.hi(), shared.basis), (0, 90_000, Basis::BoundsOnly));
+    }
+
+    #[test]
+    fn an_unbounded_lead_is_bounded_by_the_call_and_an_unbounded_tail_leaves_no_proof() {
+        let mut o = work(10_000, u64::MAX, 1_000);
+        o.call.begin = 4_000;
+        assert_eq!(
+            alone(&o, &gpu(0, 90_000), false, &[]).lo(),
+            83_999,
+            "6 µs, and what the clocks part in them"
+        );
+        let mut o = work(10_000, 4_000, u64::MAX);
+        o.call.flags |= flag::SCOPE_LOST;
+        assert_eq!(alone(&o, &gpu(0, 90_000), false, &[]).lo(), 0);
+    }
+
+    #[test]
+    fn an_unbounded_lead_is_proven_harmless_by_the_clock() {
+        let known = [(1_000, 1_000)];
+        let mut o = work(10_000, u64::MAX, 1_000);
+        o.call.flags |= flag::SHARED_START;
+        let late = alone(&o, &gpu(20_000, 5_000), false, &known);
+        assert_eq!((late.lo(), late.hi()), (5_000, 5_000), "it fired 10 µs after the launch returned");
+        let early = alone(&o, &gpu(9_000, 5_000), false, &known);
+        assert!(early.lo() < 5_000);
+    }
+
+    /// On a drained stream, launched at 10 µs: submitted 4 µs after its start event was recorded, over before its end event.
+    #[test]
+    fn a_pair_that_does_not_tell_takes_what_its_like_take_within_its_bounds() {
+        let usually = |value| Some(Usual { from: value, value, to: value, beyond: 0, is_agreed: true });
+        let of = |gpu: GpuTime, usual| {
+            let known = [(10_000, 10_000)];
+            alone_among(&work(14_000, 4_000, 1_000), &gpu, usual, &known)
+        };
+        let drained = gpu(11_000, 4_000);
+        let [without, with] = [None, usually(900)].map(|usual| of(drained, usual));
+        assert_eq!((with.lo(), with.value(), with.hi()), (0, 900, 4_000));
+        assert_eq!((with.start, with.end - with.start), (without.start, 900));
+        assert_eq!(of(drained, usually(4_001)), without, "it cannot have taken so long");
+        // Queued: no guess is needed.
+        let queued = gpu(40_000, 5_000);
+        assert_eq!(of(queued, usually(4_999)), of(queued, None));
+        // Its end was queued and its start was not: it ended with its end event.
+        let ended = of(gpu(11_000, 9_000), usually(6_500));
+        assert_eq!(ended.value(), 6_500);
+        assert!((ended.end - ended.start).abs_diff(6_500) <= 1, "{ended:?}: host ns are a little longer");
+        assert_eq!(ended.end, ended.latest_end);
+    }
+
+    #[test]
+    fn a_blocking_copy_lies_inside_its_call() {
+        // Start event at 1 µs, the copy runs from 2 to 98 µs, the call returns at 100 µs, the end event fires at 101.
+        let o = alone(&work(100_000, 100_000, 1_000), &gpu(1_000, 100_000), true, &[]);
+        assert!(o.lo() <= 96_000 && 96_000 <= o.hi());
+        assert!(o.value().abs_diff(96_000) <= 4_000, "{}", o.value());
+    }
+
+    /// Three launches of 3 µs each, the first submitted at 10 µs: a record of the last call, whose end event came after it.
+    #[test]
+    fn a_bursts_records_reach_over_all_of_its_calls() {
+        let mut o = work(10_000, 4_000, 9_000);
+        (o.call.begin, o.call.end) = (14_000, 19_000);
+        o.what = What::Burst { launches: 3, ordinary: 0, closing: 3_000 };
+        let burst = alone(&o, &gpu(50_000, 12_000), false, &[]);
+        assert_eq!(
+            (burst.lo(), burst.hi()),
+            (0, 12_000),
+            "it may have been over before its end event was there"
+        );
+        assert!(
+            (6_000..14_000).contains(&burst.earliest_start),
+            "{burst:?}: its first call began before its last"
+        );
+        let long = alone(&o, &gpu(50_000, 90_000), false, &[]);
+        assert_eq!((long.lo(), long.hi()), (86_000, 90_000));
+    }
+
+    #[test]
+    fn errors_of_the_chain_widen_the_interval() {
+        let time = GpuTime { duration_error: 30, ..gpu(50_000, 90_000) };
+        let o = alone(&work(10_000, 4_000, 1_000), &time, false, &[]);
+        assert_eq!((o.lo(), o.hi()), (85_970, 90_030));
+    }
+
+    #[test]
+    fn no_numbers_overflow() {
+        for extreme in [0, 1, u64::MAX] {
+            let mut o = work(extreme, extreme, extreme);
+            (o.call.begin, o.call.end) = (u64::MAX, 0);
+            for start in [i64::MIN, -1, i64::MAX] {
+                let time = GpuTime {
+                    start,
+                    duration: extreme,
+                    start_error: u32::MAX,
+                    duration_error: u32::MAX,
+                    seen: extreme,
+                    ..GpuTime::default()
+                };
+                let o = alone(&o, &time, false, &[]);
+                assert!(o.lo() <= o.hi());
+            }
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Memory management: allocations on device and host, what is known about an address.
+
+use super::{offer, put};
+use crate::call::Call;
+use crate::clocks::Ns;
+use crate::error::{HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE, Outcome};
+use crate::export::exports;
+use crate::memory::{Allocation, DEVICE_BYTES, MemoryKind};
+use crate::state::Guard;
+use crate::{effects, thread, truth};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+exports! {
+    cuMemAlloc_v2 => alloc(address: *mut u64, bytes: usize);
+    cuMemAllocPitch_v2 => alloc_pitch(address: *mut u64, pitch: *mut usize, width: usize, height: usize, element: u32);
+    cuMemAllocManaged => alloc_managed(address: *mut u64, bytes: usize, flags: u32);
+    cuMemFree_v2 => free(address: u64);
+    cuMemAllocHost_v2 => alloc_host(address: *mut u64, bytes: usize);
+    cuMemHostAlloc => host_alloc(address: *mut u64, bytes: usize, flags: u32);
+    cuMemFreeHost => free_host(address: u64);
+    cuMemHostRegister | cuMemHostRegister_v2 => host_register(address: u64, bytes: usize, flags: u32);
+    cuMemHostUnregister => host_unregister(address: u64);
+    cuMemHostGetDevicePointer_v2 => device_pointer(device: *mut u64, host: u64, flags: u32);
+    cuMemHostGetFlags => host_flags(flags: *mut u32, host: u64);
+    cuMemGetAddressRange_v2 => address_range(first: *mut u64, bytes: *mut usize, address: u64);
+    cuMemGetInfo_v2 => info(free: *mut usize, total: *mut usize);
+    cuPointerGetAttribute => pointer_attribute(value: *mut u8, attribute: u32, address: u64);
+    cuPointerGetAttributes => pointer_attributes(count: u32, attributes: *const u32, values: *const *mut u8, address: u64);
+    cuPointerSetAttribute => set_pointer_attribute(value: *const u8, attribute: u32, address: u64);
+}
+
+/// Tells the truth about memory that came.
+pub fn tell_alloc(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream: u64) {
+    tell("alloc", call.api.name, call.begin, (address, bytes), kind, stream, "");
+}
+
+/// Tells the truth about memory that went.
+pub fn tell_free(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream: u64) {
+    tell("free", call.api.name, call.begin, (address, bytes), kind, stream, "");
+}
+
+/// Tells the truth about what the graph launch `launch` takes or frees; `what` is `alloc` or `free`.
+pub fn tell_of_graph(
+    call: &Call,
+    what: &str,
+    (address, bytes): (u64, u64),
+    stream: u64,
+    launch: u64,
+    ran: Option<Ns>,
+) {
+    let ran = ran.map_or_else(|| "null".to_owned(), |ran| ran.to_string());
+    let more = format!(",\"launch\":{launch},\"ran\":{ran}");
+    tell(what, call.api.name, call.begin, (address, bytes), MemoryKind::Graph, stream, &more);
+}
+
+/// Tells the truth about memory that went with its context.
+pub fn tell_gone(address: u64, bytes: u64, kind: MemoryKind) {
+    tell("gone", "", 0, (address, bytes), kind, 0, "");
+}
+
+fn tell(
+    what: &str,
+    api: &str,
+    begin: Ns,
+    (address, bytes): (u64, u64),
+    kind: MemoryKind,
+    stream: u64,
+    more: &str,
+) {
+    // Counted under the state's lock, so in the order in which it happened; lines are in none.
+    static SEQUENCE: AtomicU64 = AtomicU64::new(0);
+    let (tid, memory, seq) = (thread::tid(), kind.name(), SEQUENCE.fetch_add(1, Ordering::Relaxed));
+    truth::line(format_args!(
+        "\"kind\":\"{what}\",\"api\":\"{api}\",\"tid\":{tid},\"begin\":{begin},\"address\":{address},\
+         \"bytes\":{bytes},\"memory\":\"{memory}\",\"stream\":{stream},\"seq\":{seq}{more}"
+    ));
+}
+
+fn allocate(call: &Call, state: &mut Guard, kind: MemoryKind, bytes: u64, flags: u32) -> Outcome<u64> {
+    let context = state.current()?;
+    // cuda.h, cuThreadExchangeStreamCaptureMode: cudaMalloc is its example of an unsafe call.
+    state.check_unsafe()?;
+    let device = state.context(context)?.device;
+    let allocation = Allocation { flags, ..Allocation::new(kind, bytes, context, device) };
+    let address = state.memory.allocate(allocation)?;
+    tell_alloc(call, address, bytes, kind, 0);
+    Ok(address)
+}
+
+unsafe fn alloc(call: &mut Call, address: *mut u64, bytes: usize) -> Outcome {
+    let known = allocate(call, &mut call.lock(), MemoryKind::Device, bytes as u64, 0)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(address, known) }
+}
+
+unsafe fn alloc_pitch(
+    call: &mut Call,
+    address: *mut u64,
+    pitch: *mut usize,
+    width: usize,
+    height: usize,
+    element: u32,
+) -> Outcome {
+    if width == 0 || height == 0 || ![4, 8, 16].contains(&element) {
+        return Err(INVALID_VALUE);
+    }
+    let row = width.next_multiple_of(512);
+    let known = allocate(call, &mut call.lock(), MemoryKind::Device, (row * height) as u64, 0)?;
+    // SAFETY: cuda.h's promise.
+    unsafe {
+        put(pitch, row)?;
+        put(address, known)
+    }
+}
+
+unsafe fn alloc_managed(call: &mut Call, address: *mut u64, bytes: usize, flags: u32) -> Outcome {
+    // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST.
+    if flags != 1 && flags != 2 {
+        return Err(INVALID_VALUE);
+    }
+    let known = allocate(call, &mut call.lock(), MemoryKind::Managed, bytes as u64, flags)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(address, known) }
+}
+
+/// Waits for the context's work and frees what begins at `address` and is of the right kind.
+fn release(call: &mut Call, address: u64, right: impl Fn(MemoryKind) -> bool, wait: bool) -> Outcome {
+    let mut state = call.lock();
+    let context = state.current()?;
+    state.check_assumed_unsafe("free_in_capture")?;
+    let is_mapping = state.virtual_memory.is_mapped(address);
+    let found = state.memory.at(address).filter(|found| right(found.kind) && !is_mapping);
+    let found = found.ok_or(INVALID_VALUE)?;
+    let (owner, is_graphs) =
+        (if found.context == 0 { context } else { found.context }, found.kind == MemoryKind::Graph);
+    if is_graphs {
+        state.check_graph_block(address)?;
+    }
+    if wait {
+        let work = state.context_work(owner);
+        drop(state);
+        call.wait_for(&work);
+        state = call.lock();
+    }
+    if is_graphs {
+        return state.free_graph_block(call, address, 0, None);
+    }
+    let (gone, range) = state.memory.remove(address).ok_or(INVALID_VALUE)?;
+    if let Some(range) = range {
+        effects::push(effects::Effect::Release(range));
+    }
+    if let Some(pool) = state.pools.get_mut(gone.pool) {
+        pool.count(-(gone.taken as i64), -(gone.taken as i64));
+    }
+    tell_free(call, address, gone.bytes, gone.kind, 0);
+    Ok(())
+}
+
+unsafe fn free(call: &mut Call, address: u64) -> Outcome {
+    if address == 0 {
+        // cuda.h: freeing 0 is no error.
+        return call.lock().current().map(|_| ());
+    }
+    if call.lock().imports.is_open(address) {
+        // cuda.h, cuIpcOpenMemHandle: such memory must be freed with cuIpcCloseMemHandle.
+        return Err(INVALID_VALUE);
+    }
+    let right = |kind| {
+        use MemoryKind::{Device, Graph, Imported, Managed, Pool};
+        matches!(kind, Device | Managed | Pool | Imported | Graph)
+    };
+    let wait = crate::config::config().assume.is("free", "synchronizes");
+    release(call, address, right, wait)
+}
+
+unsafe fn alloc_host(call: &mut Call, address: *mut u64, bytes: usize) -> Outcome {
+    // SAFETY: cuda.h's promise.
+    unsafe { host_alloc(call, address, bytes, 0) }
+}
+
+unsafe fn host_alloc(call: &mut Call, address: *mut u64, bytes: usize, flags: u32) -> Outcome {
+    if flags > 7 {
+        return Err(INVALID_VALUE);
+    }
+    let known = allocate(call, &mut call.lock(), MemoryKind::Pinned, bytes as u64, flags)?;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(address, known) }
+}
+
+unsafe fn free_host(call: &mut Call, address: u64) -> Outcome {
+    release(call, address, |kind| kind == MemoryKind::Pinned, true)
+}
+
+unsafe fn host_register(call: &mut Call, address: u64, bytes: usize, flags: u32) -> Outcome {
+    if address == 0 || bytes == 0 || flags > 15 {
+        return Err(INVALID_VALUE);
+    }
+    let mut state = call.lock();
+    let context = state.current()?;
+    state.check_unsafe()?;
+    if state.memory.find(address).is_some() || state.memory.find(address + bytes as u64 - 1).is_some() {
+        return Err(HOST_MEMORY_ALREADY_REGISTERED);
+    }
+    let device = state.context(context)?.device;
+    let new = Allocation::new(MemoryKind::Registered, bytes as u64, context, device);
+    state.memory.register(Allocation { address, flags, ..new });
+    tell_alloc(call, address, bytes as u64, MemoryKind::Registered, 0);
+    Ok(())
+}
+
+unsafe fn host_unregister(call: &mut Call, address: u64) -> Outcome {
+    release(call, address, |kind| kind == MemoryKind::Registered, true)
+        .map_err(|error| if error == INVALID_VALUE { HOST_MEMORY_NOT_REGISTERED } else { error })
+}
+
+unsafe fn device_pointer(call: &mut Call, device: *mut u64, host: u64, flags: u32) -> Outcome {
+    let state = call.lock();
+    state.current()?;
+    let found = state.memory.find(host).filter(|found| found.kind.pinned() && flags == 0);
+    found.ok_or(INVALID_VALUE)?;
+    // Unified addressing: the same address on both sides.
+    // SAFETY: cuda.h's promise.
+    unsafe { put(device, host) }
+}
+
+unsafe fn host_flags(call: &mut Call, flags: *mut u32, host: u64) -> Outcome {
+    let state = call.lock();
+    let known = state.memory.find(host).filter(|found| found.kind.pinned()).ok_or(INVALID_VALUE)?.flags;
+    // SAFETY: cuda.h's promise.
+    unsafe { put(flags, known) }
+}
+
+unsafe fn address_range(call: &mut Call, first: *mut u64, bytes: *mut usize, address: u64) -> Outcome {
+    let state = call.lock();
+    state.current()?;
+    let found = state.memory.find(address).ok_or(crate::error::NOT_FOUND)?;
+    // SAFETY: cuda.h's promise; either place may be NULL.
+    unsafe {
+        offer(first, found.address);
+        offer(bytes, found.bytes as usize);
+    }
+    Ok(())
+}
+
+unsafe fn info(call: &mut Call, free: *mut usize, total: *mut usize) -> Outcome {
+    let state = call.lock();
+    let device = state.context(state.current()?)?.device;
+    // SAFETY: cuda.h's promise; either place may be NULL.
+    unsafe {
+        offer(free, state.memory.free_bytes(device) as usize);
+        offer(total, DEVICE_BYTES as usize);
+    }
+    Ok(())
+}
+
+/// The value of a `CUpointer_attribute` in its size; none where the attribute is unknown.
+fn attribute_of(state: &Guard, found: &Allocation, attribute: u32, address: u64) -> Option<Vec<u8>> {
+    let word = |word: u32| Some(word.to_ne_bytes().to_vec());
+    let long = |long: u64| Some(long.to_ne_bytes().to_vec());
+    let flag = |flag: bool| Some(vec![u8::from(flag)]);
+    let host = found.kind.pinned();
+    match attribute {
+        1 => long(found.context),
+        2 => word(if host { 1 } else { 2 }), // CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE
+        3 => long(address),
+        4 => long(if host || found.kind == MemoryKind::Managed { address } else { 0 }),
+        6 => word(0),
+        7 => long(found.id),
+        8 => word(u32::from(found.kind == MemoryKind::Managed)),
+        9 => word(found.device),
+        10 => flag(found.kind == MemoryKind::Device),
+        11 => long(found.address),
+        12 => long(found.bytes),
+        13 => flag(true),
+        14 => long(0),
+        15 => flag(false),
+        16 => word(3),
+        17 => long(if state.pools.get(found.pool).is_some() { found.pool } else { 0 }),
+        18 => long(found.bytes),
+        19 => long(found.address),
+        20 => long(found.id),
+        21 => flag(false),
+        _ => None,
+    }
+}
+
+unsafe fn pointer_attribute(call: &mut Call, value: *mut u8, attribute: u32, address: u64) -> Outcome {
+    if value.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    let state = call.lock();
+    state.current()?;
+    let found = state.memory.find(address).ok_or(INVALID_VALUE)?;
+    let bytes = attribute_of(&state, found, attribute, address).ok_or(INVALID_VALUE)?;
+    // SAFETY: cuda.h's promise: room for the attribute.
+    unsafe { value.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    Ok(())
+}
+
+unsafe fn pointer_attributes(
+    call: &mut Call,
+    count: u32,
+    attributes: *const u32,
+    values: *const *mut u8,
+    address: u64,
+) -> Outcome {
+    if attributes.is_null() || values.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    let state = call.lock();
+    state.current()?;
+    let unknown = Allocation::new(MemoryKind::Device, 0, 0, 0);
+    let found = state.memory.find(address);
+    for index in 0..count as usize {
+        // SAFETY: cuda.h's promise: `count` attributes and places with room for each.
+        unsafe {
+            let (attribute, value) = (*attributes.add(index), *values.add(index));
+            let mut bytes =
+                attribute_of(&state, found.unwrap_or(&unknown), attribute, address).ok_or(INVALID_VALUE)?;
+            if found.is_none() {
+                // cuda.h: an address unknown to CUDA has attributes of 0, and its device is -2.
+                let unknown =
+                    if attribute == 9 { (-2i32).to_ne_bytes().to_vec() } else { vec![0; bytes.len()] };
+                bytes = unknown;
+            }
+            if !value.is_null() {
+                value.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            }
+        }
+    }
+    Ok(())
+}
+
+unsafe fn set_pointer_attribute(call: &mut Call, _: *const u8, attribute: u32, address: u64) -> Outcome {
+    let state = call.lock();
+    state.memory.find(address).ok_or(INVALID_VALUE)?;
+    // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is the only one that can be set (cuda.h).
+    if attribute == 6 { Ok(()) } else { Err(INVALID_VALUE) }
+}

@@ -1,0 +1,263 @@
+//! The thread that does what the application's own time decides: it calls host functions, writes values and watches
+//! those that streams wait for, each when its turn comes.
+
+use crate::clocks::{self, Ns};
+use crate::config::config;
+use crate::engine::Node;
+use crate::state::{self, Guard, State};
+use crate::truth::{self, Operation, Times};
+use crate::work::{Action, Job};
+use crate::{effects, thread};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Once, PoisonError};
+use std::time::Duration;
+
+/// A function of the application and how it is called.
+#[derive(Clone, Copy, Debug)]
+pub enum HostCall {
+    /// `cuLaunchHostFunc`.
+    Function {
+        /// The function.
+        function: extern "C-unwind" fn(u64),
+        /// Its argument.
+        data: u64,
+    },
+    /// `cuStreamAddCallback`.
+    Callback {
+        /// The function: stream, status, data.
+        function: extern "C-unwind" fn(u64, i32, u64),
+        /// The stream, as the application named it.
+        stream: u64,
+        /// The last argument.
+        data: u64,
+    },
+}
+
+impl HostCall {
+    fn call(self) {
+        thread::as_callback(|| match self {
+            Self::Function { function, data } => function(data),
+            Self::Callback { function, stream, data } => function(stream, 0, data),
+        });
+    }
+}
+
+/// `cuStreamWaitValue` or `cuStreamWriteValue`.
+#[derive(Clone, Copy, Debug)]
+pub struct Value {
+    /// Where.
+    pub address: u64,
+    /// 4 or 8 bytes.
+    pub wide: bool,
+    /// The value.
+    pub value: u64,
+    /// `CUstreamWaitValue_flags`; none = a write.
+    pub wait: Option<u32>,
+}
+
+impl Value {
+    /// Writes the value.
+    fn write(&self) {
+        // SAFETY: the address was checked to be device-visible memory of the right size, aligned, when it was given, and
+        // cuda.h obliges the application to keep it while the operation is pending.
+        unsafe {
+            if self.wide {
+                (self.address as *mut u64).write_volatile(self.value);
+            } else {
+                (self.address as *mut u32).write_volatile(self.value as u32);
+            }
+        }
+    }
+
+    /// Whether the value that is there lets the stream go on (cuda.h, CUstreamWaitValue_flags).
+    fn passes(&self, flags: u32) -> bool {
+        // SAFETY: as for `write`.
+        let seen = unsafe {
+            if self.wide {
+                (self.address as *const u64).read_volatile()
+            } else {
+                u64::from((self.address as *const u32).read_volatile())
+            }
+        };
+        let mask = if self.wide { u64::MAX } else { u64::from(u32::MAX) };
+        match flags & 3 {
+            0 if self.wide => (seen as i64).wrapping_sub(self.value as i64) >= 0,
+            0 => (seen as i32).wrapping_sub(self.value as i32) >= 0,
+            1 => seen == self.value,
+            2 => seen & self.value != 0,
+            _ => !(seen | self.value) & mask != 0,
+        }
+    }
+}
+
+/// A kernel that runs until others do, as the collectives of several GPUs: it adds one to a counter that they share when it
+/// begins, and ends when the counter has reached a number.
+#[derive(Clone, Copy, Debug)]
+pub struct Meeting {
+    /// The counter, 32 bits.
+    pub counter: u64,
+    /// The number.
+    pub all: u32,
+    /// It has added its own.
+    pub arrived: bool,
+}
+
+impl Meeting {
+    /// Whether all are there; comes, if it has not.
+    fn is_complete(&mut self) -> bool {
+        // SAFETY: the program gave the address of a counter, which it keeps while the kernel runs, and which kernels of other
+        // processes count in as well. Relaxed: nothing is handed over by it.
+        let counter = unsafe { AtomicU32::from_ptr(self.counter as *mut u32) };
+        if !std::mem::replace(&mut self.arrived, true) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        counter.load(Ordering::Relaxed) >= self.all
+    }
+}
+
+#[derive(Debug)]
+struct Gate {
+    job: Job,
+    head: Ns,
+    node: Arc<Node>,
+}
+
+impl Gate {
+    /// Whether nothing but its turn keeps it closed.
+    fn passes(&mut self, now: Ns) -> bool {
+        match &mut self.job.action {
+            Action::Meeting(meeting) => meeting.is_complete(),
+            Action::Elsewhere { cell, number } => cell.end(*number).is_some_and(|end| end <= now),
+            Action::Value(value) => value.wait.is_none_or(|flags| value.passes(flags)),
+            _ => true,
+        }
+    }
+}
+
+/// Gates whose turn comes at a known time.
+#[derive(Debug, Default)]
+pub struct Worker {
+    /// Host functions and writes, by time, then order of arrival.
+    due: BTreeMap<(Ns, u64), Gate>,
+    next: u64,
+    /// Waits for values, and for other processes.
+    waits: Vec<Gate>,
+}
+
+/// Signalled when a gate was given to the worker.
+static GIVEN: Condvar = Condvar::new();
+
+impl Worker {
+    /// Takes on a gate whose turn comes at `head`.
+    pub fn push(&mut self, head: Ns, job: Job, node: Arc<Node>) {
+        static START: Once = Once::new();
+        START.call_once(|| spawn("simcuda-host", work));
+        self.next += 1;
+        let gate = Gate { job, head, node };
+        if matches!(
+            &gate.job.action,
+            Action::Value(Value { wait: Some(_), .. }) | Action::Elsewhere { .. } | Action::Meeting(_)
+        ) {
+            self.waits.push(gate);
+        } else {
+            self.due.insert((head, self.next), gate);
+        }
+        GIVEN.notify_one();
+    }
+}
+
+impl State {
+    /// Opens the waits whose turn and value have come.
+    pub fn look_at_values(&mut self) {
+        let mut at = 0;
+        while let Some(gate) = self.worker.waits.get_mut(at) {
+            if gate.head > self.now || !gate.passes(self.now) {
+                at += 1;
+                continue;
+            }
+            let gate = self.worker.waits.remove(at);
+            self.pass(gate);
+        }
+    }
+
+    /// Tells, at exit, of work whose turn has not come.
+    pub fn tell_pending(&mut self) {
+        let gates = std::mem::take(&mut self.worker.due).into_values().chain(self.worker.waits.drain(..));
+        let jobs = gates.map(|gate| gate.job).chain(self.engine.abandon());
+        for operation in jobs.filter_map(|job| job.truth) {
+            truth::operation(operation, None);
+        }
+    }
+
+    /// Opens a gate now.
+    fn pass(&mut self, Gate { job, head, node }: Gate) {
+        self.open(&node);
+        tell(job.truth, head, head, self.now);
+    }
+}
+
+fn tell(operation: Option<Box<Operation>>, head: Ns, start: Ns, end: Ns) {
+    if let Some(operation) = operation {
+        truth::operation(operation, Some(Times { head, start, end }));
+    }
+}
+
+fn work() {
+    let mut state = state::lock(0);
+    loop {
+        let next = state.worker.due.first_key_value().map(|(&(head, _), _)| head);
+        if next.is_none_or(|head| head > state.now) {
+            state = sleep(state, next);
+            continue;
+        }
+        let Some((_, Gate { mut job, head, node })) = state.worker.due.pop_first() else { continue };
+        match job.action {
+            Action::Host(call) => {
+                drop(state);
+                effects::drain();
+                let start = clocks::now();
+                call.call();
+                state = state::lock(0);
+                state.open(&node);
+                tell(job.truth.take(), head, start, state.now);
+            }
+            Action::Value(value) => {
+                drop(state);
+                effects::drain();
+                state = state::lock(0);
+                value.write();
+                state.pass(Gate { job, head, node });
+            }
+            _ => state.pass(Gate { job, head, node }),
+        }
+    }
+}
+
+/// Waits until the next gate's turn, a new gate, or the time to look at values again.
+fn sleep(state: Guard, next: Option<Ns>) -> Guard {
+    let poll = (!state.worker.waits.is_empty()).then(|| config().assume.number("poll_ns"));
+    let until = next.map(|head| head.saturating_sub(state.now));
+    let mut state = match until.into_iter().chain(poll).min() {
+        Some(ns) => {
+            GIVEN.wait_timeout(state, Duration::from_nanos(ns)).unwrap_or_else(PoisonError::into_inner).0
+        }
+        None => GIVEN.wait(state).unwrap_or_else(PoisonError::into_inner),
+    };
+    state.now = clocks::now();
+    state.look_at_values();
+    state
+}
+
+/// Starts a thread of the simulator that takes no signals of the application.
+pub fn spawn(name: &str, function: impl FnOnce() + Send + 'static) {
+    // SAFETY: plain sets of signals, filled before use; the caller's mask is put back.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(function);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        thread.expect("a thread can be started");
+    }
+}

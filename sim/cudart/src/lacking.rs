@@ -1,0 +1,168 @@
+//! What NVIDIA's runtimes export and the simulator does not, with the reason. `tests/e2e/interpose/wrapper.rs` holds this table
+//! against both libraries: a name that is neither ours nor here fails it, and so does one that is both.
+
+/// A reason, and the functions that are left out for it.
+pub const LACKING: &[(&str, &[&str])] = &[
+    (
+        "The driver simulator has no graphics API, whose resources these would map.",
+        &[
+            "cudaEGLStreamConsumerAcquireFrame",
+            "cudaEGLStreamConsumerConnect",
+            "cudaEGLStreamConsumerConnectWithFlags",
+            "cudaEGLStreamConsumerDisconnect",
+            "cudaEGLStreamConsumerReleaseFrame",
+            "cudaEGLStreamProducerConnect",
+            "cudaEGLStreamProducerDisconnect",
+            "cudaEGLStreamProducerPresentFrame",
+            "cudaEGLStreamProducerReturnFrame",
+            "cudaEventCreateFromEGLSync",
+            "cudaGLGetDevices",
+            "cudaGLMapBufferObject",
+            "cudaGLMapBufferObjectAsync",
+            "cudaGLRegisterBufferObject",
+            "cudaGLSetBufferObjectMapFlags",
+            "cudaGLSetGLDevice",
+            "cudaGLUnmapBufferObject",
+            "cudaGLUnmapBufferObjectAsync",
+            "cudaGLUnregisterBufferObject",
+            "cudaGraphicsEGLRegisterImage",
+            "cudaGraphicsGLRegisterBuffer",
+            "cudaGraphicsGLRegisterImage",
+            "cudaGraphicsMapResources",
+            "cudaGraphicsResourceGetMappedEglFrame",
+            "cudaGraphicsResourceGetMappedMipmappedArray",
+            "cudaGraphicsResourceGetMappedPointer",
+            "cudaGraphicsResourceSetMapFlags",
+            "cudaGraphicsSubResourceGetMappedArray",
+            "cudaGraphicsUnmapResources",
+            "cudaGraphicsUnregisterResource",
+            "cudaGraphicsVDPAURegisterOutputSurface",
+            "cudaGraphicsVDPAURegisterVideoSurface",
+            "cudaVDPAUGetDevice",
+            "cudaVDPAUSetVDPAUDevice",
+        ],
+    ),
+    (
+        "Green contexts, which clients make by the driver's calls.",
+        &[
+            "cudaDevResourceGenerateDesc",
+            "cudaDevSmResourceSplit",
+            "cudaDevSmResourceSplitByCount",
+            "cudaDeviceGetDevResource",
+            "cudaDeviceGetExecutionCtx",
+            "cudaExecutionCtxDestroy",
+            "cudaExecutionCtxGetDevResource",
+            "cudaExecutionCtxGetDevice",
+            "cudaExecutionCtxGetId",
+            "cudaExecutionCtxRecordEvent",
+            "cudaExecutionCtxStreamCreate",
+            "cudaExecutionCtxSynchronize",
+            "cudaExecutionCtxWaitEvent",
+            "cudaGreenCtxCreate",
+            "cudaStreamGetDevResource",
+            "cudaStreamGetDevResource_ptsz",
+        ],
+    ),
+    (
+        "Logs of the driver's errors, which the simulator does not write.",
+        &[
+            "cudaLogsCurrent",
+            "cudaLogsDumpToFile",
+            "cudaLogsDumpToMemory",
+            "cudaLogsRegisterCallback",
+            "cudaLogsUnregisterCallback",
+        ],
+    ),
+    (
+        "NVIDIA's own way into the runtime, for its tools and libraries, which is not public.",
+        &["__cudaGetProcAddress", "__cudaRegisterUnifiedTable", "cudaGetExportTable"],
+    ),
+    (
+        "Variables of the host that device code uses where they are, of which none runs.",
+        &["__cudaRegisterHostVar"],
+    ),
+    (
+        "Nodes of external semaphores: the driver's part is not simulated.",
+        &[
+            "cudaGraphAddExternalSemaphoresSignalNode",
+            "cudaGraphAddExternalSemaphoresWaitNode",
+            "cudaGraphExecExternalSemaphoresSignalNodeSetParams",
+            "cudaGraphExecExternalSemaphoresWaitNodeSetParams",
+            "cudaGraphExternalSemaphoresSignalNodeGetParams",
+            "cudaGraphExternalSemaphoresSignalNodeSetParams",
+            "cudaGraphExternalSemaphoresWaitNodeGetParams",
+            "cudaGraphExternalSemaphoresWaitNodeSetParams",
+        ],
+    ),
+    (
+        "Numbers that CUDA 13.1 gives graphs and nodes for tools, and a node's parameters as 13.2 tells them: the driver's part is not simulated.",
+        &[
+            "cudaGraphExecGetId",
+            "cudaGraphGetId",
+            "cudaGraphNodeGetContainingGraph",
+            "cudaGraphNodeGetLocalId",
+            "cudaGraphNodeGetParams",
+            "cudaGraphNodeGetToolsId",
+        ],
+    ),
+    (
+        "A grid that a kernel divides on the device; public headers say nothing of it.",
+        &["cudaSubgridCreate", "cudaSubgridWorkerGridCreate", "cudaSubgridWorksetCreate"],
+    ),
+    (
+        "Sparse, planar and deferred arrays: no format of the simulator's arrays has planes or tiles.",
+        &[
+            "cudaArrayGetMemoryRequirements",
+            "cudaArrayGetPlane",
+            "cudaArrayGetSparseProperties",
+            "cudaMipmappedArrayGetMemoryRequirements",
+            "cudaMipmappedArrayGetSparseProperties",
+        ],
+    ),
+    (
+        "Atomics between devices and the host: CUDA 13's question, which the driver's part does not answer.",
+        &["cudaDeviceGetHostAtomicCapabilities", "cudaDeviceGetP2PAtomicCapabilities"],
+    ),
+    ("Writes of other devices over PCIe, which there are none of.", &["cudaDeviceFlushGPUDirectRDMAWrites"]),
+    ("NvSci, of NVIDIA's embedded systems.", &["cudaDeviceGetNvSciSyncAttributes"]),
+    (
+        "A device's notice that memory runs short; the simulator never gives one.",
+        &["cudaDeviceRegisterAsyncNotification", "cudaDeviceUnregisterAsyncNotification"],
+    ),
+    (
+        "Code on the device that calls through a pointer, of which none runs.",
+        &["cudaLibraryGetUnifiedFunction"],
+    ),
+    (
+        "Which pool and which place memory is taken from by default: the driver's part is not simulated.",
+        &["cudaMemGetDefaultMemPool", "cudaMemGetLocationInfo", "cudaMemGetMemPool"],
+    ),
+    (
+        "Advice and the last prefetch of managed memory: the simulator takes both and keeps neither.",
+        &["cudaMemRangeGetAttribute", "cudaMemRangeGetAttributes"],
+    ),
+    ("Launches on several devices at once, gone in CUDA 13.", &["cudaLaunchCooperativeKernelMultiDevice"]),
+    (
+        "A driver's call of CUDA 13.1, which differs from the one before.",
+        &["cudaLaunchHostFunc_v2", "cudaLaunchHostFunc_v2_ptsz"],
+    ),
+    (
+        "A capture that asks the program about each node that differs.",
+        &["cudaStreamBeginRecaptureToGraph", "cudaStreamBeginRecaptureToGraph_ptsz"],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_stands_once_and_has_a_reason() {
+        let mut names: Vec<&str> = LACKING.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(LACKING.iter().all(|(why, names)| !why.is_empty() && !names.is_empty()));
+    }
+}

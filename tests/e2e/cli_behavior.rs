@@ -1,0 +1,351 @@
+//! How the commands behave towards the one who types them: help, exit codes, errors, pipes, a terminal.
+
+use gpuspy_tests::{Run, gpuspy, program, sim_lib};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The commands, as the help lists them.
+fn commands() -> Vec<String> {
+    let help = text(&ask(&["--help"]).stdout);
+    let lines =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names = names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    for known in ["run", "collect", "report", "doctor", "demo", "completions", "man"] {
+        assert!(names.iter().any(|name| name == known), "{known} is not among {names:?}");
+    }
+    names
+}
+
+/// `gpuspy` with these arguments, with all that could make a panic or an error talkative.
+fn ask(arguments: &[&str]) -> Output {
+    let mut command = Command::new(gpuspy());
+    command.args(arguments).env("RUST_BACKTRACE", "full").env("RUST_LIB_BACKTRACE", "1").stdin(Stdio::null());
+    command.current_dir(std::env::temp_dir()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn every_command_helps_with_examples() {
+    for command in commands() {
+        let output = ask(&[&command, "--help"]);
+        let help = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{command}");
+        assert!(help.contains("Examples:\n  "), "{help}");
+        assert!(help.contains(&format!("gpuspy {command} ")), "{help}");
+    }
+    for hidden in ["doctor-probe", "demo-workload"] {
+        assert!(!commands().contains(&hidden.to_owned()), "{hidden} is not for people");
+    }
+}
+
+#[test]
+fn errors_are_one_sentence_and_their_code_says_whose_they_are() {
+    let place = tempfile::tempdir().unwrap();
+    let rubbish = place.path().join("rubbish.gspy");
+    std::fs::write(&rubbish, "rubbish").unwrap();
+    let rubbish = rubbish.to_str().unwrap();
+    let empty = place.path().to_str().unwrap();
+    for (code, arguments) in [
+        (3, &["report", "/no/such.gspy"][..]),
+        (3, &["report", rubbish]),
+        (3, &["report", rubbish, "--operations"]),
+        (3, &["export", "/no/such.gspy"]),
+        (3, &["export", rubbish, "-o", "-"]),
+        (3, &["export", empty]),
+        (2, &["export", rubbish, "--since", "2s", "--until", "2s"]),
+        (2, &["run", "-o", "/no/such/place.gspy", "--", "true"]),
+        (2, &["collect", "--pid", "4194304"]),
+        (2, &["collect", "--dir", "/proc/no"]),
+        (2, &["man", "nothing"]),
+        (2, &["report", rubbish, "--since", "2s", "--until", "1500ms"]),
+        (127, &["run", "--", "no-such-program"]),
+        (126, &["run", "--", empty]),
+    ] {
+        let output = ask(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(said.starts_with("gpuspy: ") && !said.contains("panicked"), "{said}");
+        assert_eq!(text(&output.stdout), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn bad_usage_is_2_and_says_what_would_be_good() {
+    for arguments in [
+        &["nonsense"][..],
+        &[],
+        &["run"],
+        &["run", "--budget", "0", "--", "true"],
+        &["report"],
+        &["export"],
+        &["export", "x.gspy", "--since", "5"],
+        &["export", "x.gspy", "--device", "zero"],
+        &["report", "x", "--section", "kernels,nonsense"],
+        &["report", "x", "--sort", "nonsense"],
+        &["report", "x", "--json", "--section", "kernels"],
+        &["report", "x", "--top", "0"],
+        &["report", "x", "--width", "79"],
+        &["report", "x", "--since", "15"],
+        &["report", "x", "--kernel", "gemm("],
+        &["collect"],
+        &["doctor", "--timeout", "0"],
+        &["completions", "nosuchshell"],
+    ] {
+        let output = ask(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("--help") || said.contains("Usage:"), "{arguments:?}: {said}");
+        assert!(!said.contains("backtrace"), "{said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused_with_what_can() {
+    for (arguments, said) in [
+        (
+            ["--section", "nonsense"],
+            "possible values: seen, gpu, gaps, ranges, kernels, launches, occupancy, graphs",
+        ),
+        (["--sort", "nonsense"], "possible values: total, count, avg"),
+        (["--until", "soon"], "as in 1.5s, 200ms, 10us or 3m"),
+        (["--kernel", "gemm("], "unclosed group"),
+        (["--width", "79"], "a number of 80 or more is needed"),
+    ] {
+        let told = text(&ask(&[&["report", "x"][..], &arguments].concat()).stderr);
+        assert!(told.contains(said), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn completions_know_the_commands_and_a_shell_takes_them() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = ask(&["completions", shell]);
+        let script = text(&output.stdout);
+        assert!(output.status.success(), "{shell}");
+        for command in commands() {
+            assert!(script.contains(&command), "{shell} lacks {command}");
+        }
+    }
+    let script = "source <(\"$0\" completions bash) && COMP_WORDS=(gpuspy rep) COMP_CWORD=1 && \
+                  _gpuspy gpuspy rep gpuspy; echo \"${COMPREPLY[@]}\"";
+    let output = Command::new("bash").arg("-c").arg(script).arg(gpuspy()).output().unwrap();
+    assert_eq!(text(&output.stdout), "report\n", "{}", text(&output.stderr));
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let page = text(&ask(&["man"]).stdout);
+    assert!(page.contains(".TH gpuspy 1"), "{page}");
+    for command in commands() {
+        assert!(page.contains(&format!("gpuspy\\-{command}(1)")), "{command} is not named: {page}");
+        let output = ask(&["man", &command]);
+        let page = text(&output.stdout);
+        assert!(output.status.success(), "{command}");
+        assert!(page.contains(&format!(".TH gpuspy-{command} 1")), "{page}");
+        assert!(page.contains("Examples:"), "{page}");
+    }
+    assert_eq!(ask(&["man", "doctor-probe"]).status.code(), Some(2));
+}
+
+/// A fault of our own: no thread can have a stack of this size, and where none can be started the standard library panics.
+#[test]
+fn an_internal_error_is_one_sentence_with_an_exit_code_of_its_own() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().to_str().unwrap();
+    for (arguments, trace) in [
+        (&["collect", "--dir", folder][..], Some(folder)),
+        (&["run", "--", "true"], None),
+        (&["run", "-o", "not-there-yet.gspy", "--", "true"], None),
+    ] {
+        let mut command = Command::new(gpuspy());
+        command.args(arguments).current_dir(place.path()).stdin(Stdio::null());
+        command.env("RUST_BACKTRACE", "full").env("RUST_MIN_STACK", "1000000000000000");
+        let output = command.env("GPUSPY_QUIET", "1").output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(70), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.starts_with("gpuspy: internal error: failed to spawn thread"), "{said}");
+        assert!(said.contains(".rs:") && said.contains("; please report it"), "{said}");
+        let kept = trace.map(|trace| format!("; the trace {trace} is kept\n"));
+        assert_eq!(kept.is_some(), said.contains("is kept"), "{said}");
+        assert!(kept.is_none_or(|kept| said.ends_with(&kept)), "{said}");
+    }
+    let help = text(&ask(&["--help"]).stdout);
+    assert!(help.contains("70 when gpuspy itself is at fault"), "{help}");
+}
+
+/// Every command that prints, into a pipe that nobody reads.
+#[test]
+fn a_broken_pipe_is_silent() {
+    let done = Run::of("plain_work").observed().succeeded();
+    let trace = done.trace();
+    let trace = trace.to_str().unwrap();
+    for arguments in [
+        &["report", trace][..],
+        &["report", trace, "--json"],
+        &["report", trace, "--operations"],
+        &["export", trace],
+        &["doctor"],
+        &["doctor", "--json"],
+        &["completions", "bash"],
+        &["man"],
+        &["--help"],
+        &["--version"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(gpuspy());
+        command.args(arguments).env("LD_LIBRARY_PATH", sim_lib()).env_remove("LD_PRELOAD").stdout(writer);
+        let output = command.stderr(Stdio::piped()).current_dir(done.folder()).output().unwrap();
+        assert_eq!(text(&output.stderr), "", "{arguments:?}");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_closing_lines_command_works_where_the_shell_would_stumble() {
+    let run = Run::of("plain_work");
+    let name = "it's a $HOME; trace.gspy";
+    let mut command = run.gpuspy_command(&["run", "-o", name, "--no-report", "--"]);
+    command.arg(program("plain_work"));
+    let done = run.finish(command).succeeded();
+    let (_, command) = done.stderr.trim_end().split_once("read it again with: gpuspy ").unwrap();
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(format!("\"$0\" {command}")).arg(gpuspy()).current_dir(done.folder());
+    let output = shell.output().unwrap();
+    assert!(output.status.success(), "{command}: {}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("plain_10us"));
+}
+
+/// A terminal: what is written to the second end is read from the first.
+fn terminal() -> (File, OwnedFd) {
+    let (mut master, mut slave) = (0, 0);
+    let (no_name, no_settings) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let size = libc::winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: fills two descriptors, which are ours from then on; the size is only read.
+    unsafe {
+        let result =
+            libc::openpty(&mut master, &mut slave, no_name, no_settings, (&raw const size).cast_mut());
+        assert_eq!(result, 0);
+        (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
+    }
+}
+
+/// What stands on the terminal's lines in the end, and all that was written.
+fn shown(mut terminal: File) -> (Vec<String>, String) {
+    let mut bytes = Vec::new();
+    // Reading ends with EIO when the last writer is gone.
+    let _ = terminal.read_to_end(&mut bytes);
+    let all = text(&bytes);
+    let line = |line: &str| line.rsplit("\r\x1b[K").next().unwrap().trim_end_matches('\r').to_owned();
+    (all.split('\n').map(line).collect(), all)
+}
+
+/// `collect --dir` with this stderr, while a program of some seconds runs. Returns for how long.
+fn collect(folder: &Path, options: &[&str], stderr: OwnedFd) -> Duration {
+    let mut command = Command::new(gpuspy());
+    command.arg("collect").arg("--dir").arg(folder).args(options).stderr(stderr);
+    collect_by(command, folder, |collector| collector.id())
+}
+
+/// The same, however the collector is started; `pid` finds it.
+fn collect_by(mut command: Command, folder: &Path, pid: impl FnOnce(&mut Child) -> u32) -> Duration {
+    let began = Instant::now();
+    let mut started = command.env_remove("GPUSPY_QUIET").spawn().unwrap();
+    // It holds the terminal's end.
+    drop(command);
+    let pid = pid(&mut started);
+    let socket = folder.join("gpuspy.sock");
+    while !socket.exists() {
+        assert!(began.elapsed() < Duration::from_secs(20), "the collector does not listen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // 1000 launches a second, for one second.
+    let arguments = ["step_20us", "1000", "1", "100", "1"];
+    let run = arguments.into_iter().fold(Run::of("paced"), Run::arg).env("GPUSPY_SOCKET", &socket);
+    let program = run.preloaded_command();
+    run.finish(program).succeeded();
+    // SAFETY: a process that we have started and that waits for this.
+    unsafe { libc::kill(pid as i32, libc::SIGINT) };
+    assert!(started.wait().unwrap().success());
+    began.elapsed()
+}
+
+/// A shell's own terminal, and in it the collector with `&` or without.
+fn drawn_by_a_job(in_background: bool) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let (master, slave) = terminal();
+    let script = if in_background {
+        "set -m; \"$0\" collect --dir \"$1\" & echo $!; wait $!"
+    } else {
+        "echo $$; exec \"$0\" collect --dir \"$1\""
+    };
+    let mut command = Command::new("setsid");
+    command.args(["--ctty", "--wait", "bash", "-c", script]).arg(gpuspy()).arg(folder.path());
+    command.stdin(slave.try_clone().unwrap()).stderr(slave).stdout(Stdio::piped());
+    collect_by(command, folder.path(), |shell| {
+        let mut line = String::new();
+        BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        line.trim().parse().unwrap()
+    });
+    !drawn(&shown(master).1).is_empty()
+}
+
+/// The lines that were drawn to be erased again.
+fn drawn(all: &str) -> Vec<&str> {
+    let is_line = |part: &&str| part.starts_with(|c: char| c.is_ascii_digit()) && part.contains(" records, ");
+    all.split("\r\x1b[K").filter(is_line).collect()
+}
+
+#[test]
+fn collect_in_the_background_leaves_the_shells_terminal_alone() {
+    assert!(drawn_by_a_job(false));
+    assert!(!drawn_by_a_job(true));
+}
+
+#[test]
+fn collect_shows_its_progress_on_a_terminal_and_takes_it_away_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (master, slave) = terminal();
+    let took = collect(folder.path(), &[], slave);
+    let (lines, all) = shown(master);
+    let drawn = drawn(&all);
+    assert!(!drawn.is_empty(), "{all:?}");
+    assert!(drawn.len() as u128 <= took.as_millis() / 200 + 1, "{} in {took:?}", drawn.len());
+    let records = drawn.last().unwrap().split(' ').next().unwrap();
+    assert!(records.parse::<u64>().unwrap() > 100, "{all:?}");
+    assert_eq!(lines.len(), 4, "all of them are erased: {lines:?}");
+    assert!(lines[0].starts_with("gpuspy: listening;") && lines[1].contains(" has exited; its trace is "));
+    // What it came to stays.
+    assert!(lines[2].starts_with("gpuspy: ") && lines[2].contains(" records, "), "{lines:?}");
+    assert_eq!(lines[3], "");
+}
+
+#[test]
+fn collect_is_silent_when_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let (master, slave) = terminal();
+    collect(folder.path(), &["--quiet"], slave);
+    assert_eq!(shown(master).1, "");
+}
+
+#[test]
+fn collect_draws_nothing_where_there_is_no_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    collect(folder.path(), &[], writer.into());
+    let mut said = String::new();
+    reader.read_to_string(&mut said).unwrap();
+    assert_eq!(said.lines().count(), 3, "{said:?}");
+    assert!(!said.contains('\r') && !said.contains('\x1b'), "{said:?}");
+}

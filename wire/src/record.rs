@@ -1,0 +1,505 @@
+//! The records: what the agent says, byte by byte.
+//!
+//! A record is a whole number of 64-byte *cells* and begins with a [`Head`]. A reader takes a record's length from
+//! `head.cells` and skips kinds it does not know; a kind may grow by appending cells, so a reader takes the prefix it
+//! knows. Every field is an integer, so any bytes are a value of the type: what they mean is checked where they are used.
+
+macro_rules! records {
+    ($($name:ident = $kind:ident, $bytes:literal;)*) => { $(
+        // SAFETY: repr(C), integers only, and the assertions below: size as written (so no padding could hide without
+        // the field offsets moving), alignment 8.
+        unsafe impl Record for $name { const KIND: Kind = Kind::$kind; }
+        const _: () = assert!(size_of::<$name>() == $bytes && $bytes % CELL_BYTES == 0 && align_of::<$name>() == 8);
+    )* };
+}
+
+mod calls;
+mod clock_records;
+mod ranges;
+mod things;
+mod work;
+
+pub use calls::*;
+pub use clock_records::*;
+pub use ranges::*;
+pub use things::*;
+pub use work::*;
+
+use core::mem::size_of;
+
+/// Bytes in a cell, the unit of ring space.
+pub const CELL_BYTES: usize = 64;
+/// 64-bit words in a cell.
+pub const CELL_WORDS: usize = CELL_BYTES / 8;
+/// The longest record: `head.cells` is one byte.
+pub const MAX_CELLS: usize = 255;
+/// The most bytes of text that one [`Intern`] record carries; longer names are cut there (and say so by their length).
+pub const MAX_TEXT: usize = MAX_CELLS * CELL_BYTES - size_of::<Intern>();
+/// The version written into every head. A reader refuses nothing on account of it: it tells which fields are meant.
+pub const RECORD_VERSION: u8 = 1;
+
+/// A plain record: `repr(C)`, integers only, no padding, a whole number of cells (except [`Head`], [`Intern`] and [`NvtxRange`],
+/// which are prefixes of one).
+///
+/// # Safety
+/// Implementors have no padding and no invalid bit patterns, start with a [`Head`], and are aligned to 8.
+pub unsafe trait Record: Copy {
+    /// The value of `head.kind` for this type.
+    const KIND: Kind;
+
+    /// The record as words, to be copied into a ring.
+    fn as_words(&self) -> &[u64] {
+        // SAFETY: the trait promises no padding and alignment 8; the length is the type's own, in whole words.
+        unsafe { core::slice::from_raw_parts(core::ptr::from_ref(self).cast(), size_of::<Self>() / 8) }
+    }
+
+    /// Reads the record from the words of one, or `None` when the kind is another or the record is too short.
+    fn from_words(words: &[u64]) -> Option<Self> {
+        let head = Head::of(words)?;
+        if head.kind != Self::KIND as u8 || size_of_val(words) < size_of::<Self>() {
+            return None;
+        }
+        // SAFETY: long enough, aligned to 8, and the trait promises that any bytes are a value.
+        Some(unsafe { words.as_ptr().cast::<Self>().read() })
+    }
+}
+
+/// Declares an enum whose values travel as bytes, with the checked way back.
+macro_rules! wire_enum {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$vmeta])* $variant = $value,)* }
+        impl $name {
+            /// Every value, in wire order.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+            /// The value that a byte stands for, or `None` for one this version does not know.
+            pub const fn from_wire(byte: u8) -> Option<Self> {
+                match byte { $($value => Some($name::$variant),)* _ => None }
+            }
+            /// The name users see, in JSON and in text.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+wire_enum! {
+    /// What a record is.
+    Kind {
+        /// [`Launch`]
+        Launch = 1 "launch",
+        /// [`Memcpy`]
+        Memcpy = 2 "memcpy",
+        /// [`Memset`]
+        Memset = 3 "memset",
+        /// [`GraphLaunch`]
+        GraphLaunch = 4 "graph_launch",
+        /// [`Alloc`]
+        Alloc = 5 "alloc",
+        /// [`Free`]
+        Free = 6 "free",
+        /// [`Synchronize`]
+        Synchronize = 7 "sync",
+        /// [`EventOp`], `cuEventRecord`
+        EventRecord = 8 "event_record",
+        /// [`EventOp`] of another kind: `cuStreamWaitEvent`
+        EventWait = 9 "event_wait",
+        /// [`Api`]
+        Api = 10 "api",
+        /// [`GpuTime`]
+        GpuTime = 11 "gpu_time",
+        /// [`Intern`]
+        Intern = 12 "intern",
+        /// [`Anchor`]
+        Anchor = 13 "anchor",
+        /// [`Loss`]
+        Loss = 14 "loss",
+        /// [`Context`]
+        Context = 15 "context",
+        /// [`Stream`]
+        Stream = 16 "stream",
+        /// [`Graph`]
+        Graph = 17 "graph",
+        /// [`Module`]
+        Module = 18 "module",
+        /// [`Device`]
+        Device = 19 "device",
+        /// [`Burst`]
+        Burst = 20 "burst",
+        /// [`GraphNode`]
+        GraphNode = 21 "graph_node",
+        /// [`ClockSample`]
+        ClockSample = 22 "clock_sample",
+        /// [`Window`]
+        Window = 23 "window",
+        /// [`NodeTime`]
+        NodeTime = 24 "node_time",
+        /// [`NvtxRange`]
+        NvtxRange = 25 "range",
+        /// [`KernelFacts`]
+        KernelFacts = 26 "kernel_facts",
+        /// [`Lookup`]
+        Lookup = 27 "lookup",
+        /// [`Capture`]
+        Capture = 28 "capture",
+    }
+}
+
+wire_enum! {
+    /// How a call reached the record.
+    Via {
+        /// The app called the driver.
+        Driver = 1 "driver",
+        /// The app called the runtime; the driver call inside made the record.
+        RuntimeDriver = 2 "runtime+driver",
+        /// The app called the runtime and no driver call was seen inside: the runtime hook made the record.
+        Runtime = 3 "runtime",
+    }
+}
+
+wire_enum! {
+    /// Why an operation has no GPU time. `Timed` when it has one, or will have.
+    Untimed {
+        /// An event pair was recorded; a [`GpuTime`] follows.
+        Timed = 0 "timed",
+        /// More than the depth limit of entries are queued on the stream.
+        DeepQueue = 1 "deep_queue",
+        /// Another thread's pair was open on the same stream.
+        Contended = 2 "contended",
+        /// The budget left no room.
+        Budget = 3 "budget",
+        /// No event was free.
+        NoEvent = 4 "no_event",
+        /// Enqueued into a stream capture: it will run when its graph is launched.
+        Captured = 5 "captured",
+        /// Timing is off (`--timing off`).
+        Off = 6 "off",
+        /// The driver layer was not seen, so there is no stream to record on.
+        NotHooked = 7 "not_hooked",
+        /// The driver refused one of our records.
+        EventFailed = 8 "event_failed",
+        /// Part of a time base that events must not cut (programmatic launches).
+        Programmatic = 9 "programmatic",
+        /// The context was being torn down.
+        Teardown = 10 "teardown",
+        /// Work that the host itself did, or that never enters a stream of its own.
+        NoStream = 11 "no_stream",
+        /// Outside the part of the run that was asked for (`--capture-range`).
+        OutsideRange = 12 "outside_range",
+        /// Launched on a deep stream and timed together with its neighbours: a [`Burst`] tells of them all.
+        Run = 13 "run",
+    }
+}
+
+wire_enum! {
+    /// What a copy call asked for. The collector resolves `Default` by what it knows of both addresses.
+    Direction {
+        /// Not said (`cudaMemcpyDefault`, `cuMemcpy`).
+        Default = 0 "Default",
+        /// Host to device.
+        HtoD = 1 "HtoD",
+        /// Device to host.
+        DtoH = 2 "DtoH",
+        /// Device to device.
+        DtoD = 3 "DtoD",
+        /// Host to host.
+        HtoH = 4 "HtoH",
+        /// From one device to another.
+        PtoP = 5 "PtoP",
+    }
+}
+
+wire_enum! {
+    /// What kind of memory an allocation is.
+    Memory {
+        /// `cudaMalloc`, `cuMemAlloc`.
+        Device = 1 "device",
+        /// `cudaMallocManaged`.
+        Managed = 2 "managed",
+        /// From a stream-ordered pool (`cudaMallocAsync`).
+        Pool = 3 "pool",
+        /// Page-locked host memory (`cudaMallocHost`, `cudaHostAlloc`).
+        Pinned = 4 "pinned",
+        /// Host memory of the app's own, page-locked later (`cudaHostRegister`).
+        Registered = 5 "registered",
+        /// Mapped by the virtual memory API (`cuMemMap`).
+        Mapped = 6 "mapped",
+        /// Physical memory of a device (`cuMemCreate`), by handle; the mappings of it are [`Memory::Mapped`].
+        Reserved = 7 "reserved",
+        /// A CUDA array, mipmapped or not, by handle.
+        Array = 8 "array",
+        /// Imported from elsewhere (IPC, external memory).
+        Imported = 9 "imported",
+        /// What a graph takes while it runs (its memory nodes, `cudaMallocAsync` inside a capture).
+        Graph = 10 "graph",
+    }
+}
+
+wire_enum! {
+    /// What a synchronise waits for.
+    SyncScope {
+        /// Everything on the current device.
+        Device = 1 "device",
+        /// Everything in the current context.
+        Context = 2 "context",
+        /// One stream.
+        Stream = 3 "stream",
+        /// One event.
+        Event = 4 "event",
+    }
+}
+
+wire_enum! {
+    /// What an interned text names. Ids are per namespace.
+    Namespace {
+        /// A kernel; mangled as the app's binary has it.
+        Kernel = 1 "kernel",
+        /// An intercepted function: the id is the `api` field of records.
+        Api = 2 "api",
+        /// A mapped file, for [`Module`].
+        Path = 3 "path",
+        /// A fact about the process; the id is a [`Fact`].
+        Fact = 4 "fact",
+        /// A device's name, by ordinal.
+        Device = 5 "device",
+        /// A thread's name, by thread id.
+        Thread = 6 "thread",
+        /// An NVTX domain.
+        Domain = 7 "domain",
+        /// The text of an NVTX range or mark (numbered by the collector: records carry their text).
+        NvtxRange = 8 "range",
+        /// A CUDA function that the agent does not know, for [`Lookup`].
+        Function = 9 "function",
+    }
+}
+
+wire_enum! {
+    /// Facts about the process that travel as interned text.
+    Fact {
+        /// The command line, arguments separated by NUL.
+        CommandLine = 1 "command_line",
+        /// The executable's path.
+        Executable = 2 "executable",
+        /// The agent's version.
+        AgentVersion = 3 "agent_version",
+        /// The host's name.
+        Host = 4 "host",
+        /// The CUDA driver's version, decimal (12090).
+        DriverVersion = 5 "driver_version",
+        /// An oddity of interception that the report must open with.
+        Interception = 6 "interception",
+        /// How operations are timed: `off`, `exact`, or `auto` and the budget in percent (`auto 5`).
+        Timing = 7 "timing",
+        /// Why that is not what was asked for.
+        TimingNote = 8 "timing_note",
+        /// Variables of a short list, `NAME=value` each, separated by NUL: which place a launcher gave the process in a job,
+        /// and CUDA's settings. As they were at its first CUDA call.
+        Environment = 9 "environment",
+        /// The parent's pid and the process's own, decimal, both in the process's namespace; 0 = of another namespace.
+        Parent = 10 "parent",
+        /// Which part of the run is looked at: what `--capture-range` says.
+        CaptureRange = 11 "capture_range",
+    }
+}
+
+wire_enum! {
+    /// Why something was lost.
+    LossCause {
+        /// The thread's ring was full.
+        RingFull = 1 "ring_full",
+        /// More threads than slots.
+        NoSlot = 2 "no_slot",
+        /// The session was being set up by another thread.
+        Starting = 3 "starting",
+        /// Entered while our own code ran on the thread (a signal handler, say).
+        Reentered = 4 "reentered",
+        /// GPU times that were pending when their context or the process went away.
+        GpuTimePending = 5 "gpu_time_pending",
+        /// Bytes in a ring that are no record (written by the collector).
+        Corrupt = 6 "corrupt",
+        /// Outcome unknown: the call never returned (longjmp, thread exit).
+        ScopeLost = 7 "scope_lost",
+        /// A stream or context table was full.
+        TableFull = 8 "table_full",
+        /// A name did not fit the agent's tables.
+        NameLost = 9 "name_lost",
+    }
+}
+
+wire_enum! {
+    /// What a node of a graph does.
+    NodeKind {
+        /// Runs a kernel.
+        Kernel = 1 "kernel",
+        /// Copies.
+        Copy = 2 "copy",
+        /// Sets memory.
+        Set = 3 "memset",
+        /// Anything else.
+        Other = 4 "other",
+        /// Takes memory.
+        Alloc = 5 "alloc",
+        /// Gives memory back.
+        Free = 6 "free",
+    }
+}
+
+wire_enum! {
+    /// What becomes of timing at a [`Window`]'s edge.
+    WindowChange {
+        /// From here on everything is timed.
+        Opens = 1 "opens",
+        /// From here on everything is only counted.
+        Closes = 2 "closes",
+    }
+}
+
+wire_enum! {
+    /// What happens to an NVTX range at a [`NvtxRange`] record.
+    NvtxChange {
+        /// A range of the thread begins inside the one before it.
+        Push = 1 "push",
+        /// The thread's last range of the domain ends.
+        Pop = 2 "pop",
+        /// A range begins that any thread may end.
+        Start = 3 "start",
+        /// It ends.
+        End = 4 "end",
+        /// A moment is marked.
+        Mark = 5 "mark",
+    }
+}
+
+/// Bits of `head.flags`.
+pub mod flag {
+    /// Enqueued into a capture: not executed now. Of memory: it comes, or goes, when the graph runs.
+    pub const CAPTURED: u16 = 1 << 0;
+    /// Not the last record of its API call: `end` is its own driver call's, and the call is counted at the last.
+    pub const MORE: u16 = 1 << 1;
+    /// The API blocks the host by definition (`cudaMemcpy`, a synchronise).
+    pub const BLOCKING: u16 = 1 << 2;
+    /// The call failed; only [`Api`](super::Api) records carry it.
+    pub const FAILED: u16 = 1 << 3;
+    /// Another thread's operation may lie between our two events: the pair is an upper bound.
+    pub const SHARED_INTERVAL: u16 = 1 << 4;
+    /// The start event is also the previous operation's end event.
+    pub const SHARED_START: u16 = 1 << 5;
+    /// A launch that is part of a [`Burst`](super::Burst).
+    pub const BURST: u16 = 1 << 6;
+    /// The scope was discarded (longjmp over the hook); `end` is the last time known.
+    pub const SCOPE_LOST: u16 = 1 << 7;
+    /// On the legacy default stream.
+    pub const LEGACY_STREAM: u16 = 1 << 8;
+    /// On the calling thread's default stream.
+    pub const PER_THREAD_STREAM: u16 = 1 << 9;
+    /// The launch handle was a `CUkernel`, not a `CUfunction`.
+    pub const KERNEL_HANDLE: u16 = 1 << 10;
+    /// A [`Memcpy`](super::Memcpy) that moves managed memory where it is asked to be (`cuMemPrefetchAsync`): both addresses
+    /// are that memory's, the direction is its destination's. Pages that are there already do not move.
+    pub const PREFETCH: u16 = 1 << 11;
+    /// A [`Memcpy`](super::Memcpy) that is a batch of copies, in order with the stream as a whole: bytes are their sum,
+    /// `rows` their number, and addresses and direction the first one's.
+    pub const BATCH: u16 = 1 << 12;
+    /// Timed alone among the launches of runs ([`Untimed::Run`](super::Untimed::Run)), drawn by chance: it stands for its
+    /// kernel's launches in them.
+    pub const SAMPLED: u16 = 1 << 13;
+}
+
+/// The first eight bytes of every record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Head {
+    /// A [`Kind`].
+    pub kind: u8,
+    /// The record's length in cells, this one included; never 0.
+    pub cells: u8,
+    /// [`RECORD_VERSION`] of the writer.
+    pub version: u8,
+    /// A [`Via`], or 0 where it has no meaning.
+    pub via: u8,
+    /// The outermost intercepted function: an interned id in [`Namespace::Api`]; 0 = none.
+    pub api: u16,
+    /// Bits of [`flag`].
+    pub flags: u16,
+}
+
+impl Head {
+    /// The head of a record given as words.
+    pub fn of(words: &[u64]) -> Option<Head> {
+        Some(Head::from_word(*words.first()?))
+    }
+
+    /// The head in a record's first word.
+    pub const fn from_word(word: u64) -> Head {
+        let b = word.to_ne_bytes();
+        Head {
+            kind: b[0],
+            cells: b[1],
+            version: b[2],
+            via: b[3],
+            api: u16::from_ne_bytes([b[4], b[5]]),
+            flags: u16::from_ne_bytes([b[6], b[7]]),
+        }
+    }
+
+    /// The head of a new record of type `T`.
+    pub const fn new<T: Record>() -> Head {
+        Head {
+            kind: T::KIND as u8,
+            cells: (size_of::<T>() / CELL_BYTES) as u8,
+            version: RECORD_VERSION,
+            via: 0,
+            api: 0,
+            flags: 0,
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Head>() == 8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_survives_its_words() {
+        let mut launch = Launch { kernel: 7, grid: [1, 2, 3], ..Launch::default() };
+        launch.work.head = Head { api: 3, flags: flag::CAPTURED, ..Head::new::<Launch>() };
+        launch.work.correlation = u64::MAX;
+        assert_eq!(Launch::from_words(launch.as_words()), Some(launch));
+        assert_eq!(Head::of(launch.as_words()).unwrap().cells, 2);
+    }
+
+    #[test]
+    fn another_kind_or_a_short_record_is_none() {
+        let launch =
+            Launch { work: Work { head: Head::new::<Launch>(), ..Work::default() }, ..Launch::default() };
+        assert!(Memcpy::from_words(launch.as_words()).is_none());
+        assert!(Launch::from_words(&launch.as_words()[..8]).is_none());
+        assert!(Launch::from_words(&[]).is_none());
+        assert!(EventOp::of(&[u64::from(Kind::EventWait as u8)]).is_none());
+    }
+
+    #[test]
+    fn intern_text_is_bounded_by_the_record() {
+        let mut words = [0u64; 8];
+        let head = Head { kind: Kind::Intern as u8, cells: 1, ..Head::default() };
+        words[0] = u64::from_ne_bytes([head.kind, head.cells, 0, 0, 0, 0, 0, 0]);
+        words[1] = u64::from(9u32) | (48 << 32);
+        assert_eq!(Intern::text(&words).unwrap().1.len(), 48);
+        words[1] = u64::from(9u32) | (49 << 32);
+        assert!(Intern::text(&words).is_none(), "a length beyond the record must be refused");
+    }
+
+    #[test]
+    fn every_enum_value_comes_back() {
+        for k in Kind::ALL {
+            assert_eq!(Kind::from_wire(*k as u8), Some(*k));
+        }
+        assert_eq!(Kind::from_wire(0), None);
+        assert_eq!(Untimed::from_wire(200), None);
+    }
+}
