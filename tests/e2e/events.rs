@@ -1,4 +1,4 @@
-//! Where our events stand: shared between neighbours, never inside a time base of programmatic launches.
+//! Where our events stand: shared between neighbours, never inside a sequence of programmatic launches.
 
 use crate::compare::{self, Compared, compare, median, slack};
 use crate::runs;
@@ -104,10 +104,10 @@ fn programmatic_launches_are_timed_as_bursts(program: &str) {
     let done = Run::of(program).observed().succeeded();
     let (said, truth) = (done.said(), done.truth());
 
-    // Each kernel cuts one time base at most: a stream of each of two threads can find out at the same time.
+    // Each kernel cuts one sequence at most: a stream of each of two threads can find out at the same time.
     let cut = truth.of("kernel").filter(|kernel| kernel["cut"] == true);
     let cut: Vec<&str> = cut.map(|kernel| kernel["name"].as_str().unwrap()).collect();
-    println!("{} of {} time_bases were cut: {cut:?}", cut.len(), said["time_bases"]);
+    println!("{} of {} sequences were cut: {cut:?}", cut.len(), said["chains"]);
     let kernels = said["kernels"].as_object().unwrap().len();
     assert!(cut.len() <= 2 * kernels, "{cut:?}");
 
@@ -126,8 +126,8 @@ fn programmatic_launches_are_timed_as_bursts(program: &str) {
     }
     let long = all.iter().filter(|(_, members)| members.len() > 1).count();
     println!("{} bursts, {long} of more than one launch", all.len());
-    let time_bases = said["time_bases"].as_u64().unwrap() as usize;
-    assert!(done.is_share(long, time_bases, 0.9), "{long} of {time_bases}");
+    let sequences = said["chains"].as_u64().unwrap() as usize;
+    assert!(done.is_share(long, sequences, 0.9), "{long} of {sequences}");
     let told = &done.report()["coverage"]["bursts"];
     assert_eq!(told["count"], all.len());
     assert_eq!(told["launches"], inside.len());
@@ -159,7 +159,7 @@ fn chains_of_the_runtime_are_timed_as_bursts() {
     programmatic_launches_are_timed_as_bursts("programmatic_runtime");
 }
 
-/// Kernels that an event of ours has cut off from the time base they were launched to go on with.
+/// Kernels that an event of ours has cut off from the sequence they were launched to go on with.
 fn cut(done: &Done) -> usize {
     done.truth().of("kernel").filter(|kernel| kernel["cut"] == true).count()
 }
@@ -174,10 +174,10 @@ fn a_wait_for_something_else_cuts_no_chain() {
 #[test]
 fn pauses_of_the_budget_cut_no_chain() {
     // After the first phase next to nothing is timed, the stream is never waited for and looks deep.
-    let run = Run::of("storm").arg("1500").arg("1").arg("time_bases").auto("0.5");
+    let run = Run::of("storm").arg("1500").arg("1").arg("chains").auto("0.5");
     let done = run.env("SIMCUDA_HOST_COST", "launch=20000").observed().succeeded();
     let pauses = done.report()["coverage"]["untimed"]["budget"].as_u64().unwrap();
     assert!(pauses > 500, "there is something to cut: {pauses}");
-    println!("{} of {} time_bases were cut", cut(&done), done.said()["launches"].as_u64().unwrap() / 2);
+    println!("{} of {} sequences were cut", cut(&done), done.said()["launches"].as_u64().unwrap() / 2);
     assert!(cut(&done) <= 4, "{} launches were cut off by us", cut(&done));
 }

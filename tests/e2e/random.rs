@@ -23,7 +23,7 @@ pub type Setting = &'static [(&'static str, &'static str)];
 pub enum Breadth {
     /// Streams, waits, copies, launches, captures, threads, contexts.
     Narrow,
-    /// Also programmatic time bases, graphs by hand, and phases between which contexts are reset.
+    /// Also sequences of programmatic launches, graphs by hand, and phases between which contexts are reset.
     Wide,
     /// Also every other way to take memory.
     Memory,

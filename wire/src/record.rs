@@ -181,7 +181,7 @@ wire_enum! {
         NotHooked = 7 "not_hooked",
         /// The driver refused one of our records.
         EventFailed = 8 "event_failed",
-        /// Part of a time base that events must not cut (programmatic launches).
+        /// Part of a sequence that events must not cut (programmatic launches).
         Programmatic = 9 "programmatic",
         /// The context was being torn down.
         Teardown = 10 "teardown",
