@@ -32,6 +32,11 @@ cargo clippy --workspace --all-targets --quiet -- -D warnings
 step "the agent's dependencies"
 scripts/check-agent-deps.sh
 
+step "words and links of documents and comments"
+python3 -B -m unittest discover -s scripts/check-words.d/tests
+scripts/check-words
+scripts/check-links
+
 step "NVIDIA's headers and runtimes, from PyPI"
 scripts/fetch.sh
 
