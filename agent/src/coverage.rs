@@ -222,17 +222,17 @@ fn list() -> String {
         lines.entry((base(&symbol).to_owned(), word, why)).or_default().push(symbol);
     }
     let mut text = "# All functions\n\n\
-        What becomes of every function that a driver exports, that NVIDIA's runtime asks a driver for, and that PyTorch\n\
+        What becomes of every function that a driver exports, that NVIDIA's runtime looks up, and that PyTorch\n\
         imports from the runtime. Generated from the hook table and from `agent/src/coverage.rs`, and checked by\n\
-        `cargo test -p gpuspy-agent`; `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent coverage` writes it anew.\n\n\
+        `cargo test -p gpuspy-agent`; `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent coverage` writes it.\n\n\
         *timed*: recorded, with GPU times where there can be any. *recorded*: the call, its host time, and what it does to\n\
-        memory, streams and contexts. *passed through*: not seen, for the reason given.\n\n\
-        Memory is counted by what calls ask for. Not told by any call, and so not counted, is what the driver takes for\n\
-        itself: contexts, code and its global variables, local memory, its own pools' rounding, the padding of arrays, and\n\
+        memory, streams and contexts. *passed through*: not observed, for the reason given.\n\n\
+        Memory is counted by what calls request. What the driver takes for itself appears in no call and is not counted:\n\
+        contexts, code and its global variables, local memory, its own pools' rounding, the padding of arrays, and\n\
         what is held for graphs beyond what their launches take.\n\n\
-        The runtime's functions that are not listed pass through; what they do is recorded where they ask the driver for it.\n\
-        Functions that are neither listed nor in any release of the runtime so far are unknown: a program that looks them up\n\
-        is told of in its report's coverage, by their names.\n\n"
+        The runtime's functions that are not listed pass through; what they do is recorded where they call the driver.\n\
+        Functions that are neither listed nor in any release of the runtime so far are unknown: if a program looks one up, its\n\
+        report's coverage names it.\n\n"
         .to_owned();
     let total: usize = counts.values().sum();
     let parts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();

@@ -273,9 +273,9 @@ fn each_variant_has_a_request_of_its_own() {
 fn list() -> String {
     let mut text = "# Intercepted functions\n\n\
         Generated from the hook table (`agent/src/table`) and checked by `cargo test -p gpuspy-agent`;\n\
-        `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent list` writes it anew. *work* and *launches* are timed where \
-        they can be, *plain* is recorded,\n*query* is counted, *lookup* hands out the others.\n\n\
-        | symbol | layer | asked for as | from version | default stream | recorded as |\n|---|---|---|---|---|---|\n"
+        `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent list` writes it. *work* and *launches* are timed where \
+        they can be, *plain* is recorded,\n*query* is counted, *lookup* returns pointers to the others.\n\n\
+        | symbol | layer | looked up as | from version | default stream | recorded as |\n|---|---|---|---|---|---|\n"
         .to_owned();
     for (hook, _, how) in entries() {
         let kind: String = how
