@@ -197,7 +197,7 @@ fn class(symbol: &str) -> Option<(&'static str, String)> {
     if let Some((_, (.., how))) = hook {
         let word = if how.trim_start().starts_with("work") { "timed" } else { "recorded" };
         if how.trim_start().starts_with("lookup") {
-            return Some(("passed through", "lookup: hands out the others' simulators".into()));
+            return Some(("passed through", "lookup: returns the others' wrappers".into()));
         }
         return Some((word, String::new()));
     }
