@@ -1,4 +1,4 @@
-"""scripts/check-words finds the glossary's replaced words where people read them; scripts/check-links finds dead links."""
+"""scripts/check-words finds the words that the glossary replaces; scripts/check-links finds links that lead nowhere."""
 import importlib.machinery
 import importlib.util
 import os
@@ -72,6 +72,8 @@ class Words(unittest.TestCase):
         self.assertEqual(count("collector/src/report/text.rs"), 1)
         self.assertEqual(count("collector/src/report/text/tests.rs"), 0)
         self.assertEqual(count("agent/src/lib.rs"), 0)
+        self.assertEqual(count(words.SCHEMA), 1)
+        self.assertIn(words.SCHEMA, words.checked_files())
 
     def test_the_glossary_has_phrases_and_each_names_a_term(self):
         phrases = words.banned(words.read(words.GLOSSARY))
@@ -81,13 +83,16 @@ class Words(unittest.TestCase):
 
 class Links(unittest.TestCase):
     def test_a_link_leads_to_a_file_and_to_a_heading(self):
-        text = "[a](README.md) [b](NONE.md) [c](https://x.y/z) [d](#here) [e](#gone)\n```\n[f](NONE.md)\n```\n# Here\n[g](NO.md)"
+        text = "[a](README.md) [b](NONE.md) [c](https://x.y/z) [d](#here) [e](#gone)\n"
+        text += "```\n[f](NONE.md)\n```\n# Here\n[g](NO.md)"
         links.read = lambda path: text
-        self.assertEqual(list(links.broken_links("CONTRIBUTING.md", text)), [(1, "NONE.md"), (1, "#gone"), (6, "NO.md")])
+        found = [(1, "NONE.md"), (1, "#gone"), (6, "NO.md")]
+        self.assertEqual(list(links.broken_links("CONTRIBUTING.md", text)), found)
 
     def test_a_path_of_the_repository_is_there(self):
         text = "`scripts/test.sh` `scripts/none.sh` `target/none` // `scripts/nothing.sh`"
-        self.assertEqual([path for _, path in links.broken_paths(text, False)], ["scripts/none.sh", "scripts/nothing.sh"])
+        missing = ["scripts/none.sh", "scripts/nothing.sh"]
+        self.assertEqual([path for _, path in links.broken_paths(text, False)], missing)
         self.assertEqual([path for _, path in links.broken_paths(text, True)], ["scripts/nothing.sh"])
 
     def test_a_decision_names_tests_that_are_there(self):
