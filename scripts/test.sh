@@ -26,16 +26,16 @@ fi
 step "format"
 cargo fmt --all --check
 
+step "words and links of documents and comments"
+python3 -B -m unittest discover -s scripts/check-words.d/tests
+scripts/check-words
+scripts/check-links
+
 step "lints"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 step "the agent's dependencies"
 scripts/check-agent-deps.sh
-
-step "words and links of documents and comments"
-python3 -B -m unittest discover -s scripts/check-words.d/tests
-scripts/check-words
-scripts/check-links
 
 step "NVIDIA's headers and runtimes, from PyPI"
 scripts/fetch.sh
