@@ -95,6 +95,11 @@ class Links(unittest.TestCase):
         self.assertEqual([path for _, path in links.broken_paths(text, False)], missing)
         self.assertEqual([path for _, path in links.broken_paths(text, True)], ["scripts/nothing.sh"])
 
+    def test_a_path_in_a_comment_may_be_one_of_its_crate(self):
+        comment = "// `tests/loom.rs`"
+        self.assertEqual(list(links.broken_paths(comment, True, "wire/src/ring.rs")), [])
+        self.assertEqual(len(list(links.broken_paths(comment, True, "agent/src/hook.rs"))), 1)
+
     def test_a_decision_names_tests_that_are_there(self):
         text = "`no_such_name`\n## Held by\n`a_test_name` `no_such_test`\n## Next\n`no_such_name`"
         self.assertEqual(list(links.broken_tests(text, {"a_test_name"})), [(3, "no_such_test")])
