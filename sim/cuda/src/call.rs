@@ -8,9 +8,10 @@ use crate::export::Api;
 use crate::state::{self, Guard};
 use crate::thread;
 use crate::truth::{self, CallEnd};
+use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// What a call costs its caller, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,11 +133,11 @@ struct Turn<'a>(&'a Turns);
 
 impl Turns {
     fn take(&self) -> Turn<'_> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.turns.lock();
         let turn = turns.0;
         turns.0 += 1;
         while turns.1 != turn {
-            turns = self.over.wait(turns).unwrap_or_else(PoisonError::into_inner);
+            self.over.wait(&mut turns);
         }
         Turn(self)
     }
@@ -144,7 +145,7 @@ impl Turns {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.turns.lock().unwrap_or_else(PoisonError::into_inner).1 += 1;
+        self.0.turns.lock().1 += 1;
         self.0.over.notify_all();
     }
 }
@@ -281,7 +282,7 @@ pub fn tell_failure(api: &str, result: Failure) {
 fn injected(name: &str) -> Outcome {
     let Some(rules) = config().failures.get(name) else { return Ok(()) };
     static CALLS: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
-    let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut calls = CALLS.lock();
     let count = calls.get_or_insert_default().entry(name.to_owned()).or_default();
     *count += 1;
     match rules.iter().find(|(_, call)| call.is_none_or(|call| call == *count)) {

@@ -3,9 +3,10 @@
 //! gigabyte does not hold up its caller. Whoever tells the application that something is done calls [`drain`] first.
 
 use crate::memory::{Copy, Set};
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, Once, PoisonError};
 
 /// One.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ pub fn push(effect: Effect) {
     }
     static START: Once = Once::new();
     START.call_once(|| crate::worker::spawn("simcuda-copy", work));
-    let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut queue = QUEUE.lock();
     PENDING.fetch_add(1, Ordering::Relaxed);
     queue.push_back(effect);
     QUEUED.notify_one();
@@ -66,22 +67,22 @@ pub fn drain() {
     if PENDING.load(Ordering::Acquire) == 0 {
         return;
     }
-    let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut queue = QUEUE.lock();
     while PENDING.load(Ordering::Acquire) != 0 {
-        queue = EMPTY.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        EMPTY.wait(&mut queue);
     }
 }
 
 fn work() {
-    let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut queue = QUEUE.lock();
     loop {
         let Some(effect) = queue.pop_front() else {
-            queue = QUEUED.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            QUEUED.wait(&mut queue);
             continue;
         };
         drop(queue);
         effect.take_place();
-        queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+        queue = QUEUE.lock();
         if PENDING.fetch_sub(1, Ordering::Release) == 1 {
             EMPTY.notify_all();
         }

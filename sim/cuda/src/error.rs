@@ -1,8 +1,8 @@
 //! `CUresult` values and their names (cuda.h, `cudaError_enum`).
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
-use std::sync::{Mutex, PoisonError};
 
 /// A failed call's `CUresult`.
 pub type Failure = i32;
@@ -132,7 +132,7 @@ pub fn name(result: i32) -> Option<&'static CStr> {
     static NAMES: Mutex<BTreeMap<i32, &'static CStr>> = Mutex::new(BTreeMap::new());
     let short = short_name(result)?;
     let prefix = if result == SUCCESS { "CUDA_" } else { "CUDA_ERROR_" };
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = NAMES.lock();
     let make = || &*Box::leak(CString::new(format!("{prefix}{short}")).expect("no NUL").into_boxed_c_str());
     Some(names.entry(result).or_insert_with(make))
 }

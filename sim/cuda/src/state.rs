@@ -24,8 +24,9 @@ use crate::truth;
 use crate::virtual_memory::VirtualMemory;
 use crate::work::Job;
 use crate::worker::Worker;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 /// A context.
 #[derive(Debug)]
@@ -221,7 +222,7 @@ static OPENED: Condvar = Condvar::new();
 
 /// Locks the state; the caller acts at `at` or, when it had to wait, now.
 pub fn lock(at: Ns) -> Guard {
-    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = STATE.lock();
     state.now = at.max(clocks::now());
     state.look_at_values();
     state
@@ -236,9 +237,9 @@ pub fn wait(done: &Done) {
 pub fn wait_all(work: &[Done]) {
     let mut last = 0;
     if work.iter().any(|done| done.end().is_none()) {
-        let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = STATE.lock();
         while work.iter().any(|done| done.end().is_none()) {
-            state = OPENED.wait(state).unwrap_or_else(PoisonError::into_inner);
+            OPENED.wait(&mut state);
         }
     }
     for done in work {

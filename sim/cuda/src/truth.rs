@@ -6,12 +6,13 @@
 use crate::clocks::{GpuClock, Ns};
 use crate::config::config;
 use crate::engine::Done;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// When a call returned, host ns; 0 while it has not. Written once by the calling thread, read by whoever formats: a
 /// plain number, so relaxed.
@@ -103,7 +104,7 @@ fn writer() -> Option<MutexGuard<'static, Writer>> {
         let clock = config().gpu_clock;
         Some(Mutex::new(Writer { file, buffer: Vec::with_capacity(STEP), lines: VecDeque::new(), clock }))
     });
-    Some(writer.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    Some(writer.as_ref()?.lock())
 }
 
 /// Whether there is a truth file.

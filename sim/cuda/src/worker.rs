@@ -8,9 +8,10 @@ use crate::state::{self, Guard, State};
 use crate::truth::{self, Operation, Times};
 use crate::work::{Action, Job};
 use crate::{effects, thread};
+use parking_lot::Condvar;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Once, PoisonError};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 /// A function of the application and how it is called.
@@ -208,7 +209,7 @@ fn work() {
     loop {
         let next = state.worker.due.first_key_value().map(|(&(head, _), _)| head);
         if next.is_none_or(|head| head > state.now) {
-            state = sleep(state, next);
+            sleep(&mut state, next);
             continue;
         }
         let Some((_, Gate { mut job, head, node })) = state.worker.due.pop_first() else { continue };
@@ -235,18 +236,17 @@ fn work() {
 }
 
 /// Waits until the next gate's turn, a new gate, or the time to look at values again.
-fn sleep(state: Guard, next: Option<Ns>) -> Guard {
+fn sleep(state: &mut Guard, next: Option<Ns>) {
     let poll = (!state.worker.waits.is_empty()).then(|| config().assume.number("poll_ns"));
     let until = next.map(|head| head.saturating_sub(state.now));
-    let mut state = match until.into_iter().chain(poll).min() {
+    match until.into_iter().chain(poll).min() {
         Some(ns) => {
-            GIVEN.wait_timeout(state, Duration::from_nanos(ns)).unwrap_or_else(PoisonError::into_inner).0
+            GIVEN.wait_for(state, Duration::from_nanos(ns));
         }
-        None => GIVEN.wait(state).unwrap_or_else(PoisonError::into_inner),
-    };
+        None => GIVEN.wait(state),
+    }
     state.now = clocks::now();
     state.look_at_values();
-    state
 }
 
 /// Starts a thread of the simulator that takes no signals of the application.

@@ -1,9 +1,9 @@
 //! The context that runtime calls work in: the one the application made current, else its device's primary context.
 
+use parking_lot::Mutex;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ptr::null_mut;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::{Device, Driver, Handle};
 use crate::error::{INVALID_DEVICE, Result};
@@ -16,14 +16,9 @@ thread_local! {
 /// The primary contexts retained so far, as addresses.
 static PRIMARY: Mutex<BTreeMap<Device, usize>> = Mutex::new(BTreeMap::new());
 
-/// A lock whose holder cannot leave anything half done, so that poison means nothing.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The primary context of a device, retained at its first use.
 pub fn primary(driver: &Driver, device: Device) -> Result<Handle> {
-    let mut primary = lock(&PRIMARY);
+    let mut primary = PRIMARY.lock();
     if let Some(context) = primary.get(&device) {
         return Ok(*context as Handle);
     }
@@ -86,7 +81,7 @@ pub fn choose(driver: &Driver, device: Device) -> Result {
 /// Destroys what the device's primary context holds; the next call starts with a fresh one.
 pub fn reset(driver: &Driver) -> Result {
     let device = device(driver)?;
-    let retained = lock(&PRIMARY).remove(&device).is_some();
+    let retained = PRIMARY.lock().remove(&device).is_some();
     // SAFETY: a device that the driver itself named; no current context is always allowed.
     unsafe {
         driver.cuDevicePrimaryCtxReset(device)?;

@@ -5,13 +5,13 @@
 //! all that the simulated driver needs. It is loaded at the first use of one of its kernels, once: libraries and `CUkernel`s
 //! belong to no context, `CUfunction`s do.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write;
 use std::ptr::null_mut;
-use std::sync::Mutex;
 
-use crate::context::{self, lock};
+use crate::context;
 use crate::driver::{Driver, Handle, driver};
 use crate::error::{INVALID_DEVICE_FUNCTION, INVALID_VALUE, Result};
 use crate::fat_binary::{self, Entry, with_text};
@@ -59,7 +59,7 @@ pub struct Registry {
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 
 pub fn with_registry<T>(body: impl FnOnce(&mut Registry) -> T) -> T {
-    body(lock(&REGISTRY).get_or_insert_default())
+    body(REGISTRY.lock().get_or_insert_default())
 }
 
 /// The text of a module with these kernels and variables.

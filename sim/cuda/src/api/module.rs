@@ -16,9 +16,10 @@ use crate::memory::{Allocation, MemoryKind};
 use crate::resources::{Resources, SHARED_BYTES_OPTIN, SHARED_BYTES_PER_BLOCK};
 use crate::state::State;
 use crate::truth::{self, Escaped};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 exports! {
     cuModuleLoad => load(module: *mut Handle, file: *const c_char);
@@ -520,7 +521,7 @@ unsafe fn get_name(call: &mut Call, name: *mut *const c_char, function: Handle) 
     state.takes(call, function)?;
     let known = state.kernel(function)?.name.clone();
     drop(state);
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = NAMES.lock();
     let kept = names
         .get_or_insert_default()
         .entry(known.clone())
