@@ -130,20 +130,32 @@ impl Api {
     }
 }
 
-/// Ties exports to functions: `cuA | cuA_v2 => function(arg: Type);` makes each name an exported C function that
-/// enters the simulator and calls `function(&mut Call, arg)`. build.rs reads these lines too.
+/// Ties exports to functions: `cuA | cuA_v2 => function(arg: Type, list[count]: Slice<u32>, count: usize);` makes each name
+/// an exported C function that enters the simulator, checks its parameters (`parameter.rs`) and calls
+/// `function(&mut Call, arg, list, count)`. A list names the parameter that counts its elements. build.rs reads these
+/// lines too.
 macro_rules! exports {
     ($($($export:ident)|+ => $function:ident $arguments:tt;)+) => {
         $($($crate::export::exports!(@one $export $function $arguments);)+)+
     };
-    (@one $export:ident $function:ident ($($argument:ident: $type:ty),*)) => {
-        #[doc = concat!("`", stringify!($export), "` of cuda.h.\n\n# Safety\nAs cuda.h asks.")]
+    (@one $export:ident $function:ident ($($argument:ident $([$count:expr])? : $type:ty),*)) => {
+        #[doc = concat!("`", stringify!($export), "` of cuda.h.\n\n# Safety\nThe requirements of cuda.h.")]
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments)]
-        pub unsafe extern "C-unwind" fn $export($($argument: $type),*) -> i32 {
+        pub unsafe extern "C-unwind" fn $export(
+            $($argument: <$type as $crate::parameter::Parameter>::Raw),*
+        ) -> i32 {
             const API: $crate::export::Api = $crate::export::Api::of(stringify!($export));
-            // SAFETY: the caller's promise to cuda.h is the one that the function asks for.
-            $crate::call::enter(&API, |call| unsafe { self::$function(call, $($argument),*) })
+            $crate::call::enter(&API, |call| {
+                $(
+                    // SAFETY: cuda.h's promise: a pointer is NULL or valid as its documentation says, a list as long
+                    // as the parameter that counts its elements says.
+                    let $argument = unsafe {
+                        <$type as $crate::parameter::Parameter>::take($argument, 0 $(+ ($count) as usize)?)
+                    }?;
+                )*
+                self::$function(call, $($argument),*)
+            })
         }
     };
 }

@@ -95,6 +95,7 @@ pub mod image;
 pub mod imported;
 pub mod interprocess;
 pub mod memory;
+pub mod parameter;
 pub mod programmatic;
 pub mod resources;
 pub mod state;

@@ -49,6 +49,43 @@ fn free_bytes() -> usize {
 }
 
 #[test]
+fn a_missing_place_for_a_required_result_is_refused_before_anything_happens() {
+    const TEST: &str = "a_missing_place_for_a_required_result_is_refused_before_anything_happens";
+    let body = || {
+        begin();
+        let (before, nowhere, mut place) = (free_bytes(), std::ptr::null_mut::<u64>(), 0u64);
+        let target = stream(1);
+        let results = [
+            cu!(cuMemAlloc_v2(nowhere => *mut u64, UNIT => usize)),
+            cu!(cuMemAllocManaged(nowhere => *mut u64, UNIT => usize, 1 => u32)),
+            cu!(cuMemAllocHost_v2(nowhere => *mut u64, UNIT => usize)),
+            cu!(cuMemHostAlloc(nowhere => *mut u64, UNIT => usize, 0 => u32)),
+            cu!(cuMemAllocAsync(nowhere => *mut u64, UNIT => usize, target => u64)),
+            cu!(cuMemAllocPitch_v2(
+                nowhere => *mut u64, &mut place => &mut u64, 512 => usize, 512 => usize, 4 => u32
+            )),
+            cu!(cuMemAllocPitch_v2(
+                &mut place => &mut u64, nowhere => *mut u64, 512 => usize, 512 => usize, 4 => u32
+            )),
+            cu!(cuMemCreate(nowhere => *mut u64, UNIT => usize, properties().as_ptr() => *const u32, 0 => u64)),
+            cu!(cuStreamCreate(nowhere => *mut u64, 0 => u32)),
+        ];
+        assert_eq!(results, [INVALID_VALUE; 9]);
+        assert_eq!((place, free_bytes()), (0, before), "neither a result nor memory");
+        ok!(cuStreamBeginCapture_v2(target => u64, 2 => u32));
+        assert_eq!(cu!(cuStreamEndCapture(target => u64, nowhere => *mut u64)), INVALID_VALUE);
+        let mut status = 0;
+        ok!(cuStreamIsCapturing(target => u64, &mut status => &mut u32));
+        assert_eq!(status, 1, "the stream capture goes on");
+    };
+    with_truth(TEST, &[], body, |truth| {
+        assert!(of_kind(&truth, "alloc").is_empty(), "the truth file has no allocation");
+        let created = of_kind(&truth, "stream").into_iter().filter(|line| line["default"] == false).count();
+        assert_eq!(created, 1, "the truth file has only the stream that was returned");
+    });
+}
+
+#[test]
 fn physical_memory_is_mapped_into_ranges_and_used_after_access_was_given() {
     alone("physical_memory_is_mapped_into_ranges_and_used_after_access_was_given", &[], || {
         begin();

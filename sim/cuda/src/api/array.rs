@@ -1,7 +1,6 @@
 //! Arrays, mipmapped or not.
 
 use super::memory::{tell_alloc, tell_free, tell_gone};
-use super::put;
 use crate::array::{Array, Mipmap, Shape};
 use crate::call::Call;
 use crate::effects;
@@ -9,16 +8,17 @@ use crate::error::{INVALID_HANDLE, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
 use crate::memory::{Allocation, MemoryKind};
+use crate::parameter::{In, Out};
 use crate::state::{Guard, State};
 
 exports! {
-    cuArrayCreate_v2 => create(array: *mut Handle, descriptor: *const Descriptor);
-    cuArray3DCreate_v2 => create_3d(array: *mut Handle, descriptor: *const Descriptor3d);
-    cuArrayGetDescriptor_v2 => get(descriptor: *mut Descriptor, array: Handle);
-    cuArray3DGetDescriptor_v2 => get_3d(descriptor: *mut Descriptor3d, array: Handle);
+    cuArrayCreate_v2 => create(array: Out<Handle>, descriptor: In<Descriptor>);
+    cuArray3DCreate_v2 => create_3d(array: Out<Handle>, descriptor: In<Descriptor3d>);
+    cuArrayGetDescriptor_v2 => get(descriptor: Out<Descriptor>, array: Handle);
+    cuArray3DGetDescriptor_v2 => get_3d(descriptor: Out<Descriptor3d>, array: Handle);
     cuArrayDestroy => destroy(array: Handle);
-    cuMipmappedArrayCreate => create_mipmap(mipmap: *mut Handle, descriptor: *const Descriptor3d, levels: u32);
-    cuMipmappedArrayGetLevel => level(array: *mut Handle, mipmap: Handle, level: u32);
+    cuMipmappedArrayCreate => create_mipmap(mipmap: Out<Handle>, descriptor: In<Descriptor3d>, levels: u32);
+    cuMipmappedArrayGetLevel => level(array: Out<Handle>, mipmap: Handle, level: u32);
     cuMipmappedArrayDestroy => destroy_mipmap(mipmap: Handle);
 }
 
@@ -54,7 +54,7 @@ fn place(state: &mut Guard) -> Outcome<(Handle, u32)> {
     Ok((context, state.context(context)?.device))
 }
 
-fn new_array(call: &mut Call, array: *mut Handle, shape: Shape) -> Outcome {
+fn new_array(call: &mut Call, array: Out<Handle>, shape: Shape) -> Outcome {
     shape.check()?;
     let mut state = call.lock();
     let (context, device) = place(&mut state)?;
@@ -62,38 +62,35 @@ fn new_array(call: &mut Call, array: *mut Handle, shape: Shape) -> Outcome {
     let address = state.back(device, bytes)?;
     let known = state.arrays.arrays.insert(Array { shape, context, device, bytes, address, mipmap: 0 });
     tell_alloc(call, known, bytes, MemoryKind::Array, 0);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(array, known) }
+    array.put(known);
+    Ok(())
 }
 
-unsafe fn create(call: &mut Call, array: *mut Handle, descriptor: *const Descriptor) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let Descriptor { size: [width, height], format, channels } =
-        *unsafe { descriptor.as_ref() }.ok_or(INVALID_VALUE)?;
+fn create(call: &mut Call, array: Out<Handle>, descriptor: In<Descriptor>) -> Outcome {
+    let Descriptor { size: [width, height], format, channels } = *descriptor;
     new_array(call, array, Shape { size: [width, height, 0], format, channels, flags: 0 })
 }
 
-unsafe fn create_3d(call: &mut Call, array: *mut Handle, descriptor: *const Descriptor3d) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    new_array(call, array, unsafe { descriptor.as_ref() }.ok_or(INVALID_VALUE)?.shape())
+fn create_3d(call: &mut Call, array: Out<Handle>, descriptor: In<Descriptor3d>) -> Outcome {
+    new_array(call, array, descriptor.shape())
 }
 
-unsafe fn get(call: &mut Call, descriptor: *mut Descriptor, array: Handle) -> Outcome {
+fn get(call: &mut Call, descriptor: Out<Descriptor>, array: Handle) -> Outcome {
     let state = call.lock();
     let Shape { size: [width, height, _], format, channels, .. } =
         state.arrays.arrays.get(array).ok_or(INVALID_HANDLE)?.shape;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(descriptor, Descriptor { size: [width, height], format, channels }) }
+    descriptor.put(Descriptor { size: [width, height], format, channels });
+    Ok(())
 }
 
-unsafe fn get_3d(call: &mut Call, descriptor: *mut Descriptor3d, array: Handle) -> Outcome {
+fn get_3d(call: &mut Call, descriptor: Out<Descriptor3d>, array: Handle) -> Outcome {
     let state = call.lock();
     let Shape { size, format, channels, flags } = state.arrays.arrays.get(array).ok_or(INVALID_HANDLE)?.shape;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(descriptor, Descriptor3d { size, format, channels, flags }) }
+    descriptor.put(Descriptor3d { size, format, channels, flags });
+    Ok(())
 }
 
-unsafe fn destroy(call: &mut Call, array: Handle) -> Outcome {
+fn destroy(call: &mut Call, array: Handle) -> Outcome {
     let mut state = call.lock();
     state.current()?;
     state.check_assumed_unsafe("free_in_capture")?;
@@ -134,28 +131,21 @@ pub fn new_mipmap(
     Ok(mipmap)
 }
 
-unsafe fn create_mipmap(
-    call: &mut Call,
-    mipmap: *mut Handle,
-    descriptor: *const Descriptor3d,
-    levels: u32,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let descriptor = unsafe { descriptor.as_ref() }.ok_or(INVALID_VALUE)?;
-    let known = new_mipmap(call, &mut call.lock(), descriptor, levels, true)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(mipmap, known) }
+fn create_mipmap(call: &mut Call, mipmap: Out<Handle>, descriptor: In<Descriptor3d>, levels: u32) -> Outcome {
+    let known = new_mipmap(call, &mut call.lock(), &descriptor, levels, true)?;
+    mipmap.put(known);
+    Ok(())
 }
 
-unsafe fn level(call: &mut Call, array: *mut Handle, mipmap: Handle, level: u32) -> Outcome {
+fn level(call: &mut Call, array: Out<Handle>, mipmap: Handle, level: u32) -> Outcome {
     let state = call.lock();
     let levels = &state.arrays.mipmaps.get(mipmap).ok_or(INVALID_HANDLE)?.levels;
     let known = *levels.get(level as usize).ok_or(INVALID_VALUE)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(array, known) }
+    array.put(known);
+    Ok(())
 }
 
-unsafe fn destroy_mipmap(call: &mut Call, mipmap: Handle) -> Outcome {
+fn destroy_mipmap(call: &mut Call, mipmap: Handle) -> Outcome {
     let mut state = call.lock();
     state.current()?;
     state.check_assumed_unsafe("free_in_capture")?;

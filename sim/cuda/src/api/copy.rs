@@ -7,6 +7,7 @@ use crate::error::{INVALID_CONTEXT, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
 use crate::memory::{Copy, Direction, MemoryKind, Set, Shape};
+use crate::parameter::In;
 use crate::state::{self, Guard, State};
 use crate::work::{Work, issue};
 
@@ -21,12 +22,12 @@ exports! {
     cuMemcpyDtoDAsync_v2 | cuMemcpyDtoDAsync_v2_ptsz => copy_d2d_async(dst: u64, src: u64, bytes: usize, stream: Handle);
     cuMemcpyPeer | cuMemcpyPeer_ptds => copy_peer(dst: u64, to: Handle, src: u64, from: Handle, bytes: usize);
     cuMemcpyPeerAsync | cuMemcpyPeerAsync_ptsz => copy_peer_async(dst: u64, to: Handle, src: u64, from: Handle, bytes: usize, stream: Handle);
-    cuMemcpy2D_v2 | cuMemcpy2D_v2_ptds | cuMemcpy2DUnaligned_v2 | cuMemcpy2DUnaligned_v2_ptds => copy_2d(copy: *const Memcpy2D);
-    cuMemcpy2DAsync_v2 | cuMemcpy2DAsync_v2_ptsz => copy_2d_async(copy: *const Memcpy2D, stream: Handle);
-    cuMemcpy3D_v2 | cuMemcpy3D_v2_ptds => copy_3d(copy: *const Memcpy3D);
-    cuMemcpy3DAsync_v2 | cuMemcpy3DAsync_v2_ptsz => copy_3d_async(copy: *const Memcpy3D, stream: Handle);
-    cuMemcpy3DPeer | cuMemcpy3DPeer_ptds => copy_3d_peer(copy: *const Memcpy3D);
-    cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz => copy_3d_peer_async(copy: *const Memcpy3D, stream: Handle);
+    cuMemcpy2D_v2 | cuMemcpy2D_v2_ptds | cuMemcpy2DUnaligned_v2 | cuMemcpy2DUnaligned_v2_ptds => copy_2d(copy: In<Memcpy2D>);
+    cuMemcpy2DAsync_v2 | cuMemcpy2DAsync_v2_ptsz => copy_2d_async(copy: In<Memcpy2D>, stream: Handle);
+    cuMemcpy3D_v2 | cuMemcpy3D_v2_ptds => copy_3d(copy: In<Memcpy3D>);
+    cuMemcpy3DAsync_v2 | cuMemcpy3DAsync_v2_ptsz => copy_3d_async(copy: In<Memcpy3D>, stream: Handle);
+    cuMemcpy3DPeer | cuMemcpy3DPeer_ptds => copy_3d_peer(copy: In<Memcpy3D>);
+    cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz => copy_3d_peer_async(copy: In<Memcpy3D>, stream: Handle);
     cuMemsetD8_v2 | cuMemsetD8_v2_ptds => set_8(dst: u64, value: u8, count: usize);
     cuMemsetD16_v2 | cuMemsetD16_v2_ptds => set_16(dst: u64, value: u16, count: usize);
     cuMemsetD32_v2 | cuMemsetD32_v2_ptds => set_32(dst: u64, value: u32, count: usize);
@@ -189,35 +190,35 @@ fn settle(call: &Call, mut state: Guard, stream: Handle) -> Outcome<Guard> {
     Ok(state)
 }
 
-unsafe fn copy(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
+fn copy(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), None, None)
 }
 
-unsafe fn copy_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
+fn copy_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), None, Some(stream))
 }
 
-unsafe fn copy_h2d(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
+fn copy_h2d(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::HtoD), None)
 }
 
-unsafe fn copy_h2d_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
+fn copy_h2d_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::HtoD), Some(stream))
 }
 
-unsafe fn copy_d2h(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
+fn copy_d2h(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::DtoH), None)
 }
 
-unsafe fn copy_d2h_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
+fn copy_d2h_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::DtoH), Some(stream))
 }
 
-unsafe fn copy_d2d(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
+fn copy_d2d(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::DtoD), None)
 }
 
-unsafe fn copy_d2d_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
+fn copy_d2d_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::DtoD), Some(stream))
 }
 
@@ -227,12 +228,12 @@ fn check_contexts(call: &Call, contexts: [Handle; 2]) -> Outcome {
     if contexts.into_iter().all(live) { Ok(()) } else { Err(INVALID_CONTEXT) }
 }
 
-unsafe fn copy_peer(call: &mut Call, dst: u64, to: Handle, src: u64, from: Handle, bytes: usize) -> Outcome {
+fn copy_peer(call: &mut Call, dst: u64, to: Handle, src: u64, from: Handle, bytes: usize) -> Outcome {
     check_contexts(call, [to, from])?;
     run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::PtoP), None)
 }
 
-unsafe fn copy_peer_async(
+fn copy_peer_async(
     call: &mut Call,
     dst: u64,
     to: Handle,
@@ -389,30 +390,24 @@ impl Memcpy3D {
     }
 }
 
-unsafe fn copy_2d(call: &mut Call, copy: *const Memcpy2D) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?.run(call, None)
+fn copy_2d(call: &mut Call, copy: In<Memcpy2D>) -> Outcome {
+    copy.run(call, None)
 }
 
-unsafe fn copy_2d_async(call: &mut Call, copy: *const Memcpy2D, stream: Handle) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?.run(call, Some(stream))
+fn copy_2d_async(call: &mut Call, copy: In<Memcpy2D>, stream: Handle) -> Outcome {
+    copy.run(call, Some(stream))
 }
 
-unsafe fn copy_3d(call: &mut Call, copy: *const Memcpy3D) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?.run(call, None)
+fn copy_3d(call: &mut Call, copy: In<Memcpy3D>) -> Outcome {
+    copy.run(call, None)
 }
 
-unsafe fn copy_3d_async(call: &mut Call, copy: *const Memcpy3D, stream: Handle) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?.run(call, Some(stream))
+fn copy_3d_async(call: &mut Call, copy: In<Memcpy3D>, stream: Handle) -> Outcome {
+    copy.run(call, Some(stream))
 }
 
 /// A copy between contexts: a side that is not host memory needs a live one.
-unsafe fn peer_3d(call: &Call, copy: *const Memcpy3D, stream: Option<Handle>) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let copy = unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?;
+fn peer_3d(call: &Call, copy: In<Memcpy3D>, stream: Option<Handle>) -> Outcome {
     let other = |one: Handle, side: Side3D| if side.memory == 1 { one } else { side.context };
     let current = call.lock().current()?;
     check_contexts(call, [other(current, copy.destination), other(current, copy.source)])?;
@@ -421,14 +416,12 @@ unsafe fn peer_3d(call: &Call, copy: *const Memcpy3D, stream: Option<Handle>) ->
     run(call, dst, src, shape, asked, stream)
 }
 
-unsafe fn copy_3d_peer(call: &mut Call, copy: *const Memcpy3D) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { peer_3d(call, copy, None) }
+fn copy_3d_peer(call: &mut Call, copy: In<Memcpy3D>) -> Outcome {
+    peer_3d(call, copy, None)
 }
 
-unsafe fn copy_3d_peer_async(call: &mut Call, copy: *const Memcpy3D, stream: Handle) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { peer_3d(call, copy, Some(stream)) }
+fn copy_3d_peer_async(call: &mut Call, copy: In<Memcpy3D>, stream: Handle) -> Outcome {
+    peer_3d(call, copy, Some(stream))
 }
 
 impl State {
@@ -488,64 +481,43 @@ fn plane(dst: u64, pitch: usize, value: u32, element: u64, [width, height]: [usi
     }
 }
 
-unsafe fn set_8(call: &mut Call, dst: u64, value: u8, count: usize) -> Outcome {
+fn set_8(call: &mut Call, dst: u64, value: u8, count: usize) -> Outcome {
     set(call, row(dst, value.into(), 1, count), None)
 }
 
-unsafe fn set_16(call: &mut Call, dst: u64, value: u16, count: usize) -> Outcome {
+fn set_16(call: &mut Call, dst: u64, value: u16, count: usize) -> Outcome {
     set(call, row(dst, value.into(), 2, count), None)
 }
 
-unsafe fn set_32(call: &mut Call, dst: u64, value: u32, count: usize) -> Outcome {
+fn set_32(call: &mut Call, dst: u64, value: u32, count: usize) -> Outcome {
     set(call, row(dst, value, 4, count), None)
 }
 
-unsafe fn set_8_async(call: &mut Call, dst: u64, value: u8, count: usize, stream: Handle) -> Outcome {
+fn set_8_async(call: &mut Call, dst: u64, value: u8, count: usize, stream: Handle) -> Outcome {
     set(call, row(dst, value.into(), 1, count), Some(stream))
 }
 
-unsafe fn set_16_async(call: &mut Call, dst: u64, value: u16, count: usize, stream: Handle) -> Outcome {
+fn set_16_async(call: &mut Call, dst: u64, value: u16, count: usize, stream: Handle) -> Outcome {
     set(call, row(dst, value.into(), 2, count), Some(stream))
 }
 
-unsafe fn set_32_async(call: &mut Call, dst: u64, value: u32, count: usize, stream: Handle) -> Outcome {
+fn set_32_async(call: &mut Call, dst: u64, value: u32, count: usize, stream: Handle) -> Outcome {
     set(call, row(dst, value, 4, count), Some(stream))
 }
 
-unsafe fn set_2d_8(
-    call: &mut Call,
-    dst: u64,
-    pitch: usize,
-    value: u8,
-    width: usize,
-    height: usize,
-) -> Outcome {
+fn set_2d_8(call: &mut Call, dst: u64, pitch: usize, value: u8, width: usize, height: usize) -> Outcome {
     set(call, plane(dst, pitch, value.into(), 1, [width, height]), None)
 }
 
-unsafe fn set_2d_16(
-    call: &mut Call,
-    dst: u64,
-    pitch: usize,
-    value: u16,
-    width: usize,
-    height: usize,
-) -> Outcome {
+fn set_2d_16(call: &mut Call, dst: u64, pitch: usize, value: u16, width: usize, height: usize) -> Outcome {
     set(call, plane(dst, pitch, value.into(), 2, [width, height]), None)
 }
 
-unsafe fn set_2d_32(
-    call: &mut Call,
-    dst: u64,
-    pitch: usize,
-    value: u32,
-    width: usize,
-    height: usize,
-) -> Outcome {
+fn set_2d_32(call: &mut Call, dst: u64, pitch: usize, value: u32, width: usize, height: usize) -> Outcome {
     set(call, plane(dst, pitch, value, 4, [width, height]), None)
 }
 
-unsafe fn set_2d_8_async(
+fn set_2d_8_async(
     call: &mut Call,
     dst: u64,
     pitch: usize,
@@ -557,7 +529,7 @@ unsafe fn set_2d_8_async(
     set(call, plane(dst, pitch, value.into(), 1, [width, height]), Some(stream))
 }
 
-unsafe fn set_2d_16_async(
+fn set_2d_16_async(
     call: &mut Call,
     dst: u64,
     pitch: usize,
@@ -569,7 +541,7 @@ unsafe fn set_2d_16_async(
     set(call, plane(dst, pitch, value.into(), 2, [width, height]), Some(stream))
 }
 
-unsafe fn set_2d_32_async(
+fn set_2d_32_async(
     call: &mut Call,
     dst: u64,
     pitch: usize,

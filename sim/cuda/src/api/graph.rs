@@ -1,9 +1,8 @@
 //! Graphs and their nodes.
 
-use super::capture::list;
 use super::copy::Memcpy3D;
+use super::graph_memory::{self, AllocParameters};
 use super::launch::Request;
-use super::{graph_memory, put};
 use crate::call::Call;
 use crate::config::config;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
@@ -11,45 +10,46 @@ use crate::export::exports;
 use crate::graph::{Conditional, Graph, KernelNode, NodeWork};
 use crate::handle::Handle;
 use crate::memory::Set;
+use crate::parameter::{In, InOut, MaybeSlice, Out, Pointer, Slice};
 use crate::state::{Guard, State};
 use crate::work::{Launch, Work};
 use crate::worker::HostCall;
 
 exports! {
-    cuGraphCreate => create(graph: *mut Handle, flags: u32);
+    cuGraphCreate => create(graph: Out<Handle>, flags: u32);
     cuGraphDestroy => destroy(graph: Handle);
-    cuGraphConditionalHandleCreate => create_condition(handle: *mut u64, graph: Handle, context: Handle, value: u32, flags: u32);
-    cuGraphClone => clone(clone: *mut Handle, graph: Handle);
-    cuGraphNodeFindInClone => find_in_clone(found: *mut Handle, node: Handle, clone: Handle);
-    cuGraphAddKernelNode => add_kernel_v1(node: *mut Handle, graph: Handle, before: *const Handle, count: usize, parameters: *const KernelParameters);
-    cuGraphAddKernelNode_v2 => add_kernel(node: *mut Handle, graph: Handle, before: *const Handle, count: usize, parameters: *const KernelParameters);
-    cuGraphAddMemcpyNode => add_copy(node: *mut Handle, graph: Handle, before: *const Handle, count: usize, copy: *const Memcpy3D, context: Handle);
-    cuGraphAddMemsetNode => add_set(node: *mut Handle, graph: Handle, before: *const Handle, count: usize, set: *const SetParameters, context: Handle);
-    cuGraphAddHostNode => add_host(node: *mut Handle, graph: Handle, before: *const Handle, count: usize, host: *const HostParameters);
-    cuGraphAddEmptyNode => add_empty(node: *mut Handle, graph: Handle, before: *const Handle, count: usize);
-    cuGraphAddChildGraphNode => add_child(node: *mut Handle, graph: Handle, before: *const Handle, count: usize, child: Handle);
-    cuGraphAddEventRecordNode => add_record(node: *mut Handle, graph: Handle, before: *const Handle, count: usize, event: Handle);
-    cuGraphAddEventWaitNode => add_wait(node: *mut Handle, graph: Handle, before: *const Handle, count: usize, event: Handle);
-    cuGraphAddNode => add_node(node: *mut Handle, graph: Handle, before: *const Handle, count: usize, parameters: *const NodeParameters);
-    cuGraphAddNode_v2 => add_node_v2(node: *mut Handle, graph: Handle, before: *const Handle, edges: *const u64, count: usize, parameters: *const NodeParameters);
-    cuGraphNodeSetParams => set_node(node: Handle, parameters: *const NodeParameters);
-    cuGraphKernelNodeGetParams => get_kernel_v1(node: Handle, parameters: *mut KernelParametersV1);
-    cuGraphKernelNodeGetParams_v2 => get_kernel(node: Handle, parameters: *mut KernelParameters);
-    cuGraphKernelNodeSetParams => set_kernel_v1(node: Handle, parameters: *const KernelParameters);
-    cuGraphKernelNodeSetParams_v2 => set_kernel(node: Handle, parameters: *const KernelParameters);
-    cuGraphMemcpyNodeGetParams => get_copy(node: Handle, copy: *mut Memcpy3D);
-    cuGraphMemcpyNodeSetParams => set_copy(node: Handle, copy: *const Memcpy3D);
-    cuGraphMemsetNodeGetParams => get_set(node: Handle, set: *mut SetParameters);
-    cuGraphMemsetNodeSetParams => set_set(node: Handle, set: *const SetParameters);
-    cuGraphHostNodeGetParams => get_host(node: Handle, host: *mut HostParameters);
-    cuGraphHostNodeSetParams => set_host(node: Handle, host: *const HostParameters);
-    cuGraphEventRecordNodeGetEvent | cuGraphEventWaitNodeGetEvent => get_event(node: Handle, event: *mut Handle);
+    cuGraphConditionalHandleCreate => create_condition(handle: Out<u64>, graph: Handle, context: Handle, value: u32, flags: u32);
+    cuGraphClone => clone(clone: Out<Handle>, graph: Handle);
+    cuGraphNodeFindInClone => find_in_clone(found: Out<Handle>, node: Handle, clone: Handle);
+    cuGraphAddKernelNode => add_kernel_v1(node: Out<Handle>, graph: Handle, before[count]: Slice<Handle>, count: usize, parameters: In<KernelParametersV1>);
+    cuGraphAddKernelNode_v2 => add_kernel(node: Out<Handle>, graph: Handle, before[count]: Slice<Handle>, count: usize, parameters: In<KernelParameters>);
+    cuGraphAddMemcpyNode => add_copy(node: Out<Handle>, graph: Handle, before[count]: Slice<Handle>, count: usize, copy: In<Memcpy3D>, context: Handle);
+    cuGraphAddMemsetNode => add_set(node: Out<Handle>, graph: Handle, before[count]: Slice<Handle>, count: usize, set: In<SetParameters>, context: Handle);
+    cuGraphAddHostNode => add_host(node: Out<Handle>, graph: Handle, before[count]: Slice<Handle>, count: usize, host: In<HostParameters>);
+    cuGraphAddEmptyNode => add_empty(node: Out<Handle>, graph: Handle, before[count]: Slice<Handle>, count: usize);
+    cuGraphAddChildGraphNode => add_child(node: Out<Handle>, graph: Handle, before[count]: Slice<Handle>, count: usize, child: Handle);
+    cuGraphAddEventRecordNode => add_record(node: Out<Handle>, graph: Handle, before[count]: Slice<Handle>, count: usize, event: Handle);
+    cuGraphAddEventWaitNode => add_wait(node: Out<Handle>, graph: Handle, before[count]: Slice<Handle>, count: usize, event: Handle);
+    cuGraphAddNode => add_node(node: Out<Handle>, graph: Handle, before[count]: Slice<Handle>, count: usize, parameters: InOut<NodeParameters>);
+    cuGraphAddNode_v2 => add_node_v2(node: Out<Handle>, graph: Handle, before[count]: Slice<Handle>, edges[count]: MaybeSlice<u64>, count: usize, parameters: InOut<NodeParameters>);
+    cuGraphNodeSetParams => set_node(node: Handle, parameters: In<NodeParameters>);
+    cuGraphKernelNodeGetParams => get_kernel_v1(node: Handle, parameters: Out<KernelParametersV1>);
+    cuGraphKernelNodeGetParams_v2 => get_kernel(node: Handle, parameters: Out<KernelParameters>);
+    cuGraphKernelNodeSetParams => set_kernel_v1(node: Handle, parameters: In<KernelParametersV1>);
+    cuGraphKernelNodeSetParams_v2 => set_kernel(node: Handle, parameters: In<KernelParameters>);
+    cuGraphMemcpyNodeGetParams => get_copy(node: Handle, copy: Out<Memcpy3D>);
+    cuGraphMemcpyNodeSetParams => set_copy(node: Handle, copy: In<Memcpy3D>);
+    cuGraphMemsetNodeGetParams => get_set(node: Handle, set: Out<SetParameters>);
+    cuGraphMemsetNodeSetParams => set_set(node: Handle, set: In<SetParameters>);
+    cuGraphHostNodeGetParams => get_host(node: Handle, host: Out<HostParameters>);
+    cuGraphHostNodeSetParams => set_host(node: Handle, host: In<HostParameters>);
+    cuGraphEventRecordNodeGetEvent | cuGraphEventWaitNodeGetEvent => get_event(node: Handle, event: Out<Handle>);
     cuGraphEventRecordNodeSetEvent | cuGraphEventWaitNodeSetEvent => set_event(node: Handle, event: Handle);
-    cuGraphChildGraphNodeGetGraph => get_child(node: Handle, graph: *mut Handle);
-    cuGraphKernelNodeGetAttribute => get_attribute(node: Handle, attribute: u32, value: *mut [u64; 8]);
-    cuGraphKernelNodeSetAttribute => set_attribute(node: Handle, attribute: u32, value: *const [u64; 8]);
+    cuGraphChildGraphNodeGetGraph => get_child(node: Handle, graph: Out<Handle>);
+    cuGraphKernelNodeGetAttribute => get_attribute(node: Handle, attribute: u32, value: Out<[u64; 8]>);
+    cuGraphKernelNodeSetAttribute => set_attribute(node: Handle, attribute: u32, value: Pointer<[u64; 8]>);
     cuGraphKernelNodeCopyAttributes => copy_attributes(to: Handle, from: Handle);
-    cuGraphNodeGetType => get_type(node: Handle, kind: *mut u32);
+    cuGraphNodeGetType => get_type(node: Handle, kind: Out<u32>);
 }
 
 /// `CUDA_KERNEL_NODE_PARAMS_v1` of cuda.h.
@@ -59,8 +59,8 @@ pub struct KernelParametersV1 {
     function: Handle,
     dimensions: [u32; 6],
     shared_bytes: u32,
-    arguments: *const *const u8,
-    extra: *const u64,
+    arguments: Pointer<*const u8>,
+    extra: Pointer<u64>,
 }
 
 /// `CUDA_KERNEL_NODE_PARAMS_v2` and `_v3` of cuda.h.
@@ -105,36 +105,29 @@ pub struct NodeParameters {
 const _: () = assert!(size_of::<KernelParameters>() == 72 && size_of::<NodeParameters>() == 256);
 
 impl KernelParameters {
-    /// What was given to a `_v1` function.
-    ///
-    /// # Safety
-    /// `parameters` is NULL or points to a `_v1` structure.
-    pub unsafe fn of_v1(parameters: *const Self) -> Outcome<Self> {
-        // SAFETY: the caller's; only the first part is read.
-        let first = *unsafe { parameters.cast::<KernelParametersV1>().as_ref() }.ok_or(INVALID_VALUE)?;
-        Ok(Self { first, kernel: 0, context: 0 })
+    /// The parameters that a `_v1` function was given.
+    pub fn of_v1(first: KernelParametersV1) -> Self {
+        Self { first, kernel: 0, context: 0 }
     }
 
     /// The launch that it asks for.
-    ///
-    /// # Safety
-    /// The arguments are as cuda.h, cuLaunchKernel, asks.
-    pub unsafe fn work(&self, state: &mut State) -> Outcome<Work> {
+    pub fn work(&self, state: &mut State) -> Outcome<Work> {
         let Self { first, kernel, context } = *self;
         let KernelParametersV1 { function, dimensions, shared_bytes, arguments, extra } = first;
         let function = if function == 0 { kernel } else { function };
         let context = if context == 0 { state.current()? } else { context };
         let request = Request { function, dimensions, shared_bytes, arguments, extra };
-        // SAFETY: the caller's. The module is loaded when the graph is made, not when it is launched.
-        let (launch, _) = unsafe { state.launch(&request, context, true) }?;
+        // The module is loaded when the graph is made, not when it is launched.
+        let (launch, _) = state.launch(&request, context, true)?;
         Ok(Work::Kernel(launch))
     }
 
     fn of(node: &KernelNode) -> Self {
         let KernelNode { function, kernel, dimensions, shared_bytes, context, ref arguments } = *node;
-        let arguments = arguments.address() as *const *const u8;
+        // SAFETY: the node's own copy of its kernel's arguments, or NULL.
+        let arguments = unsafe { Pointer::new(arguments.address() as *const *const u8) };
         let first =
-            KernelParametersV1 { function, dimensions, shared_bytes, arguments, extra: std::ptr::null() };
+            KernelParametersV1 { function, dimensions, shared_bytes, arguments, extra: Pointer::NULL };
         Self { first, kernel, context }
     }
 
@@ -188,10 +181,7 @@ pub fn event_work(state: &State, event: Handle, record: bool) -> Outcome<Work> {
 
 impl NodeParameters {
     /// What the node is to do.
-    ///
-    /// # Safety
-    /// As cuda.h, cuGraphAddNode, asks.
-    pub unsafe fn work(&self, state: &mut State) -> Outcome<NodeWork> {
+    pub fn work(&self, state: &mut State) -> Outcome<NodeWork> {
         let body = self.body.as_ptr();
         // SAFETY: the union's member is what `kind` (CUgraphNodeType) says; none is larger than the body.
         let work = unsafe {
@@ -264,9 +254,9 @@ impl NodeParameters {
 /// A CUgraphConditionalHandle: a graph's handle, and above it the number of its condition, from 1.
 const CONDITION_SHIFT: u32 = 48;
 
-unsafe fn create_condition(
+fn create_condition(
     call: &mut Call,
-    handle: *mut u64,
+    handle: Out<u64>,
     graph: Handle,
     _: Handle,
     value: u32,
@@ -280,20 +270,20 @@ unsafe fn create_condition(
     // CU_GRAPH_COND_ASSIGN_DEFAULT: the value is assigned at each launch; without, nobody does, and it stays 0.
     conditions.push(if flags == 1 { value } else { 0 });
     let number = conditions.len() as u64;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(handle, number << CONDITION_SHIFT | graph) }
+    handle.put(number << CONDITION_SHIFT | graph);
+    Ok(())
 }
 
-unsafe fn create(call: &mut Call, graph: *mut Handle, flags: u32) -> Outcome {
+fn create(call: &mut Call, graph: Out<Handle>, flags: u32) -> Outcome {
     if flags != 0 {
         return Err(INVALID_VALUE);
     }
     let handle = call.lock().graphs.insert(Graph::default());
-    // SAFETY: cuda.h's promise.
-    unsafe { put(graph, handle) }
+    graph.put(handle);
+    Ok(())
 }
 
-unsafe fn destroy(call: &mut Call, graph: Handle) -> Outcome {
+fn destroy(call: &mut Call, graph: Handle) -> Outcome {
     let mut state = call.lock();
     // A child node's graph is the node's own.
     if state.graphs.get(graph).ok_or(INVALID_HANDLE)?.owned {
@@ -304,226 +294,208 @@ unsafe fn destroy(call: &mut Call, graph: Handle) -> Outcome {
     Ok(())
 }
 
-unsafe fn clone(call: &mut Call, clone: *mut Handle, graph: Handle) -> Outcome {
+fn clone(call: &mut Call, clone: Out<Handle>, graph: Handle) -> Outcome {
     let handle = call.lock().clone_graph(graph, false)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(clone, handle) }
+    clone.put(handle);
+    Ok(())
 }
 
-unsafe fn find_in_clone(call: &mut Call, found: *mut Handle, node: Handle, clone: Handle) -> Outcome {
+fn find_in_clone(call: &mut Call, found: Out<Handle>, node: Handle, clone: Handle) -> Outcome {
     let state = call.lock();
     let nodes = &state.graphs.get(clone).ok_or(INVALID_HANDLE)?.nodes;
     let original = |&&copy: &&Handle| state.nodes.get(copy).is_some_and(|copy| copy.original == node);
     let copy = *nodes.iter().find(original).ok_or(INVALID_VALUE)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(found, copy) }
+    found.put(copy);
+    Ok(())
 }
 
 /// Adds a node of the work that `work` makes.
-unsafe fn add(
+fn add(
     call: &Call,
-    node: *mut Handle,
+    node: Out<Handle>,
     graph: Handle,
-    before: *const Handle,
-    count: usize,
+    before: Slice<Handle>,
     work: impl FnOnce(&mut Guard) -> Outcome<NodeWork>,
 ) -> Outcome {
-    // SAFETY: the callers pass on cuda.h's promise.
-    unsafe {
-        let before = list(before, count)?;
-        let mut state = call.lock();
-        state.graphs.get(graph).ok_or(INVALID_HANDLE)?;
-        let work = work(&mut state)?;
-        put(node, state.add_node(graph, work, before)?)
-    }
+    node.put(new_node(call, graph, &before, work)?);
+    Ok(())
 }
 
-unsafe fn add_kernel_v1(
-    call: &mut Call,
-    node: *mut Handle,
+fn new_node(
+    call: &Call,
     graph: Handle,
-    before: *const Handle,
-    count: usize,
-    parameters: *const KernelParameters,
+    before: &[Handle],
+    work: impl FnOnce(&mut Guard) -> Outcome<NodeWork>,
+) -> Outcome<Handle> {
+    let mut state = call.lock();
+    state.graphs.get(graph).ok_or(INVALID_HANDLE)?;
+    let work = work(&mut state)?;
+    state.add_node(graph, work, before.to_vec())
+}
+
+fn add_kernel_v1(
+    call: &mut Call,
+    node: Out<Handle>,
+    graph: Handle,
+    before: Slice<Handle>,
+    _: usize,
+    parameters: In<KernelParametersV1>,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        let parameters = KernelParameters::of_v1(parameters)?;
-        add(call, node, graph, before, count, |state| parameters.work(state).map(NodeWork::One))
-    }
+    let parameters = KernelParameters::of_v1(*parameters);
+    add(call, node, graph, before, |state| parameters.work(state).map(NodeWork::One))
 }
 
-unsafe fn add_kernel(
+fn add_kernel(
     call: &mut Call,
-    node: *mut Handle,
+    node: Out<Handle>,
     graph: Handle,
-    before: *const Handle,
-    count: usize,
-    parameters: *const KernelParameters,
+    before: Slice<Handle>,
+    _: usize,
+    parameters: In<KernelParameters>,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        let parameters = *parameters.as_ref().ok_or(INVALID_VALUE)?;
-        add(call, node, graph, before, count, |state| parameters.work(state).map(NodeWork::One))
-    }
+    let parameters = *parameters;
+    add(call, node, graph, before, |state| parameters.work(state).map(NodeWork::One))
 }
 
-unsafe fn add_copy(
+fn add_copy(
     call: &mut Call,
-    node: *mut Handle,
+    node: Out<Handle>,
     graph: Handle,
-    before: *const Handle,
-    count: usize,
-    copy: *const Memcpy3D,
+    before: Slice<Handle>,
+    _: usize,
+    copy: In<Memcpy3D>,
     _: Handle,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        let copy = copy.as_ref().ok_or(INVALID_VALUE)?;
-        add(call, node, graph, before, count, |state| copy_work(state, copy).map(NodeWork::One))
-    }
+    add(call, node, graph, before, |state| copy_work(state, &copy).map(NodeWork::One))
 }
 
-unsafe fn add_set(
+fn add_set(
     call: &mut Call,
-    node: *mut Handle,
+    node: Out<Handle>,
     graph: Handle,
-    before: *const Handle,
-    count: usize,
-    set: *const SetParameters,
+    before: Slice<Handle>,
+    _: usize,
+    set: In<SetParameters>,
     _: Handle,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        let set = set.as_ref().ok_or(INVALID_VALUE)?;
-        add(call, node, graph, before, count, |state| set.work(state).map(NodeWork::One))
-    }
+    add(call, node, graph, before, |state| set.work(state).map(NodeWork::One))
 }
 
-unsafe fn add_host(
+fn add_host(
     call: &mut Call,
-    node: *mut Handle,
+    node: Out<Handle>,
     graph: Handle,
-    before: *const Handle,
-    count: usize,
-    host: *const HostParameters,
+    before: Slice<Handle>,
+    _: usize,
+    host: In<HostParameters>,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        let host = host.as_ref().ok_or(INVALID_VALUE)?;
-        add(call, node, graph, before, count, |_| host.work().map(NodeWork::One))
-    }
+    add(call, node, graph, before, |_| host.work().map(NodeWork::One))
 }
 
-unsafe fn add_empty(
-    call: &mut Call,
-    node: *mut Handle,
-    graph: Handle,
-    before: *const Handle,
-    count: usize,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { add(call, node, graph, before, count, |_| Ok(NodeWork::One(Work::Empty))) }
+fn add_empty(call: &mut Call, node: Out<Handle>, graph: Handle, before: Slice<Handle>, _: usize) -> Outcome {
+    add(call, node, graph, before, |_| Ok(NodeWork::One(Work::Empty)))
 }
 
-unsafe fn add_child(
+fn add_child(
     call: &mut Call,
-    node: *mut Handle,
+    node: Out<Handle>,
     graph: Handle,
-    before: *const Handle,
-    count: usize,
+    before: Slice<Handle>,
+    _: usize,
     child: Handle,
 ) -> Outcome {
     // cuda.h: the node gets a clone of the child graph.
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        add(call, node, graph, before, count, |state| Ok(NodeWork::Child(state.clone_graph(child, true)?)))
-    }
+    add(call, node, graph, before, |state| Ok(NodeWork::Child(state.clone_graph(child, true)?)))
 }
 
-unsafe fn add_record(
+fn add_record(
     call: &mut Call,
-    node: *mut Handle,
+    node: Out<Handle>,
     graph: Handle,
-    before: *const Handle,
-    count: usize,
+    before: Slice<Handle>,
+    _: usize,
     event: Handle,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        add(call, node, graph, before, count, |state| event_work(state, event, true).map(NodeWork::One))
-    }
+    add(call, node, graph, before, |state| event_work(state, event, true).map(NodeWork::One))
 }
 
-unsafe fn add_wait(
+fn add_wait(
     call: &mut Call,
-    node: *mut Handle,
+    node: Out<Handle>,
     graph: Handle,
-    before: *const Handle,
-    count: usize,
+    before: Slice<Handle>,
+    _: usize,
     event: Handle,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        add(call, node, graph, before, count, |state| event_work(state, event, false).map(NodeWork::One))
-    }
+    add(call, node, graph, before, |state| event_work(state, event, false).map(NodeWork::One))
 }
 
-unsafe fn add_node(
+fn add_node(
     call: &mut Call,
-    node: *mut Handle,
+    node: Out<Handle>,
     graph: Handle,
-    before: *const Handle,
-    count: usize,
-    parameters: *const NodeParameters,
+    before: Slice<Handle>,
+    _: usize,
+    parameters: InOut<NodeParameters>,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        let given = *parameters.as_ref().ok_or(INVALID_VALUE)?;
-        match given.kind {
-            CONDITIONAL => {}
-            // The address comes back in the parameters.
-            MEM_ALLOC => {
-                let body = (&raw mut (*parameters.cast_mut()).body).cast();
-                return graph_memory::add_alloc(call, node, graph, before, count, body);
-            }
-            MEM_FREE => return graph_memory::add_free(call, node, graph, before, count, given.body[0]),
-            _ => return add(call, node, graph, before, count, |state| given.work(state)),
+    node.put(add_any(call, graph, &before, parameters)?);
+    Ok(())
+}
+
+/// Adds a node of any type; what the driver has to say about it comes back in the parameters.
+fn add_any(
+    call: &mut Call,
+    graph: Handle,
+    before: &[Handle],
+    parameters: InOut<NodeParameters>,
+) -> Outcome<Handle> {
+    let mut given = parameters.get();
+    match given.kind {
+        CONDITIONAL => {
+            let mut bodies = Vec::new();
+            let made = new_node(call, graph, before, |state| {
+                let of = given.conditional(state)?;
+                bodies.clone_from(&of.bodies);
+                Ok(NodeWork::Conditional(of))
+            })?;
+            // cuda.h, CUDA_CONDITIONAL_NODE_PARAMS: the driver's own array, "valid for the lifetime of the conditional
+            // node".
+            given.body[2] = Box::leak(bodies.into_boxed_slice()).as_ptr() as u64;
+            parameters.put(given);
+            Ok(made)
         }
-        let mut bodies = Vec::new();
-        add(call, node, graph, before, count, |state| {
-            let of = given.conditional(state)?;
-            bodies.clone_from(&of.bodies);
-            Ok(NodeWork::Conditional(of))
-        })?;
-        // cuda.h, CUDA_CONDITIONAL_NODE_PARAMS: the driver's own array, "valid for the lifetime of the conditional node".
-        let place = (&raw mut (*parameters.cast_mut()).body).cast::<*const Handle>().add(2);
-        place.write(Box::leak(bodies.into_boxed_slice()).as_ptr());
-        Ok(())
+        MEM_ALLOC => {
+            // SAFETY: the union's member for this type; it is not larger than the body.
+            let body = unsafe { &mut *given.body.as_mut_ptr().cast::<AllocParameters>() };
+            let made = graph_memory::add_take(call, graph, before, body)?;
+            parameters.put(given);
+            Ok(made)
+        }
+        MEM_FREE => call.lock().add_give(call, graph, before.to_vec(), given.body[0]),
+        _ => new_node(call, graph, before, |state| given.work(state)),
     }
 }
 
-unsafe fn add_node_v2(
+fn add_node_v2(
     call: &mut Call,
-    node: *mut Handle,
+    node: Out<Handle>,
     graph: Handle,
-    before: *const Handle,
-    edges: *const u64,
+    before: Slice<Handle>,
+    edges: MaybeSlice<u64>,
     count: usize,
-    parameters: *const NodeParameters,
+    parameters: InOut<NodeParameters>,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise; a CUgraphEdgeData is eight bytes, and NULL stands for zeroes.
-    unsafe {
-        let kind = parameters.as_ref().ok_or(INVALID_VALUE)?.kind;
-        let data = if edges.is_null() { vec![0; count] } else { list(edges, count)? };
-        let edges: Vec<_> = list(before, count)?.into_iter().zip(data).collect();
-        let state = call.lock();
-        edges.iter().try_for_each(|&(before, data)| state.check_edge_data(before, Some(kind), data))?;
-        drop(state);
-        add_node(call, node, graph, before, count, parameters)?;
-        let mut state = call.lock();
-        edges.into_iter().for_each(|(before, data)| state.set_edge_data(before, *node, data));
-    }
+    let kind = parameters.get().kind;
+    // A CUgraphEdgeData is eight bytes, and NULL stands for zeroes.
+    let data = edges.get().map_or_else(|| vec![0; count], <[u64]>::to_vec);
+    let edges: Vec<_> = before.iter().copied().zip(data).collect();
+    let state = call.lock();
+    edges.iter().try_for_each(|&(before, data)| state.check_edge_data(before, Some(kind), data))?;
+    drop(state);
+    let made = add_any(call, graph, &before, parameters)?;
+    let mut state = call.lock();
+    edges.into_iter().for_each(|(before, data)| state.set_edge_data(before, made, data));
+    node.put(made);
     Ok(())
 }
 
@@ -540,11 +512,9 @@ fn replace(call: &Call, node: Handle, work: impl FnOnce(&mut Guard) -> Outcome<N
     state.destroy_inner(old)
 }
 
-unsafe fn set_node(call: &mut Call, node: Handle, parameters: *const NodeParameters) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let parameters = *unsafe { parameters.as_ref() }.ok_or(INVALID_VALUE)?;
-    // SAFETY: as above.
-    replace(call, node, |state| unsafe { parameters.work(state) })
+fn set_node(call: &mut Call, node: Handle, parameters: In<NodeParameters>) -> Outcome {
+    let parameters = *parameters;
+    replace(call, node, |state| parameters.work(state))
 }
 
 /// What a node does, to be looked at.
@@ -560,126 +530,117 @@ fn kernel_parameters(call: &Call, node: Handle) -> Outcome<KernelParameters> {
     })
 }
 
-unsafe fn get_kernel_v1(call: &mut Call, node: Handle, parameters: *mut KernelParametersV1) -> Outcome {
+fn get_kernel_v1(call: &mut Call, node: Handle, parameters: Out<KernelParametersV1>) -> Outcome {
     let known = kernel_parameters(call, node)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(parameters, known.first) }
+    parameters.put(known.first);
+    Ok(())
 }
 
-unsafe fn get_kernel(call: &mut Call, node: Handle, parameters: *mut KernelParameters) -> Outcome {
+fn get_kernel(call: &mut Call, node: Handle, parameters: Out<KernelParameters>) -> Outcome {
     let known = kernel_parameters(call, node)?.told();
-    // SAFETY: cuda.h's promise.
-    unsafe { put(parameters, known) }
+    parameters.put(known);
+    Ok(())
 }
 
-unsafe fn set_kernel_v1(call: &mut Call, node: Handle, parameters: *const KernelParameters) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let parameters = unsafe { KernelParameters::of_v1(parameters) }?;
-    // SAFETY: as above.
-    replace(call, node, |state| unsafe { parameters.work(state) }.map(NodeWork::One))
+fn set_kernel_v1(call: &mut Call, node: Handle, parameters: In<KernelParametersV1>) -> Outcome {
+    let parameters = KernelParameters::of_v1(*parameters);
+    replace(call, node, |state| parameters.work(state).map(NodeWork::One))
 }
 
-unsafe fn set_kernel(call: &mut Call, node: Handle, parameters: *const KernelParameters) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let parameters = *unsafe { parameters.as_ref() }.ok_or(INVALID_VALUE)?;
-    // SAFETY: as above.
-    replace(call, node, |state| unsafe { parameters.work(state) }.map(NodeWork::One))
+fn set_kernel(call: &mut Call, node: Handle, parameters: In<KernelParameters>) -> Outcome {
+    let parameters = *parameters;
+    replace(call, node, |state| parameters.work(state).map(NodeWork::One))
 }
 
-unsafe fn get_copy(call: &mut Call, node: Handle, copy: *mut Memcpy3D) -> Outcome {
+fn get_copy(call: &mut Call, node: Handle, copy: Out<Memcpy3D>) -> Outcome {
     let known = look(call, node, |work| match work {
         NodeWork::One(Work::Copy(copy)) => Some(copy.clone()),
         _ => None,
     })?;
     let known = Memcpy3D::of(&known, &call.lock().arrays);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(copy, known) }
+    copy.put(known);
+    Ok(())
 }
 
-unsafe fn set_copy(call: &mut Call, node: Handle, copy: *const Memcpy3D) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let copy = unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?;
-    replace(call, node, |state| copy_work(state, copy).map(NodeWork::One))
+fn set_copy(call: &mut Call, node: Handle, copy: In<Memcpy3D>) -> Outcome {
+    replace(call, node, |state| copy_work(state, &copy).map(NodeWork::One))
 }
 
-unsafe fn get_set(call: &mut Call, node: Handle, set: *mut SetParameters) -> Outcome {
+fn get_set(call: &mut Call, node: Handle, set: Out<SetParameters>) -> Outcome {
     let known = look(call, node, |work| match work {
         &NodeWork::One(Work::Set(Set { dst, value, element, width, height, pitch, .. })) => {
             Some(SetParameters { dst, pitch, value, element: element as u32, width, height })
         }
         _ => None,
     })?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(set, known) }
+    set.put(known);
+    Ok(())
 }
 
-unsafe fn set_set(call: &mut Call, node: Handle, set: *const SetParameters) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let set = unsafe { set.as_ref() }.ok_or(INVALID_VALUE)?;
+fn set_set(call: &mut Call, node: Handle, set: In<SetParameters>) -> Outcome {
     replace(call, node, |state| set.work(state).map(NodeWork::One))
 }
 
-unsafe fn get_host(call: &mut Call, node: Handle, host: *mut HostParameters) -> Outcome {
+fn get_host(call: &mut Call, node: Handle, host: Out<HostParameters>) -> Outcome {
     let known = look(call, node, |work| match work {
         &NodeWork::One(Work::Host(HostCall::Function { function, data })) => {
             Some(HostParameters { function: Some(function), data })
         }
         _ => None,
     })?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(host, known) }
+    host.put(known);
+    Ok(())
 }
 
-unsafe fn set_host(call: &mut Call, node: Handle, host: *const HostParameters) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let host = unsafe { host.as_ref() }.ok_or(INVALID_VALUE)?;
+fn set_host(call: &mut Call, node: Handle, host: In<HostParameters>) -> Outcome {
     replace(call, node, |_| host.work().map(NodeWork::One))
 }
 
-unsafe fn get_event(call: &mut Call, node: Handle, event: *mut Handle) -> Outcome {
+fn get_event(call: &mut Call, node: Handle, event: Out<Handle>) -> Outcome {
     let known = look(call, node, |work| match work {
         NodeWork::One(Work::Record(event) | Work::Wait(event)) => Some(*event),
         _ => None,
     })?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(event, known) }
+    event.put(known);
+    Ok(())
 }
 
-unsafe fn set_event(call: &mut Call, node: Handle, event: Handle) -> Outcome {
+fn set_event(call: &mut Call, node: Handle, event: Handle) -> Outcome {
     let record = call.api.name == "cuGraphEventRecordNodeSetEvent";
     replace(call, node, |state| event_work(state, event, record).map(NodeWork::One))
 }
 
-unsafe fn get_child(call: &mut Call, node: Handle, graph: *mut Handle) -> Outcome {
+fn get_child(call: &mut Call, node: Handle, graph: Out<Handle>) -> Outcome {
     let known = look(call, node, |work| match work {
         NodeWork::Child(child) => Some(*child),
         NodeWork::One(_) | NodeWork::Conditional(_) => None,
     })?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(graph, known) }
+    graph.put(known);
+    Ok(())
 }
 
 fn check_kernel(call: &Call, node: Handle) -> Outcome {
     look(call, node, |work| (work.kind() == 0).then_some(()))
 }
 
-unsafe fn get_attribute(call: &mut Call, node: Handle, _: u32, value: *mut [u64; 8]) -> Outcome {
+fn get_attribute(call: &mut Call, node: Handle, _: u32, value: Out<[u64; 8]>) -> Outcome {
     check_kernel(call, node)?;
-    // SAFETY: cuda.h's promise: a CUlaunchAttributeValue is 64 bytes.
-    unsafe { put(value, [0; 8]) }
+    // A CUlaunchAttributeValue is 64 bytes.
+    value.put([0; 8]);
+    Ok(())
 }
 
-unsafe fn set_attribute(call: &mut Call, node: Handle, _: u32, _: *const [u64; 8]) -> Outcome {
+fn set_attribute(call: &mut Call, node: Handle, _: u32, _: Pointer<[u64; 8]>) -> Outcome {
     check_kernel(call, node)
 }
 
-unsafe fn copy_attributes(call: &mut Call, to: Handle, from: Handle) -> Outcome {
+fn copy_attributes(call: &mut Call, to: Handle, from: Handle) -> Outcome {
     check_kernel(call, to)?;
     check_kernel(call, from)
 }
 
-unsafe fn get_type(call: &mut Call, node: Handle, kind: *mut u32) -> Outcome {
+fn get_type(call: &mut Call, node: Handle, kind: Out<u32>) -> Outcome {
     let known = look(call, node, |work| Some(work.kind()))?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(kind, known) }
+    kind.put(known);
+    Ok(())
 }

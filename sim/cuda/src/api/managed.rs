@@ -9,6 +9,7 @@ use crate::error::{INVALID_DEVICE, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
 use crate::memory::{Copy, Direction, MemoryKind, Shape};
+use crate::parameter::Slice;
 use crate::state::{Guard, State, StreamKind};
 use crate::work::{Work, issue};
 
@@ -17,8 +18,8 @@ exports! {
     cuMemAdvise_v2 => advise_v2(address: u64, bytes: usize, advice: u32, location: Location);
     cuMemPrefetchAsync | cuMemPrefetchAsync_ptsz => prefetch(address: u64, bytes: usize, device: i32, stream: Handle);
     cuMemPrefetchAsync_v2 | cuMemPrefetchAsync_v2_ptsz => prefetch_v2(address: u64, bytes: usize, location: Location, flags: u32, stream: Handle);
-    cuMemPrefetchBatchAsync | cuMemPrefetchBatchAsync_ptsz | cuMemDiscardAndPrefetchBatchAsync | cuMemDiscardAndPrefetchBatchAsync_ptsz => prefetch_batch(addresses: *const u64, sizes: *const usize, count: usize, locations: *const Location, starts: *const usize, kinds: usize, flags: u64, stream: Handle);
-    cuMemDiscardBatchAsync | cuMemDiscardBatchAsync_ptsz => discard_batch(addresses: *const u64, sizes: *const usize, count: usize, flags: u64, stream: Handle);
+    cuMemPrefetchBatchAsync | cuMemPrefetchBatchAsync_ptsz | cuMemDiscardAndPrefetchBatchAsync | cuMemDiscardAndPrefetchBatchAsync_ptsz => prefetch_batch(addresses[count]: Slice<u64>, sizes[count]: Slice<usize>, count: usize, locations[kinds]: Slice<Location>, starts[kinds]: Slice<usize>, kinds: usize, flags: u64, stream: Handle);
+    cuMemDiscardBatchAsync | cuMemDiscardBatchAsync_ptsz => discard_batch(addresses[count]: Slice<u64>, sizes[count]: Slice<usize>, count: usize, flags: u64, stream: Handle);
     cuStreamAttachMemAsync | cuStreamAttachMemAsync_ptsz => attach(stream: Handle, address: u64, bytes: usize, flags: u32);
 }
 
@@ -64,11 +65,11 @@ fn check_advice(call: &Call, address: u64, bytes: usize, advice: u32, location: 
     check_managed(&state, address, bytes).map(|_| ())
 }
 
-unsafe fn advise(call: &mut Call, address: u64, bytes: usize, advice: u32, device: i32) -> Outcome {
+fn advise(call: &mut Call, address: u64, bytes: usize, advice: u32, device: i32) -> Outcome {
     check_advice(call, address, bytes, advice, Location::of(device))
 }
 
-unsafe fn advise_v2(call: &mut Call, address: u64, bytes: usize, advice: u32, location: Location) -> Outcome {
+fn advise_v2(call: &mut Call, address: u64, bytes: usize, advice: u32, location: Location) -> Outcome {
     check_advice(call, address, bytes, advice, location)
 }
 
@@ -96,11 +97,11 @@ fn prefetch_one(call: &Call, address: u64, bytes: usize, location: Location, str
     enqueue(call, state, stream, &Work::Copy(copy))
 }
 
-unsafe fn prefetch(call: &mut Call, address: u64, bytes: usize, device: i32, stream: Handle) -> Outcome {
+fn prefetch(call: &mut Call, address: u64, bytes: usize, device: i32, stream: Handle) -> Outcome {
     prefetch_one(call, address, bytes, Location::of(device), stream)
 }
 
-unsafe fn prefetch_v2(
+fn prefetch_v2(
     call: &mut Call,
     address: u64,
     bytes: usize,
@@ -122,30 +123,20 @@ fn batch_stream(call: &Call, state: &mut Guard, stream: Handle) -> Outcome<Handl
 }
 
 #[allow(clippy::too_many_arguments)]
-unsafe fn prefetch_batch(
+fn prefetch_batch(
     call: &mut Call,
-    addresses: *const u64,
-    sizes: *const usize,
+    addresses: Slice<u64>,
+    sizes: Slice<usize>,
     count: usize,
-    locations: *const Location,
-    starts: *const usize,
+    locations: Slice<Location>,
+    starts: Slice<usize>,
     kinds: usize,
     flags: u64,
     stream: Handle,
 ) -> Outcome {
-    let missing = addresses.is_null() || sizes.is_null() || locations.is_null() || starts.is_null();
-    if missing || flags != 0 || kinds == 0 || kinds > count {
+    if flags != 0 || kinds == 0 || kinds > count {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: cuda.h's promise: `kinds` locations and starts, `count` of the others.
-    let (addresses, sizes, locations, starts) = unsafe {
-        (
-            std::slice::from_raw_parts(addresses, count),
-            std::slice::from_raw_parts(sizes, count),
-            std::slice::from_raw_parts(locations, kinds),
-            std::slice::from_raw_parts(starts, kinds),
-        )
-    };
     // As of cuMemcpyBatchAsync's attributes.
     if starts[0] != 0 || !starts.is_sorted_by(|one, next| one < next) || starts[kinds - 1] >= count {
         return Err(INVALID_VALUE);
@@ -161,27 +152,26 @@ unsafe fn prefetch_batch(
     enqueue(call, state, stream, &Work::Copy(all))
 }
 
-unsafe fn discard_batch(
+fn discard_batch(
     call: &mut Call,
-    addresses: *const u64,
-    sizes: *const usize,
+    addresses: Slice<u64>,
+    sizes: Slice<usize>,
     count: usize,
     flags: u64,
     stream: Handle,
 ) -> Outcome {
-    if addresses.is_null() || sizes.is_null() || flags != 0 || count == 0 {
+    if flags != 0 || count == 0 {
         return Err(INVALID_VALUE);
     }
     let mut state = call.lock();
     let stream = batch_stream(call, &mut state, stream)?;
     for index in 0..count {
-        // SAFETY: cuda.h's promise: `count` of each.
-        unsafe { check_managed(&state, *addresses.add(index), *sizes.add(index))? };
+        check_managed(&state, addresses[index], sizes[index])?;
     }
     enqueue(call, state, stream, &Work::Empty)
 }
 
-unsafe fn attach(call: &mut Call, stream: Handle, address: u64, bytes: usize, flags: u32) -> Outcome {
+fn attach(call: &mut Call, stream: Handle, address: u64, bytes: usize, flags: u32) -> Outcome {
     // CU_MEM_ATTACH_GLOBAL, _HOST, _SINGLE, of a whole allocation.
     if !matches!(flags, 1 | 2 | 4) {
         return Err(INVALID_VALUE);

@@ -1,32 +1,32 @@
 //! Memory management: allocations on device and host, what is known about an address.
 
-use super::{offer, put};
 use crate::call::Call;
 use crate::clocks::Ns;
 use crate::error::{HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::memory::{Allocation, DEVICE_BYTES, MemoryKind};
+use crate::parameter::{Maybe, Out, Pointer, Slice};
 use crate::state::Guard;
 use crate::{effects, thread, truth};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 exports! {
-    cuMemAlloc_v2 => alloc(address: *mut u64, bytes: usize);
-    cuMemAllocPitch_v2 => alloc_pitch(address: *mut u64, pitch: *mut usize, width: usize, height: usize, element: u32);
-    cuMemAllocManaged => alloc_managed(address: *mut u64, bytes: usize, flags: u32);
+    cuMemAlloc_v2 => alloc(address: Out<u64>, bytes: usize);
+    cuMemAllocPitch_v2 => alloc_pitch(address: Out<u64>, pitch: Out<usize>, width: usize, height: usize, element: u32);
+    cuMemAllocManaged => alloc_managed(address: Out<u64>, bytes: usize, flags: u32);
     cuMemFree_v2 => free(address: u64);
-    cuMemAllocHost_v2 => alloc_host(address: *mut u64, bytes: usize);
-    cuMemHostAlloc => host_alloc(address: *mut u64, bytes: usize, flags: u32);
+    cuMemAllocHost_v2 => alloc_host(address: Out<u64>, bytes: usize);
+    cuMemHostAlloc => host_alloc(address: Out<u64>, bytes: usize, flags: u32);
     cuMemFreeHost => free_host(address: u64);
     cuMemHostRegister | cuMemHostRegister_v2 => host_register(address: u64, bytes: usize, flags: u32);
     cuMemHostUnregister => host_unregister(address: u64);
-    cuMemHostGetDevicePointer_v2 => device_pointer(device: *mut u64, host: u64, flags: u32);
-    cuMemHostGetFlags => host_flags(flags: *mut u32, host: u64);
-    cuMemGetAddressRange_v2 => address_range(first: *mut u64, bytes: *mut usize, address: u64);
-    cuMemGetInfo_v2 => info(free: *mut usize, total: *mut usize);
-    cuPointerGetAttribute => pointer_attribute(value: *mut u8, attribute: u32, address: u64);
-    cuPointerGetAttributes => pointer_attributes(count: u32, attributes: *const u32, values: *const *mut u8, address: u64);
-    cuPointerSetAttribute => set_pointer_attribute(value: *const u8, attribute: u32, address: u64);
+    cuMemHostGetDevicePointer_v2 => device_pointer(device: Out<u64>, host: u64, flags: u32);
+    cuMemHostGetFlags => host_flags(flags: Out<u32>, host: u64);
+    cuMemGetAddressRange_v2 => address_range(first: Maybe<u64>, bytes: Maybe<usize>, address: u64);
+    cuMemGetInfo_v2 => info(free: Maybe<usize>, total: Maybe<usize>);
+    cuPointerGetAttribute => pointer_attribute(value: Out<u8>, attribute: u32, address: u64);
+    cuPointerGetAttributes => pointer_attributes(count: u32, attributes[count]: Slice<u32>, values[count]: Slice<*mut u8>, address: u64);
+    cuPointerSetAttribute => set_pointer_attribute(value: Pointer<u8>, attribute: u32, address: u64);
 }
 
 /// Tells the truth about memory that came.
@@ -87,16 +87,16 @@ fn allocate(call: &Call, state: &mut Guard, kind: MemoryKind, bytes: u64, flags:
     Ok(address)
 }
 
-unsafe fn alloc(call: &mut Call, address: *mut u64, bytes: usize) -> Outcome {
+fn alloc(call: &mut Call, address: Out<u64>, bytes: usize) -> Outcome {
     let known = allocate(call, &mut call.lock(), MemoryKind::Device, bytes as u64, 0)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(address, known) }
+    address.put(known);
+    Ok(())
 }
 
-unsafe fn alloc_pitch(
+fn alloc_pitch(
     call: &mut Call,
-    address: *mut u64,
-    pitch: *mut usize,
+    address: Out<u64>,
+    pitch: Out<usize>,
     width: usize,
     height: usize,
     element: u32,
@@ -106,21 +106,19 @@ unsafe fn alloc_pitch(
     }
     let row = width.next_multiple_of(512);
     let known = allocate(call, &mut call.lock(), MemoryKind::Device, (row * height) as u64, 0)?;
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        put(pitch, row)?;
-        put(address, known)
-    }
+    pitch.put(row);
+    address.put(known);
+    Ok(())
 }
 
-unsafe fn alloc_managed(call: &mut Call, address: *mut u64, bytes: usize, flags: u32) -> Outcome {
+fn alloc_managed(call: &mut Call, address: Out<u64>, bytes: usize, flags: u32) -> Outcome {
     // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST.
     if flags != 1 && flags != 2 {
         return Err(INVALID_VALUE);
     }
     let known = allocate(call, &mut call.lock(), MemoryKind::Managed, bytes as u64, flags)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(address, known) }
+    address.put(known);
+    Ok(())
 }
 
 /// Waits for the context's work and frees what begins at `address` and is of the right kind.
@@ -156,7 +154,7 @@ fn release(call: &mut Call, address: u64, right: impl Fn(MemoryKind) -> bool, wa
     Ok(())
 }
 
-unsafe fn free(call: &mut Call, address: u64) -> Outcome {
+fn free(call: &mut Call, address: u64) -> Outcome {
     if address == 0 {
         // cuda.h: freeing 0 is no error.
         return call.lock().current().map(|_| ());
@@ -173,25 +171,24 @@ unsafe fn free(call: &mut Call, address: u64) -> Outcome {
     release(call, address, right, wait)
 }
 
-unsafe fn alloc_host(call: &mut Call, address: *mut u64, bytes: usize) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { host_alloc(call, address, bytes, 0) }
+fn alloc_host(call: &mut Call, address: Out<u64>, bytes: usize) -> Outcome {
+    host_alloc(call, address, bytes, 0)
 }
 
-unsafe fn host_alloc(call: &mut Call, address: *mut u64, bytes: usize, flags: u32) -> Outcome {
+fn host_alloc(call: &mut Call, address: Out<u64>, bytes: usize, flags: u32) -> Outcome {
     if flags > 7 {
         return Err(INVALID_VALUE);
     }
     let known = allocate(call, &mut call.lock(), MemoryKind::Pinned, bytes as u64, flags)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(address, known) }
+    address.put(known);
+    Ok(())
 }
 
-unsafe fn free_host(call: &mut Call, address: u64) -> Outcome {
+fn free_host(call: &mut Call, address: u64) -> Outcome {
     release(call, address, |kind| kind == MemoryKind::Pinned, true)
 }
 
-unsafe fn host_register(call: &mut Call, address: u64, bytes: usize, flags: u32) -> Outcome {
+fn host_register(call: &mut Call, address: u64, bytes: usize, flags: u32) -> Outcome {
     if address == 0 || bytes == 0 || flags > 15 {
         return Err(INVALID_VALUE);
     }
@@ -208,48 +205,42 @@ unsafe fn host_register(call: &mut Call, address: u64, bytes: usize, flags: u32)
     Ok(())
 }
 
-unsafe fn host_unregister(call: &mut Call, address: u64) -> Outcome {
+fn host_unregister(call: &mut Call, address: u64) -> Outcome {
     release(call, address, |kind| kind == MemoryKind::Registered, true)
         .map_err(|error| if error == INVALID_VALUE { HOST_MEMORY_NOT_REGISTERED } else { error })
 }
 
-unsafe fn device_pointer(call: &mut Call, device: *mut u64, host: u64, flags: u32) -> Outcome {
+fn device_pointer(call: &mut Call, device: Out<u64>, host: u64, flags: u32) -> Outcome {
     let state = call.lock();
     state.current()?;
     let found = state.memory.find(host).filter(|found| found.kind.pinned() && flags == 0);
     found.ok_or(INVALID_VALUE)?;
     // Unified addressing: the same address on both sides.
-    // SAFETY: cuda.h's promise.
-    unsafe { put(device, host) }
-}
-
-unsafe fn host_flags(call: &mut Call, flags: *mut u32, host: u64) -> Outcome {
-    let state = call.lock();
-    let known = state.memory.find(host).filter(|found| found.kind.pinned()).ok_or(INVALID_VALUE)?.flags;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(flags, known) }
-}
-
-unsafe fn address_range(call: &mut Call, first: *mut u64, bytes: *mut usize, address: u64) -> Outcome {
-    let state = call.lock();
-    state.current()?;
-    let found = state.memory.find(address).ok_or(crate::error::NOT_FOUND)?;
-    // SAFETY: cuda.h's promise; either place may be NULL.
-    unsafe {
-        offer(first, found.address);
-        offer(bytes, found.bytes as usize);
-    }
+    device.put(host);
     Ok(())
 }
 
-unsafe fn info(call: &mut Call, free: *mut usize, total: *mut usize) -> Outcome {
+fn host_flags(call: &mut Call, flags: Out<u32>, host: u64) -> Outcome {
+    let state = call.lock();
+    let known = state.memory.find(host).filter(|found| found.kind.pinned()).ok_or(INVALID_VALUE)?.flags;
+    flags.put(known);
+    Ok(())
+}
+
+fn address_range(call: &mut Call, first: Maybe<u64>, bytes: Maybe<usize>, address: u64) -> Outcome {
+    let state = call.lock();
+    state.current()?;
+    let found = state.memory.find(address).ok_or(crate::error::NOT_FOUND)?;
+    first.put(found.address);
+    bytes.put(found.bytes as usize);
+    Ok(())
+}
+
+fn info(call: &mut Call, free: Maybe<usize>, total: Maybe<usize>) -> Outcome {
     let state = call.lock();
     let device = state.context(state.current()?)?.device;
-    // SAFETY: cuda.h's promise; either place may be NULL.
-    unsafe {
-        offer(free, state.memory.free_bytes(device) as usize);
-        offer(total, DEVICE_BYTES as usize);
-    }
+    free.put(state.memory.free_bytes(device) as usize);
+    total.put(DEVICE_BYTES as usize);
     Ok(())
 }
 
@@ -284,37 +275,30 @@ fn attribute_of(state: &Guard, found: &Allocation, attribute: u32, address: u64)
     }
 }
 
-unsafe fn pointer_attribute(call: &mut Call, value: *mut u8, attribute: u32, address: u64) -> Outcome {
-    if value.is_null() {
-        return Err(INVALID_VALUE);
-    }
+fn pointer_attribute(call: &mut Call, value: Out<u8>, attribute: u32, address: u64) -> Outcome {
     let state = call.lock();
     state.current()?;
     let found = state.memory.find(address).ok_or(INVALID_VALUE)?;
     let bytes = attribute_of(&state, found, attribute, address).ok_or(INVALID_VALUE)?;
     // SAFETY: cuda.h's promise: room for the attribute.
-    unsafe { value.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    unsafe { value.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     Ok(())
 }
 
-unsafe fn pointer_attributes(
+fn pointer_attributes(
     call: &mut Call,
-    count: u32,
-    attributes: *const u32,
-    values: *const *mut u8,
+    _: u32,
+    attributes: Slice<u32>,
+    values: Slice<*mut u8>,
     address: u64,
 ) -> Outcome {
-    if attributes.is_null() || values.is_null() {
-        return Err(INVALID_VALUE);
-    }
     let state = call.lock();
     state.current()?;
     let unknown = Allocation::new(MemoryKind::Device, 0, 0, 0);
     let found = state.memory.find(address);
-    for index in 0..count as usize {
-        // SAFETY: cuda.h's promise: `count` attributes and places with room for each.
+    for (&attribute, &value) in attributes.iter().zip(values.iter()) {
+        // SAFETY: cuda.h's promise: each place is NULL or has room for its attribute.
         unsafe {
-            let (attribute, value) = (*attributes.add(index), *values.add(index));
             let mut bytes =
                 attribute_of(&state, found.unwrap_or(&unknown), attribute, address).ok_or(INVALID_VALUE)?;
             if found.is_none() {
@@ -331,7 +315,7 @@ unsafe fn pointer_attributes(
     Ok(())
 }
 
-unsafe fn set_pointer_attribute(call: &mut Call, _: *const u8, attribute: u32, address: u64) -> Outcome {
+fn set_pointer_attribute(call: &mut Call, _: Pointer<u8>, attribute: u32, address: u64) -> Outcome {
     let state = call.lock();
     state.memory.find(address).ok_or(INVALID_VALUE)?;
     // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is the only one that can be set (cuda.h).

@@ -1,7 +1,6 @@
 //! Modules, libraries, kernels and functions.
 
 use super::device::ordinal;
-use super::{offer, put, text};
 use crate::call::Call;
 use crate::config::config;
 use crate::effects;
@@ -13,6 +12,7 @@ use crate::fat_binary::Versions;
 use crate::handle::Handle;
 use crate::image::{Duration, Function, Image, Kernel, KernelHandle, Library, Module};
 use crate::memory::{Allocation, MemoryKind};
+use crate::parameter::{In, Maybe, Out, Pointer, Room, Text};
 use crate::resources::{Resources, SHARED_BYTES_OPTIN, SHARED_BYTES_PER_BLOCK};
 use crate::state::State;
 use crate::truth::{self, Escaped};
@@ -22,38 +22,38 @@ use std::ffi::{CString, c_char};
 use std::sync::Arc;
 
 exports! {
-    cuModuleLoad => load(module: *mut Handle, file: *const c_char);
-    cuModuleLoadData | cuModuleLoadFatBinary => load_data(module: *mut Handle, image: *const u8);
-    cuModuleLoadDataEx => load_data_ex(module: *mut Handle, image: *const u8, count: u32, options: *const u32, values: *const u64);
+    cuModuleLoad => load(module: Out<Handle>, file: Text);
+    cuModuleLoadData | cuModuleLoadFatBinary => load_data(module: Out<Handle>, image: In<u8>);
+    cuModuleLoadDataEx => load_data_ex(module: Out<Handle>, image: In<u8>, count: u32, options: Pointer<u32>, values: Pointer<u64>);
     cuModuleUnload => unload(module: Handle);
-    cuModuleGetLoadingMode => loading_mode(mode: *mut u32);
-    cuModuleGetFunction => get_function(function: *mut Handle, module: Handle, name: *const c_char);
-    cuModuleGetFunctionCount => function_count(count: *mut u32, module: Handle);
-    cuModuleEnumerateFunctions => enumerate_functions(functions: *mut Handle, room: u32, module: Handle);
-    cuModuleGetGlobal_v2 => get_global(address: *mut u64, bytes: *mut usize, module: Handle, name: *const c_char);
-    cuLibraryLoadData => library_load_data(library: *mut Handle, code: *const u8, jit: *const u32, jit_values: *const u64, jit_count: u32, options: *const u32, values: *const u64, count: u32);
-    cuLibraryLoadFromFile => library_load_file(library: *mut Handle, file: *const c_char, jit: *const u32, jit_values: *const u64, jit_count: u32, options: *const u32, values: *const u64, count: u32);
+    cuModuleGetLoadingMode => loading_mode(mode: Out<u32>);
+    cuModuleGetFunction => get_function(function: Out<Handle>, module: Handle, name: Text);
+    cuModuleGetFunctionCount => function_count(count: Out<u32>, module: Handle);
+    cuModuleEnumerateFunctions => enumerate_functions(functions[room]: Room<Handle>, room: u32, module: Handle);
+    cuModuleGetGlobal_v2 => get_global(address: Maybe<u64>, bytes: Maybe<usize>, module: Handle, name: Text);
+    cuLibraryLoadData => library_load_data(library: Out<Handle>, code: In<u8>, jit: Pointer<u32>, jit_values: Pointer<u64>, jit_count: u32, options: Pointer<u32>, values: Pointer<u64>, count: u32);
+    cuLibraryLoadFromFile => library_load_file(library: Out<Handle>, file: Text, jit: Pointer<u32>, jit_values: Pointer<u64>, jit_count: u32, options: Pointer<u32>, values: Pointer<u64>, count: u32);
     cuLibraryUnload => library_unload(library: Handle);
-    cuLibraryGetKernel => library_kernel(kernel: *mut Handle, library: Handle, name: *const c_char);
-    cuLibraryGetKernelCount => library_kernel_count(count: *mut u32, library: Handle);
-    cuLibraryEnumerateKernels => library_kernels(kernels: *mut Handle, room: u32, library: Handle);
-    cuLibraryGetModule => library_module(module: *mut Handle, library: Handle);
-    cuLibraryGetGlobal => library_global(address: *mut u64, bytes: *mut usize, library: Handle, name: *const c_char);
-    cuLibraryGetManaged => library_managed(address: *mut u64, bytes: *mut usize, library: Handle, name: *const c_char);
-    cuKernelGetFunction => kernel_function(function: *mut Handle, kernel: Handle);
-    cuKernelGetLibrary => kernel_library(library: *mut Handle, kernel: Handle);
-    cuKernelGetName | cuFuncGetName => get_name(name: *mut *const c_char, function: Handle);
-    cuKernelGetParamInfo | cuFuncGetParamInfo => parameter(function: Handle, index: usize, offset: *mut usize, size: *mut usize);
-    cuKernelGetParamCount | cuFuncGetParamCount => parameter_count(function: Handle, count: *mut usize);
-    cuKernelGetAttribute => kernel_attribute(value: *mut i32, attribute: u32, kernel: Handle, device: i32);
+    cuLibraryGetKernel => library_kernel(kernel: Out<Handle>, library: Handle, name: Text);
+    cuLibraryGetKernelCount => library_kernel_count(count: Out<u32>, library: Handle);
+    cuLibraryEnumerateKernels => library_kernels(kernels[room]: Room<Handle>, room: u32, library: Handle);
+    cuLibraryGetModule => library_module(module: Out<Handle>, library: Handle);
+    cuLibraryGetGlobal => library_global(address: Maybe<u64>, bytes: Maybe<usize>, library: Handle, name: Text);
+    cuLibraryGetManaged => library_managed(address: Maybe<u64>, bytes: Maybe<usize>, library: Handle, name: Text);
+    cuKernelGetFunction => kernel_function(function: Out<Handle>, kernel: Handle);
+    cuKernelGetLibrary => kernel_library(library: Out<Handle>, kernel: Handle);
+    cuKernelGetName | cuFuncGetName => get_name(name: Out<*const c_char>, function: Handle);
+    cuKernelGetParamInfo | cuFuncGetParamInfo => parameter(function: Handle, index: usize, offset: Out<usize>, size: Maybe<usize>);
+    cuKernelGetParamCount | cuFuncGetParamCount => parameter_count(function: Handle, count: Out<usize>);
+    cuKernelGetAttribute => kernel_attribute(value: Out<i32>, attribute: u32, kernel: Handle, device: i32);
     cuKernelSetAttribute => set_kernel_attribute(attribute: u32, value: i32, kernel: Handle, device: i32);
     cuKernelSetCacheConfig => kernel_cache_config(kernel: Handle, config: u32, device: i32);
-    cuFuncGetAttribute => function_attribute(value: *mut i32, attribute: u32, function: Handle);
+    cuFuncGetAttribute => function_attribute(value: Out<i32>, attribute: u32, function: Handle);
     cuFuncSetAttribute => set_function_attribute(function: Handle, attribute: u32, value: i32);
     cuFuncSetCacheConfig | cuFuncSetSharedMemConfig | cuFuncSetSharedSize => function_config(function: Handle, config: u32);
     cuFuncSetBlockShape => block_shape(function: Handle, x: i32, y: i32, z: i32);
-    cuFuncGetModule => function_module(module: *mut Handle, function: Handle);
-    cuFuncIsLoaded => function_loaded(loaded: *mut i32, function: Handle);
+    cuFuncGetModule => function_module(module: Out<Handle>, function: Handle);
+    cuFuncIsLoaded => function_loaded(loaded: Out<i32>, function: Handle);
     cuFuncLoad => function_load(function: Handle);
 }
 
@@ -224,32 +224,30 @@ fn tell(kind: &str, handle: Handle, context: u32, image: &Image, loaded: bool) {
     ));
 }
 
-/// A file's bytes and a NUL, as an image in memory.
-///
-/// # Safety
-/// `file` is NULL or a C string.
-unsafe fn from_file(file: *const c_char) -> Outcome<Vec<u8>> {
-    // SAFETY: the caller's.
-    let path = unsafe { text(file) }?;
-    let mut bytes = std::fs::read(path).map_err(|_| FILE_NOT_FOUND)?;
+/// The image that the application passed.
+fn from_memory(image: In<u8>) -> Image {
+    // SAFETY: cuda.h's promise: an image, whose end its own headers or a NUL say.
+    unsafe { Image::read(image.as_ptr()) }
+}
+
+/// The image in a file.
+fn from_file(file: &str) -> Outcome<Image> {
+    let mut bytes = std::fs::read(file).map_err(|_| FILE_NOT_FOUND)?;
     bytes.extend([0; 4]);
-    Ok(bytes)
+    // SAFETY: the file's bytes and a NUL.
+    Ok(unsafe { Image::read(bytes.as_ptr()) })
 }
 
-unsafe fn load(call: &mut Call, module: *mut Handle, file: *const c_char) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        let bytes = from_file(file)?;
-        load_data(call, module, bytes.as_ptr())
-    }
+fn load(call: &mut Call, module: Out<Handle>, file: Text) -> Outcome {
+    load_image(call, module, from_file(&file)?)
 }
 
-unsafe fn load_data(call: &mut Call, module: *mut Handle, image: *const u8) -> Outcome {
-    if image.is_null() {
-        return Err(INVALID_VALUE);
-    }
-    // SAFETY: cuda.h's promise.
-    let image = Arc::new(unsafe { Image::read(image) });
+fn load_data(call: &mut Call, module: Out<Handle>, image: In<u8>) -> Outcome {
+    load_image(call, module, from_memory(image))
+}
+
+fn load_image(call: &mut Call, module: Out<Handle>, image: Image) -> Outcome {
+    let image = Arc::new(image);
     let mut state = call.lock();
     let context = state.current()?;
     state.check_assumed_unsafe("module_load_in_capture")?;
@@ -262,23 +260,22 @@ unsafe fn load_data(call: &mut Call, module: *mut Handle, image: *const u8) -> O
     call.costs(config().cost.load);
     drop(state);
     call.compiles();
-    // SAFETY: cuda.h's promise.
-    unsafe { put(module, handle) }
+    module.put(handle);
+    Ok(())
 }
 
-unsafe fn load_data_ex(
+fn load_data_ex(
     call: &mut Call,
-    module: *mut Handle,
-    image: *const u8,
+    module: Out<Handle>,
+    image: In<u8>,
     _: u32,
-    _: *const u32,
-    _: *const u64,
+    _: Pointer<u32>,
+    _: Pointer<u64>,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { load_data(call, module, image) }
+    load_data(call, module, image)
 }
 
-unsafe fn unload(call: &mut Call, module: Handle) -> Outcome {
+fn unload(call: &mut Call, module: Handle) -> Outcome {
     let mut state = call.lock();
     let context = state.current()?;
     let of = state.modules.get(module).ok_or(INVALID_HANDLE)?;
@@ -294,81 +291,68 @@ unsafe fn unload(call: &mut Call, module: Handle) -> Outcome {
     Ok(())
 }
 
-unsafe fn loading_mode(_: &mut Call, mode: *mut u32) -> Outcome {
+fn loading_mode(_: &mut Call, mode: Out<u32>) -> Outcome {
     // CU_MODULE_LAZY_LOADING, the default since CUDA 12.2 (CUDA programming guide, "Lazy Loading").
-    // SAFETY: cuda.h's promise.
-    unsafe { put(mode, 2) }
+    mode.put(2);
+    Ok(())
 }
 
-unsafe fn get_function(
-    call: &mut Call,
-    function: *mut Handle,
-    module: Handle,
-    name: *const c_char,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        let name = text(name)?;
-        let mut state = call.lock();
-        state.current()?;
-        put(function, state.module_function(module, name)?)
-    }
+fn get_function(call: &mut Call, function: Out<Handle>, module: Handle, name: Text) -> Outcome {
+    let mut state = call.lock();
+    state.current()?;
+    function.put(state.module_function(module, &name)?);
+    Ok(())
 }
 
-unsafe fn function_count(call: &mut Call, count: *mut u32, module: Handle) -> Outcome {
+fn function_count(call: &mut Call, count: Out<u32>, module: Handle) -> Outcome {
     let state = call.lock();
     let image = &state.modules.get(module).ok_or(INVALID_HANDLE)?.image;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(count, image.kernels.as_ref().map_or(0, Vec::len) as u32) }
+    count.put(image.kernels.as_ref().map_or(0, Vec::len) as u32);
+    Ok(())
 }
 
-unsafe fn enumerate_functions(call: &mut Call, functions: *mut Handle, room: u32, module: Handle) -> Outcome {
+fn enumerate_functions(call: &mut Call, functions: Room<Handle>, room: u32, module: Handle) -> Outcome {
     let mut state = call.lock();
     let image = state.modules.get(module).ok_or(INVALID_HANDLE)?.image.clone();
     for (index, kernel) in image.kernels.iter().flatten().take(room as usize).enumerate() {
         let handle = state.module_function(module, &kernel.name)?;
-        // SAFETY: cuda.h's promise: room for `room` handles.
-        unsafe { put(functions.add(index), handle) }?;
+        functions.put(index, handle);
     }
     Ok(())
 }
 
-unsafe fn get_global(
+fn get_global(
     call: &mut Call,
-    address: *mut u64,
-    bytes: *mut usize,
+    address: Maybe<u64>,
+    bytes: Maybe<usize>,
     module: Handle,
-    name: *const c_char,
+    name: Text,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise; either place may be NULL.
-    unsafe {
-        let name = text(name)?;
-        let mut state = call.lock();
-        state.current()?;
-        let (first, size) = state.module_global(module, name, false)?;
-        offer(address, first);
-        offer(bytes, size as usize);
-    }
+    let mut state = call.lock();
+    state.current()?;
+    let (first, size) = state.module_global(module, &name, false)?;
+    address.put(first);
+    bytes.put(size as usize);
     Ok(())
 }
 
 #[allow(clippy::too_many_arguments)]
-unsafe fn library_load_data(
+fn library_load_data(
     call: &mut Call,
-    library: *mut Handle,
-    code: *const u8,
-    _: *const u32,
-    _: *const u64,
+    library: Out<Handle>,
+    code: In<u8>,
+    _: Pointer<u32>,
+    _: Pointer<u64>,
     _: u32,
-    _: *const u32,
-    _: *const u64,
+    _: Pointer<u32>,
+    _: Pointer<u64>,
     _: u32,
 ) -> Outcome {
-    if code.is_null() {
-        return Err(INVALID_VALUE);
-    }
-    // SAFETY: cuda.h's promise.
-    let image = Arc::new(unsafe { Image::read(code) });
+    load_library(call, library, from_memory(code))
+}
+
+fn load_library(call: &mut Call, library: Out<Handle>, image: Image) -> Outcome {
+    let image = Arc::new(image);
     if image.kernels.as_ref().is_some_and(Vec::is_empty) && image.variables.is_empty() {
         return Err(INVALID_IMAGE);
     }
@@ -376,30 +360,26 @@ unsafe fn library_load_data(
     let handle = call.lock().libraries.insert(new);
     tell("library", handle, 0, &image, true);
     call.costs(config().cost.load);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(library, handle) }
+    library.put(handle);
+    Ok(())
 }
 
 #[allow(clippy::too_many_arguments)]
-unsafe fn library_load_file(
+fn library_load_file(
     call: &mut Call,
-    library: *mut Handle,
-    file: *const c_char,
-    jit: *const u32,
-    jit_values: *const u64,
-    jit_count: u32,
-    options: *const u32,
-    values: *const u64,
-    count: u32,
+    library: Out<Handle>,
+    file: Text,
+    _: Pointer<u32>,
+    _: Pointer<u64>,
+    _: u32,
+    _: Pointer<u32>,
+    _: Pointer<u64>,
+    _: u32,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        let bytes = from_file(file)?;
-        library_load_data(call, library, bytes.as_ptr(), jit, jit_values, jit_count, options, values, count)
-    }
+    load_library(call, library, from_file(&file)?)
 }
 
-unsafe fn library_unload(call: &mut Call, library: Handle) -> Outcome {
+fn library_unload(call: &mut Call, library: Handle) -> Outcome {
     let mut state = call.lock();
     let Library { image, kernels, modules } = state.libraries.remove(library).ok_or(INVALID_HANDLE)?;
     for kernel in kernels.into_values() {
@@ -418,103 +398,88 @@ unsafe fn library_unload(call: &mut Call, library: Handle) -> Outcome {
     Ok(())
 }
 
-unsafe fn library_kernel(
-    call: &mut Call,
-    kernel: *mut Handle,
-    library: Handle,
-    name: *const c_char,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        let name = text(name)?;
-        put(kernel, call.lock().library_kernel(library, name)?)
-    }
+fn library_kernel(call: &mut Call, kernel: Out<Handle>, library: Handle, name: Text) -> Outcome {
+    kernel.put(call.lock().library_kernel(library, &name)?);
+    Ok(())
 }
 
-unsafe fn library_kernel_count(call: &mut Call, count: *mut u32, library: Handle) -> Outcome {
+fn library_kernel_count(call: &mut Call, count: Out<u32>, library: Handle) -> Outcome {
     let state = call.lock();
     let image = &state.libraries.get(library).ok_or(INVALID_HANDLE)?.image;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(count, image.kernels.as_ref().map_or(0, Vec::len) as u32) }
+    count.put(image.kernels.as_ref().map_or(0, Vec::len) as u32);
+    Ok(())
 }
 
-unsafe fn library_kernels(call: &mut Call, kernels: *mut Handle, room: u32, library: Handle) -> Outcome {
+fn library_kernels(call: &mut Call, kernels: Room<Handle>, room: u32, library: Handle) -> Outcome {
     let mut state = call.lock();
     let image = state.libraries.get(library).ok_or(INVALID_HANDLE)?.image.clone();
     for (index, kernel) in image.kernels.iter().flatten().take(room as usize).enumerate() {
         let handle = state.library_kernel(library, &kernel.name)?;
-        // SAFETY: cuda.h's promise: room for `room` handles.
-        unsafe { put(kernels.add(index), handle) }?;
+        kernels.put(index, handle);
     }
     Ok(())
 }
 
-unsafe fn library_module(call: &mut Call, module: *mut Handle, library: Handle) -> Outcome {
+fn library_module(call: &mut Call, module: Out<Handle>, library: Handle) -> Outcome {
     let handle = call.lock().module_of(library)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(module, handle) }
+    module.put(handle);
+    Ok(())
 }
 
-unsafe fn library_variable(
+fn library_variable(
     call: &mut Call,
-    address: *mut u64,
-    bytes: *mut usize,
+    address: Maybe<u64>,
+    bytes: Maybe<usize>,
     library: Handle,
-    name: *const c_char,
+    name: Text,
     managed: bool,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise; either place may be NULL.
-    unsafe {
-        let name = text(name)?;
-        let mut state = call.lock();
-        let module = state.module_of(library)?;
-        let (first, size) = state.module_global(module, name, managed)?;
-        offer(address, first);
-        offer(bytes, size as usize);
-    }
+    let mut state = call.lock();
+    let module = state.module_of(library)?;
+    let (first, size) = state.module_global(module, &name, managed)?;
+    address.put(first);
+    bytes.put(size as usize);
     Ok(())
 }
 
-unsafe fn library_global(
+fn library_global(
     call: &mut Call,
-    address: *mut u64,
-    bytes: *mut usize,
+    address: Maybe<u64>,
+    bytes: Maybe<usize>,
     library: Handle,
-    name: *const c_char,
+    name: Text,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { library_variable(call, address, bytes, library, name, false) }
+    library_variable(call, address, bytes, library, name, false)
 }
 
-unsafe fn library_managed(
+fn library_managed(
     call: &mut Call,
-    address: *mut u64,
-    bytes: *mut usize,
+    address: Maybe<u64>,
+    bytes: Maybe<usize>,
     library: Handle,
-    name: *const c_char,
+    name: Text,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { library_variable(call, address, bytes, library, name, true) }
+    library_variable(call, address, bytes, library, name, true)
 }
 
-unsafe fn kernel_function(call: &mut Call, function: *mut Handle, kernel: Handle) -> Outcome {
+fn kernel_function(call: &mut Call, function: Out<Handle>, kernel: Handle) -> Outcome {
     let mut state = call.lock();
     state.takes(call, kernel)?;
     let handle = state.function(kernel)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(function, handle) }
+    function.put(handle);
+    Ok(())
 }
 
-unsafe fn kernel_library(call: &mut Call, library: *mut Handle, kernel: Handle) -> Outcome {
+fn kernel_library(call: &mut Call, library: Out<Handle>, kernel: Handle) -> Outcome {
     let state = call.lock();
     state.takes(call, kernel)?;
     // A CUfunction may be of no library.
     let of = state.kernels.get(kernel).ok_or(INVALID_HANDLE)?.library;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(library, of) }
+    library.put(of);
+    Ok(())
 }
 
-unsafe fn get_name(call: &mut Call, name: *mut *const c_char, function: Handle) -> Outcome {
+fn get_name(call: &mut Call, name: Out<*const c_char>, function: Handle) -> Outcome {
     // The names given out live as long as the process: an unloaded module's are read by careless applications.
     static NAMES: Mutex<Option<HashMap<Arc<str>, CString>>> = Mutex::new(None);
     let state = call.lock();
@@ -526,34 +491,33 @@ unsafe fn get_name(call: &mut Call, name: *mut *const c_char, function: Handle) 
         .get_or_insert_default()
         .entry(known.clone())
         .or_insert_with(|| CString::new(&*known).expect("a name read up to its NUL"));
-    // SAFETY: cuda.h's promise; the text is never dropped nor moved.
-    unsafe { put(name, kept.as_ptr()) }
+    // The text is never dropped nor moved.
+    name.put(kept.as_ptr());
+    Ok(())
 }
 
-unsafe fn parameter(
+fn parameter(
     call: &mut Call,
     function: Handle,
     index: usize,
-    offset: *mut usize,
-    size: *mut usize,
+    offset: Out<usize>,
+    size: Maybe<usize>,
 ) -> Outcome {
     let state = call.lock();
     state.takes(call, function)?;
     let parameters = state.kernel(function)?.parameters.as_deref().unwrap_or_default();
     let &(at, bytes) = parameters.get(index).ok_or(INVALID_VALUE)?;
-    // SAFETY: cuda.h's promise; the size's place may be NULL.
-    unsafe {
-        offer(size, bytes);
-        put(offset, at)
-    }
+    size.put(bytes);
+    offset.put(at);
+    Ok(())
 }
 
-unsafe fn parameter_count(call: &mut Call, function: Handle, count: *mut usize) -> Outcome {
+fn parameter_count(call: &mut Call, function: Handle, count: Out<usize>) -> Outcome {
     let state = call.lock();
     state.takes(call, function)?;
     let known = state.kernel(function)?.parameters.as_deref().map_or(0, <[_]>::len);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(count, known) }
+    count.put(known);
+    Ok(())
 }
 
 /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
@@ -599,13 +563,7 @@ fn tell_asked(call: &Call, handle: Handle, kernel: &Kernel, which: u32, value: i
     }
 }
 
-unsafe fn kernel_attribute(
-    call: &mut Call,
-    value: *mut i32,
-    which: u32,
-    kernel: Handle,
-    device: i32,
-) -> Outcome {
+fn kernel_attribute(call: &mut Call, value: Out<i32>, which: u32, kernel: Handle, device: i32) -> Outcome {
     ordinal(device)?;
     let state = call.lock();
     state.takes(call, kernel)?;
@@ -614,17 +572,11 @@ unsafe fn kernel_attribute(
     let set = own.or_else(|| state.functions.get(kernel).map(|function| &function.attributes));
     let known = attribute(set.ok_or(INVALID_HANDLE)?, &Resources::of(&of.name), of.versions, which)?;
     tell_asked(call, kernel, of, which, known);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(value, known) }
+    value.put(known);
+    Ok(())
 }
 
-unsafe fn set_kernel_attribute(
-    call: &mut Call,
-    which: u32,
-    value: i32,
-    kernel: Handle,
-    device: i32,
-) -> Outcome {
+fn set_kernel_attribute(call: &mut Call, which: u32, value: i32, kernel: Handle, device: i32) -> Outcome {
     ordinal(device)?;
     let mut state = call.lock();
     state.takes(call, kernel)?;
@@ -634,12 +586,12 @@ unsafe fn set_kernel_attribute(
     Ok(())
 }
 
-unsafe fn kernel_cache_config(call: &mut Call, kernel: Handle, _: u32, device: i32) -> Outcome {
+fn kernel_cache_config(call: &mut Call, kernel: Handle, _: u32, device: i32) -> Outcome {
     ordinal(device)?;
     call.lock().takes(call, kernel)
 }
 
-unsafe fn function_attribute(call: &mut Call, value: *mut i32, which: u32, function: Handle) -> Outcome {
+fn function_attribute(call: &mut Call, value: Out<i32>, which: u32, function: Handle) -> Outcome {
     let mut state = call.lock();
     state.current()?;
     state.takes(call, function)?;
@@ -647,11 +599,11 @@ unsafe fn function_attribute(call: &mut Call, value: *mut i32, which: u32, funct
     let of = state.functions.get(asked).ok_or(INVALID_HANDLE)?;
     let known = attribute(&of.attributes, &of.resources, of.kernel.versions, which)?;
     tell_asked(call, function, &of.kernel, which, known);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(value, known) }
+    value.put(known);
+    Ok(())
 }
 
-unsafe fn set_function_attribute(call: &mut Call, function: Handle, which: u32, value: i32) -> Outcome {
+fn set_function_attribute(call: &mut Call, function: Handle, which: u32, value: i32) -> Outcome {
     let mut state = call.lock();
     state.takes(call, function)?;
     let function = state.function(function)?;
@@ -661,13 +613,13 @@ unsafe fn set_function_attribute(call: &mut Call, function: Handle, which: u32, 
     Ok(())
 }
 
-unsafe fn function_config(call: &mut Call, function: Handle, _: u32) -> Outcome {
+fn function_config(call: &mut Call, function: Handle, _: u32) -> Outcome {
     let mut state = call.lock();
     state.takes(call, function)?;
     state.function(function).map(|_| ())
 }
 
-unsafe fn block_shape(call: &mut Call, function: Handle, x: i32, y: i32, z: i32) -> Outcome {
+fn block_shape(call: &mut Call, function: Handle, x: i32, y: i32, z: i32) -> Outcome {
     if x <= 0 || y <= 0 || z <= 0 {
         return Err(INVALID_VALUE);
     }
@@ -678,26 +630,26 @@ unsafe fn block_shape(call: &mut Call, function: Handle, x: i32, y: i32, z: i32)
     Ok(())
 }
 
-unsafe fn function_module(call: &mut Call, module: *mut Handle, function: Handle) -> Outcome {
+fn function_module(call: &mut Call, module: Out<Handle>, function: Handle) -> Outcome {
     let mut state = call.lock();
     state.takes(call, function)?;
     let function = state.function(function)?;
     let of = state.functions.get(function).ok_or(INVALID_HANDLE)?.module;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(module, of) }
+    module.put(of);
+    Ok(())
 }
 
-unsafe fn function_loaded(call: &mut Call, loaded: *mut i32, function: Handle) -> Outcome {
+fn function_loaded(call: &mut Call, loaded: Out<i32>, function: Handle) -> Outcome {
     let mut state = call.lock();
     state.takes(call, function)?;
     let function = state.function(function)?;
     let module = state.functions.get(function).ok_or(INVALID_HANDLE)?.module;
     let launched = state.modules.get(module).is_some_and(|module| module.launched);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(loaded, i32::from(launched)) }
+    loaded.put(i32::from(launched));
+    Ok(())
 }
 
-unsafe fn function_load(call: &mut Call, function: Handle) -> Outcome {
+fn function_load(call: &mut Call, function: Handle) -> Outcome {
     let mut state = call.lock();
     state.takes(call, function)?;
     state.function(function).map(|_| ())

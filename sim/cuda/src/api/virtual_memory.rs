@@ -2,29 +2,29 @@
 
 use super::device::ordinal;
 use super::memory::{tell_alloc, tell_free};
-use super::put;
 use crate::call::Call;
 use crate::config::config;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
 use crate::memory::{Allocation, MemoryKind};
+use crate::parameter::{In, Out, Slice};
 use crate::state::Guard;
 use crate::virtual_memory::{GRANULARITY, Mapping, Origin, Physical, memory_file};
 
 exports! {
-    cuMemAddressReserve => reserve(address: *mut u64, bytes: usize, alignment: usize, hint: u64, flags: u64);
+    cuMemAddressReserve => reserve(address: Out<u64>, bytes: usize, alignment: usize, hint: u64, flags: u64);
     cuMemAddressFree => unreserve(address: u64, bytes: usize);
-    cuMemCreate => create(handle: *mut Handle, bytes: usize, properties: *const Properties, flags: u64);
+    cuMemCreate => create(handle: Out<Handle>, bytes: usize, properties: In<Properties>, flags: u64);
     cuMemRelease => release(handle: Handle);
-    cuMemRetainAllocationHandle => retain(handle: *mut Handle, address: u64);
+    cuMemRetainAllocationHandle => retain(handle: Out<Handle>, address: u64);
     cuMemMap => map(address: u64, bytes: usize, offset: usize, handle: Handle, flags: u64);
     cuMemUnmap => unmap(address: u64, bytes: usize);
-    cuMemSetAccess => set_access(address: u64, bytes: usize, access: *const Access, count: usize);
-    cuMemGetAccess => get_access(flags: *mut u64, location: *const Location, address: u64);
-    cuMemGetAllocationGranularity => granularity(granularity: *mut usize, properties: *const Properties, option: u32);
-    cuMemExportToShareableHandle => export(shared: *mut i32, handle: Handle, kind: u32, flags: u64);
-    cuMemImportFromShareableHandle => import(handle: *mut Handle, shared: usize, kind: u32);
+    cuMemSetAccess => set_access(address: u64, bytes: usize, access[count]: Slice<Access>, count: usize);
+    cuMemGetAccess => get_access(flags: Out<u64>, location: In<Location>, address: u64);
+    cuMemGetAllocationGranularity => granularity(granularity: Out<usize>, properties: In<Properties>, option: u32);
+    cuMemExportToShareableHandle => export(shared: Out<i32>, handle: Handle, kind: u32, flags: u64);
+    cuMemImportFromShareableHandle => import(handle: Out<Handle>, shared: usize, kind: u32);
 }
 
 /// `CUmemLocation` of cuda.h.
@@ -74,9 +74,9 @@ impl Properties {
     }
 }
 
-unsafe fn reserve(
+fn reserve(
     call: &mut Call,
-    address: *mut u64,
+    address: Out<u64>,
     bytes: usize,
     alignment: usize,
     _: u64,
@@ -86,23 +86,21 @@ unsafe fn reserve(
         return Err(INVALID_VALUE);
     }
     let known = call.lock().virtual_memory.reserve(bytes as u64, alignment as u64)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(address, known) }
+    address.put(known);
+    Ok(())
 }
 
-unsafe fn unreserve(call: &mut Call, address: u64, bytes: usize) -> Outcome {
+fn unreserve(call: &mut Call, address: u64, bytes: usize) -> Outcome {
     call.lock().virtual_memory.unreserve(address, bytes as u64)
 }
 
-unsafe fn create(
+fn create(
     call: &mut Call,
-    handle: *mut Handle,
+    handle: Out<Handle>,
     bytes: usize,
-    properties: *const Properties,
+    properties: In<Properties>,
     flags: u64,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let properties = unsafe { properties.as_ref() }.ok_or(INVALID_VALUE)?;
     let (origin, bytes) = (properties.origin()?, bytes as u64);
     if flags != 0 || bytes == 0 || !bytes.is_multiple_of(GRANULARITY) {
         return Err(INVALID_VALUE);
@@ -117,8 +115,8 @@ unsafe fn create(
     if matches!(origin, Origin::Device(_)) {
         tell_alloc(call, known, bytes, MemoryKind::Reserved, 0);
     }
-    // SAFETY: cuda.h's promise.
-    unsafe { put(handle, known) }
+    handle.put(known);
+    Ok(())
 }
 
 /// Gives physical memory back if it was the last that held it.
@@ -130,7 +128,7 @@ fn settle(call: &Call, state: &mut Guard, handle: Handle) {
     }
 }
 
-unsafe fn release(call: &mut Call, handle: Handle) -> Outcome {
+fn release(call: &mut Call, handle: Handle) -> Outcome {
     let mut state = call.lock();
     let physical = state.virtual_memory.physical.get_mut(handle).filter(|physical| physical.references > 0);
     physical.ok_or(INVALID_VALUE)?.references -= 1;
@@ -138,12 +136,12 @@ unsafe fn release(call: &mut Call, handle: Handle) -> Outcome {
     Ok(())
 }
 
-unsafe fn retain(call: &mut Call, handle: *mut Handle, address: u64) -> Outcome {
+fn retain(call: &mut Call, handle: Out<Handle>, address: u64) -> Outcome {
     let mut state = call.lock();
     let known = state.virtual_memory.mapping_at(address).ok_or(INVALID_VALUE)?.handle;
     state.virtual_memory.physical.get_mut(known).ok_or(INVALID_HANDLE)?.references += 1;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(handle, known) }
+    handle.put(known);
+    Ok(())
 }
 
 /// What a mapping is told as, and the bytes that the first mapping of its memory brings and the last takes.
@@ -158,14 +156,7 @@ fn counted(state: &Guard, mapping: Mapping) -> (MemoryKind, u64) {
     }
 }
 
-unsafe fn map(
-    call: &mut Call,
-    address: u64,
-    bytes: usize,
-    offset: usize,
-    handle: Handle,
-    flags: u64,
-) -> Outcome {
+fn map(call: &mut Call, address: u64, bytes: usize, offset: usize, handle: Handle, flags: u64) -> Outcome {
     let mut state = call.lock();
     let physical = state.virtual_memory.physical.get(handle).filter(|physical| physical.references > 0);
     let origin = physical.ok_or(INVALID_VALUE)?.origin;
@@ -183,7 +174,7 @@ unsafe fn map(
     Ok(())
 }
 
-unsafe fn unmap(call: &mut Call, address: u64, bytes: usize) -> Outcome {
+fn unmap(call: &mut Call, address: u64, bytes: usize) -> Outcome {
     let state = call.lock();
     let mappings = state.virtual_memory.mappings_in(address, bytes as u64)?;
     if mappings.len() > 1 && config().assume.is("unmap_many", "refused") {
@@ -205,18 +196,10 @@ unsafe fn unmap(call: &mut Call, address: u64, bytes: usize) -> Outcome {
     Ok(())
 }
 
-unsafe fn set_access(
-    call: &mut Call,
-    address: u64,
-    bytes: usize,
-    access: *const Access,
-    count: usize,
-) -> Outcome {
-    if access.is_null() || count == 0 {
+fn set_access(call: &mut Call, address: u64, bytes: usize, access: Slice<Access>, count: usize) -> Outcome {
+    if count == 0 {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: cuda.h's promise.
-    let access = unsafe { std::slice::from_raw_parts(access, count) };
     // CU_MEM_ACCESS_FLAGS_PROT_NONE = 0, _READ = 1, _READWRITE = 3.
     if access.iter().any(|one| ![0, 1, 3].contains(&one.flags)) {
         return Err(INVALID_VALUE);
@@ -233,49 +216,40 @@ unsafe fn set_access(
     Ok(())
 }
 
-unsafe fn get_access(call: &mut Call, flags: *mut u64, location: *const Location, address: u64) -> Outcome {
-    if location.is_null() {
-        return Err(INVALID_VALUE);
-    }
+fn get_access(call: &mut Call, flags: Out<u64>, _: In<Location>, address: u64) -> Outcome {
     let state = call.lock();
     state.virtual_memory.mapping_at(address).ok_or(INVALID_VALUE)?;
     let known = if state.memory.is_usable(address) { 3 } else { 0 };
-    // SAFETY: cuda.h's promise.
-    unsafe { put(flags, known) }
+    flags.put(known);
+    Ok(())
 }
 
-unsafe fn granularity(
-    _: &mut Call,
-    granularity: *mut usize,
-    properties: *const Properties,
-    option: u32,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { properties.as_ref() }.ok_or(INVALID_VALUE)?.origin()?;
+fn granularity(_: &mut Call, granularity: Out<usize>, properties: In<Properties>, option: u32) -> Outcome {
+    properties.origin()?;
     // CU_MEM_ALLOC_GRANULARITY_MINIMUM, _RECOMMENDED.
     if option > 1 {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: cuda.h's promise.
-    unsafe { put(granularity, GRANULARITY as usize) }
+    granularity.put(GRANULARITY as usize);
+    Ok(())
 }
 
-unsafe fn export(call: &mut Call, shared: *mut i32, handle: Handle, kind: u32, flags: u64) -> Outcome {
+fn export(call: &mut Call, shared: Out<i32>, handle: Handle, kind: u32, flags: u64) -> Outcome {
     let state = call.lock();
     let physical = state.virtual_memory.physical.get(handle).ok_or(INVALID_VALUE)?;
     if kind != 1 || flags != 0 || !physical.shared {
         return Err(INVALID_VALUE);
     }
     let known = physical.export()?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(shared, known) }
+    shared.put(known);
+    Ok(())
 }
 
-unsafe fn import(call: &mut Call, handle: *mut Handle, shared: usize, kind: u32) -> Outcome {
+fn import(call: &mut Call, handle: Out<Handle>, shared: usize, kind: u32) -> Outcome {
     if kind != 1 {
         return Err(INVALID_VALUE);
     }
     let known = call.lock().virtual_memory.physical.insert(Physical::import(shared as i32)?);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(handle, known) }
+    handle.put(known);
+    Ok(())
 }
