@@ -194,4 +194,28 @@ mod tests {
         assert_eq!(rules["cuInit"], [(999, None)]);
         assert!(failures("cuInit:999").is_err());
     }
+
+    /// The names of environment variables between quotes in a text.
+    fn variables(text: &str, quote: char) -> std::collections::BTreeSet<&str> {
+        let is_name = |word: &&str| {
+            let known = word.starts_with("SIMCUDA_") || word.starts_with("CUDA_");
+            known
+                && !word.ends_with('_')
+                && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+        };
+        text.split(quote).filter(is_name).collect()
+    }
+
+    #[test]
+    fn the_readme_lists_every_environment_variable() {
+        let readme = include_str!("../../README.md");
+        let (_, rest) = readme.split_once("## Settings\n").unwrap();
+        let (section, _) = rest.split_once("\n## ").unwrap();
+        let rows = section
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| line.split(" | ").next().unwrap());
+        let listed = rows.collect::<Vec<_>>().join("\n");
+        assert_eq!(variables(&listed, '`'), variables(include_str!("config.rs"), '"'));
+    }
 }
