@@ -2,7 +2,7 @@
 //! respects every dependency; small ones at once, large ones on a thread of their own, so that an asynchronous copy of a
 //! gigabyte does not hold up its caller. Whoever tells the application that something is done calls [`drain`] first.
 
-use crate::memory::{Copy, Set};
+use crate::transfer::{Copy, Set};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Once;

@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
-use crate::memory::{Direction, Shape};
+use crate::transfer::{Direction, Shape};
 
 exports! {
     cuMemcpyHtoA_v2 | cuMemcpyHtoA_v2_ptds => h2a(to: Handle, at: usize, from: u64, bytes: usize);

@@ -6,9 +6,10 @@ use crate::config::config;
 use crate::error::{INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
-use crate::memory::{Copy, Direction, MemoryKind, Shape};
+use crate::memory::MemoryKind;
 use crate::parameter::{In, Maybe, Slice};
 use crate::state::{Guard, State, StreamKind};
+use crate::transfer::{Copy, Direction, Shape};
 use crate::work::{Work, issue};
 
 exports! {

@@ -1,7 +1,7 @@
 //! Executable graphs: instantiation, update, launch.
 
 use super::copy::Memcpy3D;
-use super::graph::{
+use super::graph_parameters::{
     HostParameters, KernelParameters, KernelParametersV1, NodeParameters, SetParameters, copy_work,
     event_work,
 };

@@ -8,8 +8,9 @@ use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
 use crate::imported::{Exported, External};
-use crate::memory::{Allocation, MemoryKind, Pool};
+use crate::memory::{Allocation, MemoryKind};
 use crate::parameter::{In, Out};
+use crate::pool::Pool;
 use crate::state::Guard;
 use crate::virtual_memory::{Physical, memory_file};
 

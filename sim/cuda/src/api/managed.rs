@@ -8,9 +8,10 @@ use crate::call::Call;
 use crate::error::{INVALID_DEVICE, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
-use crate::memory::{Copy, Direction, MemoryKind, Shape};
+use crate::memory::MemoryKind;
 use crate::parameter::Slice;
 use crate::state::{Guard, State, StreamKind};
+use crate::transfer::{Copy, Direction, Shape};
 use crate::work::{Work, issue};
 
 exports! {

@@ -8,8 +8,9 @@ use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, 
 use crate::export::exports;
 use crate::graph_memory::Asked;
 use crate::handle::Handle;
-use crate::memory::{Allocation, FreeBlock, MemoryKind, Pool};
+use crate::memory::{Allocation, MemoryKind};
 use crate::parameter::{In, Out, Slice};
+use crate::pool::{FreeBlock, Pool};
 use crate::state::{Guard, State};
 use crate::work::{Work, issue};
 
