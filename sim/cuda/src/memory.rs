@@ -1,4 +1,4 @@
-//! Memory: device memory is host memory that counts against its device; addresses are known by range.
+//! Memory: device memory is host memory that counts against its device, and addresses are looked up by range.
 
 use crate::error::{INVALID_VALUE, OUT_OF_MEMORY, Outcome};
 use crate::handle::Handle;
@@ -9,7 +9,7 @@ pub const DEVICE_BYTES: u64 = 80 << 30;
 /// Alignment of every allocation (CUDA programming guide, "Device Memory Accesses": at least 256).
 const ALIGNMENT: usize = 512;
 
-/// What an allocation is.
+/// The kinds of allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum MemoryKind {
@@ -18,20 +18,20 @@ pub enum MemoryKind {
     Pool,
     Pinned,
     Registered,
-    /// Of another process, or another API.
+    /// Memory of another process or another API.
     Imported,
     /// Physical memory mapped at an address.
     Mapped,
-    /// Physical memory, by handle.
+    /// Physical memory, which has a handle and no address.
     Reserved,
-    /// An array, by handle.
+    /// An array, which has a handle and no address.
     Array,
-    /// What a graph takes while it runs: an address at all times, memory in between.
+    /// Memory that a graph allocates while it runs: the address is permanent, the memory is not.
     Graph,
 }
 
 impl MemoryKind {
-    /// The word of the truth file.
+    /// Returns its word in the truth file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Device => "device",
@@ -47,18 +47,18 @@ impl MemoryKind {
         }
     }
 
-    /// It takes a device's memory by itself: a mapping does not, nor what others allocated, nor an address of a graph.
+    /// Returns whether it uses a device's memory of its own. Mappings, imported memory and addresses of graphs do not.
     fn takes_memory(self) -> bool {
         matches!(self, Self::Device | Self::Managed | Self::Pool | Self::Reserved | Self::Array)
     }
 
-    /// It lies on the host and is page-locked.
+    /// Returns whether it is page-locked host memory.
     pub fn pinned(self) -> bool {
         matches!(self, Self::Pinned | Self::Registered)
     }
 }
 
-/// Address space taken from the system.
+/// Address space mapped from the system.
 #[derive(Debug)]
 pub struct Range {
     address: u64,
@@ -66,7 +66,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Takes zeroed memory; the pages come when touched.
+    /// Maps zeroed memory. The system adds the pages when they are touched.
     fn take(bytes: u64) -> Outcome<Self> {
         let length = usize::try_from(bytes).map_err(|_| OUT_OF_MEMORY)?.next_multiple_of(4096);
         // SAFETY: an anonymous mapping at no particular address.
@@ -86,7 +86,7 @@ impl Range {
         Ok(Self { address: address as u64, bytes: length })
     }
 
-    /// Gives it back.
+    /// Releases it.
     pub fn release(self) {
         // SAFETY: the mapping was made by `take`, and this is its only owner.
         unsafe { libc::munmap(self.address as *mut libc::c_void, self.bytes) };
@@ -101,9 +101,9 @@ const SLAB: u64 = 2 << 20;
 pub struct Allocation {
     /// First address.
     pub address: u64,
-    /// Bytes asked for.
+    /// The requested number of bytes.
     pub bytes: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: MemoryKind,
     /// The context it belongs to.
     pub context: Handle,
@@ -113,28 +113,28 @@ pub struct Allocation {
     pub flags: u32,
     /// The pool it came from.
     pub pool: Handle,
-    /// A number never used before (`CU_POINTER_ATTRIBUTE_BUFFER_ID`).
+    /// A unique number (`CU_POINTER_ATTRIBUTE_BUFFER_ID`).
     pub id: u64,
-    /// Bytes taken, by which free blocks are found.
+    /// Bytes that it occupies, by which free blocks are looked up.
     pub taken: u64,
-    /// False: mapped, and nobody was given access.
+    /// False for a mapping that no device has access to.
     pub usable: bool,
 }
 
-/// All addresses that the driver knows.
+/// All addresses that the driver manages.
 #[derive(Debug)]
 pub struct Memory {
     allocations: BTreeMap<u64, Allocation>,
     used: Vec<u64>,
     /// Free blocks cut from slabs, by size.
     blocks: HashMap<u64, Vec<u64>>,
-    /// The rest of the youngest slab.
+    /// The unused rest of the newest slab: address and bytes.
     slab: (u64, u64),
     ids: u64,
 }
 
 impl Memory {
-    /// Nothing allocated.
+    /// Creates an empty address space.
     pub fn new(devices: u32) -> Self {
         Self {
             allocations: BTreeMap::new(),
@@ -145,12 +145,12 @@ impl Memory {
         }
     }
 
-    /// Bytes of a device's memory that are free.
+    /// Returns the bytes of a device's memory that are free.
     pub fn free_bytes(&self, device: u32) -> u64 {
         DEVICE_BYTES - self.used[device as usize]
     }
 
-    /// Makes an allocation; memory on the device counts.
+    /// Makes an allocation. Memory on a device counts against the device.
     pub fn allocate(&mut self, mut allocation: Allocation) -> Outcome<u64> {
         if allocation.bytes == 0 {
             return Err(INVALID_VALUE);
@@ -168,7 +168,7 @@ impl Memory {
         Ok(self.insert(allocation))
     }
 
-    /// Takes memory of a device that has no address of its own; its bytes are somewhere else.
+    /// Counts memory against a device whose bytes are stored elsewhere.
     pub fn charge(&mut self, device: u32, bytes: u64) -> Outcome {
         if bytes > self.free_bytes(device) {
             return Err(OUT_OF_MEMORY);
@@ -177,19 +177,19 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives it back.
+    /// Releases it.
     pub fn discharge(&mut self, device: u32, bytes: u64) {
         self.used[device as usize] -= bytes;
     }
 
-    /// Detaches what came from a pool from its handle: that may be another pool's next.
+    /// Detaches a pool's allocations from its handle, which another pool may get next.
     pub fn orphan(&mut self, pool: Handle) {
         for allocation in self.allocations.values_mut().filter(|allocation| allocation.pool == pool) {
             allocation.pool = 0;
         }
     }
 
-    /// Makes addresses of the application's own known.
+    /// Adds addresses that belong to the application.
     pub fn register(&mut self, allocation: Allocation) -> u64 {
         self.insert(allocation)
     }
@@ -207,8 +207,8 @@ impl Memory {
             return Ok(Range::take(taken)?.address);
         }
         if let Some(address) = self.blocks.get_mut(&taken).and_then(Vec::pop) {
-            // SAFETY: a free block of this size, of our own slab. New device memory is not promised to be zero, but a
-            // test must not depend on what lay there.
+            // SAFETY: a free block of this size from our own slab. CUDA does not guarantee that new device memory is
+            // zero, but a test must not depend on its old contents.
             unsafe { std::ptr::write_bytes(address as *mut u8, 0, taken as usize) };
             return Ok(address);
         }
@@ -220,18 +220,18 @@ impl Memory {
         Ok(address)
     }
 
-    /// The allocation that begins at `address`.
+    /// Returns the allocation that starts at `address`.
     pub fn at(&self, address: u64) -> Option<&Allocation> {
         self.allocations.get(&address)
     }
 
-    /// The allocation that `address` lies in.
+    /// Returns the allocation that contains `address`.
     pub fn find(&self, address: u64) -> Option<&Allocation> {
         let (_, allocation) = self.allocations.range(..=address).next_back()?;
         (address - allocation.address < allocation.bytes).then_some(allocation)
     }
 
-    /// Whether `bytes` from `address` lie in known memory: in one allocation, or in mappings without a gap.
+    /// Returns whether `bytes` from `address` lie in known memory: in one allocation, or in adjacent mappings.
     pub fn covers(&self, address: u64, bytes: u64) -> bool {
         let Some(found) = self.find(address).filter(|found| found.usable) else { return false };
         let inside = found.address + found.bytes - address;
@@ -239,19 +239,20 @@ impl Memory {
         bytes <= inside || (goes_on && self.covers(address + inside, bytes - inside))
     }
 
-    /// Gives or takes the right to use a mapping.
+    /// Grants or revokes access to a mapping.
     pub fn set_usable(&mut self, address: u64, usable: bool) {
         if let Some(allocation) = self.allocations.get_mut(&address) {
             allocation.usable = usable;
         }
     }
 
-    /// Whether an address may be used.
+    /// Returns whether an address may be used.
     pub fn is_usable(&self, address: u64) -> bool {
         self.find(address).is_some_and(|found| found.usable)
     }
 
-    /// Forgets the allocation that begins at `address`. What it gives back is released in order with effects.
+    /// Removes the allocation that starts at `address`. The caller releases the returned range in order with other
+    /// effects.
     pub fn remove(&mut self, address: u64) -> Option<(Allocation, Option<Range>)> {
         let allocation = self.allocations.remove(&address)?;
         let range = self.give_back(&allocation);
@@ -272,13 +273,13 @@ impl Memory {
         None
     }
 
-    /// The addresses of a context's allocations.
+    /// Returns the addresses of a context's allocations.
     pub fn of_context(&self, context: Handle) -> Vec<u64> {
         let of = self.allocations.values().filter(|allocation| allocation.context == context);
         of.map(|allocation| allocation.address).collect()
     }
 
-    /// Hides a pool allocation that has been freed: its address is unknown until it is allocated again.
+    /// Hides a freed pool allocation: its address is unknown until it is allocated again.
     pub fn retire(&mut self, address: u64) -> Option<Allocation> {
         self.allocations.remove(&address)
     }
@@ -288,14 +289,14 @@ impl Memory {
         self.insert(Allocation { bytes, ..allocation })
     }
 
-    /// Gives a retired pool allocation back.
+    /// Releases a retired pool allocation.
     pub fn release(&mut self, allocation: &Allocation) -> Option<Range> {
         self.give_back(allocation)
     }
 }
 
 impl Allocation {
-    /// An allocation to be made.
+    /// Describes an allocation to be made.
     pub fn new(kind: MemoryKind, bytes: u64, context: Handle, device: u32) -> Self {
         Self { address: 0, bytes, kind, context, device, flags: 0, pool: 0, id: 0, taken: 0, usable: true }
     }
