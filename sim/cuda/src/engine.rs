@@ -26,7 +26,7 @@ impl Node {
 pub enum Done {
     /// At this host time, which may be in the future.
     At(Ns),
-    /// Behind a gate.
+    /// It waits for a gate.
     When(Arc<Node>),
 }
 
@@ -116,7 +116,7 @@ impl<P> Default for Engine<P> {
 }
 
 impl<P> Engine<P> {
-    /// Adds a task behind `predecessors`. What becomes known by it is pushed to `known`.
+    /// Adds a task after `predecessors`, and appends the times that become known to `known`.
     pub fn add(&mut self, predecessors: &[Done], task: Task<P>, known: &mut Vec<Known<P>>) -> Done {
         let mut head = task.submit;
         let mut missing = 0;
@@ -141,7 +141,7 @@ impl<P> Engine<P> {
         Done::When(node)
     }
 
-    /// Opens a gate at `at`, and schedules what stood behind it.
+    /// Opens a gate at `at`, and schedules the tasks that waited for it.
     pub fn open(&mut self, gate: &Arc<Node>, at: Ns, known: &mut Vec<Known<P>>) {
         gate.end.store(at, Ordering::Relaxed);
         let mut ended = VecDeque::from([(gate.id, at)]);
@@ -162,13 +162,13 @@ impl<P> Engine<P> {
         }
     }
 
-    /// Takes out what stands behind closed gates: it will never run.
+    /// Removes the tasks that wait for closed gates and will never run.
     pub fn abandon(&mut self) -> Vec<P> {
         self.behind.clear();
         self.waiting.drain().map(|(_, waiting)| waiting.task.payload).collect()
     }
 
-    /// Tasks that stand behind a closed gate.
+    /// Tasks that wait for a closed gate.
     pub fn blocked(&self) -> usize {
         self.waiting.len()
     }
@@ -202,7 +202,8 @@ impl<P> Engine<P> {
     }
 }
 
-/// The first gap of a lane from `head` that is `length` long. What ended before `now` can disturb nobody any more.
+/// Returns the first gap of a lane after `head` that has the length `length`. Tasks that ended before `now` no longer
+/// matter.
 fn reserve(lane: &mut VecDeque<(Ns, Ns)>, now: Ns, head: Ns, length: Ns) -> Ns {
     while lane.front().is_some_and(|&(_, end)| end <= now) {
         lane.pop_front();

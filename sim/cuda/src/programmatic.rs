@@ -31,12 +31,12 @@ pub struct Primary {
     done: Done,
 }
 
-/// What a stream's last entry means to a programmatic launch behind it.
+/// A stream's last entry, as a programmatic launch after it sees it.
 #[derive(Clone, Debug, Default)]
 pub enum Last {
     /// It may overlap this one.
     Kernel(Primary),
-    /// It could have overlapped this one, but for the records of events behind it.
+    /// The kernel that could be overlapped if no event had been recorded after it.
     Recorded(Primary),
     /// It stands behind whatever that was.
     #[default]
@@ -44,7 +44,7 @@ pub enum Last {
 }
 
 impl Last {
-    /// An event was recorded behind it.
+    /// Notes that an event was recorded after it.
     pub fn recorded(self) -> Self {
         match self {
             Self::Kernel(primary) | Self::Recorded(primary) => Self::Recorded(primary),

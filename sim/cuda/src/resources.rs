@@ -1,4 +1,4 @@
-//! What a kernel takes of a multiprocessor, and how many of its blocks fit there.
+//! The multiprocessor resources that a kernel needs, and how many of its blocks fit.
 //!
 //! The limits are those of compute capability 9.0 (CUDA C++ programming guide, "Compute Capabilities", "Technical
 //! Specifications per Compute Capability"); how registers and shared memory are rounded is what the occupancy calculator of
@@ -10,9 +10,9 @@ use super::api::device::{BLOCKS_PER_MULTIPROCESSOR, THREADS_PER_MULTIPROCESSOR};
 pub const REGISTERS: u32 = 64 << 10;
 /// Registers that a thread has at most.
 const REGISTERS_PER_THREAD: u32 = 255;
-/// Registers are allotted to a warp in units of so many.
+/// Registers are allocated to a warp in units of this many.
 const REGISTER_UNIT: u32 = 256;
-/// A multiprocessor's registers lie in so many parts, each of which has its own warps.
+/// The number of parts of a multiprocessor's register file, each of which serves its own warps.
 const PARTS: u32 = 4;
 /// Shared memory of a multiprocessor, bytes.
 pub const SHARED_BYTES: u32 = 228 << 10;
@@ -22,13 +22,13 @@ pub const SHARED_BYTES_OPTIN: u32 = 227 << 10;
 pub const SHARED_BYTES_PER_BLOCK: u32 = 48 << 10;
 /// Shared memory that the system takes for each block, bytes.
 pub const SHARED_BYTES_RESERVED: u32 = 1 << 10;
-/// Shared memory is allotted in units of so many bytes.
+/// Shared memory is allocated in units of this many bytes.
 const SHARED_UNIT: u32 = 128;
 /// Threads of a warp, and of the largest block.
 const WARP: u32 = 32;
 const MOST_THREADS: u32 = 1024;
 
-/// What a kernel's code says that it takes.
+/// The resources that a kernel's code declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resources {
     /// Registers of a thread.
@@ -58,7 +58,8 @@ impl Resources {
         }
     }
 
-    /// Blocks of so many threads and so much dynamic shared memory that a multiprocessor holds; 0 = it holds none.
+    /// Returns how many blocks with these threads and this dynamic shared memory (bytes) fit on a multiprocessor; 0 if
+    /// none does.
     pub fn blocks_per_multiprocessor(&self, threads: u32, dynamic_bytes: u32) -> u32 {
         let shared = self.shared_bytes.saturating_add(dynamic_bytes);
         if !(1..=self.max_threads).contains(&threads) || shared > SHARED_BYTES_OPTIN {
@@ -83,7 +84,7 @@ impl Resources {
     }
 }
 
-/// Warps of so many registers a thread that a multiprocessor has the registers for.
+/// Returns how many warps with this many registers per thread a multiprocessor has registers for.
 fn warps_by_registers(registers: u32) -> u32 {
     REGISTERS / PARTS / (registers * WARP).next_multiple_of(REGISTER_UNIT) * PARTS
 }

@@ -4,7 +4,7 @@ use crate::clocks::Ns;
 use crate::config::config;
 use std::sync::Arc;
 
-/// Where a copy goes.
+/// The directions of copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Direction {
@@ -16,7 +16,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The word of the truth file.
+    /// Returns its word in the truth file.
     pub fn name(self) -> &'static str {
         match self {
             Self::HtoD => "HtoD",
@@ -44,17 +44,17 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Bytes in a row.
+    /// The shape of contiguous bytes.
     pub fn linear(bytes: u64) -> Self {
         Self { width: bytes, height: 1, depth: 1, pitch: [bytes; 2], slice: [bytes; 2] }
     }
 
-    /// Bytes in all.
+    /// Returns the total number of bytes.
     pub fn bytes(&self) -> u64 {
         self.width * self.height * self.depth
     }
 
-    /// Bytes from the first to the last on side 0 (destination) or 1 (source).
+    /// Returns the bytes from the first to the last one on side 0 (destination) or 1 (source).
     pub fn span(&self, side: usize) -> u64 {
         if self.bytes() == 0 {
             return 0;
@@ -74,23 +74,23 @@ pub struct Copy {
     pub shape: Shape,
     /// Direction.
     pub direction: Direction,
-    /// The host memory that takes part.
+    /// The kind of host memory involved.
     pub host_memory: &'static str,
     /// The copy engine.
     pub lane: Option<usize>,
-    /// The source as it was when the call returned (`src` is not read then).
+    /// A copy of the source as it was when the call returned; if present, `src` is not read.
     pub staged: Option<Arc<[u8]>>,
-    /// What else a batch copies.
+    /// The other copies of a batch.
     pub rest: Vec<Copy>,
 }
 
 impl Copy {
-    /// Bytes, those of the rest of a batch included.
+    /// Returns the bytes, including those of the other copies of a batch.
     pub fn bytes(&self) -> u64 {
         self.shape.bytes() + self.rest.iter().map(Copy::bytes).sum::<u64>()
     }
 
-    /// ns that it takes.
+    /// Returns how long it takes, ns.
     pub fn length(&self) -> Ns {
         let speed = match (self.direction, self.host_memory) {
             (Direction::PtoP, _) => "peer_mbps",
@@ -101,14 +101,15 @@ impl Copy {
         duration(self.bytes(), speed, "copy_ns")
     }
 
-    /// Keeps the source as it is now. The caller may read it.
+    /// Stores the source as it is now. The caller may read it.
     pub fn stage(&mut self) {
-        // SAFETY: the application gave the source for reading during this call.
+        // SAFETY: the application passed the source to be read during this call.
         let bytes = unsafe { std::slice::from_raw_parts(self.src as *const u8, self.shape.span(1) as usize) };
         self.staged = Some(Arc::from(bytes));
     }
 
-    /// Copies the bytes. A prefetch moves them to where they are: the host may be writing them.
+    /// Copies the bytes. A prefetch, whose source is its destination, copies nothing: the host may be writing the
+    /// bytes.
     pub fn take_place(&self) {
         self.rest.iter().for_each(Copy::take_place);
         if self.src == self.dst {
@@ -119,8 +120,8 @@ impl Copy {
         for z in 0..depth {
             for y in 0..height {
                 let [to, from] = [0, 1].map(|side| slice[side] * z + pitch[side] * y);
-                // SAFETY: both ranges were checked, as far as the driver knows them, when the copy was asked for; the
-                // application keeps them until it is done. `copy` allows overlap.
+                // SAFETY: both ranges were checked at the call, as far as the driver knows them; the application keeps
+                // them until the copy is done. `copy` allows overlap.
                 unsafe {
                     std::ptr::copy((source + from) as *const u8, (self.dst + to) as *mut u8, width as usize);
                 }
@@ -129,7 +130,7 @@ impl Copy {
     }
 }
 
-/// A set.
+/// A memset.
 #[derive(Clone, Debug)]
 pub struct Set {
     /// First address.
@@ -144,28 +145,28 @@ pub struct Set {
     pub height: u64,
     /// Bytes from row to row.
     pub pitch: u64,
-    /// The host memory that takes part.
+    /// The kind of host memory involved.
     pub host_memory: &'static str,
 }
 
 impl Set {
-    /// Bytes.
+    /// Returns the number of bytes.
     pub fn bytes(&self) -> u64 {
         self.width * self.element * self.height
     }
 
-    /// ns that it takes.
+    /// Returns how long it takes, ns.
     pub fn length(&self) -> Ns {
         duration(self.bytes(), "device_mbps", "set_ns")
     }
 
-    /// Sets the bytes.
+    /// Writes the bytes.
     pub fn take_place(&self) {
         let value = self.value.to_ne_bytes();
         let element = &value[..self.element as usize];
         for row in 0..self.height {
-            // SAFETY: the range was checked to be known memory when the set was asked for; the application keeps it
-            // until it is done.
+            // SAFETY: the range was checked at the call to be known memory; the application keeps it until the memset
+            // is done.
             let row = unsafe {
                 let first = (self.dst + row * self.pitch) as *mut u8;
                 std::slice::from_raw_parts_mut(first, (self.width * self.element) as usize)

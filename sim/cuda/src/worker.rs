@@ -1,5 +1,5 @@
-//! The thread that does what the application's own time decides: it calls host functions, writes values and watches
-//! those that streams wait for, each when its turn comes.
+//! The worker thread, for work whose time the application decides: it calls host functions, writes values and polls
+//! values that streams wait for, each when its turn comes.
 
 use crate::clocks::{self, Ns};
 use crate::config::config;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-/// A function of the application and how it is called.
+/// A host function of the application and how to call it.
 #[derive(Clone, Copy, Debug)]
 pub enum HostCall {
     /// `cuLaunchHostFunc`.
@@ -47,13 +47,13 @@ impl HostCall {
 /// `cuStreamWaitValue` or `cuStreamWriteValue`.
 #[derive(Clone, Copy, Debug)]
 pub struct Value {
-    /// Where.
+    /// The address.
     pub address: u64,
     /// 4 or 8 bytes.
     pub wide: bool,
     /// The value.
     pub value: u64,
-    /// `CUstreamWaitValue_flags`; none = a write.
+    /// `CUstreamWaitValue_flags` of a wait; none for a write.
     pub wait: Option<u32>,
 }
 
@@ -71,7 +71,7 @@ impl Value {
         }
     }
 
-    /// Whether the value that is there lets the stream go on (cuda.h, CUstreamWaitValue_flags).
+    /// Returns whether the current value lets the stream go on (cuda.h, CUstreamWaitValue_flags).
     fn passes(&self, flags: u32) -> bool {
         // SAFETY: as for `write`.
         let seen = unsafe {
@@ -92,23 +92,23 @@ impl Value {
     }
 }
 
-/// A kernel that runs until others do, as the collectives of several GPUs: it adds one to a counter that they share when it
-/// begins, and ends when the counter has reached a number.
+/// A kernel that waits for other kernels, as the collectives of several GPUs do: it adds 1 to a shared counter when it
+/// starts, and ends when the counter has reached a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Meeting {
     /// The counter, 32 bits.
     pub counter: u64,
     /// The number.
     pub all: u32,
-    /// It has added its own.
+    /// Whether it has added its 1.
     pub arrived: bool,
 }
 
 impl Meeting {
-    /// Whether all are there; comes, if it has not.
+    /// Adds its 1 to the counter at the first call, and returns whether all kernels have arrived.
     fn is_complete(&mut self) -> bool {
-        // SAFETY: the program gave the address of a counter, which it keeps while the kernel runs, and which kernels of other
-        // processes count in as well. Relaxed: nothing is handed over by it.
+        // SAFETY: the program passed the address of a counter and keeps it while the kernel runs. Kernels of other
+        // processes add to it as well. Relaxed: the counter publishes no other data.
         let counter = unsafe { AtomicU32::from_ptr(self.counter as *mut u32) };
         if !std::mem::replace(&mut self.arrived, true) {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -125,7 +125,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// Whether nothing but its turn keeps it closed.
+    /// Returns whether it opens as soon as its turn comes.
     fn passes(&mut self, now: Ns) -> bool {
         match &mut self.job.action {
             Action::Meeting(meeting) => meeting.is_complete(),
@@ -142,15 +142,15 @@ pub struct Worker {
     /// Host functions and writes, by time, then order of arrival.
     due: BTreeMap<(Ns, u64), Gate>,
     next: u64,
-    /// Waits for values, and for other processes.
+    /// Waits for values and for other processes.
     waits: Vec<Gate>,
 }
 
-/// Signalled when a gate was given to the worker.
+/// Signalled when the worker gets a gate.
 static GIVEN: Condvar = Condvar::new();
 
 impl Worker {
-    /// Takes on a gate whose turn comes at `head`.
+    /// Adds a gate whose turn comes at `head`.
     pub fn push(&mut self, head: Ns, job: Job, node: Arc<Node>) {
         static START: Once = Once::new();
         START.call_once(|| spawn("simcuda-host", work));
@@ -169,7 +169,7 @@ impl Worker {
 }
 
 impl State {
-    /// Opens the waits whose turn and value have come.
+    /// Opens the waits whose turn has come and whose value is there.
     pub fn look_at_values(&mut self) {
         let mut at = 0;
         while let Some(gate) = self.worker.waits.get_mut(at) {
@@ -182,7 +182,7 @@ impl State {
         }
     }
 
-    /// Tells, at exit, of work whose turn has not come.
+    /// Writes work whose turn never came to the truth file, at exit.
     pub fn tell_pending(&mut self) {
         let gates = std::mem::take(&mut self.worker.due).into_values().chain(self.worker.waits.drain(..));
         let jobs = gates.map(|gate| gate.job).chain(self.engine.abandon());
@@ -235,7 +235,7 @@ fn work() {
     }
 }
 
-/// Waits until the next gate's turn, a new gate, or the time to look at values again.
+/// Waits until the next gate's turn, until a new gate arrives, or until it is time to poll values again.
 fn sleep(state: &mut Guard, next: Option<Ns>) {
     let poll = (!state.worker.waits.is_empty()).then(|| config().assume.number("poll_ns"));
     let until = next.map(|head| head.saturating_sub(state.now));
@@ -249,7 +249,8 @@ fn sleep(state: &mut Guard, next: Option<Ns>) {
     state.look_at_values();
 }
 
-/// Starts a thread of the simulator that takes no signals of the application.
+/// Starts a thread of the simulator in which all signals are blocked, so that the application's handlers do not run
+/// there.
 pub fn spawn(name: &str, function: impl FnOnce() + Send + 'static) {
     // SAFETY: plain sets of signals, filled before use; the caller's mask is put back.
     unsafe {
