@@ -252,7 +252,7 @@ pub fn enter(api: &'static Api, function: impl FnOnce(&mut Call) -> Outcome) -> 
     let result = error::code(call.admit().and_then(|()| function(&mut call)));
     if truth::wanted() {
         if result != error::SUCCESS && result != error::NOT_READY {
-            tell_failure(api.name, result);
+            report_failure(api.name, result);
         }
         truth::drain();
     }
@@ -276,7 +276,7 @@ fn set_errno(errno: i32) {
 }
 
 /// Writes a failed call to the truth file.
-pub fn tell_failure(api: &str, result: Failure) {
+pub fn report_failure(api: &str, result: Failure) {
     let tid = thread::tid();
     truth::line(format_args!("\"kind\":\"failed\",\"api\":\"{api}\",\"result\":{result},\"tid\":{tid}"));
 }
@@ -301,11 +301,11 @@ impl Call {
     /// Waits, with the state unlocked, until all work is done, in a call that is no synchronization.
     pub fn wait_for(&self, work: &[Done]) {
         state::wait_all(work);
-        self.tell_waited(work);
+        self.report_waited(work);
     }
 
     /// Writes to the truth file when the work was done. The call waited for it, unless it was done before the call.
-    pub fn tell_waited(&self, work: &[Done]) {
+    pub fn report_waited(&self, work: &[Done]) {
         let until = work.iter().filter_map(Done::end).max().unwrap_or(0);
         if !truth::wanted() || until + LONG_OVER < self.begin {
             return;
@@ -317,7 +317,7 @@ impl Call {
     }
 
     /// Ends a synchronization: trims the pools and writes to the truth file.
-    pub fn tell_sync(&self, scope: &str, stream: u64, event: u64) {
+    pub fn report_sync(&self, scope: &str, stream: u64, event: u64) {
         crate::api::pool::synchronized(self);
         if !truth::wanted() {
             return;

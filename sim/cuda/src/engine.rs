@@ -1,8 +1,8 @@
-//! Analytic time: when each piece of work starts and ends, known as soon as that of its predecessors is.
+//! Analytic time: the start and end of each piece of work, computed as soon as those of its predecessors are known.
 //!
-//! Pure: nothing here reads a clock. A task starts when it has been submitted, all its predecessors have ended and its
-//! lane (a copy engine) has room; it ends a fixed length later. A *gate* ends when somebody opens it; what stands
-//! behind a closed gate waits here. Work whose times are known at submission never takes memory.
+//! The module is pure: it reads no clock. A task starts when it has been submitted, all its predecessors have ended and
+//! its lane (a copy engine) has room; it ends a fixed length later. A *gate* ends when the program or another process
+//! opens it; work after a closed gate waits here. Work whose times are known at submission is not stored.
 
 use crate::clocks::Ns;
 use std::collections::{HashMap, VecDeque};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct Node {
     id: u64,
-    /// Host ns, or [`Node::OPEN`]. Written under the simulator's lock; it partners with itself only.
+    /// Host ns, or [`Node::OPEN`]. Written under the simulator's lock; it pairs only with itself.
     end: AtomicU64,
 }
 
@@ -24,14 +24,14 @@ impl Node {
 /// When a piece of work is done.
 #[derive(Clone, Debug)]
 pub enum Done {
-    /// At this host time, which may be in the future.
+    /// It ends at this host time, which may be in the future.
     At(Ns),
     /// It waits for a gate.
     When(Arc<Node>),
 }
 
 impl Done {
-    /// The end, where it is known.
+    /// Returns the end, if it is known.
     pub fn end(&self) -> Option<Ns> {
         match self {
             Self::At(end) => Some(*end),
@@ -63,11 +63,11 @@ pub struct Task<P> {
     pub length: Length,
     /// The lane that runs one task at a time, if any.
     pub lane: Option<usize>,
-    /// What comes back with its times.
+    /// The data that is returned with its times.
     pub payload: P,
 }
 
-/// What became known. Pushed in an order in which every task follows its predecessors.
+/// Times that became known, in an order in which every task follows its predecessors.
 #[derive(Debug)]
 pub enum Known<P> {
     /// A task of fixed length has its times.

@@ -177,7 +177,7 @@ macro_rules! unsimulated {
 }
 
 fn not_simulated(api: &'static str) -> Failure {
-    crate::call::tell_failure(api, NOT_SUPPORTED);
+    crate::call::report_failure(api, NOT_SUPPORTED);
     NOT_SUPPORTED
 }
 

@@ -12,7 +12,7 @@
 //! - Physical memory is allocated at launches, shared by blocks that do not exist at the same time, and kept until it
 //!   is trimmed. The simulator counts it in the order of calls.
 
-use crate::api::memory::{tell_free, tell_of_graph};
+use crate::api::memory::{report_free, report_graph_memory};
 use crate::call::Call;
 use crate::config::config;
 use crate::effects::{self, Effect};
@@ -142,7 +142,7 @@ fn move_of(work: &Work) -> Option<(u64, bool)> {
 }
 
 /// Writes a node that allocates memory, or (no bytes) frees it, to the truth file.
-fn tell_node(call: &Call, graph: Handle, address: u64, bytes: u64) {
+fn report_node(call: &Call, graph: Handle, address: u64, bytes: u64) {
     let (api, tid, begin) = (call.api.name, thread::tid(), call.begin);
     truth::line(format_args!(
         "\"kind\":\"memory_node\",\"api\":\"{api}\",\"tid\":{tid},\"begin\":{begin},\"graph\":{graph},\
@@ -222,7 +222,7 @@ impl State {
         };
         let number = self.id();
         let node = self.add_node(graph, NodeWork::One(Work::Take(number)), before)?;
-        tell_node(call, graph, address, asked.bytes);
+        report_node(call, graph, address, asked.bytes);
         let (freed, done) = (Freed::Nowhere, Done::At(0));
         let block = Block { address, asked, taken, device, graph, node, freed, live: false, done };
         self.graph_memory.blocks.insert(number, block);
@@ -280,7 +280,7 @@ impl State {
             return Err(INVALID_VALUE);
         }
         let node = self.add_node(graph, NodeWork::One(Work::Give(number)), before)?;
-        tell_node(call, graph, address, 0);
+        report_node(call, graph, address, 0);
         if let Some(block) = self.graph_memory.blocks.get_mut(&number) {
             block.freed = if is_own { Freed::Inside(node) } else { Freed::Elsewhere };
         }
@@ -334,7 +334,7 @@ impl State {
             let Some(block) = self.graph_memory.blocks.get_mut(&of.block) else { continue };
             (block.live, block.done) = (of.takes, ends[of.step].clone());
             let (what, sign) = if of.takes { ("alloc", 1) } else { ("free", -1) };
-            tell_of_graph(
+            report_graph_memory(
                 call,
                 what,
                 (block.address, block.asked.bytes),
@@ -352,7 +352,7 @@ impl State {
         let Some(block) = self.graph_memory.blocks.get_mut(&number) else { return };
         block.live = false;
         block.done = done.unwrap_or_else(|| block.done.clone());
-        tell_free(call, block.address, block.asked.bytes, MemoryKind::Graph, stream);
+        report_free(call, block.address, block.asked.bytes, MemoryKind::Graph, stream);
         let (device, taken) = (block.device, block.taken as i64);
         self.graph_memory.count(device, -taken);
     }

@@ -93,7 +93,7 @@ impl State {
         let context = self.contexts.insert(blank);
         let handle = self.greens.insert(Green { part, context });
         self.begin_legacy(context)?;
-        self.tell_green(handle, root, part, false);
+        self.report_green(handle, root, part, false);
         Ok(handle)
     }
 
@@ -118,7 +118,7 @@ impl State {
             }
         }
         self.live(gone.root)?.orphans.append(&mut orphans);
-        self.tell_green(handle, gone.root, part, true);
+        self.report_green(handle, gone.root, part, true);
         Ok(())
     }
 
@@ -133,7 +133,7 @@ impl State {
         Ok(())
     }
 
-    fn tell_green(&self, handle: Handle, root: Handle, part: Part, destroyed: bool) {
+    fn report_green(&self, handle: Handle, root: Handle, part: Part, destroyed: bool) {
         let (context, Part { device, count, .. }) = (self.number(root), part);
         truth::line(format_args!(
             "\"kind\":\"green\",\"green\":{handle},\"context\":{context},\"device\":{device},\

@@ -136,7 +136,7 @@ impl Image {
     /// Reads an image in memory, as far as it can be read.
     ///
     /// # Safety
-    /// `image` points to PTX text with a NUL, a whole ELF file, or a fat binary, as cuda.h asks.
+    /// `image` points to PTX text with a NUL, a whole ELF file, or a fat binary, as cuda.h requires.
     pub unsafe fn read(image: *const u8) -> Self {
         // SAFETY: each of the formats has at least four bytes (the shortest PTX text is longer).
         let magic = unsafe { image.cast::<[u8; 4]>().read_unaligned() };

@@ -134,7 +134,7 @@ impl SharedEvents {
     }
 
     /// Publishes the ends of records whose gate has opened.
-    pub fn tell_ended(&mut self) {
+    pub fn publish_ended(&mut self) {
         self.pending
             .retain(|(done, cell, number)| done.end().inspect(|&end| cell.ended(*number, end)).is_none());
     }

@@ -6,9 +6,9 @@
 
 use super::api::device::{BLOCKS_PER_MULTIPROCESSOR, THREADS_PER_MULTIPROCESSOR};
 
-/// Registers of a multiprocessor, and the most that a block may have.
+/// Registers of a multiprocessor, which is also the maximum of a block.
 pub const REGISTERS: u32 = 64 << 10;
-/// Registers that a thread has at most.
+/// The maximum number of registers of a thread.
 const REGISTERS_PER_THREAD: u32 = 255;
 /// Registers are allocated to a warp in units of this many.
 const REGISTER_UNIT: u32 = 256;
@@ -18,9 +18,9 @@ const PARTS: u32 = 4;
 pub const SHARED_BYTES: u32 = 228 << 10;
 /// Shared memory that a block may opt in to, static and dynamic together, bytes.
 pub const SHARED_BYTES_OPTIN: u32 = 227 << 10;
-/// Shared memory that a block may have without, bytes.
+/// Shared memory that a block may have without opting in, bytes.
 pub const SHARED_BYTES_PER_BLOCK: u32 = 48 << 10;
-/// Shared memory that the system takes for each block, bytes.
+/// Shared memory that the system reserves for each block, bytes.
 pub const SHARED_BYTES_RESERVED: u32 = 1 << 10;
 /// Shared memory is allocated in units of this many bytes.
 const SHARED_UNIT: u32 = 128;
@@ -42,8 +42,9 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// By parts of the name: `_regs<N>`, `_smem<N>`, `_local<N>`, `_maxt<N>`. Else 32 registers, no memory, 1024 threads. No
-    /// block can have more threads than there are registers for.
+    /// Reads the resources from the parts `_regs<N>`, `_smem<N>`, `_local<N>` and `_maxt<N>` of a kernel's name. The
+    /// defaults are 32 registers, no memory, and 1024 threads. A block cannot have more threads than there are
+    /// registers for.
     pub fn of(name: &str) -> Self {
         let part = |word| name.split('_').find_map(|part| part.strip_prefix(word)?.parse::<u32>().ok());
         let registers = part("regs").unwrap_or(32).clamp(1, REGISTERS_PER_THREAD);
@@ -72,8 +73,8 @@ impl Resources {
         by_warps.min(by_registers).min(by_shared).min(BLOCKS_PER_MULTIPROCESSOR as u32)
     }
 
-    /// The block with the most threads on a multiprocessor, of those of at most `limit` threads (0 = any): the largest where
-    /// several have as many. Each takes the dynamic shared memory that `shared_of` says.
+    /// Returns the block size of at most `limit` threads (0 for any) that puts the most threads on a multiprocessor,
+    /// and the largest of several. Each size has the dynamic shared memory that `shared_of` returns.
     pub fn best_block(&self, limit: u32, mut shared_of: impl FnMut(u32) -> u32) -> (u32, u32) {
         let most = if limit == 0 { self.max_threads } else { self.max_threads.min(limit) };
         let whole = (1..=most / WARP).rev().map(|warps| warps * WARP);

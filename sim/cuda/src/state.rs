@@ -445,7 +445,7 @@ impl State {
         let now = self.now;
         self.engine.open(gate, now, &mut self.known);
         self.settle();
-        self.shared_events.tell_ended();
+        self.shared_events.publish_ended();
         OPENED.notify_all();
     }
 }

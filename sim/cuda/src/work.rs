@@ -183,11 +183,13 @@ impl State {
         self.turn(stream, before, None).0
     }
 
-    /// Streams are given the connections of their context in turn, and those of one share a queue into the device (CUDA C++
-    /// Programming Guide, "CUDA Environment Variables", CUDA_DEVICE_MAX_CONNECTIONS; the order, and that each context has
-    /// its own, are guesses): a piece of work at the head of its stream waits there until all that was submitted before it
-    /// to any of them has been taken off the queue. Returns what it stands behind then, and what is to be told about it: its
-    /// occupancy begins at the head of its stream all the same.
+    /// Returns what a piece of work waits for once it has taken its turn on its connection, and when it was at the head
+    /// of its stream, where its GPU interval starts, for the truth file.
+    ///
+    /// A context's streams get its connections in turn, and the streams of one connection share a queue into the device
+    /// (CUDA C++ Programming Guide, "CUDA Environment Variables", CUDA_DEVICE_MAX_CONNECTIONS; that they get them in turn
+    /// and that each context has its own connections are assumptions). A piece of work at the head of its stream waits
+    /// until all work that was submitted before it to any of these streams has left the queue.
     pub fn turn(&mut self, stream: Handle, mut before: Vec<Done>, truth: Told) -> (Vec<Done>, Told) {
         if config().connections == 0 {
             return (before, truth);

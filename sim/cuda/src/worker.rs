@@ -183,7 +183,7 @@ impl State {
     }
 
     /// Writes work whose turn never came to the truth file, at exit.
-    pub fn tell_pending(&mut self) {
+    pub fn report_pending(&mut self) {
         let gates = std::mem::take(&mut self.worker.due).into_values().chain(self.worker.waits.drain(..));
         let jobs = gates.map(|gate| gate.job).chain(self.engine.abandon());
         for operation in jobs.filter_map(|job| job.truth) {
@@ -194,11 +194,11 @@ impl State {
     /// Opens a gate now.
     fn pass(&mut self, Gate { job, head, node }: Gate) {
         self.open(&node);
-        tell(job.truth, head, head, self.now);
+        report(job.truth, head, head, self.now);
     }
 }
 
-fn tell(operation: Option<Box<Operation>>, head: Ns, start: Ns, end: Ns) {
+fn report(operation: Option<Box<Operation>>, head: Ns, start: Ns, end: Ns) {
     if let Some(operation) = operation {
         truth::operation(operation, Some(Times { head, start, end }));
     }
@@ -221,7 +221,7 @@ fn work() {
                 call.call();
                 state = state::lock(0);
                 state.open(&node);
-                tell(job.truth.take(), head, start, state.now);
+                report(job.truth.take(), head, start, state.now);
             }
             Action::Value(value) => {
                 drop(state);

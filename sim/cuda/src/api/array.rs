@@ -1,6 +1,6 @@
 //! Arrays, mipmapped or not.
 
-use super::memory::{tell_alloc, tell_free, tell_gone};
+use super::memory::{report_alloc, report_free, report_gone};
 use crate::array::{Array, Mipmap, Shape};
 use crate::call::Call;
 use crate::effects;
@@ -47,7 +47,7 @@ impl Descriptor3d {
     }
 }
 
-/// The current context and its device, where such a call is allowed.
+/// Returns the current context and its device, where such a call is allowed.
 fn place(state: &mut Guard) -> Outcome<(Handle, u32)> {
     let context = state.current()?;
     state.check_unsafe()?;
@@ -61,7 +61,7 @@ fn new_array(call: &mut Call, array: Out<Handle>, shape: Shape) -> Outcome {
     let bytes = shape.bytes();
     let address = state.back(device, bytes)?;
     let known = state.arrays.arrays.insert(Array { shape, context, device, bytes, address, mipmap: 0 });
-    tell_alloc(call, known, bytes, MemoryKind::Array, 0);
+    report_alloc(call, known, bytes, MemoryKind::Array, 0);
     array.put(known);
     Ok(())
 }
@@ -94,16 +94,16 @@ fn destroy(call: &mut Call, array: Handle) -> Outcome {
     let mut state = call.lock();
     state.current()?;
     state.check_assumed_unsafe("free_in_capture")?;
-    // A level goes with its mipmapped array.
+    // A level is destroyed with its mipmapped array.
     let found = state.arrays.arrays.get(array).filter(|array| array.mipmap == 0).ok_or(INVALID_HANDLE)?;
     let (address, bytes) = (found.address, found.bytes);
     state.arrays.arrays.remove(array);
     state.unback(address);
-    tell_free(call, array, bytes, MemoryKind::Array, 0);
+    report_free(call, array, bytes, MemoryKind::Array, 0);
     Ok(())
 }
 
-/// Makes a mipmapped array; `own`: of memory that it takes itself.
+/// Creates a mipmapped array. `own` says whether it allocates its memory itself.
 pub fn new_mipmap(
     call: &Call,
     state: &mut Guard,
@@ -127,7 +127,7 @@ pub fn new_mipmap(
     });
     let arrays: Vec<_> = arrays.collect();
     state.arrays.mipmaps.get_mut(mipmap).ok_or(INVALID_HANDLE)?.levels = arrays;
-    tell_alloc(call, mipmap, bytes, MemoryKind::Array, 0);
+    report_alloc(call, mipmap, bytes, MemoryKind::Array, 0);
     Ok(mipmap)
 }
 
@@ -154,12 +154,12 @@ fn destroy_mipmap(call: &mut Call, mipmap: Handle) -> Outcome {
         state.arrays.arrays.remove(level);
     }
     state.unback(address);
-    tell_free(call, mipmap, bytes, MemoryKind::Array, 0);
+    report_free(call, mipmap, bytes, MemoryKind::Array, 0);
     Ok(())
 }
 
 impl State {
-    /// Memory for an array's bytes; nowhere for none. It is no context's: the array is.
+    /// Allocates an array's bytes, if it has any. The memory belongs to no context; the array does.
     fn back(&mut self, device: u32, bytes: u64) -> Outcome<u64> {
         if bytes == 0 {
             return Ok(0);
@@ -173,7 +173,7 @@ impl State {
         }
     }
 
-    /// A context goes, and its arrays with it (cuda.h, cuCtxDestroy).
+    /// Destroys the arrays of a context that ends (cuda.h, cuCtxDestroy).
     pub fn end_arrays(&mut self, context: Handle) {
         let arrays = self.arrays.arrays.remove_where(|array| array.context == context);
         let arrays = arrays.into_iter().filter(|(_, array)| array.mipmap == 0);
@@ -183,7 +183,7 @@ impl State {
             gone.chain(mipmaps.into_iter().map(|(handle, mipmap)| (handle, mipmap.address, mipmap.bytes)));
         for (handle, address, bytes) in gone.collect::<Vec<_>>() {
             self.unback(address);
-            tell_gone(handle, bytes, MemoryKind::Array);
+            report_gone(handle, bytes, MemoryKind::Array);
         }
     }
 }

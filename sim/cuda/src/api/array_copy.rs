@@ -1,4 +1,4 @@
-//! Copies of one-dimensional arrays. Those of others are [`super::copy`]'s, by rows and slices.
+//! Copies of one-dimensional arrays. [`super::copy`] copies others, by rows and slices.
 
 use super::copy::run;
 use crate::call::Call;
@@ -17,7 +17,8 @@ exports! {
     cuMemcpyAtoA_v2 | cuMemcpyAtoA_v2_ptds => a2a(to: Handle, to_at: usize, from: Handle, from_at: usize, bytes: usize);
 }
 
-/// The address of so many bytes in an array, and the size of its elements. cuda.h says "1D CUDA array" of each of these.
+/// Returns the address of a range of bytes in an array, and the size of its elements. cuda.h says "1D CUDA array" for
+/// each of these functions.
 fn place(call: &Call, array: Handle, at: usize, bytes: usize) -> Outcome<(u64, u64)> {
     let state = call.lock();
     let found = state.arrays.arrays.get(array).ok_or(INVALID_HANDLE)?;

@@ -58,9 +58,9 @@ pub struct Operation3D {
 #[derive(Clone, Copy, Debug)]
 pub struct Decompress {
     source_bytes: u64,
-    /// Of the destination; a hint.
+    /// The size of the destination, a hint.
     bytes: u64,
-    /// Where the number of bytes comes to stand, in 32 bits.
+    /// The address for the number of bytes written, 32 bits wide.
     written: u64,
     source: u64,
     destination: u64,
@@ -74,7 +74,7 @@ const _: () = assert!(size_of::<Decompress>() == 64);
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL`; STREAM is 1, ANY is 3.
 const DURING_CALL: u32 = 2;
 
-/// One copy of a batch, its source read now if that was asked for.
+/// Returns one copy of a batch, whose source is read now if the access order requires it.
 fn one(state: &State, dst: u64, src: u64, shape: Shape, order: u32) -> Outcome<Copy> {
     if !(1..=3).contains(&order) {
         return Err(INVALID_VALUE);
@@ -90,8 +90,8 @@ impl Operation3D {
     fn copy(&self, state: &State) -> Outcome<Copy> {
         let [width, height, depth] = self.extent;
         let sides = [self.destination, self.source];
-        // A row is as long as the copy is wide, or longer, or 0: packed; a layer likewise. Arrays are not for the simulator's
-        // batches.
+        // A row has at least the width of the copy, or is 0 for packed; the same goes for layers. The simulator's
+        // batches do not accept arrays.
         let fits = |side: &Operand| {
             side.kind == 1
                 && (side.row == 0 || side.row >= width)
@@ -108,7 +108,7 @@ impl Operation3D {
     }
 }
 
-/// Runs copies as one operation; `copy` makes the one at an index. Where a copy is refused, its index goes to `failed`.
+/// Runs copies as one operation. `copy` returns the copy at an index; if it fails, `failed` gets the index.
 fn run(
     call: &Call,
     count: usize,
@@ -117,11 +117,11 @@ fn run(
     is_batch: bool,
     copy: impl Fn(&State, usize) -> Outcome<Copy>,
 ) -> Outcome {
-    // SIZE_MAX: an error that is about no copy.
+    // SIZE_MAX: the error concerns no single copy.
     failed.put(usize::MAX);
     let mut state: Guard = call.lock();
     let target = state.stream(call.api.per_thread, stream)?;
-    // A batch's stream is not the legacy default stream.
+    // cuda.h: a batch cannot use the legacy default stream.
     if count == 0 || (is_batch && state.checked(target).kind == StreamKind::Legacy) {
         return Err(INVALID_VALUE);
     }
@@ -241,8 +241,8 @@ fn with_attributes_3d(call: &mut Call, operation: In<Operation3D>, flags: u64, s
 }
 
 impl Decompress {
-    /// cuda.h, cuMemBatchDecompressAsync: all three addresses are memory of a device's own; unused bytes are zero; the
-    /// algorithm is one (1 deflate, 2 snappy, 4 LZ4). That no bytes are refused is an assumption.
+    /// cuda.h, cuMemBatchDecompressAsync: all three addresses are device memory; unused bytes are zero; the algorithm
+    /// is exactly one (1 deflate, 2 snappy, 4 LZ4). It is an assumption that a size of 0 bytes is refused.
     fn is_valid(&self, state: &State) -> bool {
         let fits = |address, bytes| {
             let kind = state.memory.find(address).map(|found| found.kind);
@@ -257,8 +257,8 @@ impl Decompress {
     }
 }
 
-/// Takes its place on the stream, for no time; nothing is decompressed. There is no graph node of the kind (cuda.h,
-/// CUgraphNodeType), so it cannot be captured.
+/// Enqueues an operation of no length; nothing is decompressed. cuda.h's CUgraphNodeType has no such node, so it cannot
+/// be captured.
 fn decompress(
     call: &mut Call,
     parameters: Slice<Decompress>,

@@ -1,4 +1,4 @@
-//! Stream capture: begin, end, what is being captured.
+//! Stream captures: begin, end, information.
 
 use crate::call::Call;
 use crate::capture::{Capture, GLOBAL, RELAXED};
@@ -161,7 +161,7 @@ fn info_v3(
     edges: Maybe<*const u64>,
     count: Maybe<usize>,
 ) -> Outcome {
-    // NULL stands for edges without data.
+    // NULL means edges without data.
     edges.put(std::ptr::null());
     info_v2(call, stream, status, id, graph, nodes, count)
 }

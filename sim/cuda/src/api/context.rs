@@ -1,7 +1,7 @@
 //! Contexts: primary ones, created ones, the calling thread's current one.
 
 use super::device::ordinal;
-use super::memory::tell_gone;
+use super::memory::report_gone;
 use crate::call::Call;
 use crate::config::config;
 use crate::engine::Done;
@@ -53,7 +53,7 @@ exports! {
 const FLAGS: u32 = 0xFF;
 
 impl State {
-    /// What a context is made of, at creation or when a primary one becomes active.
+    /// The settings of a context at its creation, or when a primary context becomes active.
     pub fn blank(&mut self, device: u32, flags: u32, primary: bool, api_version: u32) -> Context {
         Context {
             id: self.context_id(),
@@ -76,12 +76,12 @@ impl State {
         }
     }
 
-    /// Whether a handle is an active context's.
+    /// Returns whether a handle names an active context.
     pub fn is_active(&self, handle: Handle) -> bool {
         self.contexts.get(handle).is_some_and(|context| context.active)
     }
 
-    /// Gives a context its default stream.
+    /// Creates a context's default stream.
     pub fn begin_legacy(&mut self, handle: Handle) -> Outcome {
         let legacy = self.new_stream(handle, StreamKind::Legacy, 0, 0)?;
         self.live(handle)?.legacy = legacy;
@@ -92,12 +92,12 @@ impl State {
         self.begin_legacy(handle)?;
         let context = self.live(handle)?;
         let Context { id, device, primary, .. } = *context;
-        tell(id, device, handle, primary, false);
+        report(id, device, handle, primary, false);
         Ok(())
     }
 
-    /// Takes a context's streams, events, modules and memory away. What came from pools and what was created as physical
-    /// memory stays (cuda.h, cuCtxDestroy).
+    /// Destroys a context's streams, events, modules and memory. Pool memory and physical memory remain (cuda.h,
+    /// cuCtxDestroy).
     fn end_context(&mut self, handle: Handle) -> Outcome {
         self.end_greens(handle)?;
         let context = self.live(handle)?;
@@ -122,7 +122,7 @@ impl State {
         self.forget_modules(handle);
         for address in self.memory.of_context(handle) {
             let Some((gone, range)) = self.memory.remove(address) else { continue };
-            tell_gone(address, gone.bytes, gone.kind);
+            report_gone(address, gone.bytes, gone.kind);
             if let Some(range) = range {
                 effects::push(effects::Effect::Release(range));
             }
@@ -131,12 +131,12 @@ impl State {
         self.imports.forget(handle);
         self.end_arrays(handle);
         self.textures.end(handle);
-        tell(id, device, handle, primary, true);
+        report(id, device, handle, primary, true);
         Ok(())
     }
 }
 
-fn tell(id: u32, device: u32, handle: Handle, primary: bool, destroyed: bool) {
+fn report(id: u32, device: u32, handle: Handle, primary: bool, destroyed: bool) {
     truth::line(format_args!(
         "\"kind\":\"context\",\"context\":{id},\"device\":{device},\"handle\":{handle},\"primary\":{primary},\
          \"destroyed\":{destroyed}"
@@ -400,7 +400,7 @@ fn priority_range(call: &mut Call, least: Maybe<i32>, greatest: Maybe<i32>) -> O
     Ok(())
 }
 
-/// What a limit is before it is set (`CUlimit` 0 to 6).
+/// The default limits (`CUlimit` 0 to 6).
 const LIMITS: [usize; 7] = [1024, 1 << 20, 8 << 20, 2, 2048, 64, 0];
 
 fn get_limit(call: &mut Call, value: Out<usize>, limit: u32) -> Outcome {
@@ -448,7 +448,7 @@ fn synchronize_v2(call: &mut Call, context: Handle) -> Outcome {
     let work = state.context_work(context);
     drop(state);
     state::wait_all(&work);
-    call.tell_sync("context", 0, 0);
+    call.report_sync("context", 0, 0);
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Copies. How far each waits is the CUDA driver API reference's "API synchronization behavior".
+//! Copies. The CUDA driver API reference, "API synchronization behavior", says how far each one waits.
 
 use crate::array::{Arrays, Part};
 use crate::call::Call;
@@ -31,7 +31,7 @@ exports! {
     cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz => copy_3d_peer_async(copy: In<Memcpy3D>, stream: Handle);
 }
 
-/// Where a copy's side lies.
+/// The kind of memory on one side of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Pageable,
@@ -50,7 +50,7 @@ impl Side {
 }
 
 impl State {
-    /// The side of `span` bytes at an address; an error if known memory ends before them.
+    /// Returns the kind of memory of `span` bytes at an address; an error if known memory ends before them.
     pub(super) fn side(&self, address: u64, span: u64) -> Outcome<Side> {
         let Some(found) = self.memory.find(address) else {
             let no_access = address == 0 || self.virtual_memory.is_reserved(address);
@@ -66,7 +66,7 @@ impl State {
         })
     }
 
-    /// A copy of known memory; `asked` is the direction that the call's name says.
+    /// Returns a copy of known memory. `asked` is the direction in the call's name.
     pub fn copy(&self, dst: u64, src: u64, shape: Shape, asked: Option<Direction>) -> Outcome<Copy> {
         let (to, from) = (self.side(dst, shape.span(0))?, self.side(src, shape.span(1))?);
         let real = match (from.device(), to.device()) {
@@ -85,7 +85,7 @@ impl State {
         if unreachable {
             return Err(INVALID_VALUE);
         }
-        // A pointer to page-locked memory is a device pointer too: then the name of the call decides.
+        // A pointer to page-locked memory is also a device pointer, so the name of the call decides.
         let direction = asked.filter(|_| real != Direction::PtoP).unwrap_or(real);
         let sides = [from, to];
         let host_memory = if sides.contains(&Side::Pageable) {
@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-/// A copy that the call's caller waits for as far as the API says. `stream` none = a synchronous call.
+/// Runs a copy and blocks the caller as far as the API says. Without a `stream` the call is synchronous.
 pub fn run(
     call: &Call,
     dst: u64,
@@ -152,12 +152,12 @@ pub fn run(
     drop(state);
     if let Some(done) = done.filter(|_| wait) {
         state::wait(&done);
-        call.tell_waited(&ahead);
+        call.report_waited(&ahead);
     }
     Ok(())
 }
 
-/// Synchronous calls use the default stream and wait for it: not during a capture that has to do with it (CUDA
+/// Synchronous calls use the default stream and wait for it, so they fail during a capture that involves it (CUDA
 /// programming guide, "Prohibited and Unhandled Operations").
 pub(super) fn check_synchronous(state: &mut Guard, stream: Handle) -> Outcome {
     state.check_legacy(stream)?;
@@ -165,7 +165,7 @@ pub(super) fn check_synchronous(state: &mut Guard, stream: Handle) -> Outcome {
     state.check_assumed_unsafe("sync_in_capture")
 }
 
-/// Waits, with the state unlocked, for what is on a stream.
+/// Waits, with the state unlocked, for the work on a stream.
 fn settle(call: &Call, mut state: Guard, stream: Handle) -> Outcome<Guard> {
     let now = state.now;
     let work = state.stream_work(stream);
@@ -293,7 +293,7 @@ const _: () = assert!(size_of::<Memcpy2D>() == 128 && size_of::<Memcpy3D>() == 2
 const ARRAY: u32 = 3;
 
 impl Side3D {
-    /// Where a box of so many bytes of a row, rows and slices begins, and its distances from row to row and slice to slice.
+    /// Returns the address of a box (bytes of a row, rows, slices), and its pitch and slice size.
     fn part(&self, arrays: &Arrays, extent: [u64; 3]) -> Outcome<Part> {
         let [width, height, _] = extent;
         let base = match self.memory {
@@ -307,7 +307,8 @@ impl Side3D {
         Ok(Part { address: base + self.z * slice + self.y * pitch + self.x, pitch, slice })
     }
 
-    /// What would ask for memory, or an array's, at an address. Of memory the type is unified, which says no more than that.
+    /// Returns parameters that describe memory, or an array's memory, at an address. The memory type is unified, which
+    /// is all that is known.
     fn of(arrays: &Arrays, at: u64, pitch: u64, height: u64) -> Self {
         let [level, host, context] = [0; 3];
         match arrays.at(at) {
@@ -323,7 +324,7 @@ impl Side3D {
     }
 }
 
-/// The direction that two memory types say; an array is a device's.
+/// Returns the direction that two memory types imply; an array counts as device memory.
 fn asked(source: u32, destination: u32) -> Option<Direction> {
     let of = |memory: u32| if memory == ARRAY { 2 } else { memory };
     match (of(source), of(destination)) {
@@ -353,7 +354,7 @@ impl Memcpy2D {
 }
 
 impl Memcpy3D {
-    /// What would ask for this copy.
+    /// Returns parameters that describe this copy.
     pub fn of(copy: &Copy, arrays: &Arrays) -> Self {
         let Shape { width, height, depth, pitch, slice } = copy.shape;
         let side = |at: u64, pitch: u64, slice: u64| {
@@ -363,7 +364,7 @@ impl Memcpy3D {
         Self { source: side(copy.src, pitch[1], slice[1]), destination, width, height, depth }
     }
 
-    /// Destination, source, extent and direction.
+    /// Returns the destination, source, extent and direction.
     pub fn resolve(&self, state: &State) -> Outcome<(u64, u64, Shape, Option<Direction>)> {
         let Self { source, destination, width, height, depth } = *self;
         let extent = [width, height, depth];
@@ -395,7 +396,7 @@ fn copy_3d_async(call: &mut Call, copy: In<Memcpy3D>, stream: Handle) -> Outcome
     copy.run(call, Some(stream))
 }
 
-/// A copy between contexts: a side that is not host memory needs a live one.
+/// Runs a copy between contexts: a side that is not host memory needs a live context.
 fn peer_3d(call: &Call, copy: In<Memcpy3D>, stream: Option<Handle>) -> Outcome {
     let other = |one: Handle, side: Side3D| if side.memory == 1 { one } else { side.context };
     let current = call.lock().current()?;

@@ -28,12 +28,12 @@ exports! {
 
 /// Streaming multiprocessors of a device.
 pub const MULTIPROCESSORS: i32 = 132;
-/// Threads that a multiprocessor holds at most.
+/// The maximum number of threads on a multiprocessor.
 pub const THREADS_PER_MULTIPROCESSOR: i32 = 2048;
-/// Blocks that a multiprocessor holds at most.
+/// The maximum number of blocks on a multiprocessor.
 pub const BLOCKS_PER_MULTIPROCESSOR: i32 = 32;
 
-/// The ordinal of a CUdevice.
+/// Returns the ordinal of a CUdevice.
 pub fn ordinal(device: i32) -> Outcome<u32> {
     u32::try_from(device).ok().filter(|&ordinal| ordinal < config().devices).ok_or(INVALID_DEVICE)
 }
@@ -77,8 +77,8 @@ fn attribute(_: &mut Call, value: Out<i32>, attribute: u32, device: i32) -> Outc
     Ok(())
 }
 
-/// An attribute that all devices share. The numbers are CUdevice_attribute's (cuda.h); the values are those of the
-/// CUDA programming guide's "Compute Capabilities" for 9.0, where it lists them.
+/// Returns an attribute that all devices share. The numbers are CUdevice_attribute's (cuda.h); the values are those of
+/// the CUDA programming guide's "Compute Capabilities" for 9.0, where it lists them.
 fn attribute_of_all(attribute: u32) -> Option<i32> {
     Some(match attribute {
         1..=3 => 1024, // MAX_THREADS_PER_BLOCK, MAX_BLOCK_DIM_X, _Y
@@ -169,7 +169,7 @@ fn texture(attribute: u32) -> i32 {
     }
 }
 
-/// What a texture's memory is checked against.
+/// The limits that a texture's memory is checked against.
 pub struct TextureLimits {
     /// Of an address.
     pub alignment: u64,
@@ -181,7 +181,7 @@ pub struct TextureLimits {
     pub pitched: [u64; 3],
 }
 
-/// As attributes tell them.
+/// Returns the limits, from the attributes.
 pub fn texture_limits() -> TextureLimits {
     let of = |attribute| attribute_of_all(attribute).unwrap_or(0) as u64;
     TextureLimits {

@@ -90,7 +90,7 @@ fn record_with_flags(call: &mut Call, event: Handle, stream: Handle, flags: u32)
     Ok(())
 }
 
-/// The event's last record; none if there was none.
+/// Returns the work of the event's last record, if there is one.
 fn recorded(state: &mut Guard, event: Handle, unsafe_as: &str) -> Outcome<Option<Done>> {
     if config().assume.is("event_needs_context", "yes") {
         state.current()?;
@@ -101,7 +101,7 @@ fn recorded(state: &mut Guard, event: Handle, unsafe_as: &str) -> Outcome<Option
     state.learn(event);
     match &state.events.get(event).ok_or_else(|| stale(INVALID_HANDLE, event))?.recorded {
         Recorded::Stream(done) => Ok(Some(done.clone())),
-        // cuda.h, cuEventRecord: before the first record an event stands for no work.
+        // cuda.h, cuEventRecord: before the first record an event represents no work.
         _ => Ok(None),
     }
 }
@@ -124,21 +124,21 @@ fn synchronize(call: &mut Call, event: Handle) -> Outcome {
     if let Some(done) = done {
         state::wait(&done);
     }
-    call.tell_sync("event", 0, event);
+    call.report_sync("event", 0, event);
     Ok(())
 }
 
 fn destroy(call: &mut Call, event: Handle) -> Outcome {
     let mut state = call.lock();
     state.current()?;
-    // cuda.h: may be destroyed before it is done; who waits for it waits on.
+    // cuda.h: it may be destroyed before it is done; streams that wait for it continue to wait.
     state.events.remove(event).map(|_| ()).ok_or(INVALID_HANDLE)
 }
 
 fn export(call: &mut Call, exported: Out<ExportedEvent>, event: Handle) -> Outcome {
     let state = call.lock();
     state.current()?;
-    // cuda.h: the event must be an interprocess one; what another gets is an assumption.
+    // cuda.h: the event must be an interprocess one; the error for others is an assumption.
     let shared = state.events.get(event).and_then(|event| event.shared.as_ref()).ok_or(INVALID_HANDLE)?;
     exported.put(shared.export()?);
     Ok(())
@@ -165,7 +165,7 @@ fn elapsed_time(call: &mut Call, milliseconds: Out<f32>, start: Handle, end: Han
         state.check_event(event)?;
         let event = state.events.get(event).ok_or_else(|| stale(INVALID_HANDLE, event))?;
         contexts[index] = event.context;
-        // cuda.h, cuEventElapsedTime: no record or no timing is INVALID_HANDLE; not done is NOT_READY.
+        // cuda.h, cuEventElapsedTime: INVALID_HANDLE without a record or without timing, NOT_READY before completion.
         let Recorded::Stream(done) = &event.recorded else { return Err(INVALID_HANDLE) };
         if event.flags & DISABLE_TIMING != 0 {
             return Err(INVALID_HANDLE);

@@ -33,7 +33,7 @@ exports! {
 }
 
 impl State {
-    /// The function that a CUfunction, or a CUkernel in the current context, is.
+    /// Returns the function that a CUfunction names, or that a CUkernel has in the current context.
     pub fn function(&mut self, handle: Handle) -> Outcome<Handle> {
         if self.functions.get(handle).is_some() {
             return Ok(handle);
@@ -52,8 +52,8 @@ impl State {
         Ok(function)
     }
 
-    /// A CUfunction that belongs to the current context, or the one that a CUkernel has there. Stricter than cuda.h, which
-    /// only says that CUDA_ERROR_INVALID_CONTEXT is possible.
+    /// Returns a CUfunction that belongs to the current context, or the one that a CUkernel has there. This is stricter
+    /// than cuda.h, which only says that CUDA_ERROR_INVALID_CONTEXT is possible.
     pub fn function_here(&mut self, handle: Handle) -> Outcome<Handle> {
         let context = self.current()?;
         let function = self.function(handle)?;
@@ -61,12 +61,13 @@ impl State {
         if of.context == context { Ok(function) } else { Err(INVALID_CONTEXT) }
     }
 
-    /// What a CUfunction or CUkernel takes of a multiprocessor.
+    /// Returns the multiprocessor resources that a CUfunction or CUkernel needs.
     pub fn resources(&self, handle: Handle) -> Outcome<Resources> {
         self.kernel(handle).map(|kernel| Resources::of(&kernel.name))
     }
 
-    /// Dynamic shared memory that a launch of a CUfunction may have: what was asked for, of it or of its CUkernel.
+    /// Returns the maximum dynamic shared memory (bytes) of a launch of a CUfunction, as set for it or for its
+    /// CUkernel.
     pub fn most_dynamic_shared(&self, function: Handle) -> Outcome<u32> {
         let of = self.functions.get(function).ok_or(INVALID_HANDLE)?;
         let own = attribute(&of.attributes, &of.resources, of.kernel.versions, MAX_DYNAMIC_SHARED)?;
@@ -78,7 +79,7 @@ impl State {
         Ok(own.max(of_kernel).cast_unsigned())
     }
 
-    /// The kernel that a CUfunction or CUkernel is.
+    /// Returns the kernel that a CUfunction or CUkernel names.
     pub fn kernel(&self, handle: Handle) -> Outcome<&Kernel> {
         let function = self.functions.get(handle).map(|function| &function.kernel);
         function.or_else(|| self.kernels.get(handle).map(|kernel| &kernel.kernel)).ok_or(INVALID_HANDLE)
@@ -86,7 +87,8 @@ impl State {
 }
 
 fn get_name(call: &mut Call, name: Out<*const c_char>, function: Handle) -> Outcome {
-    // The names given out live as long as the process: an unloaded module's are read by careless applications.
+    // The returned names live as long as the process, because careless applications read them after the module is
+    // unloaded.
     static NAMES: Mutex<Option<HashMap<Arc<str>, CString>>> = Mutex::new(None);
     let state = call.lock();
     state.takes(call, function)?;
@@ -97,7 +99,7 @@ fn get_name(call: &mut Call, name: Out<*const c_char>, function: Handle) -> Outc
         .get_or_insert_default()
         .entry(known.clone())
         .or_insert_with(|| CString::new(&*known).expect("a name read up to its NUL"));
-    // The text is never dropped nor moved.
+    // The text is never dropped or moved.
     name.put(kept.as_ptr());
     Ok(())
 }
@@ -129,7 +131,7 @@ fn parameter_count(call: &mut Call, function: Handle, count: Out<usize>) -> Outc
 /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
 const MAX_DYNAMIC_SHARED: u32 = 8;
 
-/// `CUfunction_attribute` of a kernel that nobody has compiled.
+/// Returns a `CUfunction_attribute`. There is no compiled code, so most values are constants.
 fn attribute(set: &HashMap<u32, i32>, takes: &Resources, versions: Versions, attribute: u32) -> Outcome<i32> {
     let default = match attribute {
         0 => takes.max_threads.cast_signed(),
@@ -147,8 +149,8 @@ fn attribute(set: &HashMap<u32, i32>, takes: &Resources, versions: Versions, att
     Ok(set.get(&attribute).copied().unwrap_or(default))
 }
 
-/// The attributes that can be set are 8 to 15; dynamic shared memory, with the static, within what a block may opt in to
-/// (cuda.h, cuFuncSetAttribute).
+/// Checks that an attribute can be set: 8 to 15 can. Dynamic and static shared memory together must not exceed what a
+/// block may opt in to (cuda.h, cuFuncSetAttribute).
 fn check_settable(attribute: u32, value: i32, takes: &Resources) -> Outcome {
     let optin = (SHARED_BYTES_OPTIN - takes.shared_bytes).cast_signed();
     match attribute {
@@ -158,8 +160,8 @@ fn check_settable(attribute: u32, value: i32, takes: &Resources) -> Outcome {
     }
 }
 
-/// Tells the truth about an attribute that was asked for.
-fn tell_asked(call: &Call, handle: Handle, kernel: &Kernel, which: u32, value: i32) {
+/// Writes an attribute that was queried to the truth file.
+fn report_attribute(call: &Call, handle: Handle, kernel: &Kernel, which: u32, value: i32) {
     if truth::wanted() {
         let (api, name) = (call.api.name, Escaped(&kernel.name));
         truth::line(format_args!(
@@ -177,7 +179,7 @@ fn kernel_attribute(call: &mut Call, value: Out<i32>, which: u32, kernel: Handle
     let own = state.kernels.get(kernel).map(|kernel| &kernel.attributes);
     let set = own.or_else(|| state.functions.get(kernel).map(|function| &function.attributes));
     let known = attribute(set.ok_or(INVALID_HANDLE)?, &Resources::of(&of.name), of.versions, which)?;
-    tell_asked(call, kernel, of, which, known);
+    report_attribute(call, kernel, of, which, known);
     value.put(known);
     Ok(())
 }
@@ -204,7 +206,7 @@ fn function_attribute(call: &mut Call, value: Out<i32>, which: u32, function: Ha
     let asked = state.function(function)?;
     let of = state.functions.get(asked).ok_or(INVALID_HANDLE)?;
     let known = attribute(&of.attributes, &of.resources, of.kernel.versions, which)?;
-    tell_asked(call, function, &of.kernel, which, known);
+    report_attribute(call, function, &of.kernel, which, known);
     value.put(known);
     Ok(())
 }

@@ -47,7 +47,7 @@ fn create(call: &mut Call, graph: Out<Handle>, flags: u32) -> Outcome {
 
 fn destroy(call: &mut Call, graph: Handle) -> Outcome {
     let mut state = call.lock();
-    // A child node's graph is the node's own.
+    // A child node owns its graph.
     if state.graphs.get(graph).ok_or(INVALID_HANDLE)?.owned {
         return Err(INVALID_VALUE);
     }

@@ -29,7 +29,7 @@ exports! {
     cuGraphAddNode_v2 => add_node_v2(node: Out<Handle>, graph: Handle, before[count]: Slice<Handle>, edges[count]: MaybeSlice<u64>, count: usize, parameters: InOut<NodeParameters>);
 }
 
-/// Adds a node of the work that `work` makes.
+/// Adds a node with the work that `work` returns.
 fn add(
     call: &Call,
     node: Out<Handle>,
@@ -162,7 +162,7 @@ fn add_node(
     Ok(())
 }
 
-/// Adds a node of any type; what the driver has to say about it comes back in the parameters.
+/// Adds a node of any type. Results that the driver computes are written to the parameters.
 fn add_any(
     call: &mut Call,
     graph: Handle,
@@ -206,7 +206,7 @@ fn add_node_v2(
     parameters: InOut<NodeParameters>,
 ) -> Outcome {
     let kind = parameters.get().kind;
-    // A CUgraphEdgeData is eight bytes, and NULL stands for zeroes.
+    // A CUgraphEdgeData has eight bytes, and NULL means zeroes.
     let data = edges.get().map_or_else(|| vec![0; count], <[u64]>::to_vec);
     let edges: Vec<_> = before.iter().copied().zip(data).collect();
     let state = call.lock();

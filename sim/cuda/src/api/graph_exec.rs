@@ -72,13 +72,13 @@ fn make(call: &Call, exec: Out<Handle>, graph: Handle, flags: u64) -> Outcome {
     let mut state = call.lock();
     let context = state.current()?;
     if state.graphs.get(graph).ok_or(INVALID_HANDLE)?.owned && state.has_memory(graph) {
-        // cuda.h, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE: not by itself any more.
+        // cuda.h, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE: the graph can no longer be instantiated on its own.
         return Err(INVALID_VALUE);
     }
     let mut steps = Vec::new();
     state.flatten(graph, &[], &mut steps)?;
-    // cuda.h, CU_GRAPH_NODE_TYPE_CONDITIONAL: "Only one instantiation of the graph may exist at any point in time."; the
-    // same of nodes that take or free memory (cuGraphInstantiate).
+    // cuda.h, CU_GRAPH_NODE_TYPE_CONDITIONAL: "Only one instantiation of the graph may exist at any point in time.";
+    // the same holds for nodes that allocate or free memory (cuGraphInstantiate).
     let single = steps.iter().any(|step| [10, 11, 13].contains(&step.kind));
     if single && state.execs.iter().any(|(_, exec)| exec.graph == graph) {
         return Err(INVALID_VALUE);
@@ -167,7 +167,7 @@ fn launch(call: &mut Call, exec: Handle, stream: Handle) -> Outcome {
 }
 
 impl State {
-    /// A graph of an executable graph's steps.
+    /// Builds a graph from an executable graph's steps.
     fn as_graph(&mut self, exec: Handle) -> Outcome<Handle> {
         let steps = self.execs.get(exec).ok_or(INVALID_HANDLE)?.steps.clone();
         if !Moves::of(&steps).is_empty() {
@@ -197,7 +197,7 @@ impl State {
     }
 }
 
-/// What keeps `new` from taking the place of `old`: a CUgraphExecUpdateResult and the node.
+/// Returns why `new` cannot replace `old`: a CUgraphExecUpdateResult and the node.
 fn difference(old: &[Step], new: &[Step]) -> Option<(u32, Handle)> {
     const TOPOLOGY_CHANGED: u32 = 2;
     const NODE_TYPE_CHANGED: u32 = 3;
@@ -216,8 +216,8 @@ fn difference(old: &[Step], new: &[Step]) -> Option<(u32, Handle)> {
     })
 }
 
-/// Whether nodes take, or free, different memory. That an executable graph keeps its own is a guess: no parameters of such
-/// nodes can be set (cuda.h, cuGraphExecNodeSetParams).
+/// Returns whether nodes allocate, or free, different memory. It is an assumption that an executable graph keeps its
+/// own memory: the parameters of such nodes cannot be set (cuda.h, cuGraphExecNodeSetParams).
 fn is_other_memory(old: &Work, new: &Work) -> bool {
     match (old, new) {
         (Work::Take(old), Work::Take(new)) | (Work::Give(old), Work::Give(new)) => old != new,
@@ -296,7 +296,7 @@ fn set_child(call: &mut Call, exec: Handle, node: Handle, child: Handle) -> Outc
     let mut new = Vec::new();
     state.flatten(child, &[], &mut new)?;
     let steps = &mut state.execs.get_mut(exec).ok_or(INVALID_HANDLE)?.steps;
-    // The child's steps stand between the two empty ones that the node became.
+    // The child's steps are between the two empty ones that the node became.
     let begin = steps.iter().position(|step| step.node == node).ok_or(INVALID_VALUE)?;
     let end = steps.iter().rposition(|step| step.node == node).ok_or(INVALID_VALUE)?;
     let kinds = |steps: &[Step]| steps.iter().map(|step| step.kind).collect::<Vec<_>>();

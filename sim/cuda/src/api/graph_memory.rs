@@ -1,4 +1,4 @@
-//! Nodes that take and free memory, and what graphs hold of a device.
+//! Nodes that allocate and free memory, and the memory that a device reserves for graphs.
 
 use super::device::ordinal;
 use crate::call::Call;
@@ -48,7 +48,7 @@ fn add_alloc(
     Ok(())
 }
 
-/// Adds a node that takes memory, and writes the address that it will have to the parameters.
+/// Adds a node that allocates memory, and writes its address to the parameters.
 pub fn add_take(
     call: &mut Call,
     graph: Handle,
@@ -124,7 +124,7 @@ fn set_attribute(call: &mut Call, device: i32, attribute: u32, value: In<u64>) -
     let new = *value;
     let mut state = call.lock();
     let footprint = state.graph_memory.footprint(device);
-    // cuda.h: the high watermarks can only be reset to zero; what is there is the most since then.
+    // cuda.h: the high watermarks can only be reset to zero; from then on they count from the current use.
     match attribute {
         1 if new == 0 => footprint.used.1 = footprint.used.0,
         3 if new == 0 => footprint.reserved.1 = footprint.reserved.0,

@@ -37,7 +37,7 @@ exports! {
     cuGraphNodeGetType => get_type(node: Handle, kind: Out<u32>);
 }
 
-/// Replaces what a node does by work of the same kind.
+/// Replaces the work of a node by other work of the same kind.
 fn replace(call: &Call, node: Handle, work: impl FnOnce(&mut Guard) -> Outcome<NodeWork>) -> Outcome {
     let mut state = call.lock();
     state.nodes.get(node).ok_or(INVALID_HANDLE)?;
@@ -55,7 +55,7 @@ fn set_node(call: &mut Call, node: Handle, parameters: In<NodeParameters>) -> Ou
     replace(call, node, |state| parameters.work(state))
 }
 
-/// What a node does, to be looked at.
+/// Reads the work of a node.
 fn look<T>(call: &Call, node: Handle, at: impl FnOnce(&NodeWork) -> Option<T>) -> Outcome<T> {
     let state = call.lock();
     at(&state.nodes.get(node).ok_or(INVALID_HANDLE)?.work).ok_or(INVALID_VALUE)
@@ -75,7 +75,7 @@ fn get_kernel_v1(call: &mut Call, node: Handle, parameters: Out<KernelParameters
 }
 
 fn get_kernel(call: &mut Call, node: Handle, parameters: Out<KernelParameters>) -> Outcome {
-    let known = kernel_parameters(call, node)?.told();
+    let known = kernel_parameters(call, node)?.reported();
     parameters.put(known);
     Ok(())
 }

@@ -65,19 +65,19 @@ pub struct NodeParameters {
 const _: () = assert!(size_of::<KernelParameters>() == 72 && size_of::<NodeParameters>() == 256);
 
 impl KernelParameters {
-    /// The parameters that a `_v1` function was given.
+    /// Converts the parameters of a `_v1` function.
     pub fn of_v1(first: KernelParametersV1) -> Self {
         Self { first, kernel: 0, context: 0 }
     }
 
-    /// The launch that it asks for.
+    /// Returns the launch that the parameters describe.
     pub fn work(&self, state: &mut State) -> Outcome<Work> {
         let Self { first, kernel, context } = *self;
         let KernelParametersV1 { function, dimensions, shared_bytes, arguments, extra } = first;
         let function = if function == 0 { kernel } else { function };
         let context = if context == 0 { state.current()? } else { context };
         let request = Request { function, dimensions, shared_bytes, arguments, extra };
-        // The module is loaded when the graph is made, not when it is launched.
+        // The module is loaded when the node is added, not when the graph is launched.
         let (launch, _) = state.launch(&request, context, true)?;
         Ok(Work::Kernel(launch))
     }
@@ -91,8 +91,8 @@ impl KernelParameters {
         Self { first, kernel, context }
     }
 
-    /// As they are told where there is a place for a CUkernel.
-    pub(super) fn told(mut self) -> Self {
+    /// Returns the parameters as functions report them that also have a field for the CUkernel.
+    pub(super) fn reported(mut self) -> Self {
         let is = |word| config().assume.is("captured_kernel", word);
         if self.kernel != 0 && !is("both") {
             let (function, kernel) = (self.first.function, self.kernel);
@@ -107,7 +107,7 @@ impl KernelParameters {
 }
 
 impl SetParameters {
-    /// The set that it asks for.
+    /// Returns the memset that the parameters describe.
     pub fn work(&self, state: &State) -> Outcome<Work> {
         let Self { dst, pitch, value, element, width, height } = *self;
         if ![1, 2, 4].contains(&element) {
@@ -120,27 +120,27 @@ impl SetParameters {
 }
 
 impl HostParameters {
-    /// The call that it asks for.
+    /// Returns the host function call that the parameters describe.
     pub fn work(&self) -> Outcome<Work> {
         let function = self.function.ok_or(INVALID_VALUE)?;
         Ok(Work::Host(HostCall::Function { function, data: self.data }))
     }
 }
 
-/// The copy that a memcpy node asks for.
+/// Returns the copy of a memcpy node.
 pub fn copy_work(state: &State, copy: &Memcpy3D) -> Outcome<Work> {
     let (dst, src, shape, asked) = copy.resolve(state)?;
     state.copy(dst, src, shape, asked).map(Work::Copy)
 }
 
-/// The work of an event node.
+/// Returns the work of an event node.
 pub fn event_work(state: &State, event: Handle, record: bool) -> Outcome<Work> {
     state.events.get(event).ok_or(INVALID_HANDLE)?;
     Ok(if record { Work::Record(event) } else { Work::Wait(event) })
 }
 
 impl NodeParameters {
-    /// What the node is to do.
+    /// Returns the work that the parameters describe.
     pub fn work(&self, state: &mut State) -> Outcome<NodeWork> {
         let body = self.body.as_ptr();
         // SAFETY: the union's member is what `kind` (CUgraphNodeType) says; none is larger than the body.
@@ -172,8 +172,8 @@ pub(super) const MEM_FREE: u32 = 11;
 const MOVE: u32 = 1;
 
 impl NodeParameters {
-    /// The graph that a child node runs (CUDA_CHILD_GRAPH_NODE_PARAMS: graph, ownership): a copy, or itself, which is no
-    /// longer to be instantiated, destroyed or moved then.
+    /// Returns the graph that a child node runs (CUDA_CHILD_GRAPH_NODE_PARAMS: graph, ownership): a copy, or the graph
+    /// itself, which then can no longer be instantiated, destroyed or moved.
     pub(super) fn child(&self, state: &mut State) -> Outcome<Handle> {
         let [graph, ownership, ..] = self.body;
         if ownership as u32 != MOVE {
@@ -188,8 +188,8 @@ impl NodeParameters {
         Ok(graph)
     }
 
-    /// What a conditional node is to do (CUDA_CONDITIONAL_NODE_PARAMS: handle, type and size, place for the bodies,
-    /// context). Its bodies are made, empty.
+    /// Returns the work of a conditional node (CUDA_CONDITIONAL_NODE_PARAMS: handle, type and size, place for the
+    /// bodies, context). It creates the bodies, which are empty.
     pub(super) fn conditional(&self, state: &mut State) -> Outcome<Conditional> {
         let [handle, shape, ..] = self.body;
         let (kind, size) = (shape as u32, (shape >> 32) as u32);
@@ -211,5 +211,5 @@ impl NodeParameters {
     }
 }
 
-/// A CUgraphConditionalHandle: a graph's handle, and above it the number of its condition, from 1.
+/// A CUgraphConditionalHandle contains a graph's handle and, above it, the number of its condition, from 1.
 pub(super) const CONDITION_SHIFT: u32 = 48;

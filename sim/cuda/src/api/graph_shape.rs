@@ -24,8 +24,8 @@ exports! {
     cuGraphDestroyNode => destroy_node(node: Handle);
 }
 
-/// Gives a list as cuda.h's getters do: its length where no room is given; else as many as fit, NULL in what is left,
-/// and how many there were.
+/// Returns a list as cuda.h's getters do: its length if there is no room; otherwise as many elements as fit, NULL in
+/// the rest of the room, and the number of elements written.
 fn give<const N: usize>(rows: &[[Handle; N]], out: [Rows<Handle>; N], count: InOut<usize>) -> Outcome {
     if out.iter().any(|list| list.is_none()) {
         count.put(rows.len());
@@ -60,13 +60,13 @@ fn get_roots(call: &mut Call, graph: Handle, nodes: Rows<Handle>, count: InOut<u
     give(&known, [nodes], count)
 }
 
-/// The data of an edge; zeroes are what cuda.h calls a default edge.
+/// Returns the data of an edge; zeroes are what cuda.h calls a default edge.
 fn edge_data(state: &State, [from, to]: [Handle; 2]) -> u64 {
     state.nodes.get(to).and_then(|node| node.data.get(&from).copied()).unwrap_or(0)
 }
 
-/// Gives edges as nodes at one or both of their ends and, where there is room, their data. cuda.h, CUDA_ERROR_LOSSY_QUERY:
-/// without room for it, no edge may have any.
+/// Returns edges as the nodes at one or both of their ends and, if there is room, their data. cuda.h,
+/// CUDA_ERROR_LOSSY_QUERY: without room for data, no edge may have any.
 fn give_edges<const N: usize>(
     state: &State,
     edges: &[[Handle; 2]],
@@ -154,7 +154,7 @@ fn get_dependents_v2(
     give_edges(&state, &known, |[_, other]| [other], [nodes], data, count)
 }
 
-/// Pairs of nodes of a graph.
+/// Returns pairs of nodes, which must belong to the graph.
 fn pairs(state: &State, graph: Handle, from: &[Handle], to: &[Handle]) -> Outcome<Vec<(Handle, Handle)>> {
     let pairs: Vec<_> = from.iter().copied().zip(to.iter().copied()).collect();
     let of_graph = |node| state.nodes.get(node).is_some_and(|node: &GraphNode| node.graph == graph);
@@ -189,7 +189,7 @@ fn add_dependencies_v2(
     data: MaybeSlice<u64>,
     count: usize,
 ) -> Outcome {
-    // A CUgraphEdgeData is eight bytes, and NULL stands for zeroes.
+    // A CUgraphEdgeData has eight bytes, and NULL means zeroes.
     let data = data.get().map_or_else(|| vec![0; count], <[u64]>::to_vec);
     let pairs = from.iter().copied().zip(to.iter().copied());
     let edges: Vec<_> = pairs.zip(data).collect();

@@ -35,7 +35,7 @@ exports! {
     cuCtxWaitEvent => wait(context: Handle, event: Handle);
 }
 
-/// `CUdevResource` of cuda.h: the kind, what only the driver reads, and what the application may.
+/// `CUdevResource` of cuda.h: the type, the fields that only the driver reads, and those that the application may read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Resource {
@@ -53,7 +53,7 @@ const _: () = assert!(size_of::<Resource>() == 144 && std::mem::offset_of!(Resou
 
 impl Resource {
     fn of(part: Part) -> Self {
-        // cuda.h: of the invalid kind where nothing is left.
+        // cuda.h: it has the invalid type if nothing is left.
         let kind = if part.count == 0 { 0 } else { green::MULTIPROCESSORS };
         let size = Part::size(0, 1);
         let (hidden, rest) = ([0; 20], [0; 9]);
@@ -66,7 +66,7 @@ impl Resource {
 }
 
 /// Only multiprocessors are simulated.
-fn tell(resource: Out<Resource>, kind: u32, part: Part) -> Outcome {
+fn report(resource: Out<Resource>, kind: u32, part: Part) -> Outcome {
     if kind != green::MULTIPROCESSORS {
         return Err(INVALID_RESOURCE_TYPE);
     }
@@ -79,16 +79,16 @@ fn whole(device: u32) -> Part {
 }
 
 fn of_device(_: &mut Call, device: i32, resource: Out<Resource>, kind: u32) -> Outcome {
-    tell(resource, kind, whole(ordinal(device)?))
+    report(resource, kind, whole(ordinal(device)?))
 }
 
 fn of_context(call: &mut Call, context: Handle, resource: Out<Resource>, kind: u32) -> Outcome {
     let state = call.lock();
     let device = state.context(context)?.device;
     let green = state.greens.get(state.green_of(context));
-    // What a green context has can be split again (cuda.h, cuDevSmResourceSplitByCount).
+    // A green context's resource can be split again (cuda.h, cuDevSmResourceSplitByCount).
     let part = green.map_or(whole(device), |green| Part { split: 0, ..green.part });
-    tell(resource, kind, part)
+    report(resource, kind, part)
 }
 
 fn of_green(call: &mut Call, green: Handle, resource: Out<Resource>, kind: u32) -> Outcome {
@@ -130,7 +130,7 @@ fn describe(call: &mut Call, descriptor: Out<Handle>, parts: Slice<Resource>, co
 fn create(call: &mut Call, green: Out<Handle>, descriptor: Handle, device: i32, flags: u32) -> Outcome {
     const DEFAULT_STREAM: u32 = 1;
     let device = ordinal(device)?;
-    // cuda.h of CUDA 12: the flag is required; of CUDA 13: it is not.
+    // cuda.h: the flag is required in CUDA 12, and not in CUDA 13.
     let allowed = flags == DEFAULT_STREAM || (flags == 0 && config().driver_version >= 13000);
     let mut state = call.lock();
     let part = *state.resources.get(descriptor).ok_or(INVALID_VALUE)?;
@@ -144,7 +144,7 @@ fn create(call: &mut Call, green: Out<Handle>, descriptor: Handle, device: i32, 
 }
 
 impl State {
-    /// A green context's context.
+    /// Returns a green context's context.
     fn context_of(&self, green: Handle) -> Outcome<Handle> {
         match self.greens.get(green).ok_or(INVALID_CONTEXT)?.context {
             0 => Err(CONTEXT_IS_DESTROYED),
@@ -209,7 +209,7 @@ fn wait_green(call: &mut Call, green: Handle, event: Handle) -> Outcome {
 fn record(call: &mut Call, context: Handle, event: Handle) -> Outcome {
     let mut state = call.lock();
     let device = state.context(context)?.device;
-    // cuda.h, cuCtxRecordEvent, cuGreenCtxRecordEvent: of the same primary context.
+    // cuda.h, cuCtxRecordEvent, cuGreenCtxRecordEvent: the event must have the same primary context.
     let of = state.events.get(event).ok_or(INVALID_HANDLE)?.context;
     if of != state.root(context) {
         return Err(INVALID_HANDLE);
@@ -219,7 +219,7 @@ fn record(call: &mut Call, context: Handle, event: Handle) -> Outcome {
     let done =
         state.add(&before, Length::Fixed(config().event_ns), None, Job { action: Action::None, truth: None });
     state.fire(event, Recorded::Stream(done));
-    tell_event("record", call, &state, context, event, device);
+    report_event("record", call, &state, context, event, device);
     Ok(())
 }
 
@@ -236,18 +236,18 @@ fn wait(call: &mut Call, context: Handle, event: Handle) -> Outcome {
             return Err(STREAM_CAPTURE_UNSUPPORTED);
         }
     };
-    // cuda.h, cuCtxWaitEvent: a primary context's green contexts wait, too.
+    // cuda.h, cuCtxWaitEvent: a primary context's green contexts also wait.
     let waits = |of: Handle, root: Handle| of == context || root == context;
     let all: Vec<Handle> =
         state.contexts.iter().filter(|(of, its)| waits(*of, its.root)).map(|(of, _)| of).collect();
     for context in all {
         state.live(context)?.waits.push(done.clone());
     }
-    tell_event("wait", call, &state, context, event, device);
+    report_event("wait", call, &state, context, event, device);
     Ok(())
 }
 
-fn tell_event(what: &str, call: &Call, state: &State, context: Handle, event: Handle, device: u32) {
+fn report_event(what: &str, call: &Call, state: &State, context: Handle, event: Handle, device: u32) {
     let (number, green, tid, begin) =
         (state.number(context), state.green_of(context), thread::tid(), call.begin);
     truth::line(format_args!(

@@ -1,4 +1,4 @@
-//! Initialisation, version, discovery of functions, names of errors.
+//! Initialization, version, discovery of functions, names of errors.
 
 use crate::call::{Call, Life, begin_service, life, set_life};
 use crate::config::config;
@@ -23,12 +23,12 @@ exports! {
 
 extern "C" fn at_exit() {
     if life() == Life::Forked {
-        // What is buffered is the parent's to write.
+        // The parent writes the buffered lines.
         return;
     }
     effects::drain();
     set_life(Life::Over);
-    state::lock(0).tell_pending();
+    state::lock(0).report_pending();
     if truth::flush().is_err() {
         eprintln!("simcuda: the truth file cannot be written");
     }
@@ -101,7 +101,7 @@ fn error_name(_: &mut Call, error: i32, name: Out<*const c_char>) -> Outcome {
 }
 
 fn error_string(call: &mut Call, error: i32, text: Out<*const c_char>) -> Outcome {
-    // The descriptions are NVIDIA's; the name says as much.
+    // NVIDIA's descriptions are not public text, so the name is returned.
     error_name(call, error, text)
 }
 
@@ -126,7 +126,7 @@ fn exchange_capture_mode(_: &mut Call, mode: InOut<u32>) -> Outcome {
     Ok(())
 }
 
-/// Writes the truth file out now; not of cuda.h. 0 = success.
+/// Writes the truth file now. Not in cuda.h. Returns 0 on success.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub extern "C-unwind" fn simcudaTruthFlush() -> i32 {
@@ -134,7 +134,7 @@ pub extern "C-unwind" fn simcudaTruthFlush() -> i32 {
     i32::from(truth::flush().is_err())
 }
 
-/// The assumptions and their defaults, a line each; not of cuda.h. The text lives as long as the process.
+/// Returns the assumptions and their defaults, one per line. Not in cuda.h. The text lives as long as the process.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub extern "C-unwind" fn simcudaAssumptions() -> *const c_char {

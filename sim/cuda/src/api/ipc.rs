@@ -1,7 +1,7 @@
 //! Memory of other processes (IPC, shared pools) and of other APIs.
 
 use super::array::{Descriptor3d, new_mipmap};
-use super::memory::{tell_alloc, tell_free};
+use super::memory::{report_alloc, report_free};
 use crate::call::Call;
 use crate::effects;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
@@ -59,13 +59,13 @@ pub struct ExternalArray {
     levels: u32,
 }
 
-/// Memory of someone else's that is visible here from now on.
+/// Adds memory of another process or API to this process's addresses.
 fn import(call: &Call, state: &mut Guard, bytes: u64, pool: Handle) -> Outcome<u64> {
     let context = state.current()?;
     let device = state.context(context)?.device;
     let new = Allocation { pool, ..Allocation::new(MemoryKind::Imported, bytes, context, device) };
     let address = state.memory.allocate(new)?;
-    tell_alloc(call, address, bytes, MemoryKind::Imported, 0);
+    report_alloc(call, address, bytes, MemoryKind::Imported, 0);
     Ok(address)
 }
 
@@ -90,7 +90,7 @@ fn open_handle(call: &mut Call, address: Out<u64>, exported: Exported, flags: u3
     state.check_unsafe()?;
     let known = match state.imports.again(context, &exported) {
         Some(known) => {
-            tell_alloc(call, known, 0, MemoryKind::Imported, 0);
+            report_alloc(call, known, 0, MemoryKind::Imported, 0);
             known
         }
         None => {
@@ -114,7 +114,7 @@ fn close_handle(call: &mut Call, address: u64) -> Outcome {
             effects::push(effects::Effect::Release(range));
         }
     }
-    tell_free(call, address, bytes, MemoryKind::Imported, 0);
+    report_free(call, address, bytes, MemoryKind::Imported, 0);
     Ok(())
 }
 
@@ -124,7 +124,7 @@ fn export_pool(call: &mut Call, shared: Out<i32>, pool: Handle, kind: u32, flags
     if !of.shared || of.imported || kind != 1 || flags != 0 {
         return Err(INVALID_VALUE);
     }
-    // A pool of no bytes: what is in it is shared pointer by pointer.
+    // The file has no bytes: the memory in a pool is shared pointer by pointer.
     let origin = crate::virtual_memory::Origin::Imported;
     let (references, mappings) = (0, 0);
     let known =
@@ -161,7 +161,7 @@ fn import_pointer(call: &mut Call, address: Out<u64>, pool: Handle, exported: In
     if !state.pools.get(pool).ok_or(INVALID_HANDLE)?.imported {
         return Err(INVALID_VALUE);
     }
-    // Freed like anything else, and never into a pool.
+    // It is freed like other memory, and never returned to a pool.
     let known = import(call, &mut state, exported.bytes, 0)?;
     address.put(known);
     Ok(())

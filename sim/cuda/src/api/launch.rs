@@ -61,7 +61,8 @@ const PROGRAMMATIC_EVENT: u32 = 7;
 /// `CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT`.
 const COMPLETION_EVENT: u32 = 12;
 
-/// Threads of a block, bytes of shared memory, blocks in each dimension (device attributes, see `device.rs`).
+/// Checks the threads of a block, the bytes of shared memory and the blocks in each dimension (device attributes, see
+/// `device.rs`).
 fn check_dimensions([gx, gy, gz, bx, by, bz]: [u32; 6], shared_bytes: u32) -> Outcome {
     let threads = u64::from(bx) * u64::from(by) * u64::from(bz);
     let blocks =
@@ -70,7 +71,7 @@ fn check_dimensions([gx, gy, gz, bx, by, bz]: [u32; 6], shared_bytes: u32) -> Ou
     if blocks && block && shared_bytes <= 227 << 10 { Ok(()) } else { Err(INVALID_VALUE) }
 }
 
-/// What a launch asks for.
+/// The parameters of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// CUfunction or CUkernel.
@@ -86,7 +87,8 @@ pub struct Request {
 }
 
 impl State {
-    /// The work of a launch in `context`, whose arguments are read now, and the cost of its module's first launch.
+    /// Returns the work of a launch in `context`, whose arguments are read now, and the cost of its module's first
+    /// launch, ns.
     pub fn launch(&mut self, request: &Request, context: Handle, keep: bool) -> Outcome<(Launch, u64)> {
         let Request { function, dimensions, shared_bytes, arguments, extra } = *request;
         check_dimensions(dimensions, shared_bytes)?;
@@ -161,10 +163,11 @@ impl State {
     }
 }
 
-/// One of the arguments of a kernel whose arguments have 64 bits each, from `kernelParams` or from the buffer in `extra`.
+/// Returns one argument of a kernel whose arguments have 64 bits each, from `kernelParams` or from the buffer in
+/// `extra`.
 ///
 /// # Safety
-/// The arguments are as cuda.h, cuLaunchKernel, asks, and there are more than `at`.
+/// The arguments are as cuda.h, cuLaunchKernel, requires, and there are more than `at`.
 unsafe fn argument(arguments: Pointer<*const u8>, extra: Pointer<u64>, at: usize) -> Option<u64> {
     const BUFFER_POINTER: u64 = 1; // CU_LAUNCH_PARAM_BUFFER_POINTER
     let (arguments, extra) = (arguments.as_ptr(), extra.as_ptr());
@@ -284,8 +287,8 @@ pub struct LaunchParameters {
     arguments: Pointer<*const u8>,
 }
 
-/// Cooperative launches, one on each device (cuda.h, cuLaunchCooperativeKernelMultiDevice): alike in their dimensions, on
-/// streams of their own, each of another device and none a default stream.
+/// Launches a cooperative kernel on each of several devices (cuda.h, cuLaunchCooperativeKernelMultiDevice): with the
+/// same dimensions, on streams of different devices, none of them a default stream.
 fn launch_on_devices(call: &mut Call, launches: Slice<LaunchParameters>, count: u32, flags: u32) -> Outcome {
     if count == 0 || flags > 3 {
         return Err(INVALID_VALUE);
@@ -317,7 +320,7 @@ fn launch_on_devices(call: &mut Call, launches: Slice<LaunchParameters>, count: 
     Ok(())
 }
 
-/// The launches of CUDA 3 and before: blocks are as `cuFuncSetBlockShape` says.
+/// Launches with the interface of CUDA 3: `cuFuncSetBlockShape` sets the block's dimensions.
 fn launch_one(call: &mut Call, function: Handle) -> Outcome {
     launch_grid_async(call, function, 1, 1, 0)
 }

@@ -1,6 +1,6 @@
 //! Libraries: code that is loaded once and has a module in each context that uses it.
 
-use super::module::{from_file, from_memory, tell};
+use super::module::{from_file, from_memory, report};
 use crate::call::Call;
 use crate::config::config;
 use crate::error::{INVALID_HANDLE, INVALID_IMAGE, NOT_FOUND, Outcome};
@@ -27,7 +27,7 @@ exports! {
 }
 
 impl State {
-    /// A library's module in the current context; loaded when first asked for.
+    /// Returns a library's module in the current context, which the first query loads.
     pub(super) fn module_of(&mut self, library: Handle) -> Outcome<Handle> {
         let context = self.current()?;
         let of = self.libraries.get(library).ok_or(INVALID_HANDLE)?;
@@ -80,7 +80,7 @@ fn load_library(call: &mut Call, library: Out<Handle>, image: Image) -> Outcome 
     }
     let new = Library { image: image.clone(), kernels: HashMap::new(), modules: HashMap::new() };
     let handle = call.lock().libraries.insert(new);
-    tell("library", handle, 0, &image, true);
+    report("library", handle, 0, &image, true);
     call.costs(config().cost.load);
     library.put(handle);
     Ok(())
@@ -116,7 +116,7 @@ fn library_unload(call: &mut Call, library: Handle) -> Outcome {
     {
         state.end_module(module)?;
     }
-    tell("library", library, 0, &image, false);
+    report("library", library, 0, &image, false);
     Ok(())
 }
 
@@ -195,7 +195,7 @@ fn kernel_function(call: &mut Call, function: Out<Handle>, kernel: Handle) -> Ou
 fn kernel_library(call: &mut Call, library: Out<Handle>, kernel: Handle) -> Outcome {
     let state = call.lock();
     state.takes(call, kernel)?;
-    // A CUfunction may be of no library.
+    // A CUfunction may belong to no library.
     let of = state.kernels.get(kernel).ok_or(INVALID_HANDLE)?.library;
     library.put(of);
     Ok(())

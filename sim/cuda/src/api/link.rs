@@ -20,7 +20,7 @@ exports! {
 #[derive(Debug, Default)]
 pub struct Link {
     text: Vec<u8>,
-    /// The image is out: nothing can be added, and it stays where it is.
+    /// Whether the image was returned: nothing can be added, and it stays at its address.
     complete: bool,
 }
 

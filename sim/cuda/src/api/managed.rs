@@ -38,7 +38,7 @@ impl Location {
         if device == -1 { Self { kind: 2, id: 0 } } else { Self { kind: 1, id: device } }
     }
 
-    /// The device; none: the host (HOST, HOST_NUMA, HOST_NUMA_CURRENT).
+    /// The device, or none for the host (HOST, HOST_NUMA, HOST_NUMA_CURRENT).
     fn device(self) -> Outcome<Option<u32>> {
         match self.kind {
             1 => ordinal(self.id).map(Some).map_err(|_| INVALID_DEVICE),
@@ -55,7 +55,7 @@ fn check_managed(state: &State, address: u64, bytes: usize) -> Outcome<u32> {
 }
 
 fn check_advice(call: &Call, address: u64, bytes: usize, advice: u32, location: Location) -> Outcome {
-    // CUmem_advise: 1 … 6; read-mostly advice (1, 2) and the unset of a preferred location (4) are about no location.
+    // CUmem_advise: 1 to 6. Read-mostly advice (1, 2) and unsetting a preferred location (4) have no location.
     match advice {
         1 | 2 | 4 => {}
         3 | 5 | 6 => drop(location.device()?),
@@ -74,7 +74,7 @@ fn advise_v2(call: &mut Call, address: u64, bytes: usize, advice: u32, location:
     check_advice(call, address, bytes, advice, location)
 }
 
-/// The move of a range to where it is asked for: its contents stay what they are.
+/// Returns the copy that stands for a prefetch of a range. The contents do not change.
 fn moved(state: &State, address: u64, bytes: usize, location: Location) -> Outcome<Copy> {
     let home = check_managed(state, address, bytes)? as usize;
     let shape = Shape::linear(bytes as u64);
@@ -138,7 +138,7 @@ fn prefetch_batch(
     if flags != 0 || kinds == 0 || kinds > count {
         return Err(INVALID_VALUE);
     }
-    // As of cuMemcpyBatchAsync's attributes.
+    // The rules are those of cuMemcpyBatchAsync's attributes.
     if starts[0] != 0 || !starts.is_sorted_by(|one, next| one < next) || starts[kinds - 1] >= count {
         return Err(INVALID_VALUE);
     }

@@ -1,4 +1,4 @@
-//! Memory management: allocations on device and host, what is known about an address.
+//! Memory management: allocations on device and host, and queries about addresses.
 
 use crate::call::Call;
 use crate::clocks::Ns;
@@ -29,18 +29,18 @@ exports! {
     cuPointerSetAttribute => set_pointer_attribute(value: Pointer<u8>, attribute: u32, address: u64);
 }
 
-/// Tells the truth about memory that came.
-pub fn tell_alloc(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream: u64) {
-    tell("alloc", call.api.name, call.begin, (address, bytes), kind, stream, "");
+/// Writes an allocation to the truth file.
+pub fn report_alloc(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream: u64) {
+    report("alloc", call.api.name, call.begin, (address, bytes), kind, stream, "");
 }
 
-/// Tells the truth about memory that went.
-pub fn tell_free(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream: u64) {
-    tell("free", call.api.name, call.begin, (address, bytes), kind, stream, "");
+/// Writes a free to the truth file.
+pub fn report_free(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream: u64) {
+    report("free", call.api.name, call.begin, (address, bytes), kind, stream, "");
 }
 
-/// Tells the truth about what the graph launch `launch` takes or frees; `what` is `alloc` or `free`.
-pub fn tell_of_graph(
+/// Writes to the truth file what the graph launch `launch` allocates or frees; `what` is `alloc` or `free`.
+pub fn report_graph_memory(
     call: &Call,
     what: &str,
     (address, bytes): (u64, u64),
@@ -50,15 +50,15 @@ pub fn tell_of_graph(
 ) {
     let ran = ran.map_or_else(|| "null".to_owned(), |ran| ran.to_string());
     let more = format!(",\"launch\":{launch},\"ran\":{ran}");
-    tell(what, call.api.name, call.begin, (address, bytes), MemoryKind::Graph, stream, &more);
+    report(what, call.api.name, call.begin, (address, bytes), MemoryKind::Graph, stream, &more);
 }
 
-/// Tells the truth about memory that went with its context.
-pub fn tell_gone(address: u64, bytes: u64, kind: MemoryKind) {
-    tell("gone", "", 0, (address, bytes), kind, 0, "");
+/// Writes to the truth file that memory ended with its context.
+pub fn report_gone(address: u64, bytes: u64, kind: MemoryKind) {
+    report("gone", "", 0, (address, bytes), kind, 0, "");
 }
 
-fn tell(
+fn report(
     what: &str,
     api: &str,
     begin: Ns,
@@ -67,7 +67,7 @@ fn tell(
     stream: u64,
     more: &str,
 ) {
-    // Counted under the state's lock, so in the order in which it happened; lines are in none.
+    // Counted under the state's lock, so in the order of the calls; the lines themselves are in no order.
     static SEQUENCE: AtomicU64 = AtomicU64::new(0);
     let (tid, memory, seq) = (thread::tid(), kind.name(), SEQUENCE.fetch_add(1, Ordering::Relaxed));
     truth::line(format_args!(
@@ -83,7 +83,7 @@ fn allocate(call: &Call, state: &mut Guard, kind: MemoryKind, bytes: u64, flags:
     let device = state.context(context)?.device;
     let allocation = Allocation { flags, ..Allocation::new(kind, bytes, context, device) };
     let address = state.memory.allocate(allocation)?;
-    tell_alloc(call, address, bytes, kind, 0);
+    report_alloc(call, address, bytes, kind, 0);
     Ok(address)
 }
 
@@ -121,7 +121,7 @@ fn alloc_managed(call: &mut Call, address: Out<u64>, bytes: usize, flags: u32) -
     Ok(())
 }
 
-/// Waits for the context's work and frees what begins at `address` and is of the right kind.
+/// Waits for the context's work, and frees the allocation of the right kind that starts at `address`.
 fn release(call: &mut Call, address: u64, right: impl Fn(MemoryKind) -> bool, wait: bool) -> Outcome {
     let mut state = call.lock();
     let context = state.current()?;
@@ -150,7 +150,7 @@ fn release(call: &mut Call, address: u64, right: impl Fn(MemoryKind) -> bool, wa
     if let Some(pool) = state.pools.get_mut(gone.pool) {
         pool.count(-(gone.taken as i64), -(gone.taken as i64));
     }
-    tell_free(call, address, gone.bytes, gone.kind, 0);
+    report_free(call, address, gone.bytes, gone.kind, 0);
     Ok(())
 }
 
@@ -201,7 +201,7 @@ fn host_register(call: &mut Call, address: u64, bytes: usize, flags: u32) -> Out
     let device = state.context(context)?.device;
     let new = Allocation::new(MemoryKind::Registered, bytes as u64, context, device);
     state.memory.register(Allocation { address, flags, ..new });
-    tell_alloc(call, address, bytes as u64, MemoryKind::Registered, 0);
+    report_alloc(call, address, bytes as u64, MemoryKind::Registered, 0);
     Ok(())
 }
 
@@ -244,7 +244,7 @@ fn info(call: &mut Call, free: Maybe<usize>, total: Maybe<usize>) -> Outcome {
     Ok(())
 }
 
-/// The value of a `CUpointer_attribute` in its size; none where the attribute is unknown.
+/// Returns the value of a `CUpointer_attribute` in its size; none if the attribute is unknown.
 fn attribute_of(state: &Guard, found: &Allocation, attribute: u32, address: u64) -> Option<Vec<u8>> {
     let word = |word: u32| Some(word.to_ne_bytes().to_vec());
     let long = |long: u64| Some(long.to_ne_bytes().to_vec());

@@ -1,4 +1,4 @@
-//! Memsets. How far each waits is the CUDA driver API reference's "API synchronization behavior".
+//! Memsets. The CUDA driver API reference, "API synchronization behavior", says how far each one waits.
 
 use super::copy::{Side, check_synchronous};
 use crate::call::Call;
@@ -25,7 +25,7 @@ exports! {
 }
 
 impl State {
-    /// Fills in what memory a set is for; an error if the range is not known or not aligned.
+    /// Determines the kind of memory of a memset; an error if the range is unknown or misaligned.
     pub fn set(&self, mut set: Set) -> Outcome<Set> {
         let span = if set.height == 0 { 0 } else { set.pitch * (set.height - 1) + set.width * set.element };
         let aligned = set.dst.is_multiple_of(set.element) && set.pitch.is_multiple_of(set.element);
@@ -60,7 +60,7 @@ fn set(call: &Call, set: Set, stream: Option<Handle>) -> Outcome {
     drop(state);
     if let Some(done) = done.filter(|_| wait) {
         state::wait(&done);
-        call.tell_waited(&ahead);
+        call.report_waited(&ahead);
     }
     Ok(())
 }

@@ -34,7 +34,7 @@ impl State {
         self.modules.insert(module)
     }
 
-    /// A module's function of a name; the same handle however often it is asked for.
+    /// Returns a module's function by name, with the same handle every time.
     pub(super) fn module_function(&mut self, module: Handle, name: &str) -> Outcome<Handle> {
         let of = self.modules.get(module).ok_or(INVALID_HANDLE)?;
         if let Some(&known) = of.functions.get(name) {
@@ -101,7 +101,7 @@ impl State {
     }
 }
 
-pub(super) fn tell(kind: &str, handle: Handle, context: u32, image: &Image, loaded: bool) {
+pub(super) fn report(kind: &str, handle: Handle, context: u32, image: &Image, loaded: bool) {
     if !truth::wanted() {
         return;
     }
@@ -113,13 +113,13 @@ pub(super) fn tell(kind: &str, handle: Handle, context: u32, image: &Image, load
     ));
 }
 
-/// The image that the application passed.
+/// Reads the image that the application passed.
 pub(super) fn from_memory(image: In<u8>) -> Image {
     // SAFETY: cuda.h's promise: an image, whose end its own headers or a NUL say.
     unsafe { Image::read(image.as_ptr()) }
 }
 
-/// The image in a file.
+/// Reads the image in a file.
 pub(super) fn from_file(file: &str) -> Outcome<Image> {
     let mut bytes = std::fs::read(file).map_err(|_| FILE_NOT_FOUND)?;
     bytes.extend([0; 4]);
@@ -145,7 +145,7 @@ fn load_image(call: &mut Call, module: Out<Handle>, image: Image) -> Outcome {
     }
     let number = state.context(context)?.id;
     let handle = state.new_module(context, image.clone());
-    tell("module", handle, number, &image, true);
+    report("module", handle, number, &image, true);
     call.costs(config().cost.load);
     drop(state);
     call.compiles();
@@ -171,12 +171,12 @@ fn unload(call: &mut Call, module: Handle) -> Outcome {
     let image = of.image.clone();
     state.check_assumed_unsafe("module_load_in_capture")?;
     let number = state.context(context)?.id;
-    // The code must not go while it runs.
+    // Running work may still need the code.
     let work = state.context_work(context);
     drop(state);
     call.wait_for(&work);
     call.lock().end_module(module)?;
-    tell("module", module, number, &image, false);
+    report("module", module, number, &image, false);
     Ok(())
 }
 

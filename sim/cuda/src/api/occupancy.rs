@@ -1,4 +1,4 @@
-//! Occupancy: how many blocks fit.
+//! Occupancy queries.
 
 use super::device::MULTIPROCESSORS;
 use super::launch::LaunchConfig;
@@ -19,7 +19,7 @@ exports! {
     cuOccupancyMaxPotentialClusterSize | cuOccupancyMaxActiveClusters => clusters(count: Out<i32>, function: Handle, config: Pointer<LaunchConfig>);
 }
 
-/// What a kernel takes: a function of the current context's, or a CUkernel (cuda.h,
+/// Returns the resources of a kernel: a function of the current context, or a CUkernel (cuda.h,
 /// cuOccupancyMaxActiveBlocksPerMultiprocessor: "casting to CUfunction", in "the current context").
 fn resources(call: &Call, function: Handle) -> Outcome<Resources> {
     let mut state = call.lock();
@@ -90,7 +90,7 @@ fn potential_block_flags(
     _: u32,
 ) -> Outcome {
     let takes = resources(call, function)?;
-    // cuda.h: the callback counts where there is one, else the same shared memory for every size.
+    // cuda.h: the callback decides if there is one; otherwise every size has the same shared memory.
     let shared_of = |threads: u32| clamped(shared_of.map_or(shared, |of| of(threads.cast_signed())));
     let (threads, blocks) = takes.best_block(limit.try_into().unwrap_or(0), shared_of);
     block.put(threads.cast_signed());
@@ -109,7 +109,8 @@ fn available_shared(
     let (Ok(blocks @ 1..), Ok(threads @ 1..)) = (u32::try_from(blocks), u32::try_from(threads)) else {
         return Err(INVALID_VALUE);
     };
-    // The driver says nothing of so many blocks that do not fit even without: refused here.
+    // No document says what happens if this many blocks do not fit even without shared memory. The simulator refuses
+    // it.
     if takes.blocks_per_multiprocessor(threads, 0) < blocks {
         return Err(INVALID_VALUE);
     }

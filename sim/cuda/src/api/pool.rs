@@ -1,7 +1,7 @@
 //! Stream-ordered memory.
 
 use super::device::ordinal;
-use super::memory::{tell_alloc, tell_free};
+use super::memory::{report_alloc, report_free};
 use crate::call::Call;
 use crate::effects;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Outcome};
@@ -55,7 +55,7 @@ impl State {
         self.pools.insert(Pool { device, default: true, ..Pool::default() })
     }
 
-    /// Gives a pool's free blocks back until it holds no more than `keep` bytes.
+    /// Releases a pool's free blocks until it reserves no more than `keep` bytes.
     fn trim(&mut self, pool: Handle, keep: u64) {
         let now = self.now;
         let Some(of) = self.pools.get_mut(pool) else { return };
@@ -77,7 +77,7 @@ impl State {
     }
 }
 
-/// After a synchronisation: pools give back what they hold beyond their release threshold (cuda.h,
+/// After a synchronization, makes pools release what they reserve beyond their threshold (cuda.h,
 /// CU_MEMPOOL_ATTR_RELEASE_THRESHOLD).
 pub fn synchronized(call: &Call) {
     let mut state = call.lock();
@@ -142,20 +142,20 @@ fn alloc(
         None => {
             let has_room = |state: &Guard| state.pools.get(pool).is_some_and(|of| of.has_room(taken));
             if !has_room(&state) {
-                // What is free and does not fit makes room.
+                // Free blocks that do not fit make room.
                 state.trim(pool, 0);
             }
             if !has_room(&state) {
                 return Err(OUT_OF_MEMORY);
             }
-            // No context's: cuda.h, cuCtxDestroy.
+            // The memory belongs to no context: cuda.h, cuCtxDestroy.
             let new = Allocation { pool, ..Allocation::new(MemoryKind::Pool, bytes, 0, device) };
             let known = state.memory.allocate(new)?;
             state.pools.get_mut(pool).ok_or(INVALID_HANDLE)?.count(taken as i64, taken as i64);
             known
         }
     };
-    tell_alloc(call, known, bytes, MemoryKind::Pool, id);
+    report_alloc(call, known, bytes, MemoryKind::Pool, id);
     drop(issue(call, state, stream, &Work::Empty)?);
     address.put(known);
     Ok(())
@@ -201,7 +201,7 @@ fn free_async(call: &mut Call, address: u64, stream: Handle) -> Outcome {
     let done = done.ok_or(INVALID_VALUE)?;
     // Memory of cuMemAlloc may be freed in stream order too (CUDA programming guide, "Stream Ordered Memory Allocator").
     let allocation = state.memory.retire(address).ok_or(INVALID_VALUE)?;
-    tell_free(call, address, allocation.bytes, kind, id);
+    report_free(call, address, allocation.bytes, kind, id);
     let pool = allocation.pool;
     let taken = allocation.taken;
     match state.pools.get_mut(pool) {
@@ -248,7 +248,8 @@ fn set_device_pool(call: &mut Call, device: i32, pool: Handle) -> Outcome {
     Ok(())
 }
 
-/// cuda.h, cuMemSetMemPool: location and type must match the pool's, and all of the simulator's are devices' and pinned.
+/// cuda.h, cuMemSetMemPool: location and type must match the pool's. The simulator's pools all have pinned device
+/// memory.
 fn set_pool(call: &mut Call, location: In<[i32; 2]>, kind: u32, pool: Handle) -> Outcome {
     // A CUmemLocation is a type and a number.
     match *location {
@@ -280,7 +281,7 @@ fn destroy(call: &mut Call, pool: Handle) -> Outcome {
     if of.default {
         return Err(INVALID_VALUE);
     }
-    // cuda.h: a device whose current pool it is gets its default pool back; what is allocated stays.
+    // cuda.h: a device with this current pool gets its default pool back; allocated memory remains.
     state.device_pools.retain(|_, &mut current| current != pool);
     state.trim(pool, 0);
     state.memory.orphan(pool);
@@ -347,7 +348,7 @@ const LAST_LOCATION: u32 = 4;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
 const READ_AND_WRITE: u32 = 3;
 
-/// A place that memory can be used from: a device that there is, or the host.
+/// Checks a location from which memory can be accessed: an existing device, or the host.
 fn check_location(kind: u32, number: u32) -> Outcome {
     match kind {
         DEVICE => ordinal(number as i32).map(|_| ()),
@@ -375,7 +376,7 @@ fn set_access(call: &mut Call, pool: Handle, map: Slice<[u32; 3]>, _: usize) -> 
     // A CUmemAccessDesc is a location and flags.
     for &[kind, number, flags] in map.iter() {
         check_location(kind, number)?;
-        // The guide: its own device never loses it.
+        // The guide: its own device always has access.
         let own = [kind, number] == [DEVICE, of.device] && flags != READ_AND_WRITE;
         if own || ![0, 1, READ_AND_WRITE].contains(&flags) {
             return Err(INVALID_VALUE);

@@ -51,7 +51,7 @@ fn import(call: &mut Call, semaphore: Out<Handle>, descriptor: In<Descriptor>) -
     }
     let mut state = call.lock();
     let context = state.current()?;
-    // SAFETY: cuda.h: after success the descriptor is the driver's; closing what is none fails.
+    // SAFETY: cuda.h: on success the descriptor becomes the driver's. Closing a number that is no descriptor fails.
     if flags != 0 || unsafe { libc::close(descriptor as i32) } != 0 {
         return Err(INVALID_VALUE);
     }
@@ -65,7 +65,7 @@ fn destroy(call: &mut Call, semaphore: Handle) -> Outcome {
     call.lock().imports.semaphores.remove(semaphore).map(|_| ()).ok_or(INVALID_HANDLE)
 }
 
-/// Puts what each semaphore asks for on a stream, all or nothing.
+/// Enqueues the operations on each semaphore on a stream, all or none.
 fn run(
     call: &Call,
     semaphores: Slice<Handle>,

@@ -61,7 +61,7 @@ fn destroy(call: &mut Call, stream: Handle) -> Outcome {
     if let Some(capture) = capture
         && let Some(capture) = state.captures.get_mut(&capture)
     {
-        // A capture whose stream goes cannot be ended as it should.
+        // A capture whose stream is destroyed can no longer be ended.
         capture.invalid = true;
         capture.tips.remove(&stream);
     }
@@ -108,7 +108,7 @@ fn synchronize(call: &mut Call, stream: Handle) -> Outcome {
     let work = state.stream_work(stream);
     drop(state);
     state::wait_all(&work);
-    call.tell_sync("stream", id, 0);
+    call.report_sync("stream", id, 0);
     Ok(())
 }
 
@@ -144,8 +144,8 @@ fn get_context(call: &mut Call, stream: Handle, context: Out<Handle>) -> Outcome
     let stream = state.stream(call.api.per_thread, stream)?;
     state.check_question(stream)?;
     let Stream { context: known, kind, .. } = *state.checked(stream);
-    // cuda.h of CUDA 12, cuStreamGetCtx: not for streams of cuGreenCtxStreamCreate (and the simulator does not tell them from
-    // others of a green context). Of CUDA 13: what cuCtxFromGreenCtx returns.
+    // cuda.h of CUDA 12, cuStreamGetCtx: not for streams of cuGreenCtxStreamCreate (the simulator does not distinguish
+    // them from a green context's other streams). CUDA 13 returns the context of cuCtxFromGreenCtx.
     let is_green = state.root(known) != known && kind == StreamKind::Created;
     if is_green && config().driver_version < 13000 {
         return Err(NOT_SUPPORTED);
@@ -235,7 +235,7 @@ fn set_attribute(call: &mut Call, stream: Handle, attribute: u32, value: In<[u64
     }
     let of = state.checked(stream);
     if attribute == PRIORITY {
-        // As when a stream is made, it is clamped to the range.
+        // It is clamped to the range, as at the creation of a stream.
         of.priority = (first as i32).clamp(GREATEST_PRIORITY, 0);
         value[0] = u64::from(of.priority as u32);
     }

@@ -1,5 +1,5 @@
-//! Tensor maps: descriptions of memory that a kernel moves boxes of. Encoding one is arithmetic on the host: no memory is
-//! taken and nothing is enqueued. What is encoded here only the simulator can read.
+//! Tensor maps: descriptions of memory of which a kernel moves boxes. Encoding one is arithmetic on the host: it
+//! allocates nothing and enqueues nothing. Only the simulator can read maps that it encoded.
 
 use crate::call::Call;
 use crate::error::{INVALID_VALUE, Outcome};
@@ -16,7 +16,7 @@ exports! {
 /// `CUtensorMap` of cuda.h: 128 opaque bytes.
 pub type Map = [u64; 16];
 
-/// The first word of a map that was encoded here; behind it the address, and what its alignment depends on.
+/// The first word of a map that the simulator encoded; the address and its alignment follow.
 const ENCODED: u64 = u64::from_ne_bytes(*b"gpuspyTM");
 
 /// `CUtensorMapDataType`: what packed values are, and the first that floats are.
@@ -28,7 +28,7 @@ const FLOATS: std::ops::RangeInclusive<u32> = 6..=12;
 /// `CUtensorMapInterleave`.
 const INTERLEAVE_32: u32 = 2;
 
-/// What all maps have.
+/// The parameters that all maps have.
 struct Common {
     kind: u32,
     rank: u32,
@@ -39,13 +39,13 @@ struct Common {
     fill: u32,
 }
 
-/// An error unless all of it holds.
+/// Returns an error unless the condition holds.
 fn require(holds: bool) -> Outcome {
     if holds { Ok(()) } else { Err(INVALID_VALUE) }
 }
 
 impl Common {
-    /// Values that are packed, and lie in memory with gaps or aligned to 32 bytes.
+    /// Returns whether the values are packed and lie in memory with gaps or aligned to 32 bytes.
     fn wide_packed(&self) -> bool {
         [PACKED_4_ALIGN_16, PACKED_6_ALIGN_16].contains(&self.kind)
     }
@@ -62,7 +62,7 @@ impl Common {
         }
     }
 
-    /// What an address and strides are multiples of.
+    /// Returns the required alignment of the address and strides, bytes.
     fn alignment(&self) -> u64 {
         if self.interleave == INTERLEAVE_32 || self.wide_packed() { 32 } else { 16 }
     }
@@ -86,7 +86,7 @@ impl Common {
         require(size.iter().all(|size| (1..=1 << 31).contains(size)) && size[0].is_multiple_of(whole))?;
         let alignment = self.alignment();
         require(strides.iter().all(|stride| stride.is_multiple_of(alignment) && *stride < 1 << 40))?;
-        // The step of the first dimension is ignored where nothing is interleaved.
+        // The step of the first dimension is ignored without interleaving.
         let ignored = usize::from(self.interleave == 0);
         require(steps[ignored..].iter().all(|step| (1..=8).contains(step)))
     }
@@ -142,7 +142,7 @@ fn tiled(
     common.write(call, map)
 }
 
-/// Corners of a box of pixels: each within the range that cuda.h has for the rank, and something between them.
+/// Checks the corners of a box of pixels: each within cuda.h's range for the rank, and with pixels between them.
 fn check_corners(rank: u32, lower: &[i32], upper: &[i32]) -> Outcome {
     let range = match rank {
         3 => -32768..=32767,

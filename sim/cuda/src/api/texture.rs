@@ -1,4 +1,4 @@
-//! Textures and surfaces: what a kernel reads and writes through them. They describe memory and take none.
+//! Textures and surfaces, through which a kernel reads and writes memory. They describe memory and allocate none.
 
 use super::device::{ordinal, texture_limits};
 use crate::call::Call;
@@ -103,7 +103,7 @@ impl Default for Textures {
 }
 
 impl Textures {
-    /// A context goes, and what was made in it.
+    /// Destroys the textures and surfaces of a context that ends.
     pub fn end(&mut self, context: Handle) {
         self.textures.remove_where(|texture| texture.context == context);
         self.surfaces.remove_where(|(of, _)| *of == context);
@@ -111,7 +111,7 @@ impl Textures {
 }
 
 impl Resource {
-    /// Bytes of an element of memory; an array knows its own.
+    /// Returns the bytes of an element of linear or pitched memory.
     fn element(&self) -> Outcome<u64> {
         let channel = match self.format {
             0x01 | 0x08 => 1,
@@ -126,7 +126,8 @@ impl Resource {
         }
     }
 
-    /// Checks the rules of cuda.h, cuTexObjectCreate, but for those of sampling; the flags of the array that it is.
+    /// Checks the rules of cuda.h, cuTexObjectCreate, except those for sampling; returns the flags of the array, if it
+    /// is one.
     fn check(&self, state: &State) -> Outcome<u32> {
         if self.flags != 0 {
             return Err(INVALID_VALUE);
@@ -165,8 +166,8 @@ impl Resource {
 }
 
 impl Sampling {
-    /// Checks the rules of cuda.h, cuTexObjectCreate. That coordinates which are not normalized are clamped only, it says
-    /// too: programs leave the mode at zero, which is to wrap, and nothing is said of an error.
+    /// Checks the rules of cuda.h, cuTexObjectCreate. cuda.h also says that coordinates that are not normalized are
+    /// only clamped; but programs leave the mode at zero, which is wrap, and no document mentions an error.
     fn check(&self, resource: &Resource, array_flags: u32) -> Outcome {
         let modes =
             self.address_modes.iter().all(|mode| *mode <= 3) && self.filter <= 1 && self.mipmap_filter <= 1;
@@ -178,8 +179,8 @@ impl Sampling {
 }
 
 impl View {
-    /// Checks the rules of cuda.h, cuTexObjectCreate: the size is the array's, or four times it where blocks are read as
-    /// texels; levels and layers are those that there are.
+    /// Checks the rules of cuda.h, cuTexObjectCreate: the size is the array's, or four times that if blocks are read as
+    /// texels; levels and layers must exist.
     fn check(&self, state: &State, resource: &Resource) -> Outcome {
         let (shape, levels) = match resource.kind {
             ARRAY => (state.arrays.arrays.get(resource.of).map(|array| array.shape), 1),
@@ -240,14 +241,14 @@ fn get_sampling(call: &mut Call, sampling: Out<Sampling>, texture: u64) -> Outco
     Ok(())
 }
 
-/// cuda.h: an error where none was given.
+/// cuda.h: it is an error if the texture has no view.
 fn get_view(call: &mut Call, view: Out<View>, texture: u64) -> Outcome {
     let known = known(call, texture)?.view.ok_or(INVALID_VALUE)?;
     view.put(known);
     Ok(())
 }
 
-/// Of an array that was made for it (cuda.h, CUDA_ARRAY3D_SURFACE_LDST).
+/// Creates a surface of an array, which must allow it (cuda.h, CUDA_ARRAY3D_SURFACE_LDST).
 fn create_surface(call: &mut Call, surface: Out<u64>, resource: In<Resource>) -> Outcome {
     let resource = *resource;
     if resource.kind != ARRAY {

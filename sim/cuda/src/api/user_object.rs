@@ -1,4 +1,4 @@
-//! User objects: things of the application's that graphs keep alive. The last reference that goes calls the destructor.
+//! User objects: application data that graphs keep alive. Releasing the last reference calls the destructor.
 
 use crate::call::Call;
 use crate::error::{INVALID_VALUE, Outcome};
@@ -22,7 +22,7 @@ const NO_DESTRUCTOR_SYNC: u32 = 1;
 /// `CU_GRAPH_USER_OBJECT_MOVE`.
 const MOVE: u32 = 1;
 
-/// What is kept alive.
+/// The application's data.
 #[derive(Debug)]
 pub struct Kept {
     pointer: u64,
@@ -30,21 +30,21 @@ pub struct Kept {
 }
 
 impl Drop for Kept {
-    /// cuda.h, cuUserObjectCreate: destructors run on a thread of the driver's and call nothing of CUDA.
+    /// cuda.h, cuUserObjectCreate: destructors run on a thread of the driver and must not call CUDA.
     fn drop(&mut self) {
         let (destroy, pointer) = (self.destroy, self.pointer);
         worker::spawn("simcuda-object", move || thread::as_callback(|| destroy(pointer)));
     }
 }
 
-/// A user object as the application holds it.
+/// A user object.
 #[derive(Debug)]
 pub struct UserObject {
     /// The application's own references.
     count: u32,
-    /// There while `count` is not 0.
+    /// Exists while `count` is not 0.
     held: Option<Arc<Kept>>,
-    /// There while anyone holds it.
+    /// Exists while anything references it.
     kept: Weak<Kept>,
 }
 
@@ -119,7 +119,7 @@ fn graph_release(call: &mut Call, graph: Handle, object: Handle, count: u32) -> 
 }
 
 impl Graph {
-    /// Gives back references to a user object.
+    /// Releases references to a user object.
     fn let_go(&mut self, object: &Arc<Kept>, mut count: u32) -> Outcome {
         let own = |(kept, _): &&mut (Arc<Kept>, u32)| Arc::ptr_eq(kept, object);
         let held: u64 = self.objects.iter_mut().filter(own).map(|(_, held)| u64::from(*held)).sum();

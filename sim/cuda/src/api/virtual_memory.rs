@@ -1,7 +1,7 @@
 //! Virtual memory management.
 
 use super::device::ordinal;
-use super::memory::{tell_alloc, tell_free};
+use super::memory::{report_alloc, report_free};
 use crate::call::Call;
 use crate::config::config;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
@@ -57,8 +57,8 @@ pub struct Access {
 const _: () = assert!(size_of::<Properties>() == 32 && size_of::<Access>() == 12);
 
 impl Properties {
-    /// Whose memory they describe. CU_MEM_ALLOCATION_TYPE_PINNED = 1; CU_MEM_LOCATION_TYPE_DEVICE = 1, _HOST = 2,
-    /// _HOST_NUMA = 3; CU_MEM_HANDLE_TYPE_NONE = 0, _POSIX_FILE_DESCRIPTOR = 1.
+    /// Returns whose memory the properties describe. CU_MEM_ALLOCATION_TYPE_PINNED = 1; CU_MEM_LOCATION_TYPE_DEVICE =
+    /// 1, _HOST = 2, _HOST_NUMA = 3; CU_MEM_HANDLE_TYPE_NONE = 0, _POSIX_FILE_DESCRIPTOR = 1.
     fn origin(&self) -> Outcome<Origin> {
         if self.kind != 1 {
             return Err(INVALID_VALUE);
@@ -113,18 +113,18 @@ fn create(
     let new = Physical { bytes, origin, references: 1, mappings: 0, shared, file };
     let known = state.virtual_memory.physical.insert(new);
     if matches!(origin, Origin::Device(_)) {
-        tell_alloc(call, known, bytes, MemoryKind::Reserved, 0);
+        report_alloc(call, known, bytes, MemoryKind::Reserved, 0);
     }
     handle.put(known);
     Ok(())
 }
 
-/// Gives physical memory back if it was the last that held it.
+/// Releases physical memory without references and mappings.
 fn settle(call: &Call, state: &mut Guard, handle: Handle) {
     let Some(gone) = state.virtual_memory.settle(handle) else { return };
     if let Origin::Device(device) = gone.origin {
         state.memory.discharge(device, gone.bytes);
-        tell_free(call, handle, gone.bytes, MemoryKind::Reserved, 0);
+        report_free(call, handle, gone.bytes, MemoryKind::Reserved, 0);
     }
 }
 
@@ -144,7 +144,8 @@ fn retain(call: &mut Call, handle: Out<Handle>, address: u64) -> Outcome {
     Ok(())
 }
 
-/// What a mapping is told as, and the bytes that the first mapping of its memory brings and the last takes.
+/// Returns a mapping's kind for the truth file, and the bytes that it adds: the first mapping of physical memory adds
+/// them, and the last one removes them.
 fn counted(state: &Guard, mapping: Mapping) -> (MemoryKind, u64) {
     let Some(physical) = state.virtual_memory.physical.get(mapping.handle) else {
         return (MemoryKind::Mapped, 0);
@@ -164,10 +165,10 @@ fn map(call: &mut Call, address: u64, bytes: usize, offset: usize, handle: Handl
         return Err(INVALID_VALUE);
     }
     state.virtual_memory.map(address, bytes as u64, offset as u64, handle)?;
-    let (kind, told) = counted(&state, Mapping { bytes: bytes as u64, handle });
+    let (kind, bytes_counted) = counted(&state, Mapping { bytes: bytes as u64, handle });
     let device = if let Origin::Device(device) = origin { device } else { 0 };
-    tell_alloc(call, address, told, kind, 0);
-    // Known by its address, but to nobody's use before cuMemSetAccess.
+    report_alloc(call, address, bytes_counted, kind, 0);
+    // The address is known, but unusable before cuMemSetAccess.
     state.virtual_memory.protect(address, false)?;
     let new = Allocation { address, usable: false, ..Allocation::new(kind, bytes as u64, 0, device) };
     state.memory.register(new);
@@ -180,17 +181,17 @@ fn unmap(call: &mut Call, address: u64, bytes: usize) -> Outcome {
     if mappings.len() > 1 && config().assume.is("unmap_many", "refused") {
         return Err(INVALID_VALUE);
     }
-    // cuda.h: synchronous for most uses. What uses the memory is over then.
+    // cuda.h: synchronous for most uses, so work that uses the memory has ended afterwards.
     let contexts: Vec<_> = state.contexts.iter().map(|(handle, _)| handle).collect();
     let work: Vec<_> = contexts.iter().flat_map(|context| state.context_work(*context)).collect();
     drop(state);
     call.wait_for(&work);
     let mut state = call.lock();
     for (first, mapping) in mappings {
-        let (kind, told) = counted(&state, mapping);
+        let (kind, bytes_counted) = counted(&state, mapping);
         state.virtual_memory.unmap(first)?;
         state.memory.remove(first);
-        tell_free(call, first, told, kind, 0);
+        report_free(call, first, bytes_counted, kind, 0);
         settle(call, &mut state, mapping.handle);
     }
     Ok(())
