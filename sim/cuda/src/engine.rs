@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_a_gate_is_scheduled_when_it_opens() {
+    fn work_after_a_gate_is_scheduled_when_the_gate_opens() {
         let (mut engine, mut known) = (Engine::default(), Vec::new());
         let gate = engine.add(&[], task("gate", 10, Length::Gate), &mut known);
         let b = engine.add(std::slice::from_ref(&gate), task("b", 20, Length::Fixed(5)), &mut known);

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entry_that_a_device_takes_tells_the_versions() {
+    fn the_versions_are_those_of_the_entry_that_the_device_uses() {
         assert_eq!(versions(&[]), (90, 90));
         assert_eq!(versions(&[(2, 80, &[]), (1, 80, &[])]), (80, 80), "-arch=sm_80");
         assert_eq!(versions(&[(2, 75, &[]), (2, 90, &[]), (2, 100, &[]), (1, 100, &[])]), (90, 90));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_is_found_and_what_is_wrapped_is() {
+    fn text_is_found_plain_and_in_a_wrapper() {
         let text = b".version 8.0\n.visible .entry k() { ret; }\n\0";
         let whole = binary(&[(2, 80, &[0x7f]), (1, 80, &[0x28, 0xb5]), (1, 80, text)]);
         let wrapper = [u64::from(u32::from_le_bytes(WRAPPER_MAGIC)) | 1 << 32, whole.as_ptr() as u64];

@@ -51,7 +51,7 @@ impl State {
         }
         let assume = &config().assume;
         if assume.is("kernel_handles", "crash") {
-            eprintln!("simcuda: {api} was given {handle:#x}, which is of the other kind");
+            eprintln!("simcuda: {api} got the handle {handle:#x} of the other kind (CUfunction or CUkernel)");
             std::process::abort();
         }
         if assume.is("kernel_handles", "either") { Ok(()) } else { Err(INVALID_HANDLE) }

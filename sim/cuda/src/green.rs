@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_have_the_size_that_the_device_asks_for_and_are_joined_only_with_their_like() {
+    fn parts_have_the_size_that_the_device_requires_and_join_only_parts_of_the_same_split() {
         let all = Part { device: 0, count: 132, split: 0 };
         let (parts, rest) = all.divide(0, 20, u32::MAX, 7).unwrap();
         assert_eq!((parts.len(), parts[0].count, rest.count), (5, 24, 12));

@@ -42,7 +42,7 @@ impl Kind {
 /// Handles the use of a destroyed object's handle: returns `error`, or aborts the process under `stale_handles=crash`.
 pub fn stale(error: i32, handle: Handle) -> i32 {
     if crate::config::config().assume.is("stale_handles", "crash") {
-        eprintln!("simcuda: {handle:#x} was used, of which nothing is there any more");
+        eprintln!("simcuda: {handle:#x} was used after its object was destroyed");
         std::process::abort();
     }
     error
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_is_valid_while_its_object_lives_and_then_used_again() {
+    fn a_handle_is_valid_while_its_object_lives_and_is_then_reused() {
         let mut table = Table::new(Kind::Stream);
         let (a, b) = (table.insert('a'), table.insert('b'));
         assert_eq!((table.get(a), table.get(b)), (Some(&'a'), Some(&'b')));

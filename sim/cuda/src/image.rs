@@ -433,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_says_how_long_it_takes() {
+    fn a_kernels_name_gives_its_length() {
         assert_eq!(Duration::of("spin_20us"), Duration::Fixed(20_000));
         assert_eq!(Duration::of("a_b_7ns"), Duration::Fixed(7));
         assert_eq!(Duration::of("x_3ms"), Duration::Fixed(3_000_000));

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_says_what_it_takes() {
+    fn a_kernels_attributes_are_those_in_its_name() {
         let takes = |registers, shared_bytes, local_bytes, max_threads| Resources {
             registers,
             shared_bytes,

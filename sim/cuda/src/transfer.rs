@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_keep_to_their_rows() {
+    fn copies_stay_within_their_rows() {
         let source: Vec<u8> = (0..32).collect();
         let mut to = [0u8; 12];
         let shape = Shape { width: 2, height: 3, depth: 1, pitch: [4, 8], slice: [12, 32] };
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_write_their_element() {
+    fn memsets_write_their_element() {
         let mut to = [0u8; 8];
         let dst = to.as_mut_ptr() as u64;
         let set = Set { dst, value: 0x0102, element: 2, width: 1, height: 2, pitch: 4, host_memory: "none" };

@@ -1,4 +1,4 @@
-//! Rules of memory: virtual memory management, pools, arrays, and what others allocated.
+//! Rules of memory: virtual memory management, pools, arrays, and imported memory.
 
 mod common;
 
@@ -244,7 +244,7 @@ fn a_pool_has_a_size_a_threshold_and_an_end() {
         assert_eq!(held(small), 3 << 20);
         ok!(cuMemPoolTrimTo(small => u64, 0 => usize));
         assert_eq!(held(small), 0);
-        // What is allocated outlives the pool.
+        // Allocated memory outlives the pool.
         let block = from_pool(1 << 20, small, stream).unwrap();
         ok!(cuMemPoolDestroy(small => u64));
         assert_eq!(from_pool(1 << 20, small, stream), Err(INVALID_HANDLE));
@@ -363,7 +363,7 @@ fn another_processs_memory_is_opened_here_and_ones_own_is_not() {
         let import: [u64; 13] = [1, file as u64, 0, 8192, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let (mut external, mut buffer) = (0u64, 0u64);
         ok!(cuImportExternalMemory(&mut external => &mut u64, import.as_ptr() => *const u64));
-        // SAFETY: asked about a number.
+        // SAFETY: the descriptor is only queried.
         assert_eq!(unsafe { libc::fcntl(file, libc::F_GETFD) }, -1, "the descriptor is the driver's now");
         let part = |offset: u64, bytes: u64| [offset, bytes, 0];
         let map = |part: [u64; 3], buffer: &mut u64| cu!(cuExternalMemoryGetMappedBuffer(buffer => &mut u64, external => u64, part.as_ptr() => *const u64));
@@ -376,8 +376,8 @@ fn another_processs_memory_is_opened_here_and_ones_own_is_not() {
 }
 
 #[test]
-fn a_place_gets_only_a_pool_of_its_own() {
-    alone("a_place_gets_only_a_pool_of_its_own", &[("SIMCUDA_DRIVER_VERSION", "13000")], || {
+fn a_location_accepts_only_its_own_devices_pool() {
+    alone("a_location_accepts_only_its_own_devices_pool", &[("SIMCUDA_DRIVER_VERSION", "13000")], || {
         begin();
         // CUmemPoolProps: pinned, no handles, on device 0.
         let properties: [u64; 11] = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
