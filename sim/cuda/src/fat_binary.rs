@@ -94,7 +94,7 @@ pub unsafe fn read(image: *const u8) -> (Versions, Option<String>) {
 }
 
 unsafe fn entries<'a>(binary: *const u8) -> Vec<Entry<'a>> {
-    // SAFETY: the caller's: the header tells where entries begin and how long they are, and each entry the same of itself.
+    // SAFETY: the caller's: the header gives the start and size of the entries, and each entry its own.
     unsafe {
         if *binary.cast::<[u8; 4]>() != MAGIC {
             return Vec::new();

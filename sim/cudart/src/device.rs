@@ -11,7 +11,7 @@ use crate::kernel;
 /// The CUDA version of this runtime, from the library's name: `libcudart.so.12` or `.13`.
 pub fn runtime_version() -> c_int {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: a place for the answer, of which all-zero is a valid value; the address asked for is this function's.
+    // SAFETY: a place for the answer, for which all zeroes are a valid value; the address is this function's own.
     let (found, info) = unsafe {
         let found = libc::dladdr(runtime_version as *const c_void, info.as_mut_ptr());
         (found != 0, info.assume_init())

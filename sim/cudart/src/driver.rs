@@ -110,13 +110,13 @@ macro_rules! driver_functions {
 
             $( pub unsafe fn $name(&self, $($argument: $type),*) -> Result {
                 let function = self.$name.ok_or(error::SYMBOL_NOT_FOUND)?;
-                // SAFETY: the caller passes what the driver's documentation asks for.
+                // SAFETY: the caller passes what the driver's documentation requires.
                 error::check(unsafe { function($($argument),*) })
             } )*
 
             $( pub unsafe fn $sname(&self, default: DefaultStream, $($sargument: $stype),*) -> Result {
                 let function = self.$sname[default as usize].ok_or(error::SYMBOL_NOT_FOUND)?;
-                // SAFETY: the caller passes what the driver's documentation asks for.
+                // SAFETY: the caller passes what the driver's documentation requires.
                 error::check(unsafe { function($($sargument),*) })
             } )*
         }

@@ -28,7 +28,7 @@ pub struct Entry {
 /// `wrapper` is null or points to such a structure.
 pub unsafe fn entries(wrapper: *const c_void) -> Vec<Entry> {
     let mut found = Vec::new();
-    // SAFETY: the caller's; the headers tell their own sizes and those of what is behind them.
+    // SAFETY: the caller's; the headers contain their own sizes and those of what follows them.
     unsafe {
         if wrapper.is_null() || wrapper.cast::<u32>().read() != WRAPPER_MAGIC {
             return found;

@@ -1,6 +1,6 @@
 //! The kernels that compiled code registers at start-up, looked up by the address of their host stubs.
 //!
-//! nvcc's output registers each fat binary with the names in it. Device code is not looked at: a registration becomes a
+//! nvcc's output registers each fat binary with the names in it. Device code is not read: a registration becomes a
 //! PTX module with an empty kernel of each name, and a fat binary that says what architectures there was code for, which is
 //! all that the simulated driver needs. It is loaded at the first use of one of its kernels, once: libraries and `CUkernel`s
 //! belong to no context, `CUfunction`s do.

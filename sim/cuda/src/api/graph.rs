@@ -29,7 +29,7 @@ fn create_condition(
     }
     let mut state = call.lock();
     let conditions = &mut state.graphs.get_mut(graph).ok_or(INVALID_HANDLE)?.conditions;
-    // CU_GRAPH_COND_ASSIGN_DEFAULT: the value is assigned at each launch; without, nobody does, and it stays 0.
+    // CU_GRAPH_COND_ASSIGN_DEFAULT: each launch assigns the value; without the flag it stays 0.
     conditions.push(if flags == 1 { value } else { 0 });
     let number = conditions.len() as u64;
     handle.put(number << CONDITION_SHIFT | graph);

@@ -74,7 +74,7 @@ fn advise_v2(call: &mut Call, address: u64, bytes: usize, advice: u32, location:
     check_advice(call, address, bytes, advice, location)
 }
 
-/// Returns the copy that stands for a prefetch of a range. The contents do not change.
+/// Returns the copy that models a prefetch of a range. The contents do not change.
 fn moved(state: &State, address: u64, bytes: usize, location: Location) -> Outcome<Copy> {
     let home = check_managed(state, address, bytes)? as usize;
     let shape = Shape::linear(bytes as u64);
