@@ -1,7 +1,7 @@
-// A simulator libcublas.so.12: each operation launches one kernel of its name on the handle's stream, by a driver that it
-// finds for itself, as NVIDIA's does with the runtime inside it. Nothing is computed.
+// A simulated libcublas.so.12: each operation launches one kernel of its name on the handle's stream, through a driver that
+// the library finds itself, as NVIDIA's does with the runtime inside it. Nothing is computed.
 //
-// What the operations take is in cuBLAS's documentation; of it only the handle is read. They are declared with that
+// cuBLAS's documentation lists the operations' arguments; only the handle is read. The functions are declared with that
 // argument alone, which the calling conventions of x86-64 and AArch64 allow: the caller places and removes arguments.
 
 #define OPERATIONS(_) \

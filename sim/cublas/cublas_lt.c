@@ -1,5 +1,6 @@
-// A simulator libcublasLt.so.12: a matrix product launches one kernel, by a driver that it finds for itself. Descriptors
-// hold nothing, and every question for an algorithm has one answer. Signatures as in cuBLAS's documentation.
+// A simulated libcublasLt.so.12: a matrix product launches one kernel, through a driver that the library finds itself.
+// Descriptors are empty, and every query for an algorithm returns the same one. The signatures are those of cuBLAS's
+// documentation.
 
 #define KERNEL "simcublasLt_Matmul_30us"
 

@@ -1,4 +1,4 @@
-// What both simulators share: the driver, found as a library with a runtime of its own finds it, and one kernel an operation.
+// Shared by both libraries: finding the driver, as a library with a runtime of its own does, and one kernel per operation.
 #pragma once
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-//! What the simulated GPU says really happened (`SIMCUDA_TRUTH`; the format is in simcuda's documentation).
+//! What the simulated GPU says really happened (`SIMCUDA_TRUTH`; sim/README.md has the format).
 
 use serde_json::Value;
 use std::path::Path;

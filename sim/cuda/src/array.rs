@@ -9,10 +9,10 @@ const CUBEMAP: u32 = 0x04;
 const SPARSE: u32 = 0x40;
 const DEFERRED: u32 = 0x80;
 
-/// What an array is made of.
+/// The shape and format of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Elements in each dimension; 0: it has not that dimension.
+    /// Elements in each dimension; 0 if it lacks the dimension.
     pub size: [u64; 3],
     /// `CUarray_format`.
     pub format: u32,
@@ -47,7 +47,7 @@ impl Shape {
         Some(channel * u64::from(self.channels))
     }
 
-    /// How many levels a mipmapped array has, asked for `levels` (cuda.h: clamped).
+    /// Returns how many levels a mipmapped array gets for a request of `levels` (cuda.h: clamped).
     pub fn levels(&self, levels: u32) -> u32 {
         let [width, height, depth] = self.size;
         let depth = if self.flags & (LAYERED | CUBEMAP) != 0 { 0 } else { depth };
@@ -62,7 +62,7 @@ impl Shape {
         Shape { size: [half(width), half(height), if layers { depth } else { half(depth) }], ..*self }
     }
 
-    /// Bytes that it takes: none if memory is mapped into it later.
+    /// Returns the bytes that it occupies: 0 if memory is mapped into it later.
     pub fn bytes(&self) -> u64 {
         if self.flags & (SPARSE | DEFERRED) != 0 {
             return 0;
@@ -74,7 +74,7 @@ impl Shape {
 /// An array.
 #[derive(Debug)]
 pub struct Array {
-    /// What it is made of.
+    /// Its shape and format.
     pub shape: Shape,
     /// Its context, and that one's device.
     pub context: Handle,
@@ -82,9 +82,9 @@ pub struct Array {
     pub device: u32,
     /// Bytes that it takes by itself.
     pub bytes: u64,
-    /// Where they lie, which no application is told; 0: nowhere yet.
+    /// The address of its bytes, which applications never get; 0 if it has none yet.
     pub address: u64,
-    /// The mipmapped array that it is a level of; 0 = none.
+    /// The mipmapped array of which it is a level, or 0.
     pub mipmap: Handle,
 }
 
@@ -100,8 +100,8 @@ pub struct Part {
 }
 
 impl Array {
-    /// The part of so many bytes of a row, rows and slices (or layers) at a place in bytes, rows and slices. In a row both are
-    /// whole elements (cuda.h, cuMemcpy2D: srcXInBytes; cuMemcpyAtoD: ByteCount).
+    /// Returns the part with this extent (bytes of a row, rows, slices or layers) at this offset (bytes, rows, slices).
+    /// Both bytes must be multiples of the element size (cuda.h, cuMemcpy2D: srcXInBytes; cuMemcpyAtoD: ByteCount).
     pub fn part(&self, at: [u64; 3], extent: [u64; 3]) -> Outcome<Part> {
         let element = self.shape.element().ok_or(INVALID_VALUE)?;
         let [width, height, depth] = self.shape.size;
@@ -116,7 +116,7 @@ impl Array {
         Ok(Part { address: self.address + at[2] * slice + at[1] * pitch + at[0], pitch, slice })
     }
 
-    /// Where in it an address of its bytes lies: bytes of a row, rows, slices.
+    /// Returns the position of an address in the array: bytes of a row, rows, slices.
     fn position(&self, address: u64) -> Option<[u64; 3]> {
         let bytes = self.shape.bytes();
         let offset =
@@ -128,12 +128,12 @@ impl Array {
 }
 
 impl Arrays {
-    /// A part of a live array.
+    /// Returns a part of a live array.
     pub fn part(&self, array: Handle, at: [u64; 3], extent: [u64; 3]) -> Outcome<Part> {
         self.arrays.get(array).ok_or(INVALID_HANDLE)?.part(at, extent)
     }
 
-    /// The array that an address lies in, and where.
+    /// Returns the array that contains an address, and the position in it.
     pub fn at(&self, address: u64) -> Option<(Handle, [u64; 3])> {
         self.arrays.iter().find_map(|(handle, array)| Some((handle, array.position(address)?)))
     }
@@ -150,13 +150,13 @@ pub struct Mipmap {
     pub device: u32,
     /// Bytes that it takes.
     pub bytes: u64,
-    /// Where its first level lies, the others behind it; 0: nowhere of its own.
+    /// The address of its first level, which the others follow; 0 if it has no memory of its own.
     pub address: u64,
     /// Its levels.
     pub levels: Vec<Handle>,
 }
 
-/// All of them.
+/// All arrays.
 #[derive(Debug)]
 pub struct Arrays {
     /// Arrays, levels of mipmapped ones included.

@@ -1,18 +1,18 @@
-//! What no document or measurement says. Each rule here is a guess about the real driver, named, and switchable by
-//! `SIMCUDA_ASSUME=name=value,…`: what is tested against the simulator has to hold under every setting.
+//! Assumptions: what no document and no measurement says about the real driver. Each has a name, and
+//! `SIMCUDA_ASSUME=name=value,…` sets it. Code that is tested on the simulator has to work under every setting.
 
 use std::collections::HashMap;
 
-/// One guess.
+/// One assumption.
 #[derive(Debug)]
 pub struct Assumption {
     /// The name in `SIMCUDA_ASSUME`.
     pub name: &'static str,
-    /// What holds unless set.
+    /// The value unless it is set.
     pub default: &'static str,
-    /// The words it can be set to; empty = a whole number.
+    /// The words that it can be set to; empty if it is a whole number.
     pub values: &'static [&'static str],
-    /// What it decides.
+    /// What it decides, in one line.
     pub meaning: &'static str,
 }
 
@@ -29,182 +29,219 @@ const fn number(name: &'static str, default: &'static str, meaning: &'static str
     Assumption { name, default, values: &[], meaning }
 }
 
-/// All of them.
+/// All assumptions.
 pub const ALL: &[Assumption] = &[
-    word("submit", &["end", "begin"], "end", "where in the call's host cost its work is submitted"),
-    word("elapsed", &["rounded", "multiplied"], "rounded", "ns to float ms: rounded once, or times 1e-6f"),
+    word(
+        "submit",
+        &["end", "begin"],
+        "end",
+        "where in the host cost of a call its work is submitted: at the start or at the end",
+    ),
+    word(
+        "elapsed",
+        &["rounded", "multiplied"],
+        "rounded",
+        "how cuEventElapsedTime turns ns into float ms: one rounded division, or a multiplication by 1e-6f",
+    ),
     word(
         "event_query_in_capture",
         &["unsafe", "safe"],
         "unsafe",
-        "cuEventQuery is potentially unsafe (pytorch #104487)",
+        "whether cuEventQuery is potentially unsafe during a stream capture (pytorch #104487 saw captures end)",
     ),
     word(
         "stream_query_in_capture",
         &["unsafe", "safe"],
         "unsafe",
-        "cuStreamQuery of another stream is potentially unsafe",
+        "whether cuStreamQuery of another stream is potentially unsafe during a stream capture",
     ),
     word(
         "stream_questions_in_capture",
         &["unsafe", "safe"],
         "unsafe",
-        "cuStreamGetCtx and its like end the capture of the stream that they ask about (NVIDIA/cccl #9119 saw it of \
-         cuStreamGetDevice), and are potentially unsafe of another one",
+        "whether cuStreamGetCtx and its relatives end the capture of the stream that they query (NVIDIA/cccl #9119 \
+         saw cuStreamGetDevice do so), and are potentially unsafe for any other stream",
     ),
     word(
         "event_create_in_capture",
         &["safe", "unsafe"],
         "safe",
-        "cuEventCreate and cuStreamCreate are potentially unsafe",
+        "whether cuEventCreate and cuStreamCreate are potentially unsafe during a stream capture",
     ),
     word(
         "sync_in_capture",
         &["unsafe", "safe"],
         "unsafe",
-        "synchronising with a stream or event is potentially unsafe",
+        "whether synchronizing with a stream or event is potentially unsafe during a stream capture",
     ),
-    word("free_in_capture", &["unsafe", "safe"], "unsafe", "cuMemFree and its like are potentially unsafe"),
-    word("module_load_in_capture", &["unsafe", "safe"], "unsafe", "loading a module is potentially unsafe"),
+    word(
+        "free_in_capture",
+        &["unsafe", "safe"],
+        "unsafe",
+        "whether cuMemFree and its relatives are potentially unsafe during a stream capture",
+    ),
+    word(
+        "module_load_in_capture",
+        &["unsafe", "safe"],
+        "unsafe",
+        "whether loading a module is potentially unsafe during a stream capture",
+    ),
     word(
         "event_sync_invalidates",
         &["yes", "no"],
         "yes",
-        "synchronising with an event of a capture invalidates it",
+        "whether synchronizing with an event that was recorded in a stream capture invalidates the capture",
     ),
     word(
         "event_needs_context",
         &["no", "yes"],
         "no",
-        "event query, synchronise and elapsed need a current context",
+        "whether cuEventQuery, cuEventSynchronize and cuEventElapsedTime need a current context",
     ),
     word(
         "null_sync",
         &["blocking", "own"],
         "blocking",
-        "synchronising the legacy stream waits for blocking streams too",
+        "whether synchronizing with the legacy stream also waits for the blocking streams of its context",
     ),
-    word("free", &["synchronizes", "returns"], "synchronizes", "cuMemFree waits for the context's work"),
+    word(
+        "free",
+        &["synchronizes", "returns"],
+        "synchronizes",
+        "whether cuMemFree waits for the work of its context",
+    ),
     word(
         "batch_in_capture",
         &["refused", "copied"],
         "refused",
-        "a batch of copies ends a capture, or becomes a node for each of them",
+        "whether a batch of copies ends a stream capture or becomes one node for each copy",
     ),
     word(
         "unmap_many",
         &["allowed", "refused"],
         "allowed",
-        "cuMemUnmap of several mappings that lie side by side (cuda.h: \"the entire range that was mapped to\")",
+        "whether one cuMemUnmap may cover several adjacent mappings (cuda.h: \"the entire range that was mapped \
+         to\")",
     ),
     word(
         "green_events",
         &["primary", "own"],
         "primary",
-        "an event may be recorded on any stream of its primary context and that one's green contexts (as cuda.h says of \
-         cuGreenCtxRecordEvent; the runtime has no other events), or only in the context that it was made in",
+        "where an event may be recorded: on any stream of its primary context and of that context's green contexts \
+         (cuda.h says so for cuGreenCtxRecordEvent, and the runtime has no other events), or only in the context \
+         that created it",
     ),
     word(
         "callback_api",
         &["refused", "allowed"],
         "refused",
-        "CUDA calls inside host functions fail with NOT_PERMITTED",
+        "whether CUDA calls inside host functions fail with NOT_PERMITTED",
     ),
     word(
         "pageable_async",
         &["staged", "asynchronous"],
         "staged",
-        "an asynchronous copy of pageable memory blocks the caller",
+        "whether an asynchronous copy of pageable memory blocks its caller",
     ),
     word(
         "load_lock",
         &["free", "held"],
         "free",
-        "whether all other calls wait while a module is loaded, which may compile it",
+        "whether all other calls wait while a module is loaded, which may include compiling it",
     ),
     number(
         "question_lock",
         "0",
-        "ns for which cuEventQuery sleeps with a lock that the launches of other threads wait for",
+        "ns for which cuEventQuery sleeps while it holds a lock that launches of other threads need",
     ),
     word(
         "stale_handles",
         &["refused", "crash"],
         "refused",
-        "what a handle of a stream, event or context that is gone does (cuStreamIsCapturing of one: SIGSEGV on driver 590)",
+        "what happens on use of a destroyed stream, event or context: an error, or a crash (cuStreamIsCapturing \
+         crashed on driver 590 in lupine #441)",
     ),
     word(
         "kernel_handles",
         &["refused", "either", "crash"],
         "refused",
-        "what a question about a CUfunction does with a CUkernel, and the other way round (cuFuncGetAttribute refused a \
+        "what a function for a CUfunction does with a CUkernel, and the reverse (cuFuncGetAttribute refused a \
          CUkernel in accel-sim-framework #521)",
     ),
     word(
         "captured_kernel",
         &["both", "kernel", "function", "cast"],
         "both",
-        "what the node tells that a captured launch of a CUkernel made: its CUfunction in `func` and itself in `kern`, one of \
-         the two, or itself in `func`",
+        "what the parameters of a captured launch of a CUkernel contain: its CUfunction in `func` and the CUkernel \
+         in `kern`, only one of them, or the CUkernel in `func`",
     ),
     word(
         "runtime_kernels",
         &["shown", "hidden"],
         "shown",
-        "whether the runtime loads code and finds kernels in it by functions that it looks up, or by the driver's export \
-         tables",
+        "whether the runtime loads code and finds its kernels by functions that it looks up by name, or by the \
+         driver's export tables",
     ),
     word(
         "runtime_primary",
         &["shown", "hidden"],
         "shown",
-        "whether the runtime retains, releases and resets primary contexts by functions that it looks up, or by the \
-         driver's export tables, as CUDA 11's does",
+        "whether the runtime retains, releases and resets primary contexts by functions that it looks up by name, \
+         or by the driver's export tables, as CUDA 11's does",
     ),
     word(
         "connections",
         &["queues", "streams"],
         "queues",
-        "what waits at the head of its stream holds up the streams of its context that share its connection \
-         (CUDA_DEVICE_MAX_CONNECTIONS, which they are given in turn), or none",
+        "whether work that waits at the head of its stream also delays the other streams on its hardware queue (a \
+         context's streams take its CUDA_DEVICE_MAX_CONNECTIONS queues in turn)",
     ),
     word(
         "other_binaries",
         &["taken", "compiled"],
         "taken",
-        "of a fat binary without code for the device's architecture, functions tell the versions of the newest that there \
-         is, since none runs, or those of its text, compiled for the device, as a real one does",
+        "which versions functions report for a fat binary without code for the device's architecture: those of its \
+         newest code, which cannot run, or those of its PTX compiled for the device, as on real hardware",
     ),
     word(
         "launch_events",
         &["nominal", "late"],
         "nominal",
-        "programmatic and launch completion events fire as soon as they may, or when the kernel ends",
+        "whether programmatic and launch completion events fire as soon as they may, or when the kernel ends",
     ),
     word(
         "negative_elapsed",
         &["signed", "refused"],
         "signed",
-        "cuEventElapsedTime of a later event to an earlier one: negative, or INVALID_VALUE",
+        "what cuEventElapsedTime returns when its start is later than its end: a negative time, or INVALID_VALUE",
     ),
     number(
         "programmatic_trigger",
         "100",
-        "% of its length at which a kernel triggers (`_trigger<N>` in its name is N)",
+        "percentage of its length at which a kernel triggers its dependents (`_trigger<N>` in its name overrides \
+         it)",
     ),
-    number("staging_bytes", "65536", "pageable copies to the device up to this return once staged"),
-    number("launch_queue", "1024", "entries a stream holds before a call blocks (OneFlow PR#890: about)"),
-    number("pinned_mbps", "25000", "MB/s of a copy engine, page-locked host memory"),
-    number("pageable_mbps", "6000", "MB/s of a copy engine, pageable host memory"),
-    number("device_mbps", "1500000", "MB/s of copies inside a device, and of sets"),
+    number(
+        "staging_bytes",
+        "65536",
+        "largest pageable host-to-device copy, in bytes, that returns as soon as it is staged",
+    ),
+    number(
+        "launch_queue",
+        "1024",
+        "entries that a stream takes before a call blocks (about 1024 in OneFlow PR#890)",
+    ),
+    number("pinned_mbps", "25000", "MB/s of copies between page-locked host memory and a device"),
+    number("pageable_mbps", "6000", "MB/s of copies between pageable host memory and a device"),
+    number("device_mbps", "1500000", "MB/s of copies within a device, and of memsets"),
     number("peer_mbps", "100000", "MB/s of copies between devices"),
-    number("copy_ns", "1500", "ns that every copy takes besides"),
-    number("set_ns", "1200", "ns that every set takes besides"),
-    number("while_loops", "3", "rounds of a conditional node's loop that no kernel ends"),
-    number("poll_ns", "20000", "ns between looks at a value that a stream waits for"),
+    number("copy_ns", "1500", "ns that every copy takes in addition to its bytes"),
+    number("set_ns", "1200", "ns that every memset takes in addition to its bytes"),
+    number("while_loops", "3", "iterations of a conditional node's loop that no kernel ends"),
+    number("poll_ns", "20000", "ns between two polls of a value that a stream waits for"),
 ];
 
-/// The list as a person reads it.
+/// The list for a person to read, one line for each assumption.
 pub fn text() -> String {
     let line = |assumption: &Assumption| {
         let Assumption { name, default, values, meaning } = assumption;
@@ -222,7 +259,7 @@ pub struct Assume {
 }
 
 impl Assume {
-    /// Reads `name=value,…` over the defaults; an error names what is not known.
+    /// Reads `name=value,…` over the defaults; an error names the unknown word.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut set = Self { words: HashMap::new(), numbers: HashMap::new() };
         for assumption in ALL {
@@ -266,12 +303,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_hold_until_set_and_unknown_settings_are_refused() {
+    fn settings_override_the_defaults_and_unknown_ones_are_refused() {
         let assume = Assume::parse("elapsed=multiplied,launch_queue=8").unwrap();
         assert!(assume.is("elapsed", "multiplied") && assume.is("submit", "end"));
         assert_eq!((assume.number("launch_queue"), assume.number("set_ns")), (8, 1200));
         for wrong in ["elapse=rounded", "elapsed=exact", "launch_queue=many", "submit"] {
             assert!(Assume::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    /// The rows of `sim/README.md`'s table of assumptions.
+    fn table() -> String {
+        let row = |assumption: &Assumption| {
+            let Assumption { name, default, values, meaning } = assumption;
+            let values =
+                if values.is_empty() { "a number".to_owned() } else { format!("`{}`", values.join("`, `")) };
+            format!("| `{name}` | {values} | `{default}` | {meaning} |\n")
+        };
+        ALL.iter().map(row).collect()
+    }
+
+    #[test]
+    fn the_readme_lists_every_assumption() {
+        const START: &str = "<!-- Assumptions: written by GPUSPY_UPDATE=1 cargo test -p simcuda readme -->\n";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = text.split_once(START).expect("the README has the table's mark");
+        let (_, after) = rest.split_once("<!-- End -->\n").expect("the table's end is marked");
+        let head = "| word | values | default | what it decides |\n|---|---|---|---|\n";
+        let new = format!("{before}{START}{head}{}<!-- End -->\n{after}", table());
+        if std::env::var_os("GPUSPY_UPDATE").is_some() {
+            std::fs::write(path, new).unwrap();
+            return;
+        }
+        assert!(new == text, "sim/README.md is out of date: GPUSPY_UPDATE=1 cargo test -p simcuda readme");
     }
 }

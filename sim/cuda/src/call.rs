@@ -1,4 +1,5 @@
-//! A call into the driver: its host time, the checks that come before any function, the truth about failures.
+//! A call into the driver: its host time, the checks that precede every function, and the truth file's lines about
+//! failures.
 
 use crate::clocks::{self, Ns};
 use crate::config::{HostCost, config};
@@ -8,11 +9,12 @@ use crate::export::Api;
 use crate::state::{self, Guard};
 use crate::thread;
 use crate::truth::{self, CallEnd};
+use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// What a call costs its caller, by kind.
+/// Classes of calls, by what they cost their caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Class {
@@ -20,13 +22,13 @@ pub enum Class {
     Record,
     Query,
     Elapsed,
-    /// Discovery: answered before `cuInit`.
+    /// Discovery functions, which work before `cuInit`.
     Free,
     Other,
 }
 
 impl Class {
-    /// The class of a function, by its base name.
+    /// Returns the class of a function by its base name.
     pub const fn of(name: &str) -> Self {
         match name.as_bytes() {
             b"cuLaunchKernel"
@@ -65,29 +67,29 @@ impl Class {
     }
 }
 
-/// Where the driver is in its life.
+/// The stages of the driver's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Life {
     /// `cuInit` has not been called.
     New,
-    /// In service.
+    /// `cuInit` has succeeded.
     Initialised,
     /// The exit handler has run.
     Over,
-    /// A fork's child of a process that had called `cuInit`.
+    /// This is the forked child of a process that had called `cuInit`.
     Forked,
 }
 
-/// A [`Life`]. Read and written without order: who races with `cuInit` or `exit` may see either side.
+/// The current [`Life`]. Relaxed: a call that races with `cuInit` or `exit` may see either stage.
 static LIFE: AtomicU8 = AtomicU8::new(Life::New as u8);
 
-/// Moves the driver on in its life.
+/// Sets the driver's stage of life.
 pub fn set_life(life: Life) {
     LIFE.store(life as u8, Ordering::Relaxed);
 }
 
-/// Where the driver is in its life.
+/// The stages of the driver's life.
 pub fn life() -> Life {
     match LIFE.load(Ordering::Relaxed) {
         0 => Life::New,
@@ -97,46 +99,47 @@ pub fn life() -> Life {
     }
 }
 
-/// The process that called `cuInit`; 0 before. Relaxed: who races with `cuInit` is in that process.
+/// The id of the process that called `cuInit`; 0 before. Relaxed: a call that races with `cuInit` is in that process.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// The driver is in service, in this process.
+/// Notes that `cuInit` has succeeded in this process.
 pub fn begin_service() {
     PROCESS.store(std::process::id(), Ordering::Relaxed);
     set_life(Life::Initialised);
 }
 
-/// Whether this is the child of a process that had called `cuInit`. No lock may be taken there, since a thread that does not
-/// exist here may have held it. libc's handlers tell of a child that `fork` made; one that the system call made is known by
-/// its number, which is asked for where a call is not one of the frequent ones.
+/// Returns whether this is the child of a process that had called `cuInit`. No lock may be taken there, because a
+/// thread that does not exist in the child may have held it. libc's handlers report a child that `fork` created. A
+/// child that the system call created is recognised by its process id, which only calls of the class `Other` query: the
+/// query is too slow for frequent calls.
 fn is_in_child(class: Class) -> bool {
     life() == Life::Forked
         || class == Class::Other && ![0, std::process::id()].contains(&PROCESS.load(Ordering::Relaxed))
 }
 
-/// Calls that have the driver locked while they compile. Relaxed: it is looked at again and again.
+/// The number of calls that keep the driver locked while they compile. Relaxed: it is polled.
 static COMPILING: AtomicU64 = AtomicU64::new(0);
 
-/// What a question holds and launches wait for (`question_lock`). Those who want it are served in turn: a thread that asks
-/// one question after the other would else never let anybody in between.
+/// The lock that `cuEventQuery` holds and launches need (`question_lock`). It is fair: a thread that queries one event
+/// after the other would otherwise starve all others.
 struct Turns {
-    /// Turns that were given out, and the one that it is.
+    /// The number of turns handed out, and the turn that is being served.
     turns: Mutex<(u64, u64)>,
     over: Condvar,
 }
 
 static QUESTIONS: Turns = Turns { turns: Mutex::new((0, 0)), over: Condvar::new() };
 
-/// A turn; over when it is dropped.
+/// A turn, which ends when it is dropped.
 struct Turn<'a>(&'a Turns);
 
 impl Turns {
     fn take(&self) -> Turn<'_> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.turns.lock();
         let turn = turns.0;
         turns.0 += 1;
         while turns.1 != turn {
-            turns = self.over.wait(turns).unwrap_or_else(PoisonError::into_inner);
+            self.over.wait(&mut turns);
         }
         Turn(self)
     }
@@ -144,7 +147,7 @@ impl Turns {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.turns.lock().unwrap_or_else(PoisonError::into_inner).1 += 1;
+        self.0.turns.lock().1 += 1;
         self.0.over.notify_all();
     }
 }
@@ -152,13 +155,13 @@ impl Drop for Turn<'_> {
 /// One call in progress.
 #[derive(Debug)]
 pub struct Call {
-    /// Which.
+    /// The function.
     pub api: &'static Api,
     /// Host ns at entry.
     pub begin: Ns,
-    /// Host ns at which the call's own cost is over.
+    /// Host ns at which the call's own cost has passed.
     pub ready: Ns,
-    /// Host ns at its return, for the truth.
+    /// Host ns at its return, for the truth file.
     pub end: CallEnd,
 }
 
@@ -168,23 +171,23 @@ impl Call {
         Self { api, begin, ready: begin + api.class.cost(&config().cost), end: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// Adds to what the call costs.
+    /// Adds `ns` to the call's cost.
     pub fn costs(&mut self, ns: Ns) {
         self.ready += ns;
     }
 
-    /// Host ns at which the call acts: its work is submitted then.
+    /// Returns the host ns at which the call takes effect and submits its work.
     pub fn acts(&self) -> Ns {
         if config().assume.is("submit", "end") { self.ready } else { self.begin }
     }
 
-    /// Enters the simulated state at the time that the call acts at.
+    /// Locks the state at the time at which the call takes effect.
     pub fn lock(&self) -> Guard {
         if COMPILING.load(Ordering::Relaxed) != 0 {
             while COMPILING.load(Ordering::Relaxed) != 0 {
                 clocks::sleep_until(clocks::now() + 1_000_000);
             }
-            // Nobody says in which order those go on who have waited: questions come last.
+            // No document says in which order the waiting calls continue. Here queries come last.
             if self.api.class == Class::Query {
                 clocks::sleep_until(clocks::now() + 20_000_000);
             }
@@ -192,7 +195,7 @@ impl Call {
         state::lock(self.acts())
     }
 
-    /// The rest of what the call costs passes with the driver locked, if that is assumed of it (`load_lock=held`).
+    /// Spends the rest of the call's cost with the driver locked, under `load_lock=held`.
     pub fn compiles(&self) {
         if config().assume.is("load_lock", "held") {
             COMPILING.fetch_add(1, Ordering::Relaxed);
@@ -201,7 +204,7 @@ impl Call {
         }
     }
 
-    /// A question about an event holds a lock for a while, and a launch waits for it, if that is assumed.
+    /// Makes an event query sleep while it holds a lock, and makes a launch wait for that lock, under `question_lock`.
     fn takes_its_turn(&mut self) {
         let held = config().assume.number("question_lock");
         let asks = self.api.name == "cuEventQuery";
@@ -209,13 +212,13 @@ impl Call {
             return;
         }
         let _turn = QUESTIONS.take();
-        // A sleep takes 50 µs more than it is asked to.
+        // A sleep takes about 50 µs longer than requested, so short times are spun.
         match held {
             _ if !asks => {}
             ..50_000 => clocks::spin_until(clocks::now() + held),
             _ => std::thread::sleep(std::time::Duration::from_nanos(held)),
         }
-        // What the call costs besides begins here.
+        // The call's own cost starts here.
         self.ready += clocks::now().saturating_sub(self.begin);
     }
 
@@ -235,20 +238,21 @@ impl Call {
     }
 }
 
-/// Runs a function of the driver for an export.
+/// Runs a driver function for an exported symbol.
 pub fn enter(api: &'static Api, function: impl FnOnce(&mut Call) -> Outcome) -> i32 {
     if is_in_child(api.class) {
-        // What CUDA is known to do in the child of a process that had initialised it: error 3.
+        // CUDA returns error 3 in the child of a process that had initialized it.
         return NOT_INITIALIZED;
     }
-    // CUDA promises nothing about errno. The simulator leaves it alone, or as it says, so that whoever changes it shows.
+    // CUDA guarantees nothing about errno. The simulator leaves it unchanged, or sets a value that identifies the call
+    // (`SIMCUDA_ERRNO`), so that a test notices if a tracer changes it.
     let errno = if config().errno { 1000 + api.name.len() as i32 } else { errno() };
     let mut call = Call::new(api);
     call.takes_its_turn();
     let result = error::code(call.admit().and_then(|()| function(&mut call)));
     if truth::wanted() {
         if result != error::SUCCESS && result != error::NOT_READY {
-            tell_failure(api.name, result);
+            report_failure(api.name, result);
         }
         truth::drain();
     }
@@ -271,17 +275,17 @@ fn set_errno(errno: i32) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Tells the truth about a failed call.
-pub fn tell_failure(api: &str, result: Failure) {
+/// Writes a failed call to the truth file.
+pub fn report_failure(api: &str, result: Failure) {
     let tid = thread::tid();
     truth::line(format_args!("\"kind\":\"failed\",\"api\":\"{api}\",\"result\":{result},\"tid\":{tid}"));
 }
 
-/// `SIMCUDA_FAIL`: the failure that this call is to have.
+/// Returns the failure that `SIMCUDA_FAIL` injects into this call, if any.
 fn injected(name: &str) -> Outcome {
     let Some(rules) = config().failures.get(name) else { return Ok(()) };
     static CALLS: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
-    let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut calls = CALLS.lock();
     let count = calls.get_or_insert_default().entry(name.to_owned()).or_default();
     *count += 1;
     match rules.iter().find(|(_, call)| call.is_none_or(|call| call == *count)) {
@@ -290,18 +294,18 @@ fn injected(name: &str) -> Outcome {
     }
 }
 
-/// What was over so long before a call, ns, the app cannot have found unfinished when it made the call.
+/// Work that ended this many ns before a call cannot have been unfinished at the call's entry.
 const LONG_OVER: Ns = 1_000_000_000;
 
 impl Call {
-    /// Waits, with the state unlocked, until all is done, though waiting is not what the call is for.
+    /// Waits, with the state unlocked, until all work is done, in a call that is no synchronization.
     pub fn wait_for(&self, work: &[Done]) {
         state::wait_all(work);
-        self.tell_waited(work);
+        self.report_waited(work);
     }
 
-    /// Tells when all of this was done, which the call has waited for at least if it was not when it was entered.
-    pub fn tell_waited(&self, work: &[Done]) {
+    /// Writes to the truth file when the work was done. The call waited for it, unless it was done before the call.
+    pub fn report_waited(&self, work: &[Done]) {
         let until = work.iter().filter_map(Done::end).max().unwrap_or(0);
         if !truth::wanted() || until + LONG_OVER < self.begin {
             return;
@@ -312,8 +316,8 @@ impl Call {
         ));
     }
 
-    /// A synchronisation is over: pools take notice, and the truth is told.
-    pub fn tell_sync(&self, scope: &str, stream: u64, event: u64) {
+    /// Ends a synchronization: trims the pools and writes to the truth file.
+    pub fn report_sync(&self, scope: &str, stream: u64, event: u64) {
         crate::api::pool::synchronized(self);
         if !truth::wanted() {
             return;

@@ -1,4 +1,4 @@
-//! Stream capture and its rules.
+//! Stream captures and their rules.
 //!
 //! Sources: cuda.h (cuStreamBeginCapture, cuThreadExchangeStreamCaptureMode, the CUDA_ERROR_STREAM_CAPTURE_* values);
 //! CUDA programming guide, "Creating a Graph Using Stream Capture": cross-stream dependencies, prohibited and unhandled
@@ -25,10 +25,10 @@ pub const THREAD_LOCAL: u32 = 1;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 pub const RELAXED: u32 = 2;
 
-/// A capture sequence.
+/// A stream capture.
 #[derive(Debug)]
 pub struct Capture {
-    /// What it builds.
+    /// The graph that it builds.
     pub graph: Handle,
     /// Its mode.
     pub mode: u32,
@@ -36,17 +36,17 @@ pub struct Capture {
     pub origin: Handle,
     /// The thread that began it.
     pub tid: u32,
-    /// A rule was broken.
+    /// Whether a rule was broken, which invalidates the capture.
     pub invalid: bool,
-    /// Its streams, and the nodes that the next one on each will depend on.
+    /// Its streams, each with the nodes that its next node will depend on.
     pub tips: HashMap<Handle, Vec<Handle>>,
-    /// The dependency sets that the application was shown, kept as long as cuda.h, cuStreamGetCaptureInfo, asks.
+    /// The dependency sets that the application was given, kept as long as cuda.h, cuStreamGetCaptureInfo, requires.
     pub shown: HashMap<Handle, Box<[Handle]>>,
 }
 
 impl State {
-    /// Fails, and invalidates the captures in the way, if the calling thread may make no potentially unsafe call now.
-    /// The three modes are cuda.h's, cuThreadExchangeStreamCaptureMode.
+    /// Fails if the calling thread must not make a potentially unsafe call now, and invalidates the stream captures
+    /// that forbid it. The three modes are those of cuda.h, cuThreadExchangeStreamCaptureMode.
     pub fn check_unsafe(&mut self) -> Outcome {
         if self.captures.is_empty() {
             return Ok(());
@@ -64,12 +64,12 @@ impl State {
         if prohibited { Err(STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
     }
 
-    /// [`Self::check_unsafe`], if the assumption `name` says that the call is unsafe.
+    /// Applies [`Self::check_unsafe`] if the assumption `name` says that the call is unsafe.
     pub fn check_assumed_unsafe(&mut self, name: &str) -> Outcome {
         if config().assume.is(name, "unsafe") { self.check_unsafe() } else { Ok(()) }
     }
 
-    /// A question about what a stream is, not about what it does.
+    /// Checks a query about what a stream is, such as its context, rather than what it does.
     pub fn check_question(&mut self, stream: Handle) -> Outcome {
         if self.captures.is_empty() || !config().assume.is("stream_questions_in_capture", "unsafe") {
             return Ok(());
@@ -79,8 +79,8 @@ impl State {
         self.check_unsafe()
     }
 
-    /// Fails if the stream is the legacy stream and a blocking stream of its context captures: the legacy stream
-    /// "encompasses these other streams" (CUDA programming guide, "Prohibited and Unhandled Operations").
+    /// Fails if the stream is the legacy stream while a blocking stream of its context is being captured: the legacy
+    /// stream "encompasses these other streams" (CUDA programming guide, "Prohibited and Unhandled Operations").
     pub fn check_legacy(&mut self, stream: Handle) -> Outcome {
         if self.captures.is_empty() || !self.implicitly_captured(stream) {
             return Ok(());
@@ -91,7 +91,7 @@ impl State {
         Err(STREAM_CAPTURE_IMPLICIT)
     }
 
-    /// Whether a stream is the legacy stream while a blocking stream of its context captures.
+    /// Returns whether a stream is the legacy stream while a blocking stream of its context is being captured.
     pub fn implicitly_captured(&mut self, stream: Handle) -> bool {
         let of = self.checked(stream);
         let (kind, context) = (of.kind, of.context);
@@ -99,8 +99,9 @@ impl State {
             && !self.captures_of(|stream| stream.context == context && stream.blocking()).is_empty()
     }
 
-    /// Fails, and invalidates, if anything in the context or its green ones is being captured: what waits for the whole context would wait
-    /// for work that is not there (ROCm/rocm-systems PR#4508 saw it for THREAD_LOCAL captures too).
+    /// Fails, and invalidates the capture, if any stream of the context or of its green contexts is being captured: a
+    /// wait for the whole context would wait for work that was never submitted (ROCm/rocm-systems PR#4508 saw the same
+    /// for THREAD_LOCAL captures).
     pub fn check_context(&mut self, context: Handle) -> Outcome {
         let captures =
             self.captures_of(|stream| [stream.context, self.root(stream.context)].contains(&context));
@@ -111,7 +112,8 @@ impl State {
         Err(STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// Fails, and invalidates, if the stream is being captured: a capturing stream has no work to query or wait for.
+    /// Fails, and invalidates the capture, if the stream is being captured: such a stream has no work to query or to
+    /// wait for.
     pub fn check_not_captured(&mut self, stream: Handle) -> Outcome {
         match self.checked(stream).capture {
             Some(capture) => {
@@ -122,7 +124,7 @@ impl State {
         }
     }
 
-    /// Fails if the event was recorded last in a capture (cuda.h, CUDA_ERROR_CAPTURED_EVENT).
+    /// Fails if the event's last record is in a stream capture (cuda.h, CUDA_ERROR_CAPTURED_EVENT).
     pub fn check_event(&mut self, event: Handle) -> Outcome {
         let Some(Recorded::Capture { capture, .. }) = self.events.get(event).map(|event| &event.recorded)
         else {
@@ -154,7 +156,7 @@ impl State {
         }
     }
 
-    /// Puts work into the capture that a stream takes part in.
+    /// Adds work to the capture that a stream is part of.
     pub fn capture_work(&mut self, call: &Call, stream: Handle, work: &Work) -> Outcome {
         let id = self.checked(stream).capture.ok_or(INVALID_HANDLE)?;
         let capture = self.captures.get(&id).ok_or(INVALID_HANDLE)?;
@@ -189,7 +191,7 @@ impl State {
         })
     }
 
-    /// The same, where `add` makes the node, behind others of a graph, and something else with it.
+    /// Does the same with a node that `add` creates, which may add further dependencies.
     pub fn capture_with<T>(
         &mut self,
         stream: Handle,
@@ -205,13 +207,13 @@ impl State {
         Ok(made)
     }
 
-    /// Fails if the capture that a stream takes part in is invalid.
+    /// Fails if the capture that a stream is part of is invalid.
     pub fn check_capture(&mut self, stream: Handle) -> Outcome {
         let capture = self.checked(stream).capture.and_then(|id| self.captures.get(&id));
         if capture.is_some_and(|capture| capture.invalid) { Err(STREAM_CAPTURE_INVALIDATED) } else { Ok(()) }
     }
 
-    /// A capturing stream waits for an event: only for one of its own capture.
+    /// Makes a capturing stream wait for an event, which must be from the same capture.
     fn capture_wait(&mut self, id: u64, stream: Handle, event: Handle) -> Outcome {
         self.learn(event);
         let recorded = self.events.get(event).map(|event| event.recorded.clone());
@@ -237,8 +239,8 @@ impl State {
         }
     }
 
-    /// A stream that is not captured is to wait for an event: it joins the event's capture, if it has one. Whether the
-    /// stream is captured now.
+    /// Makes a stream outside captures wait for an event: it joins the event's capture, if there is one. Returns
+    /// whether the stream is being captured now.
     pub fn join_capture(&mut self, stream: Handle, event: Handle) -> Outcome<bool> {
         let Some(Recorded::Capture { capture: id, nodes }) =
             self.events.get(event).map(|event| event.recorded.clone())
@@ -259,7 +261,7 @@ impl State {
         Ok(true)
     }
 
-    /// Ends a capture: its streams leave it.
+    /// Ends a capture: its streams are no longer captured.
     pub fn leave_capture(&mut self, id: u64) -> Option<Capture> {
         let capture = self.captures.remove(&id)?;
         for &stream in capture.tips.keys() {
@@ -270,8 +272,9 @@ impl State {
         Some(capture)
     }
 
-    /// Whether what the capture's other streams did leads to its origin's tip (cuda.h, CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-    /// cuStreamUpdateCaptureDependencies: nodes taken out of a dependency set do not count).
+    /// Returns whether the work of the capture's other streams leads to its origin's last nodes (cuda.h,
+    /// CUDA_ERROR_STREAM_CAPTURE_UNJOINED; cuStreamUpdateCaptureDependencies: nodes removed from a dependency set do
+    /// not count).
     pub fn joined(&self, capture: &Capture) -> bool {
         let mut reached = HashSet::new();
         let mut next = capture.tips.get(&capture.origin).cloned().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The environment variables, read once at the first call. A mistake in one of them ends the process with a message:
-//! a test that runs on other settings than it asked for proves nothing.
+//! The environment variables, read once at the first call. A mistake in one of them ends the process with a message,
+//! because a test that runs with other settings than it was given proves nothing.
 
 use crate::assume::Assume;
 use crate::clocks::{self, GpuClock, Ns, Wander};
@@ -21,13 +21,13 @@ pub struct HostCost {
     pub query: Ns,
     /// `cuEventElapsedTime`.
     pub elapsed: Ns,
-    /// All others.
+    /// All other calls.
     pub other: Ns,
-    /// The first launch from a module, besides.
+    /// Added at the first launch from a module.
     pub module: Ns,
-    /// Making a context, besides.
+    /// Added when a context is created.
     pub context: Ns,
-    /// Loading a module or a library, besides.
+    /// Added when a module or library is loaded.
     pub load: Ns,
 }
 
@@ -83,7 +83,7 @@ fn failures(text: &str) -> Result<Failures, String> {
     Ok(failures)
 }
 
-/// Everything that can be set.
+/// All settings.
 #[derive(Debug)]
 pub struct Config {
     /// `SIMCUDA_DRIVER_VERSION`.
@@ -101,19 +101,19 @@ pub struct Config {
     pub gpu_clock: GpuClock,
     /// Hardware queues that the streams of a context share (`CUDA_DEVICE_MAX_CONNECTIONS`); 0: each stream has its own.
     pub connections: usize,
-    /// Entries that a stream's launch queue holds: as is assumed, scaled as `CUDA_SCALE_LAUNCH_QUEUES` says.
+    /// Entries of a stream's launch queue: the assumed number, scaled by `CUDA_SCALE_LAUNCH_QUEUES`.
     pub launch_queue: usize,
     /// `SIMCUDA_ASSUME`.
     pub assume: Assume,
     /// `SIMCUDA_FAIL`.
     pub failures: Failures,
-    /// `SIMCUDA_ERRNO=1`: every call leaves an errno that tells which it was, 1000 and the length of its name.
+    /// `SIMCUDA_ERRNO=1`: every call sets errno to a value that identifies it: 1000 plus the length of its name.
     pub errno: bool,
     /// `SIMCUDA_TRUTH`.
     pub truth: Option<PathBuf>,
 }
 
-/// A queue's length by the factors that the CUDA C++ Programming Guide lists ("CUDA Environment Variables").
+/// Scales a queue's length by the factors in the CUDA C++ Programming Guide ("CUDA Environment Variables").
 fn scaled(entries: usize) -> usize {
     match std::env::var("CUDA_SCALE_LAUNCH_QUEUES").as_deref() {
         Ok("0.25x") => entries / 4,
@@ -127,7 +127,7 @@ fn scaled(entries: usize) -> usize {
 /// CUDA C++ Programming Guide, "CUDA Environment Variables": 1 to 32, and 8 by default.
 const CONNECTIONS: usize = 8;
 
-/// The settings.
+/// Returns the settings.
 pub fn config() -> &'static Config {
     static CONFIG: OnceLock<Config> = OnceLock::new();
     CONFIG.get_or_init(Config::from_environment)
@@ -193,5 +193,29 @@ mod tests {
         assert_eq!(rules["cuMemAlloc"], [(2, Some(3)), (700, Some(5))]);
         assert_eq!(rules["cuInit"], [(999, None)]);
         assert!(failures("cuInit:999").is_err());
+    }
+
+    /// The names of environment variables between quotes in a text.
+    fn variables(text: &str, quote: char) -> std::collections::BTreeSet<&str> {
+        let is_name = |word: &&str| {
+            let known = word.starts_with("SIMCUDA_") || word.starts_with("CUDA_");
+            known
+                && !word.ends_with('_')
+                && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+        };
+        text.split(quote).filter(is_name).collect()
+    }
+
+    #[test]
+    fn the_readme_lists_every_environment_variable() {
+        let readme = include_str!("../../README.md");
+        let (_, rest) = readme.split_once("## Settings\n").unwrap();
+        let (section, _) = rest.split_once("\n## ").unwrap();
+        let rows = section
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| line.split(" | ").next().unwrap());
+        let listed = rows.collect::<Vec<_>>().join("\n");
+        assert_eq!(variables(&listed, '`'), variables(include_str!("config.rs"), '"'));
     }
 }

@@ -1,11 +1,13 @@
-//! What copies and sets do to memory. Effects take place in the order in which the schedule found out about them, which
-//! respects every dependency; small ones at once, large ones on a thread of their own, so that an asynchronous copy of a
-//! gigabyte does not hold up its caller. Whoever tells the application that something is done calls [`drain`] first.
+//! The effects of copies and memsets on memory. They take place in the order in which the schedule computed their
+//! times, which respects every dependency: small ones at once, large ones on a thread of their own, so that an
+//! asynchronous copy of a gigabyte does not block its caller. Code that reports work as done to the application calls
+//! [`drain`] first.
 
-use crate::memory::{Copy, Set};
+use crate::transfer::{Copy, Set};
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, Once, PoisonError};
 
 /// One.
 #[derive(Debug)]
@@ -14,11 +16,11 @@ pub enum Effect {
     Copy(Copy),
     /// Bytes are set.
     Set(Set),
-    /// An address range goes back to the system.
+    /// An address range is returned to the system.
     Release(crate::memory::Range),
 }
 
-/// Effects up to this many bytes take place at once when none is waiting.
+/// Effects up to this many bytes take place at once if no other effect waits.
 const AT_ONCE: u64 = 64 * 1024;
 
 static QUEUE: Mutex<VecDeque<Effect>> = Mutex::new(VecDeque::new());
@@ -26,8 +28,8 @@ static QUEUE: Mutex<VecDeque<Effect>> = Mutex::new(VecDeque::new());
 static QUEUED: Condvar = Condvar::new();
 /// The queue ran empty.
 static EMPTY: Condvar = Condvar::new();
-/// Effects queued and not yet over. Incremented under the queue's lock; the decrement (release) partners with the
-/// acquire load in [`drain`] and [`push`].
+/// The number of effects that are queued and not done. Incremented under the queue's lock; the decrement (release)
+/// pairs with the acquire load in [`drain`] and [`push`].
 static PENDING: AtomicU64 = AtomicU64::new(0);
 
 impl Effect {
@@ -48,40 +50,40 @@ impl Effect {
     }
 }
 
-/// Lets an effect take place after all those before it. The caller holds the state's lock.
+/// Applies an effect after all those before it. The caller holds the state's lock.
 pub fn push(effect: Effect) {
     if PENDING.load(Ordering::Acquire) == 0 && effect.bytes() <= AT_ONCE {
         return effect.take_place();
     }
     static START: Once = Once::new();
     START.call_once(|| crate::worker::spawn("simcuda-copy", work));
-    let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut queue = QUEUE.lock();
     PENDING.fetch_add(1, Ordering::Relaxed);
     queue.push_back(effect);
     QUEUED.notify_one();
 }
 
-/// Blocks until every effect so far has taken place.
+/// Blocks until every earlier effect has taken place.
 pub fn drain() {
     if PENDING.load(Ordering::Acquire) == 0 {
         return;
     }
-    let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut queue = QUEUE.lock();
     while PENDING.load(Ordering::Acquire) != 0 {
-        queue = EMPTY.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        EMPTY.wait(&mut queue);
     }
 }
 
 fn work() {
-    let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut queue = QUEUE.lock();
     loop {
         let Some(effect) = queue.pop_front() else {
-            queue = QUEUED.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            QUEUED.wait(&mut queue);
             continue;
         };
         drop(queue);
         effect.take_place();
-        queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+        queue = QUEUE.lock();
         if PENDING.fetch_sub(1, Ordering::Release) == 1 {
             EMPTY.notify_all();
         }

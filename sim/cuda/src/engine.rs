@@ -1,8 +1,8 @@
-//! Analytic time: when each piece of work starts and ends, known as soon as that of its predecessors is.
+//! Analytic time: the start and end of each piece of work, computed as soon as those of its predecessors are known.
 //!
-//! Pure: nothing here reads a clock. A task starts when it has been submitted, all its predecessors have ended and its
-//! lane (a copy engine) has room; it ends a fixed length later. A *gate* ends when somebody opens it; what stands
-//! behind a closed gate waits here. Work whose times are known at submission never takes memory.
+//! The module is pure: it reads no clock. A task starts when it has been submitted, all its predecessors have ended and
+//! its lane (a copy engine) has room; it ends a fixed length later. A *gate* ends when the program or another process
+//! opens it; work after a closed gate waits here. Work whose times are known at submission is not stored.
 
 use crate::clocks::Ns;
 use std::collections::{HashMap, VecDeque};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct Node {
     id: u64,
-    /// Host ns, or [`Node::OPEN`]. Written under the simulator's lock; it partners with itself only.
+    /// Host ns, or [`Node::OPEN`]. Written under the simulator's lock; it pairs only with itself.
     end: AtomicU64,
 }
 
@@ -24,14 +24,14 @@ impl Node {
 /// When a piece of work is done.
 #[derive(Clone, Debug)]
 pub enum Done {
-    /// At this host time, which may be in the future.
+    /// It ends at this host time, which may be in the future.
     At(Ns),
-    /// Behind a gate.
+    /// It waits for a gate.
     When(Arc<Node>),
 }
 
 impl Done {
-    /// The end, where it is known.
+    /// Returns the end, if it is known.
     pub fn end(&self) -> Option<Ns> {
         match self {
             Self::At(end) => Some(*end),
@@ -63,11 +63,11 @@ pub struct Task<P> {
     pub length: Length,
     /// The lane that runs one task at a time, if any.
     pub lane: Option<usize>,
-    /// What comes back with its times.
+    /// The data that is returned with its times.
     pub payload: P,
 }
 
-/// What became known. Pushed in an order in which every task follows its predecessors.
+/// Times that became known, in an order in which every task follows its predecessors.
 #[derive(Debug)]
 pub enum Known<P> {
     /// A task of fixed length has its times.
@@ -116,7 +116,7 @@ impl<P> Default for Engine<P> {
 }
 
 impl<P> Engine<P> {
-    /// Adds a task behind `predecessors`. What becomes known by it is pushed to `known`.
+    /// Adds a task after `predecessors`, and appends the times that become known to `known`.
     pub fn add(&mut self, predecessors: &[Done], task: Task<P>, known: &mut Vec<Known<P>>) -> Done {
         let mut head = task.submit;
         let mut missing = 0;
@@ -141,7 +141,7 @@ impl<P> Engine<P> {
         Done::When(node)
     }
 
-    /// Opens a gate at `at`, and schedules what stood behind it.
+    /// Opens a gate at `at`, and schedules the tasks that waited for it.
     pub fn open(&mut self, gate: &Arc<Node>, at: Ns, known: &mut Vec<Known<P>>) {
         gate.end.store(at, Ordering::Relaxed);
         let mut ended = VecDeque::from([(gate.id, at)]);
@@ -162,13 +162,13 @@ impl<P> Engine<P> {
         }
     }
 
-    /// Takes out what stands behind closed gates: it will never run.
+    /// Removes the tasks that wait for closed gates and will never run.
     pub fn abandon(&mut self) -> Vec<P> {
         self.behind.clear();
         self.waiting.drain().map(|(_, waiting)| waiting.task.payload).collect()
     }
 
-    /// Tasks that stand behind a closed gate.
+    /// Tasks that wait for a closed gate.
     pub fn blocked(&self) -> usize {
         self.waiting.len()
     }
@@ -202,7 +202,8 @@ impl<P> Engine<P> {
     }
 }
 
-/// The first gap of a lane from `head` that is `length` long. What ended before `now` can disturb nobody any more.
+/// Returns the first gap of a lane after `head` that has the length `length`. Tasks that ended before `now` no longer
+/// matter.
 fn reserve(lane: &mut VecDeque<(Ns, Ns)>, now: Ns, head: Ns, length: Ns) -> Ns {
     while lane.front().is_some_and(|&(_, end)| end <= now) {
         lane.pop_front();
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_a_gate_is_scheduled_when_it_opens() {
+    fn work_after_a_gate_is_scheduled_when_the_gate_opens() {
         let (mut engine, mut known) = (Engine::default(), Vec::new());
         let gate = engine.add(&[], task("gate", 10, Length::Gate), &mut known);
         let b = engine.add(std::slice::from_ref(&gate), task("b", 20, Length::Fixed(5)), &mut known);

@@ -1,12 +1,12 @@
 //! `CUresult` values and their names (cuda.h, `cudaError_enum`).
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
-use std::sync::{Mutex, PoisonError};
 
 /// A failed call's `CUresult`.
 pub type Failure = i32;
-/// What the body of a driver function comes to.
+/// The result of a driver function.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 macro_rules! results {
@@ -127,17 +127,17 @@ results! {
     UNKNOWN = 999,
 }
 
-/// The enumerator's name, as `cuGetErrorName` gives it; it lives as long as the process.
+/// Returns the enumerator's name for `cuGetErrorName`, which is valid as long as the process lives.
 pub fn name(result: i32) -> Option<&'static CStr> {
     static NAMES: Mutex<BTreeMap<i32, &'static CStr>> = Mutex::new(BTreeMap::new());
     let short = short_name(result)?;
     let prefix = if result == SUCCESS { "CUDA_" } else { "CUDA_ERROR_" };
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = NAMES.lock();
     let make = || &*Box::leak(CString::new(format!("{prefix}{short}")).expect("no NUL").into_boxed_c_str());
     Some(names.entry(result).or_insert_with(make))
 }
 
-/// Success or the failure, as the C side sees it.
+/// Converts a result to the `CUresult` that C gets.
 pub fn code(outcome: Outcome) -> i32 {
     outcome.err().unwrap_or(SUCCESS)
 }

@@ -11,9 +11,9 @@ pub type Address = unsafe extern "C" fn();
 /// A line of `names.txt`, variant by variant.
 #[derive(Debug)]
 pub struct Row {
-    /// The name that `cuGetProcAddress` is asked for.
+    /// The name that is passed to `cuGetProcAddress`.
     pub base: &'static str,
-    /// The CUDA version from which this variant answers; 0 = never.
+    /// The CUDA version from which this variant is returned; 0 if it never is.
     pub version: i32,
     /// The exported name.
     pub export: &'static str,
@@ -22,20 +22,20 @@ pub struct Row {
 }
 
 impl Row {
-    /// It belongs to the API with per-thread default streams.
+    /// Returns whether it belongs to the API with per-thread default streams.
     pub fn per_thread(&self) -> bool {
         per_thread(self.export)
     }
 }
 
-/// What `cuGetProcAddress` finds.
+/// The results of `cuGetProcAddress`.
 #[derive(Clone, Copy, Debug)]
 pub enum Answer {
     /// The export.
     Found(&'static Row),
-    /// No such function in this driver.
+    /// This driver has no such function.
     SymbolNotFound,
-    /// There is one, but only from a version later than the one asked for.
+    /// The function exists only in versions later than the requested one.
     VersionNotSufficient,
 }
 
@@ -63,8 +63,8 @@ pub fn lookup(symbol: &str, version: i32, want_per_thread: bool, driver: i32) ->
     }
 }
 
-/// What the runtime is given of the driver beside what it looks up (`runtime_primary=hidden`, `runtime_kernels=hidden`), in the
-/// place of NVIDIA's export tables: the function of that export, or null.
+/// Returns the exported function, or null, to a runtime that under `runtime_primary=hidden` or `runtime_kernels=hidden`
+/// does not look it up by name. It takes the place of NVIDIA's export tables.
 ///
 /// # Safety
 /// `export` is a terminated string.
@@ -118,38 +118,50 @@ pub struct Api {
     pub name: &'static str,
     /// A NULL stream means the calling thread's.
     pub per_thread: bool,
-    /// What it costs.
+    /// Its class of cost.
     pub class: Class,
 }
 
 impl Api {
-    /// What follows from an export's name.
+    /// Derives the properties of an export from its name.
     pub const fn of(export: &'static str) -> Self {
         let name = base(export);
         Self { name, per_thread: per_thread(export), class: Class::of(name) }
     }
 }
 
-/// Ties exports to functions: `cuA | cuA_v2 => function(arg: Type);` makes each name an exported C function that
-/// enters the simulator and calls `function(&mut Call, arg)`. build.rs reads these lines too.
+/// Ties exports to functions: `cuA | cuA_v2 => function(arg: Type, list[count]: Slice<u32>, count: usize);` makes each name
+/// an exported C function that enters the simulator, checks its parameters (`parameter.rs`) and calls
+/// `function(&mut Call, arg, list, count)`. A list names the parameter that counts its elements. build.rs reads these
+/// lines too.
 macro_rules! exports {
     ($($($export:ident)|+ => $function:ident $arguments:tt;)+) => {
         $($($crate::export::exports!(@one $export $function $arguments);)+)+
     };
-    (@one $export:ident $function:ident ($($argument:ident: $type:ty),*)) => {
-        #[doc = concat!("`", stringify!($export), "` of cuda.h.\n\n# Safety\nAs cuda.h asks.")]
+    (@one $export:ident $function:ident ($($argument:ident $([$count:expr])? : $type:ty),*)) => {
+        #[doc = concat!("`", stringify!($export), "` of cuda.h.\n\n# Safety\nThe requirements of cuda.h.")]
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments)]
-        pub unsafe extern "C-unwind" fn $export($($argument: $type),*) -> i32 {
+        pub unsafe extern "C-unwind" fn $export(
+            $($argument: <$type as $crate::parameter::Parameter>::Raw),*
+        ) -> i32 {
             const API: $crate::export::Api = $crate::export::Api::of(stringify!($export));
-            // SAFETY: the caller's promise to cuda.h is the one that the function asks for.
-            $crate::call::enter(&API, |call| unsafe { self::$function(call, $($argument),*) })
+            $crate::call::enter(&API, |call| {
+                $(
+                    // SAFETY: cuda.h's promise: a pointer is NULL or valid as its documentation says, a list as long
+                    // as the parameter that counts its elements says.
+                    let $argument = unsafe {
+                        <$type as $crate::parameter::Parameter>::take($argument, 0 $(+ ($count) as usize)?)
+                    }?;
+                )*
+                self::$function(call, $($argument),*)
+            })
         }
     };
 }
 pub(crate) use exports;
 
-/// Exports that are not simulated: they fail, whatever they are given.
+/// Exports that are not simulated and always fail.
 macro_rules! unsimulated {
     ($($export:ident,)*) => {
         mod unsimulated {
@@ -165,7 +177,7 @@ macro_rules! unsimulated {
 }
 
 fn not_simulated(api: &'static str) -> Failure {
-    crate::call::tell_failure(api, NOT_SUPPORTED);
+    crate::call::report_failure(api, NOT_SUPPORTED);
     NOT_SUPPORTED
 }
 

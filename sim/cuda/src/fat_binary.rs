@@ -1,5 +1,5 @@
-//! Fat binaries: code for several architectures in one image. Their layout is in no public header; it was read off what
-//! nvcc 13.5 writes, whose `-arch` and `-gencode` say what is in them.
+//! Fat binaries: code for several architectures in one image. No public header describes their layout; it was found by
+//! reading files that nvcc 13.5 wrote with known `-arch` and `-gencode` options.
 
 use crate::config::config;
 
@@ -10,7 +10,7 @@ pub const WRAPPER_MAGIC: [u8; 4] = 0x4662_43B1u32.to_le_bytes();
 /// The device's architecture, as `CU_FUNC_ATTRIBUTE_BINARY_VERSION` counts: ten times the major number and the minor one.
 const DEVICE: u32 = 90;
 
-/// What an entry holds.
+/// The kinds of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Code {
     /// PTX text, perhaps compressed.
@@ -27,7 +27,7 @@ struct Entry<'a> {
     bytes: &'a [u8],
 }
 
-/// What a kernel was compiled from, and for.
+/// The architectures that a kernel was compiled from and for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions {
     /// `CU_FUNC_ATTRIBUTE_PTX_VERSION`.
@@ -43,19 +43,21 @@ impl Default for Versions {
 }
 
 impl Versions {
-    /// Of PTX text, which is compiled for the device when it is loaded.
+    /// The versions of PTX text, which is compiled for the device when it is loaded.
     pub fn of_text(architecture: u32) -> Self {
         Self { ptx: architecture, binary: DEVICE }
     }
 
-    /// Of an ELF file. What it was compiled from it does not tell: taken to be PTX of the same architecture, as with `-arch`.
+    /// The versions of an ELF file. The file does not say what it was compiled from; PTX of the same architecture is
+    /// assumed, as with `-arch`.
     pub fn of_binary(architecture: u32) -> Self {
         Self { ptx: architecture, binary: architecture }
     }
 
-    /// Of the entry that is taken: the newest binary that the device runs (CUDA programming guide, "Binary Compatibility": of its
-    /// major number, and no newer). A device compiles the newest text where there is none; the simulator runs no code, and takes a
-    /// binary of another architecture for what it says, unless `other_binaries` is assumed to be compiled.
+    /// The versions of the chosen entry: the newest binary that the device can run (CUDA programming guide, "Binary
+    /// Compatibility": one of its major number, and no newer). Without one, a real device compiles the newest PTX. The
+    /// simulator runs no code and reports the versions of a binary of another architecture, except under
+    /// `other_binaries=compiled`.
     fn of(entries: &[Entry<'_>]) -> Self {
         let of = |code: Code| {
             entries.iter().filter(move |entry| entry.code == code).map(|entry| entry.architecture)
@@ -71,7 +73,7 @@ impl Versions {
     }
 }
 
-/// Reads the versions of a fat binary, and its first text that is not compressed.
+/// Reads the versions of a fat binary, and its first uncompressed text.
 ///
 /// # Safety
 /// `image` points to a whole fat binary or to a structure that wraps one.
@@ -92,7 +94,7 @@ pub unsafe fn read(image: *const u8) -> (Versions, Option<String>) {
 }
 
 unsafe fn entries<'a>(binary: *const u8) -> Vec<Entry<'a>> {
-    // SAFETY: the caller's: the header tells where entries begin and how long they are, and each entry the same of itself.
+    // SAFETY: the caller's: the header gives the start and size of the entries, and each entry its own.
     unsafe {
         if *binary.cast::<[u8; 4]>() != MAGIC {
             return Vec::new();
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entry_that_a_device_takes_tells_the_versions() {
+    fn the_versions_are_those_of_the_entry_that_the_device_uses() {
         assert_eq!(versions(&[]), (90, 90));
         assert_eq!(versions(&[(2, 80, &[]), (1, 80, &[])]), (80, 80), "-arch=sm_80");
         assert_eq!(versions(&[(2, 75, &[]), (2, 90, &[]), (2, 100, &[]), (1, 100, &[])]), (90, 90));
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_is_found_and_what_is_wrapped_is() {
+    fn text_is_found_plain_and_in_a_wrapper() {
         let text = b".version 8.0\n.visible .entry k() { ret; }\n\0";
         let whole = binary(&[(2, 80, &[0x7f]), (1, 80, &[0x28, 0xb5]), (1, 80, text)]);
         let wrapper = [u64::from(u32::from_le_bytes(WRAPPER_MAGIC)) | 1 << 32, whole.as_ptr() as u64];

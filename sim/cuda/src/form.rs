@@ -1,5 +1,5 @@
-//! CUfunction and CUkernel: two kinds of handles for what can be launched. A call that takes one in the other's place says so
-//! (cuda.h: launches and occupancy); of all others nothing is said, and `kernel_handles` decides.
+//! CUfunction and CUkernel: two kinds of handles for kernels. cuda.h says that launches and occupancy queries accept
+//! either; for all other functions it does not say, and `kernel_handles` decides.
 
 use crate::call::Call;
 use crate::config::config;
@@ -8,7 +8,7 @@ use crate::handle::{Handle, stale};
 use crate::state::State;
 use crate::truth;
 
-/// Which kind a call takes.
+/// The kind of handle that a call accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// A CUfunction.
@@ -18,15 +18,15 @@ pub enum Form {
 }
 
 impl Form {
-    /// The kind that a call of this name takes.
+    /// Returns the kind that a function of this name accepts.
     pub fn of(api: &str) -> Self {
         if api.starts_with("cuKernel") { Self::Kernel } else { Self::Function }
     }
 }
 
 impl State {
-    /// What comes of a handle in a call that takes handles of the other kind, or of its own. The truth tells of each that was
-    /// of the other, whatever comes of it.
+    /// Checks a handle in a call that accepts one of the two kinds. Each handle of the other kind gets a line in the
+    /// truth file.
     pub fn takes(&self, call: &Call, handle: Handle) -> Outcome {
         let form = Form::of(call.api.name);
         let (is_function, is_kernel) =
@@ -51,7 +51,7 @@ impl State {
         }
         let assume = &config().assume;
         if assume.is("kernel_handles", "crash") {
-            eprintln!("simcuda: {api} was given {handle:#x}, which is of the other kind");
+            eprintln!("simcuda: {api} got the handle {handle:#x} of the other kind (CUfunction or CUkernel)");
             std::process::abort();
         }
         if assume.is("kernel_handles", "either") { Ok(()) } else { Err(INVALID_HANDLE) }

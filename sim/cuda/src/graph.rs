@@ -1,4 +1,4 @@
-//! Graphs: nodes and their dependencies, and what instantiation makes of them.
+//! Graphs: their nodes and dependencies, and executable graphs.
 
 use crate::api::user_object::Kept;
 use crate::call::Call;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct KernelNode {
     /// The CUfunction.
     pub function: Handle,
-    /// The CUkernel, if that was launched.
+    /// The CUkernel, if the launch named one; otherwise 0.
     pub kernel: Handle,
     /// Blocks and threads of a block.
     pub dimensions: [u32; 6],
@@ -30,7 +30,7 @@ pub struct KernelNode {
     pub arguments: Arguments,
 }
 
-/// A kernel's arguments, kept.
+/// A copy of a kernel's arguments.
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
     /// The values.
@@ -54,37 +54,37 @@ impl Arguments {
         Self { values, pointers }
     }
 
-    /// What `kernelParams` is to be; 0 without arguments.
+    /// Returns the address for `kernelParams`; 0 without arguments.
     pub fn address(&self) -> u64 {
         if self.values.is_empty() { 0 } else { self.pointers.as_ptr() as u64 }
     }
 }
 
-/// What a node does.
+/// The work of a node.
 #[derive(Clone, Debug)]
 pub enum NodeWork {
     /// One piece of work.
     One(Work),
-    /// A graph of its own.
+    /// A child graph.
     Child(Handle),
-    /// Graphs of its own, as a value decides.
+    /// Graphs that run depending on a value.
     Conditional(Conditional),
 }
 
-/// What a conditional node does.
+/// The work of a conditional node.
 #[derive(Clone, Debug)]
 pub struct Conditional {
     /// `CUgraphConditionalNodeType`.
     pub kind: u32,
-    /// The value. Only code on the device changes it, which there is none of here.
+    /// The value. Only device code could change it, and the simulator runs none.
     pub value: u32,
     /// Its graphs.
     pub bodies: Vec<Handle>,
 }
 
 impl Conditional {
-    /// The graph that runs, if one does, and how often (cuda.h, CUgraphConditionalNodeType). A loop that nobody ends is ended
-    /// after `while_loops` rounds.
+    /// Returns the graph that runs, if any, and how often (cuda.h, CUgraphConditionalNodeType). A loop ends after
+    /// `while_loops` iterations, because no device code ends it.
     fn runs(&self) -> (Option<Handle>, u64) {
         let body = |index: u32| self.bodies.get(index as usize).copied();
         match (self.kind, self.value) {
@@ -122,13 +122,13 @@ impl NodeWork {
 pub struct GraphNode {
     /// Its graph.
     pub graph: Handle,
-    /// What it does.
+    /// Its work.
     pub work: NodeWork,
-    /// What it depends on.
+    /// The nodes that it depends on.
     pub before: Vec<Handle>,
-    /// The data (`CUgraphEdgeData` of cuda.h) of those dependencies that have other than zeroes.
+    /// The data (`CUgraphEdgeData` of cuda.h) of dependencies whose data is not zero.
     pub data: HashMap<Handle, u64>,
-    /// The node that it was cloned from; 0 = none.
+    /// The node that it was cloned from, or 0.
     pub original: Handle,
 }
 
@@ -137,13 +137,13 @@ pub struct GraphNode {
 pub struct Graph {
     /// Its nodes, in order of creation.
     pub nodes: Vec<Handle>,
-    /// It belongs to a child node and goes with it.
+    /// Whether it belongs to a child node and is destroyed with it.
     pub owned: bool,
-    /// The graph that it was cloned from; 0 = none.
+    /// The graph that it was cloned from, or 0.
     pub original: Handle,
     /// Values of its conditional handles when it is launched.
     pub conditions: Vec<u32>,
-    /// What it keeps alive, and by how many references each.
+    /// The user objects that it references, and how many references it has to each.
     pub objects: Vec<(Arc<Kept>, u32)>,
 }
 
@@ -154,7 +154,7 @@ pub struct Step {
     pub node: Handle,
     /// `CUgraphNodeType`.
     pub kind: u32,
-    /// What it does; a disabled one does nothing.
+    /// Its work; a disabled step does nothing.
     pub work: Work,
     /// `cuGraphNodeSetEnabled`.
     pub enabled: bool,
@@ -165,22 +165,22 @@ pub struct Step {
 /// An executable graph.
 #[derive(Debug)]
 pub struct Exec {
-    /// What it does, in an order that dependencies allow.
+    /// Its steps, in an order that the dependencies allow.
     pub steps: Vec<Step>,
     /// Its last launch.
     pub last: Done,
     /// Flags of its instantiation.
     pub flags: u64,
-    /// The context that it was made in.
+    /// The context that it was instantiated in.
     pub context: Handle,
-    /// The graph that it was made from; 0 when that is gone.
+    /// The graph that it was instantiated from; 0 once that is destroyed.
     pub graph: Handle,
-    /// What it keeps alive: all that the graph did, also when that is gone.
+    /// The user objects that it references: all that its graph referenced, even after the graph is destroyed.
     pub objects: Vec<Arc<Kept>>,
 }
 
 impl State {
-    /// Adds a node behind `before`, which must be nodes of the same graph, each named once (cuda.h: duplicates are not
+    /// Adds a node that depends on `before`, which must be distinct nodes of the same graph (cuda.h: duplicates are not
     /// allowed).
     pub fn add_node(&mut self, graph: Handle, work: NodeWork, before: Vec<Handle>) -> Outcome<Handle> {
         if self.graphs.get(graph).is_none() {
@@ -205,7 +205,7 @@ impl State {
         Ok(())
     }
 
-    /// `CUgraphNodeType` of a node, if it is one.
+    /// Returns the `CUgraphNodeType` of a node.
     pub fn kind_of(&self, node: Handle) -> Option<u32> {
         self.nodes.get(node).map(|node| node.work.kind())
     }
@@ -220,7 +220,7 @@ impl State {
         if data == 0 || (programmatic && between_kernels) { Ok(()) } else { Err(INVALID_VALUE) }
     }
 
-    /// Gives an edge its data, which was checked.
+    /// Sets the data of an edge, which was checked before.
     pub fn set_edge_data(&mut self, from: Handle, to: Handle, data: u64) {
         if let Some(node) = self.nodes.get_mut(to).filter(|_| data != 0) {
             node.data.insert(from, data);
@@ -260,7 +260,7 @@ impl State {
         Ok(clone)
     }
 
-    /// What a graph and its children keep alive.
+    /// Returns the user objects that a graph and its children reference.
     pub fn kept_by(&self, graph: Handle) -> Vec<Arc<Kept>> {
         let Some(graph) = self.graphs.get(graph) else { return Vec::new() };
         let mut objects: Vec<Arc<Kept>> = graph.objects.iter().map(|(object, _)| object.clone()).collect();
@@ -280,7 +280,7 @@ impl State {
     pub fn destroy_graph(&mut self, graph: Handle) -> Outcome {
         let gone = self.graphs.remove(graph).ok_or(INVALID_HANDLE)?;
         self.graph_memory.orphan(graph);
-        // The next graph may have its handle.
+        // The next graph may reuse its handle.
         self.execs.values_mut().filter(|exec| exec.graph == graph).for_each(|exec| exec.graph = 0);
         for node in gone.nodes {
             if let Some(node) = self.nodes.remove(node) {
@@ -290,7 +290,7 @@ impl State {
         Ok(())
     }
 
-    /// Removes the graphs that are a node's own.
+    /// Removes the graphs that belong to a node.
     pub fn destroy_inner(&mut self, work: NodeWork) -> Outcome {
         match work {
             NodeWork::One(_) => Ok(()),
@@ -310,7 +310,7 @@ impl State {
         }
     }
 
-    /// A graph's nodes in an order that dependencies allow; an error if there is none.
+    /// Returns a graph's nodes in an order that the dependencies allow; an error if there is none.
     pub fn ordered(&self, graph: Handle) -> Outcome<Vec<Handle>> {
         let graph = self.graphs.get(graph).ok_or(INVALID_HANDLE)?;
         let mut waiting: HashMap<Handle, usize> = HashMap::new();
@@ -337,8 +337,8 @@ impl State {
         if order.len() < graph.nodes.len() { Err(INVALID_VALUE) } else { Ok(order) }
     }
 
-    /// Flattens a graph into steps. A child graph becomes its steps between two empty ones; so does what a conditional node
-    /// runs.
+    /// Flattens a graph into steps. A child graph, or the body that a conditional node runs, becomes its steps between
+    /// two empty ones.
     pub fn flatten(&self, graph: Handle, roots: &[usize], steps: &mut Vec<Step>) -> Outcome<Vec<usize>> {
         let mut step_of: HashMap<Handle, usize> = HashMap::new();
         let mut leaves: Vec<usize> = Vec::new();
@@ -393,7 +393,7 @@ impl State {
         let operation = self.operation_of(call, "graph", &place);
         place.graph = operation.seq;
         let nothing = |action| Job { action, truth: None };
-        // It holds its stream while it waits for its own last launch, which may be on another.
+        // It blocks its stream while it waits for its own last launch, which may be on another stream.
         let head = self.add(&before, Length::Fixed(0), None, nothing(Action::None));
         let begin = self.add(&[head.clone(), last], Length::Fixed(0), None, nothing(Action::None));
         let mut ends: Vec<Done> = Vec::with_capacity(steps.len() + 1);

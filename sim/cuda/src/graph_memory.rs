@@ -1,17 +1,18 @@
-//! Memory that graphs take while they run.
+//! Memory that graphs allocate while they run.
 //!
 //! Sources: cuda.h (cuGraphAddMemAllocNode, cuGraphAddMemFreeNode, cuGraphInstantiate, cuGraphLaunch, cuMemFreeAsync,
 //! cuDeviceGetGraphMemAttribute); CUDA programming guide, "Graph Memory Nodes".
 //!
-//! - An address is made with its node, and is the same in every launch. Nodes of one graph share one where the second
-//!   depends on the free of the first ("Address Reuse within a Graph").
-//! - A block is there from a launch on: until a node of the same graph or of another one frees it, or a call, or, with
-//!   AUTO_FREE_ON_LAUNCH, the next launch. Destroying graphs frees nothing.
-//! - It belongs to no context: a node names a device, and cuda.h, cuCtxDestroy, has no memory of graphs in its list.
-//! - Physical memory is taken at launches, shared by what is not there at the same time, and kept until it is trimmed.
-//!   That is counted in the order of calls here.
+//! - An address is assigned when its node is added, and is the same in every launch. Two nodes of one graph share an
+//!   address if the second depends on the free of the first ("Address Reuse within a Graph").
+//! - A launch allocates a block. A node of the same graph or of another one frees it, or a call, or, with
+//!   AUTO_FREE_ON_LAUNCH, the next launch. Destroying a graph frees nothing.
+//! - A block belongs to no context: its node names a device, and cuda.h's list of what cuCtxDestroy frees does not
+//!   mention it.
+//! - Physical memory is allocated at launches, shared by blocks that do not exist at the same time, and kept until it
+//!   is trimmed. The simulator counts it in the order of calls.
 
-use crate::api::memory::{tell_free, tell_of_graph};
+use crate::api::memory::{report_free, report_graph_memory};
 use crate::call::Call;
 use crate::config::config;
 use crate::effects::{self, Effect};
@@ -28,17 +29,17 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
 const AUTO_FREE_ON_LAUNCH: u64 = 1;
 
-/// Who else may use an allocation: `CUmemAccessDesc` of cuda.h.
+/// Access of another device to an allocation: `CUmemAccessDesc` of cuda.h.
 pub type Access = [u32; 3];
 
-/// What an allocation node was asked for.
+/// The request of an allocation node.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// `CUmemPoolProps` of cuda.h.
     pub pool: [u64; 11],
-    /// Who else may use it.
+    /// The devices that may access it.
     pub access: Box<[Access]>,
-    /// How much.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
@@ -51,32 +52,32 @@ enum Freed {
     Elsewhere,
 }
 
-/// What an allocation node takes.
+/// The block that an allocation node allocates.
 #[derive(Debug)]
 pub struct Block {
     /// First address.
     pub address: u64,
-    /// What was asked for.
+    /// The request.
     pub asked: Asked,
     /// Bytes that it takes.
     taken: u64,
     device: u32,
-    /// Its graph; 0 when that is gone.
+    /// Its graph; 0 once that is destroyed.
     graph: Handle,
     /// Its node.
     node: Handle,
     freed: Freed,
     live: bool,
-    /// What was last done with it.
+    /// The last work that allocated or freed it.
     done: Done,
 }
 
-/// Bytes of a device, each with the most that there were since the last reset.
+/// Byte counts of a device, each with its maximum since the last reset.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Footprint {
-    /// In blocks that are there.
+    /// Bytes in allocated blocks.
     pub used: (u64, u64),
-    /// Held for graphs.
+    /// Bytes reserved for graphs.
     pub reserved: (u64, u64),
 }
 
@@ -96,7 +97,7 @@ struct Move {
     takes: bool,
 }
 
-/// What a launch does to memory.
+/// The allocations and frees of a launch.
 #[derive(Debug, Default)]
 pub struct Moves(Vec<Move>);
 
@@ -106,7 +107,7 @@ impl GraphMemory {
         self.blocks.get(&number)
     }
 
-    /// What graphs take of a device.
+    /// Returns the memory that graphs use on a device.
     pub fn footprint(&mut self, device: u32) -> &mut Footprint {
         self.footprints.entry(device).or_default()
     }
@@ -118,12 +119,12 @@ impl GraphMemory {
             .map(|(&number, _)| number)
     }
 
-    /// The graph of a handle is gone.
+    /// Notes that a graph was destroyed.
     pub fn orphan(&mut self, graph: Handle) {
         self.blocks.values_mut().filter(|block| block.graph == graph).for_each(|block| block.graph = 0);
     }
 
-    /// Counts a block that comes or goes.
+    /// Counts a block that was allocated or freed.
     fn count(&mut self, device: u32, change: i64) {
         let Footprint { used, .. } = self.footprint(device);
         used.0 = used.0.saturating_add_signed(change);
@@ -131,7 +132,7 @@ impl GraphMemory {
     }
 }
 
-/// Whether work takes or frees memory, and which.
+/// Returns whether work allocates or frees memory, and which block.
 fn move_of(work: &Work) -> Option<(u64, bool)> {
     match *work {
         Work::Take(block) => Some((block, true)),
@@ -140,8 +141,8 @@ fn move_of(work: &Work) -> Option<(u64, bool)> {
     }
 }
 
-/// Tells the truth about a node that takes memory, or (no bytes) frees it.
-fn tell_node(call: &Call, graph: Handle, address: u64, bytes: u64) {
+/// Writes a node that allocates memory, or (no bytes) frees it, to the truth file.
+fn report_node(call: &Call, graph: Handle, address: u64, bytes: u64) {
     let (api, tid, begin) = (call.api.name, thread::tid(), call.begin);
     truth::line(format_args!(
         "\"kind\":\"memory_node\",\"api\":\"{api}\",\"tid\":{tid},\"begin\":{begin},\"graph\":{graph},\
@@ -150,21 +151,21 @@ fn tell_node(call: &Call, graph: Handle, address: u64, bytes: u64) {
 }
 
 impl Moves {
-    /// What these steps do.
+    /// Returns the allocations and frees of these steps.
     pub fn of(steps: &[Step]) -> Self {
         let of =
             |(step, at): (usize, &Step)| move_of(&at.work).map(|(block, takes)| Move { step, block, takes });
         Self(steps.iter().enumerate().filter_map(of).collect())
     }
 
-    /// Whether it is nothing.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl State {
-    /// Whether a graph, or one inside it, takes or frees memory.
+    /// Returns whether a graph, or a graph inside it, allocates or frees memory.
     pub fn has_memory(&self, graph: Handle) -> bool {
         let nodes = self.graphs.get(graph).into_iter().flat_map(|graph| &graph.nodes);
         nodes.filter_map(|&node| self.nodes.get(node)).any(|node| match &node.work {
@@ -174,13 +175,14 @@ impl State {
         })
     }
 
-    /// Fails if memory cannot be taken or freed in a graph. cuda.h, cuGraphChildGraphNodeGetGraph: not in a child's.
+    /// Fails if nodes must not allocate or free memory in a graph. cuda.h, cuGraphChildGraphNodeGetGraph: not in a
+    /// child's graph.
     fn check_memory_graph(&self, graph: Handle) -> Outcome {
         let owned = self.graphs.get(graph).ok_or(INVALID_HANDLE)?.owned;
         if owned { Err(INVALID_VALUE) } else { Ok(()) }
     }
 
-    /// Nodes that come before one that depends on `before`.
+    /// Returns the nodes that run before a node that depends on `before`.
     fn all_before(&self, before: &[Handle]) -> HashSet<Handle> {
         let (mut reached, mut next) = (HashSet::new(), before.to_vec());
         while let Some(node) = next.pop() {
@@ -191,7 +193,7 @@ impl State {
         reached
     }
 
-    /// Adds a node that takes memory. Returns it and the address.
+    /// Adds a node that allocates memory, and returns it and the address.
     pub fn add_take(
         &mut self,
         call: &Call,
@@ -220,14 +222,15 @@ impl State {
         };
         let number = self.id();
         let node = self.add_node(graph, NodeWork::One(Work::Take(number)), before)?;
-        tell_node(call, graph, address, asked.bytes);
+        report_node(call, graph, address, asked.bytes);
         let (freed, done) = (Freed::Nowhere, Done::At(0));
         let block = Block { address, asked, taken, device, graph, node, freed, live: false, done };
         self.graph_memory.blocks.insert(number, block);
         Ok((node, address))
     }
 
-    /// An address of the same graph, of a block that is as large, and gone before a node that depends on `before` runs.
+    /// Returns an address of the same graph whose block is as large and is freed before a node that depends on `before`
+    /// runs.
     fn reusable(&self, graph: Handle, before: &[Handle], bytes: u64, device: u32) -> Option<u64> {
         let blocks = &self.graph_memory.blocks;
         let earlier = self.all_before(before);
@@ -277,15 +280,16 @@ impl State {
             return Err(INVALID_VALUE);
         }
         let node = self.add_node(graph, NodeWork::One(Work::Give(number)), before)?;
-        tell_node(call, graph, address, 0);
+        report_node(call, graph, address, 0);
         if let Some(block) = self.graph_memory.blocks.get_mut(&number) {
             block.freed = if is_own { Freed::Inside(node) } else { Freed::Elsewhere };
         }
         Ok(node)
     }
 
-    /// What a launch would find: fails if a block is there that it takes, or is not there that it frees (cuda.h,
-    /// cuGraphLaunch), or if there is no memory left. What an earlier launch left is freed first, where that was asked for.
+    /// Checks a launch: fails if a block that it allocates is still allocated, if a block that it frees is not (cuda.h,
+    /// cuGraphLaunch), or if the device has no memory left. Blocks that an earlier launch left are freed first, if the
+    /// instantiation requested it.
     pub fn begin_moves(&mut self, call: &Call, moves: &Moves, flags: u64) -> Outcome {
         if moves.is_empty() {
             return Ok(());
@@ -324,13 +328,13 @@ impl State {
         Ok(())
     }
 
-    /// The launch `launch` was scheduled, its steps to end at `ends`.
+    /// Notes that the launch `launch` was scheduled and that its steps end at `ends`.
     pub fn end_moves(&mut self, call: &Call, moves: &Moves, ends: &[Done], stream: u64, launch: u64) {
         for of in &moves.0 {
             let Some(block) = self.graph_memory.blocks.get_mut(&of.block) else { continue };
             (block.live, block.done) = (of.takes, ends[of.step].clone());
             let (what, sign) = if of.takes { ("alloc", 1) } else { ("free", -1) };
-            tell_of_graph(
+            report_graph_memory(
                 call,
                 what,
                 (block.address, block.asked.bytes),
@@ -343,22 +347,22 @@ impl State {
         }
     }
 
-    /// A block goes, by a call.
+    /// Frees a block in a call.
     fn go(&mut self, call: &Call, number: u64, stream: u64, done: Option<Done>) {
         let Some(block) = self.graph_memory.blocks.get_mut(&number) else { return };
         block.live = false;
         block.done = done.unwrap_or_else(|| block.done.clone());
-        tell_free(call, block.address, block.asked.bytes, MemoryKind::Graph, stream);
+        report_free(call, block.address, block.asked.bytes, MemoryKind::Graph, stream);
         let (device, taken) = (block.device, block.taken as i64);
         self.graph_memory.count(device, -taken);
     }
 
-    /// Fails if no block of a graph begins at an address now.
+    /// Fails unless an allocated block of a graph starts at an address.
     pub fn check_graph_block(&self, address: u64) -> Outcome {
         self.graph_memory.live_at(address).map(|_| ()).ok_or(INVALID_VALUE)
     }
 
-    /// Frees a block of a graph that begins at an address, in the order of a stream where one is given.
+    /// Frees a block of a graph by its address, in the order of a stream if one is given.
     pub fn free_graph_block(
         &mut self,
         call: &Call,
@@ -372,7 +376,7 @@ impl State {
         Ok(())
     }
 
-    /// Forgets blocks that nothing can name any more, and gives their addresses back.
+    /// Forgets blocks that nothing can name any more, and releases their addresses.
     pub fn sweep_graph_memory(&mut self) {
         if self.graph_memory.blocks.is_empty() {
             return;
@@ -402,8 +406,8 @@ impl State {
         }
     }
 
-    /// Gives back what is held for a device's graphs and not in use: what is there, and what launches that are not over
-    /// may use (cuda.h, cuDeviceGraphMemTrim).
+    /// Releases memory that is reserved for a device's graphs and not in use by allocated blocks or by unfinished
+    /// launches (cuda.h, cuDeviceGraphMemTrim).
     pub fn trim_graph_memory(&mut self, device: u32) {
         let now = self.now;
         let mut blocks = self.graph_memory.blocks.values();

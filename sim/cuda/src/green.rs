@@ -1,8 +1,9 @@
 //! Green contexts: a part of a device's multiprocessors under its primary context.
 //!
-//! What is made while one is current (events, modules, memory) is the primary context's; streams are its own. That its
-//! streams order themselves among each other as any context's do, and not with those of the primary context, is an
-//! assumption: cuda.h only says that `CU_GREEN_CTX_DEFAULT_STREAM` makes a default stream "to use inside the green context".
+//! Objects created while a green context is current (events, modules, memory) belong to its primary context; streams
+//! are its own. It is an assumption that its streams order themselves among each other as those of any context do, and
+//! not with those of the primary context: cuda.h only says that `CU_GREEN_CTX_DEFAULT_STREAM` makes a default stream
+//! "to use inside the green context".
 
 use crate::error::{INVALID_RESOURCE_CONFIGURATION, INVALID_RESOURCE_TYPE, INVALID_VALUE, Outcome};
 use crate::handle::Handle;
@@ -15,9 +16,9 @@ pub const MULTIPROCESSORS: u32 = 1;
 /// A green context.
 #[derive(Debug)]
 pub struct Green {
-    /// What it has.
+    /// Its multiprocessors.
     pub part: Part,
-    /// Its own context: what `cuCtxFromGreenCtx` returns; 0 when its primary context has gone.
+    /// Its own context, which `cuCtxFromGreenCtx` returns; 0 once its primary context is gone.
     pub context: Handle,
 }
 
@@ -27,21 +28,21 @@ pub struct Green {
 pub struct Part {
     /// Device ordinal.
     pub device: u32,
-    /// How many.
+    /// The number of multiprocessors.
     pub count: u32,
-    /// The split that it is a result or the rest of; 0: it is all that a device or a context has.
+    /// The split that produced it, as a part or as the remainder; 0 if it is everything that a device or a context has.
     pub split: u32,
 }
 
 impl Part {
-    /// cuda.h, "Green Contexts": on compute capability 9.0 parts have at least 8 multiprocessors and a multiple of 8; with
-    /// IGNORE_SM_COSCHEDULING the alignment is lower, to which is an assumption.
+    /// cuda.h, "Green Contexts": on compute capability 9.0, parts have at least 8 multiprocessors and a multiple of 8.
+    /// With IGNORE_SM_COSCHEDULING the alignment is lower; how low is an assumption.
     pub fn size(flags: u32, least: u32) -> u32 {
         let unit = if flags & 1 != 0 { 2 } else { 8 };
         least.max(1).next_multiple_of(unit)
     }
 
-    /// Parts of this one, `most` at most, and the rest.
+    /// Splits it into at most `most` parts, and returns them and the remainder.
     pub fn divide(self, flags: u32, least: u32, most: u32, split: u32) -> Outcome<(Vec<Part>, Part)> {
         if flags > 3 || least > self.count {
             return Err(INVALID_VALUE);
@@ -56,7 +57,7 @@ impl Part {
         Ok(((0..groups).map(|_| part(size)).collect(), part(self.count - groups * size)))
     }
 
-    /// Several parts as one: of the same device and from the same split (cuda.h, cuDevResourceGenerateDesc).
+    /// Joins several parts, which must be from the same device and the same split (cuda.h, cuDevResourceGenerateDesc).
     pub fn join(parts: &[Part]) -> Outcome<Part> {
         let [first, others @ ..] = parts else { return Err(INVALID_VALUE) };
         let alike = |other: &Part| {
@@ -73,31 +74,31 @@ impl Part {
 }
 
 impl State {
-    /// The green context that a context is the one of; 0: none.
+    /// Returns the green context that a context belongs to, or 0.
     pub fn green_of(&self, context: Handle) -> Handle {
         let is_green = self.root(context) != context;
         let found = self.greens.iter().find(|(_, green)| is_green && green.context == context);
         found.map_or(0, |(handle, _)| handle)
     }
 
-    /// The number that the truth gives a context: a green one's is its primary context's.
+    /// Returns the context number for the truth file: a green context has that of its primary context.
     pub fn number(&self, context: Handle) -> u32 {
         self.contexts.get(self.root(context)).map_or(0, |context| context.id)
     }
 
-    /// Makes a green context of a device's primary context.
+    /// Creates a green context under a device's primary context.
     pub fn new_green(&mut self, root: Handle, part: Part) -> Outcome<Handle> {
         let mut blank = self.blank(part.device, 0, false, 3020);
         blank.root = root;
         let context = self.contexts.insert(blank);
         let handle = self.greens.insert(Green { part, context });
         self.begin_legacy(context)?;
-        self.tell_green(handle, root, part, false);
+        self.report_green(handle, root, part, false);
         Ok(handle)
     }
 
-    /// Takes a green context away. Its streams stay, for the application to destroy, and can do nothing more; what they were
-    /// given goes on, and captures on them are invalid (cuda.h of CUDA 13, cuGreenCtxDestroy).
+    /// Destroys a green context. Its streams remain, for the application to destroy, but accept nothing more; work that
+    /// was submitted to them continues, and captures on them become invalid (cuda.h of CUDA 13, cuGreenCtxDestroy).
     pub fn end_green(&mut self, handle: Handle) -> Outcome {
         let Some(green) = self.greens.get_mut(handle) else { return Ok(()) };
         let (part, context) = (green.part, std::mem::take(&mut green.context));
@@ -117,11 +118,11 @@ impl State {
             }
         }
         self.live(gone.root)?.orphans.append(&mut orphans);
-        self.tell_green(handle, gone.root, part, true);
+        self.report_green(handle, gone.root, part, true);
         Ok(())
     }
 
-    /// A primary context goes, and its green ones with it.
+    /// Ends a primary context's green contexts with it.
     pub fn end_greens(&mut self, root: Handle) -> Outcome {
         let greens: Vec<Handle> = self.greens.iter().map(|(handle, _)| handle).collect();
         for green in greens {
@@ -132,7 +133,7 @@ impl State {
         Ok(())
     }
 
-    fn tell_green(&self, handle: Handle, root: Handle, part: Part, destroyed: bool) {
+    fn report_green(&self, handle: Handle, root: Handle, part: Part, destroyed: bool) {
         let (context, Part { device, count, .. }) = (self.number(root), part);
         truth::line(format_args!(
             "\"kind\":\"green\",\"green\":{handle},\"context\":{context},\"device\":{device},\
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_have_the_size_that_the_device_asks_for_and_are_joined_only_with_their_like() {
+    fn parts_have_the_size_that_the_device_requires_and_join_only_parts_of_the_same_split() {
         let all = Part { device: 0, count: 132, split: 0 };
         let (parts, rest) = all.divide(0, 20, u32::MAX, 7).unwrap();
         assert_eq!((parts.len(), parts[0].count, rest.count), (5, 24, 12));

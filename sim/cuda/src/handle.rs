@@ -1,10 +1,10 @@
-//! Handles: opaque values that say their kind, are checked on every use, and are handed out again after a destroy, as
-//! the real driver does.
+//! Handles: opaque values that contain their kind, are checked on every use, and are reused after a destroy, as on the
+//! real driver.
 
 /// A CUcontext, CUstream, CUevent, … as the application holds it.
 pub type Handle = u64;
 
-/// What a handle is for. The discriminant is part of the value.
+/// The kind of object that a handle names. The discriminant is part of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -33,22 +33,22 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Looks like an address of the heap, and is none.
+    /// The first handle of a kind. It looks like a heap address, but is none.
     const fn base(self) -> Handle {
         0x5C00_0000_0000 + (self as u64) * 0x100_0000_0000
     }
 }
 
-/// What comes of using a handle of something that is gone: `error`, or the end of the process.
+/// Handles the use of a destroyed object's handle: returns `error`, or aborts the process under `stale_handles=crash`.
 pub fn stale(error: i32, handle: Handle) -> i32 {
     if crate::config::config().assume.is("stale_handles", "crash") {
-        eprintln!("simcuda: {handle:#x} was used, of which nothing is there any more");
+        eprintln!("simcuda: {handle:#x} was used after its object was destroyed");
         std::process::abort();
     }
     error
 }
 
-/// Distance between two handles of a kind.
+/// The distance between two handles of a kind.
 const STRIDE: u64 = 0x40;
 
 /// The live objects of one kind.
@@ -60,12 +60,12 @@ pub struct Table<T> {
 }
 
 impl<T> Table<T> {
-    /// An empty table.
+    /// Creates an empty table.
     pub const fn new(kind: Kind) -> Self {
         Self { kind, slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Adds an object; the handle freed last is used again first.
+    /// Adds an object. The handle that was freed last is reused first.
     pub fn insert(&mut self, object: T) -> Handle {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -80,18 +80,18 @@ impl<T> Table<T> {
         (offset % STRIDE == 0).then_some((offset / STRIDE) as usize)
     }
 
-    /// The object of a live handle.
+    /// Returns the object of a live handle.
     pub fn get(&self, handle: Handle) -> Option<&T> {
         self.slots.get(self.index(handle)?)?.as_ref()
     }
 
-    /// The object of a live handle.
+    /// Returns the object of a live handle.
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         let index = self.index(handle)?;
         self.slots.get_mut(index)?.as_mut()
     }
 
-    /// Takes a live object out.
+    /// Removes a live object.
     pub fn remove(&mut self, handle: Handle) -> Option<T> {
         let index = self.index(handle)?;
         let object = self.slots.get_mut(index)?.take()?;
@@ -99,19 +99,19 @@ impl<T> Table<T> {
         Some(object)
     }
 
-    /// All live objects, to be changed.
+    /// Iterates over all live objects, mutably.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().flatten()
     }
 
-    /// All live objects.
+    /// Iterates over all live objects and their handles.
     pub fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
         let base = self.kind.base();
         let slots = self.slots.iter().enumerate();
         slots.filter_map(move |(index, slot)| Some((base + (index as u64 + 1) * STRIDE, slot.as_ref()?)))
     }
 
-    /// Takes out every live object that `which` names.
+    /// Removes every live object for which `which` is true.
     pub fn remove_where(&mut self, which: impl Fn(&T) -> bool) -> Vec<(Handle, T)> {
         let handles: Vec<_> =
             self.iter().filter(|(_, object)| which(object)).map(|(handle, _)| handle).collect();
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_is_valid_while_its_object_lives_and_then_used_again() {
+    fn a_handle_is_valid_while_its_object_lives_and_is_then_reused() {
         let mut table = Table::new(Kind::Stream);
         let (a, b) = (table.insert('a'), table.insert('b'));
         assert_eq!((table.get(a), table.get(b)), (Some(&'a'), Some(&'b')));

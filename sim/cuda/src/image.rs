@@ -1,5 +1,5 @@
-//! Modules and libraries: which kernels and variables an image holds. The code itself is never run; a kernel's duration
-//! is in its name, and so is what it takes of a multiprocessor.
+//! Modules and libraries: the kernels and variables that an image contains. The code is never run; a kernel's name
+//! contains its duration and the resources that it needs.
 
 use crate::clocks::Ns;
 use crate::config::config;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 pub struct Kernel {
     /// Its (mangled) name.
     pub name: Arc<str>,
-    /// Offset and size of each parameter, bytes; none = unknown.
+    /// The offset and size of each parameter in bytes; none if unknown.
     pub parameters: Option<Arc<[(usize, usize)]>>,
-    /// What it was compiled from and for.
+    /// The architectures that it was compiled from and for.
     pub versions: Versions,
 }
 
@@ -28,33 +28,33 @@ pub struct Variable {
     pub name: String,
     /// Its size.
     pub bytes: u64,
-    /// Managed memory.
+    /// Whether it is managed memory.
     pub managed: bool,
 }
 
-/// What an image holds.
+/// The contents of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    /// Its kernels; none = it cannot be read, and any name is a kernel.
+    /// Its kernels; none if the image cannot be read, in which case every name is a kernel.
     pub kernels: Option<Vec<Kernel>>,
     /// Its variables.
     pub variables: Vec<Variable>,
-    /// What its kernels were compiled from and for.
+    /// The architectures that its kernels were compiled from and for.
     pub versions: Versions,
 }
 
 /// A loaded module.
 #[derive(Debug)]
 pub struct Module {
-    /// What it holds.
+    /// Its image.
     pub image: Arc<Image>,
     /// Its context.
     pub context: Handle,
-    /// Functions given out, by name.
+    /// Functions whose handles were returned, by name.
     pub functions: HashMap<Arc<str>, Handle>,
-    /// Variables' addresses and sizes.
+    /// Addresses and sizes of variables that were queried, by name.
     pub globals: HashMap<String, (u64, u64)>,
-    /// A kernel of it has been launched.
+    /// Whether one of its kernels was launched.
     pub launched: bool,
 }
 
@@ -69,20 +69,20 @@ pub struct Function {
     pub context: Handle,
     /// How long a launch takes.
     pub duration: Duration,
-    /// What it takes of a multiprocessor.
+    /// The multiprocessor resources that it needs.
     pub resources: Resources,
-    /// `cuFuncSetAttribute`.
+    /// The attributes that `cuFuncSetAttribute` set.
     pub attributes: HashMap<u32, i32>,
-    /// `cuFuncSetBlockShape`.
+    /// The block dimensions that `cuFuncSetBlockShape` set.
     pub block: [u32; 3],
 }
 
 /// A CUlibrary.
 #[derive(Debug)]
 pub struct Library {
-    /// What it holds.
+    /// Its image.
     pub image: Arc<Image>,
-    /// Kernels given out, by name.
+    /// Kernels whose handles were returned, by name.
     pub kernels: HashMap<Arc<str>, Handle>,
     /// Its module in each context.
     pub modules: HashMap<Handle, Handle>,
@@ -97,23 +97,25 @@ pub struct KernelHandle {
     pub library: Handle,
     /// Its function in each context.
     pub functions: HashMap<Handle, Handle>,
-    /// `cuKernelSetAttribute`.
+    /// The attributes that `cuKernelSetAttribute` set.
     pub attributes: HashMap<u32, i32>,
 }
 
-/// How long a kernel takes.
+/// How long a kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duration {
-    /// ns.
+    /// This many ns.
     Fixed(Ns),
-    /// ns in its first 64-bit argument.
+    /// The number of ns in its first argument, of 64 bits.
     Argument,
-    /// Until others run as well: its arguments are a counter's address and the number that it is to reach, of 64 bits each.
+    /// Until other kernels run as well. Its two 64-bit arguments are the address of a counter and the value that the
+    /// counter has to reach.
     Meeting,
 }
 
 impl Duration {
-    /// By the name's ending: `_<N>ns`, `_<N>us`, `_<N>ms`, `_argns`, `_meets`; else `SIMCUDA_KERNEL_NS`.
+    /// Reads the duration from the end of the name: `_<N>ns`, `_<N>us`, `_<N>ms`, `_argns`, `_meets`; otherwise it is
+    /// `SIMCUDA_KERNEL_NS`.
     pub fn of(name: &str) -> Self {
         let ending = name.rsplit('_').next().unwrap_or("");
         match ending {
@@ -134,9 +136,9 @@ impl Image {
     /// Reads an image in memory, as far as it can be read.
     ///
     /// # Safety
-    /// `image` points to PTX text with a NUL, a whole ELF file, or a fat binary, as cuda.h asks.
+    /// `image` points to PTX text with a NUL, a whole ELF file, or a fat binary, as cuda.h requires.
     pub unsafe fn read(image: *const u8) -> Self {
-        // SAFETY: each of the forms has at least four bytes (the shortest text that is PTX is longer).
+        // SAFETY: each of the formats has at least four bytes (the shortest PTX text is longer).
         let magic = unsafe { image.cast::<[u8; 4]>().read_unaligned() };
         match magic {
             fat_binary::MAGIC | fat_binary::WRAPPER_MAGIC => {
@@ -146,12 +148,12 @@ impl Image {
             }
             // SAFETY: the caller's promise.
             [0x7F, b'E', b'L', b'F'] => unsafe { elf::read(image) }.unwrap_or_default(),
-            // SAFETY: the caller's promise: what is no binary is text.
+            // SAFETY: the caller's promise: an image that is no binary is text.
             _ => ptx::read(&unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy()).unwrap_or_default(),
         }
     }
 
-    /// The kernel of a name.
+    /// Returns the kernel of a name.
     pub fn kernel(&self, name: &str) -> Option<Kernel> {
         match &self.kernels {
             Some(kernels) => {
@@ -162,7 +164,7 @@ impl Image {
         }
     }
 
-    /// The variable of a name; an image that cannot be read has them all, a page each.
+    /// Returns the variable of a name. An image that cannot be read has every variable, of one page each.
     pub fn variable(&self, name: &str) -> Option<Variable> {
         let unread = || Variable { name: name.to_owned(), bytes: 4096, managed: false };
         match self.variables.iter().find(|variable| variable.name == name) {
@@ -178,7 +180,7 @@ mod ptx {
     use crate::fat_binary::Versions;
     use std::sync::Arc;
 
-    /// Reads a module's entries and variables; none if the text has no `.version`, which PTX must begin with.
+    /// Reads a module's entries and variables; none if the text lacks the `.version` that PTX must start with.
     pub fn read(text: &str) -> Option<Image> {
         let text = uncommented(text);
         if !text.contains(".version") {
@@ -199,7 +201,7 @@ mod ptx {
         Some(image)
     }
 
-    /// The statements outside bodies.
+    /// Returns the statements outside function bodies.
     fn statements(text: &str) -> Vec<&str> {
         let (mut depth, mut from, mut found) = (0usize, 0, Vec::new());
         for (at, byte) in text.bytes().enumerate() {
@@ -266,7 +268,7 @@ mod ptx {
         Some(Variable { name: name.to_owned(), bytes: bytes as u64, managed })
     }
 
-    /// Size and alignment of a declared parameter or variable.
+    /// Returns the size and alignment of a declared parameter or variable.
     fn layout(declaration: &str) -> Option<(usize, usize)> {
         let mut words = declaration.split_whitespace();
         let (mut element, mut vector, mut alignment) = (None, 1, None);
@@ -324,7 +326,7 @@ mod ptx {
     }
 }
 
-/// ELF files (System V ABI): kernels are the sections `.text.NAME`, variables the objects of the symbol table.
+/// ELF files (System V ABI): kernels are the sections `.text.NAME`, variables the objects in the symbol table.
 mod elf {
     use super::{Image, Kernel, Variable};
     use crate::fat_binary::Versions;
@@ -344,7 +346,7 @@ mod elf {
     /// # Safety
     /// `file` points to a whole ELF file.
     pub unsafe fn read(file: *const u8) -> Option<Image> {
-        // SAFETY: every offset below is one that the file's own headers name.
+        // SAFETY: the file's own headers give every offset below.
         unsafe {
             if *file.add(4) != 2 || *file.add(5) != 1 {
                 return None;
@@ -371,8 +373,8 @@ mod elf {
         unsafe { CStr::from_ptr(file.add(at as usize).cast()) }.to_string_lossy().into_owned()
     }
 
-    /// Of code for a GPU: its architecture is in the header's flags, since the ABI's version 8 (CUDA 13) in their second byte,
-    /// before in the first (read off what nvcc writes).
+    /// The architecture of code for a GPU, from the header's flags: since version 8 of the ABI (CUDA 13) in their
+    /// second byte, before that in the first (found by reading files that nvcc wrote).
     unsafe fn versions(file: *const u8) -> Versions {
         const CUDA: u16 = 190;
         // SAFETY: the caller's.
@@ -431,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_says_how_long_it_takes() {
+    fn a_kernels_name_gives_its_length() {
         assert_eq!(Duration::of("spin_20us"), Duration::Fixed(20_000));
         assert_eq!(Duration::of("a_b_7ns"), Duration::Fixed(7));
         assert_eq!(Duration::of("x_3ms"), Duration::Fixed(3_000_000));
@@ -447,7 +449,8 @@ mod tests {
         let file = std::fs::read(path).unwrap();
         // SAFETY: a whole ELF file.
         let image = unsafe { Image::read(file.as_ptr()) };
-        // A program has no section per function: nothing that looks like a kernel, so any name goes.
+        // An ordinary program has no section per function, so nothing in it looks like a kernel, and any name is
+        // accepted.
         assert_eq!(image.kernels, None);
         let unread = [0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         // SAFETY: a fat binary without entries.

@@ -1,18 +1,18 @@
-//! Memory of other processes and other APIs. Addresses and sizes are shared, and counted; the bytes are not: each process
-//! of the simulator has memory of its own behind them.
+//! Memory of other processes and other APIs. Addresses and sizes are shared and counted. The bytes are not: each
+//! simulated process has memory of its own behind them.
 
 use crate::error::{INVALID_CONTEXT, INVALID_VALUE, Outcome};
 use crate::handle::{Handle, Kind, Table};
 use std::collections::{BTreeMap, HashMap};
 
-/// What a `CUipcMemHandle` or a `CUmemPoolPtrExportData` says, in its 64 bytes.
+/// The contents of a `CUipcMemHandle` or `CUmemPoolPtrExportData`, which have 64 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Exported {
     mark: [u8; 8],
     /// The exporting process.
     process: u64,
-    /// The allocation's number there, and its size.
+    /// The allocation's number in that process.
     id: u64,
     /// Its size.
     pub bytes: u64,
@@ -22,21 +22,21 @@ pub struct Exported {
 const _: () = assert!(size_of::<Exported>() == 64);
 
 impl Exported {
-    /// An allocation of this process.
+    /// Describes an allocation of this process.
     pub fn new(id: u64, bytes: u64) -> Self {
         Self { mark: *b"simcuda\n", process: std::process::id().into(), id, bytes, rest: [0; 4] }
     }
 
-    /// Whether it is anything that a process exported.
+    /// Fails unless a simulated process exported it.
     pub fn check(&self) -> Outcome {
         if self.mark == *b"simcuda\n" { Ok(()) } else { Err(INVALID_VALUE) }
     }
 
-    /// The same, by another process than this.
+    /// Fails unless another process exported it.
     pub fn check_foreign(&self) -> Outcome {
         self.check()?;
-        // cuIpcOpenMemHandle is for another process's memory; in the exporting one it fails (programming guide, "Interprocess
-        // Communication"), with what is an assumption.
+        // cuIpcOpenMemHandle opens another process's memory and fails in the exporting process (programming guide,
+        // "Interprocess Communication"). The error code is an assumption.
         if self.process == u64::from(std::process::id()) { Err(INVALID_CONTEXT) } else { Ok(()) }
     }
 }
@@ -50,26 +50,26 @@ pub struct External {
     pub context: Handle,
 }
 
-/// A semaphore of another API: its value, which outlives it, since work may be waiting.
+/// A semaphore of another API. Its value outlives it, because work may still wait for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Semaphore {
     /// The address of its value.
     pub value: u64,
-    /// It only rises, and is waited for by value; else it is set and taken.
+    /// Whether it is a timeline, whose value only rises and is waited for by value; otherwise it is set and reset.
     pub timeline: bool,
     /// The context that it was imported in.
     pub context: Handle,
 }
 
-/// What is open.
+/// The imported objects.
 #[derive(Debug)]
 pub struct Imports {
-    /// Where each handle is open in each context, and how often.
+    /// The address of each open handle in each context, and how often it is open.
     open: HashMap<(Handle, Exported), u64>,
     counts: BTreeMap<u64, (Handle, Exported, u32)>,
-    /// `cuImportExternalMemory`'s.
+    /// Objects from `cuImportExternalMemory`.
     pub external: Table<External>,
-    /// `cuImportExternalSemaphore`'s.
+    /// Objects from `cuImportExternalSemaphore`.
     pub semaphores: Table<Semaphore>,
 }
 
@@ -85,20 +85,20 @@ impl Default for Imports {
 }
 
 impl Imports {
-    /// Opens again what is open: its address.
+    /// Opens an open handle once more and returns its address.
     pub fn again(&mut self, context: Handle, exported: &Exported) -> Option<u64> {
         let address = *self.open.get(&(context, *exported))?;
         self.counts.get_mut(&address)?.2 += 1;
         Some(address)
     }
 
-    /// Opens at an address.
+    /// Notes that a handle was opened at an address.
     pub fn opened(&mut self, context: Handle, exported: Exported, address: u64) {
         self.open.insert((context, exported), address);
         self.counts.insert(address, (context, exported, 1));
     }
 
-    /// Closes once. True: for good.
+    /// Closes a handle once. Returns whether it is no longer open at all.
     pub fn closed(&mut self, address: u64) -> Outcome<bool> {
         let (context, exported, count) = self.counts.get_mut(&address).ok_or(INVALID_VALUE)?;
         *count -= 1;
@@ -110,12 +110,12 @@ impl Imports {
         Ok(true)
     }
 
-    /// Whether memory opened with `cuIpcOpenMemHandle` begins at an address.
+    /// Returns whether memory opened with `cuIpcOpenMemHandle` starts at an address.
     pub fn is_open(&self, address: u64) -> bool {
         self.counts.contains_key(&address)
     }
 
-    /// A context goes.
+    /// Forgets the objects of a context that ended.
     pub fn forget(&mut self, context: Handle) {
         self.open.retain(|(of, _), _| *of != context);
         self.counts.retain(|_, (of, ..)| *of != context);

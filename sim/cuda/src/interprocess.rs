@@ -1,5 +1,5 @@
-//! Events that several processes share (`CU_EVENT_INTERPROCESS`): what each was recorded behind last stands in memory that
-//! all of them see. All simulators of a machine tell time by one clock, so an end is the same number to everybody.
+//! Events that several processes share (`CU_EVENT_INTERPROCESS`): the last record of each is described in memory that
+//! all of them map. All simulated processes of a machine use the same clock, so an end time means the same to each.
 
 use crate::engine::Done;
 use crate::error::{INVALID_CONTEXT, INVALID_HANDLE, OUT_OF_MEMORY, Outcome};
@@ -13,32 +13,34 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes from one cell to the next in a file: what can be mapped by itself.
+/// Bytes from one cell to the next in a file: one page, so that each cell can be mapped alone.
 pub const PAGE: u64 = 4096;
-/// Records whose ends are kept: who waits for one is not led astray by so many later ones.
+/// The number of records whose ends are kept, so that this many later records do not disturb a process that waits for
+/// an earlier one.
 const KEPT: usize = 256;
-/// The end of a record that stands behind a gate.
+/// The end of a record that waits for a gate.
 const OPEN: Ns = Ns::MAX;
 
-/// What all processes know of an event.
+/// The part of an event that all processes map.
 #[repr(C)]
 struct Cell {
-    /// The number of records begun, in all processes.
+    /// The number of records that were started in all processes.
     begun: AtomicU64,
-    /// The number of the last record that can be read; 0 = never recorded. Its release partners with the acquire in `last`.
+    /// The number of the last readable record; 0 if it was never recorded. Its release pairs with the acquire in
+    /// `last`.
     last: AtomicU64,
-    /// Host ns at which each of the last records is done. Their release partners with the acquire in `end`.
+    /// Host ns at which each of the last records is done. Their release pairs with the acquire in `end`.
     ends: [AtomicU64; KEPT],
 }
 
 const _: () = assert!(size_of::<Cell>() <= PAGE as usize);
 
-/// What a `CUipcEventHandle` says, in its 64 bytes.
+/// The contents of a `CUipcEventHandle`, which has 64 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ExportedEvent {
     mark: [u8; 8],
-    /// The process that made the event, the descriptor of its file there, and the event's cell in it.
+    /// The process that created the event, the descriptor of its file there, and the event's cell in the file.
     process: u64,
     file: u64,
     cell: u64,
@@ -47,18 +49,18 @@ pub struct ExportedEvent {
 
 const _: () = assert!(size_of::<ExportedEvent>() == 64);
 
-/// A shared event's cell, mapped here.
+/// A shared event's cell, mapped into this process.
 #[derive(Debug)]
 pub struct Mapped(*mut Cell);
 
-// SAFETY: a cell is atomics only, in memory that stays mapped as long as this lives.
+// SAFETY: a cell consists of atomics, in memory that stays mapped as long as this value lives.
 unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: a page that `map` mapped, and nobody has any more.
+        // SAFETY: a page that `map` mapped and that nothing uses any more.
         unsafe { libc::munmap(self.0.cast(), PAGE as usize) };
     }
 }
@@ -69,11 +71,11 @@ impl Mapped {
     }
 
     fn cell(&self) -> &Cell {
-        // SAFETY: mapped, zeroed by the system, of atomics only.
+        // SAFETY: the page is mapped, was zeroed by the system, and consists of atomics.
         unsafe { &*self.0 }
     }
 
-    /// Tells of a record: its number.
+    /// Publishes a record and returns its number.
     fn record(&self, end: Option<Ns>) -> u64 {
         let cell = self.cell();
         let number = cell.begun.fetch_add(1, Ordering::Relaxed) + 1;
@@ -90,33 +92,33 @@ impl Mapped {
         self.cell().last.load(Ordering::Acquire)
     }
 
-    /// When a record is done, where that is known.
+    /// Returns when a record is done, if that is known.
     pub fn end(&self, number: u64) -> Option<Ns> {
         Some(self.cell().ends[number as usize % KEPT].load(Ordering::Acquire)).filter(|&end| end != OPEN)
     }
 }
 
-/// An event's share in what all know of it.
+/// This process's view of a shared event.
 #[derive(Clone, Debug)]
 pub struct Shared {
     cell: Arc<Mapped>,
-    /// Where it can be opened, if it was made here.
+    /// What other processes open it with, if this process created it.
     exported: Option<ExportedEvent>,
-    /// The number of the last record that this process knows of.
+    /// The number of the last record that this process has read.
     known: u64,
 }
 
-/// The events that this process made to be shared, and its records of shared ones.
+/// The shared events that this process created, and its records of shared events.
 #[derive(Debug, Default)]
 pub struct SharedEvents {
     file: Option<File>,
     cells: u64,
-    /// Records of this process that stand behind a gate.
+    /// Records of this process that wait for a gate.
     pending: Vec<(Done, Arc<Mapped>, u64)>,
 }
 
 impl SharedEvents {
-    /// A new event's share.
+    /// Creates a shared event.
     pub fn create(&mut self) -> Outcome<Shared> {
         if self.file.is_none() {
             self.file = Some(memory_file(0)?);
@@ -131,15 +133,16 @@ impl SharedEvents {
         Ok(Shared { cell: mapped, exported: Some(exported), known: 0 })
     }
 
-    /// Tells the others of records whose gate has opened.
-    pub fn tell_ended(&mut self) {
+    /// Publishes the ends of records whose gate has opened.
+    pub fn publish_ended(&mut self) {
         self.pending
             .retain(|(done, cell, number)| done.end().inspect(|&end| cell.ended(*number, end)).is_none());
     }
 }
 
 impl Shared {
-    /// What other processes open the event with. An event of another process is not ours to export (an assumption).
+    /// Returns what other processes open the event with. This process cannot export another process's event (an
+    /// assumption).
     pub fn export(&self) -> Outcome<ExportedEvent> {
         self.exported.ok_or(INVALID_HANDLE)
     }
@@ -149,7 +152,8 @@ impl Shared {
         if &exported.mark != b"simevent" {
             return Err(INVALID_HANDLE);
         }
-        // cuda.h, cuIpcOpenEventHandle: "exported from another process"; what its own gets is an assumption.
+        // cuda.h, cuIpcOpenEventHandle: "exported from another process". The error for the exporting process is an
+        // assumption.
         if exported.process == u64::from(std::process::id()) {
             return Err(INVALID_CONTEXT);
         }
@@ -161,7 +165,7 @@ impl Shared {
 }
 
 impl State {
-    /// Tells the other processes of an event's record, if they share it.
+    /// Publishes an event's record, if other processes share the event.
     pub fn share(&mut self, event: Handle, done: &Done) {
         let Some(shared) = self.events.get_mut(event).and_then(|event| event.shared.as_mut()) else { return };
         shared.known = shared.cell.record(done.end());
@@ -170,7 +174,7 @@ impl State {
         }
     }
 
-    /// Learns of another process's last record of an event, if there was one.
+    /// Reads another process's last record of an event, if there is one.
     pub fn learn(&mut self, event: Handle) {
         let Some(shared) = self.events.get_mut(event).and_then(|event| event.shared.as_mut()) else { return };
         let last = shared.cell.last();

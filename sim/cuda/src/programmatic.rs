@@ -3,15 +3,15 @@
 //! Sources: cuda.h, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, _PROGRAMMATIC_EVENT and
 //! _LAUNCH_COMPLETION_EVENT; CUDA programming guide, "Programmatic Dependent Launch and Synchronization".
 //!
-//! - A kernel launched with the first of them, with nothing between it and a kernel of its stream, starts when that one,
-//!   its primary, has triggered. A primary triggers where its code says so (here: where its name or the assumption
-//!   `programmatic_trigger` does), and at its end if nowhere.
-//! - It is over when it has run for its length and its primary is over: it waits for that one's results before it ends
-//!   (cudaGridDependencySynchronize), and what follows in the stream stands behind both.
-//! - Anything between the two, an event's record too, stands behind the primary's end, and the kernel behind that.
-//! - A programmatic event fires at the trigger, or at the start if it asks for that; a launch completion event when all
-//!   blocks have begun, which is the start here. Both are promised no earlier than that and may be late: the assumption
-//!   `launch_events`.
+//! - A kernel launched with the first attribute, directly after a kernel of its stream, starts when that kernel, its
+//!   primary, has triggered. A primary triggers where its code says so (here: where its name or the assumption
+//!   `programmatic_trigger` says), and otherwise at its end.
+//! - It ends when it has run for its length and its primary has ended: it waits for the primary's results before it
+//!   ends (cudaGridDependencySynchronize). Later work in the stream waits for both.
+//! - Anything between the two, including an event record, waits for the primary's end, and the kernel waits for that.
+//! - A programmatic event fires at the trigger, or at the start if it requests that; a launch completion event fires
+//!   when all blocks have started, which is the start here. Both are guaranteed to fire no earlier than that and may be
+//!   late: the assumption `launch_events`.
 //!
 //! In a graph such launches are ordinary ones: "allows, but does not guarantee, concurrent execution".
 
@@ -31,20 +31,20 @@ pub struct Primary {
     done: Done,
 }
 
-/// What a stream's last entry means to a programmatic launch behind it.
+/// A stream's last entry, as a programmatic launch after it sees it.
 #[derive(Clone, Debug, Default)]
 pub enum Last {
     /// It may overlap this one.
     Kernel(Primary),
-    /// It could have overlapped this one, but for the records of events behind it.
+    /// The kernel that could be overlapped if no event had been recorded after it.
     Recorded(Primary),
-    /// It stands behind whatever that was.
+    /// Anything else: the launch waits for it.
     #[default]
     Other,
 }
 
 impl Last {
-    /// An event was recorded behind it.
+    /// Notes that an event was recorded after it.
     pub fn recorded(self) -> Self {
         match self {
             Self::Kernel(primary) | Self::Recorded(primary) => Self::Recorded(primary),
@@ -62,8 +62,8 @@ pub enum Moment {
     Trigger,
 }
 
-/// How long after its start a kernel of that name and length triggers, ns; none = at its end. A part `_trigger<N>` of the
-/// name is a percentage of its length.
+/// Returns how long after its start a kernel triggers, ns; none for at its end. A part `_trigger<N>` of its name is a
+/// percentage of its length.
 fn trigger_ns(name: &str, length: Ns) -> Option<Ns> {
     let named = name.split('_').find_map(|part| part.strip_prefix("trigger")?.parse().ok());
     let percent = named.unwrap_or_else(|| config().assume.number("programmatic_trigger"));
@@ -71,7 +71,7 @@ fn trigger_ns(name: &str, length: Ns) -> Option<Ns> {
 }
 
 impl State {
-    /// Schedules a stream's kernel behind `before`, of which the first is the stream's last entry, and tells what the
+    /// Schedules a stream's kernel after `before`, of which the first is the stream's last entry, and returns what the
     /// next launch may overlap.
     pub fn run_kernel(
         &mut self,
@@ -82,7 +82,7 @@ impl State {
         mut truth: Told,
     ) -> (Done, Last) {
         if let Some(operation) = &mut truth {
-            // A kernel that was over already could not have been overlapped.
+            // A kernel that had already ended could not have been overlapped.
             operation.cut =
                 launch.programmatic && matches!(&last, Last::Recorded(primary) if !primary.done.by(self.now));
         }

@@ -1,4 +1,4 @@
-//! What a kernel takes of a multiprocessor, and how many of its blocks fit there.
+//! The multiprocessor resources that a kernel needs, and how many of its blocks fit.
 //!
 //! The limits are those of compute capability 9.0 (CUDA C++ programming guide, "Compute Capabilities", "Technical
 //! Specifications per Compute Capability"); how registers and shared memory are rounded is what the occupancy calculator of
@@ -6,29 +6,29 @@
 
 use super::api::device::{BLOCKS_PER_MULTIPROCESSOR, THREADS_PER_MULTIPROCESSOR};
 
-/// Registers of a multiprocessor, and the most that a block may have.
+/// Registers of a multiprocessor, which is also the maximum of a block.
 pub const REGISTERS: u32 = 64 << 10;
-/// Registers that a thread has at most.
+/// The maximum number of registers of a thread.
 const REGISTERS_PER_THREAD: u32 = 255;
-/// Registers are allotted to a warp in units of so many.
+/// Registers are allocated to a warp in units of this many.
 const REGISTER_UNIT: u32 = 256;
-/// A multiprocessor's registers lie in so many parts, each of which has its own warps.
+/// The number of parts of a multiprocessor's register file, each of which serves its own warps.
 const PARTS: u32 = 4;
 /// Shared memory of a multiprocessor, bytes.
 pub const SHARED_BYTES: u32 = 228 << 10;
 /// Shared memory that a block may opt in to, static and dynamic together, bytes.
 pub const SHARED_BYTES_OPTIN: u32 = 227 << 10;
-/// Shared memory that a block may have without, bytes.
+/// Shared memory that a block may have without opting in, bytes.
 pub const SHARED_BYTES_PER_BLOCK: u32 = 48 << 10;
-/// Shared memory that the system takes for each block, bytes.
+/// Shared memory that the system reserves for each block, bytes.
 pub const SHARED_BYTES_RESERVED: u32 = 1 << 10;
-/// Shared memory is allotted in units of so many bytes.
+/// Shared memory is allocated in units of this many bytes.
 const SHARED_UNIT: u32 = 128;
 /// Threads of a warp, and of the largest block.
 const WARP: u32 = 32;
 const MOST_THREADS: u32 = 1024;
 
-/// What a kernel's code says that it takes.
+/// The resources that a kernel's code declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resources {
     /// Registers of a thread.
@@ -42,8 +42,9 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// By parts of the name: `_regs<N>`, `_smem<N>`, `_local<N>`, `_maxt<N>`. Else 32 registers, no memory, 1024 threads. No
-    /// block can have more threads than there are registers for.
+    /// Reads the resources from the parts `_regs<N>`, `_smem<N>`, `_local<N>` and `_maxt<N>` of a kernel's name. The
+    /// defaults are 32 registers, no memory, and 1024 threads. A block cannot have more threads than there are
+    /// registers for.
     pub fn of(name: &str) -> Self {
         let part = |word| name.split('_').find_map(|part| part.strip_prefix(word)?.parse::<u32>().ok());
         let registers = part("regs").unwrap_or(32).clamp(1, REGISTERS_PER_THREAD);
@@ -58,7 +59,8 @@ impl Resources {
         }
     }
 
-    /// Blocks of so many threads and so much dynamic shared memory that a multiprocessor holds; 0 = it holds none.
+    /// Returns how many blocks with these threads and this dynamic shared memory (bytes) fit on a multiprocessor; 0 if
+    /// none does.
     pub fn blocks_per_multiprocessor(&self, threads: u32, dynamic_bytes: u32) -> u32 {
         let shared = self.shared_bytes.saturating_add(dynamic_bytes);
         if !(1..=self.max_threads).contains(&threads) || shared > SHARED_BYTES_OPTIN {
@@ -71,8 +73,8 @@ impl Resources {
         by_warps.min(by_registers).min(by_shared).min(BLOCKS_PER_MULTIPROCESSOR as u32)
     }
 
-    /// The block with the most threads on a multiprocessor, of those of at most `limit` threads (0 = any): the largest where
-    /// several have as many. Each takes the dynamic shared memory that `shared_of` says.
+    /// Returns the block size of at most `limit` threads (0 for any) that puts the most threads on a multiprocessor,
+    /// and the largest of several. Each size has the dynamic shared memory that `shared_of` returns.
     pub fn best_block(&self, limit: u32, mut shared_of: impl FnMut(u32) -> u32) -> (u32, u32) {
         let most = if limit == 0 { self.max_threads } else { self.max_threads.min(limit) };
         let whole = (1..=most / WARP).rev().map(|warps| warps * WARP);
@@ -83,7 +85,7 @@ impl Resources {
     }
 }
 
-/// Warps of so many registers a thread that a multiprocessor has the registers for.
+/// Returns how many warps with this many registers per thread a multiprocessor has registers for.
 fn warps_by_registers(registers: u32) -> u32 {
     REGISTERS / PARTS / (registers * WARP).next_multiple_of(REGISTER_UNIT) * PARTS
 }
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_says_what_it_takes() {
+    fn a_kernels_attributes_are_those_in_its_name() {
         let takes = |registers, shared_bytes, local_bytes, max_threads| Resources {
             registers,
             shared_bytes,

@@ -17,15 +17,17 @@ use crate::handle::{Handle, Kind, Table, stale};
 use crate::image::{Function, KernelHandle, Library, Module};
 use crate::imported::Imports;
 use crate::interprocess::{Shared, SharedEvents};
-use crate::memory::{Memory, Pool};
+use crate::memory::Memory;
+use crate::pool::Pool;
 use crate::programmatic::Last;
 use crate::thread;
 use crate::truth;
 use crate::virtual_memory::VirtualMemory;
 use crate::work::Job;
 use crate::worker::Worker;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 /// A context.
 #[derive(Debug)]
@@ -34,7 +36,8 @@ pub struct Context {
     pub id: u32,
     /// A released primary context keeps its handle and is not active.
     pub active: bool,
-    /// Of a green context's: the device's primary context, which has its memory, modules and events. Else 0.
+    /// For a green context's context: the device's primary context, which owns its memory, modules and events.
+    /// Otherwise 0.
     pub root: Handle,
     /// Device ordinal.
     pub device: u32,
@@ -42,7 +45,7 @@ pub struct Context {
     pub flags: u32,
     /// A device's primary context.
     pub primary: bool,
-    /// What `cuCtxGetApiVersion` says.
+    /// The version that `cuCtxGetApiVersion` returns.
     pub api_version: u32,
     /// The legacy default stream.
     pub legacy: Handle,
@@ -50,19 +53,19 @@ pub struct Context {
     pub per_thread: HashMap<u32, Handle>,
     /// All streams, default ones included.
     pub streams: BTreeSet<Handle>,
-    /// Blocking streams used since the legacy stream was used last.
+    /// Blocking streams that were used since the last use of the legacy stream.
     pub dirty: Vec<Handle>,
-    /// By connection: what must have been taken off its queue before anything else is.
+    /// For each connection, the work that must leave its queue before any later work does.
     pub taken: Vec<Done>,
-    /// Streams that were given a connection.
+    /// The number of streams that were assigned a connection.
     pub connected: usize,
     /// Work left by streams that were destroyed.
     pub orphans: Vec<Orphan>,
-    /// `cuCtxSetLimit`.
+    /// The limits that `cuCtxSetLimit` set.
     pub limits: HashMap<u32, usize>,
-    /// Contexts whose memory is accessible.
+    /// Contexts whose memory this one may access.
     pub peers: BTreeSet<Handle>,
-    /// What all its streams wait for (`cuCtxWaitEvent`), as long as it is not done.
+    /// Unfinished work that all its streams wait for (`cuCtxWaitEvent`).
     pub waits: Vec<Done>,
 }
 
@@ -71,18 +74,18 @@ pub struct Context {
 pub struct Orphan {
     /// The work.
     pub tail: Done,
-    /// The legacy stream has yet to be ordered behind it.
+    /// Whether the legacy stream still has to be ordered after it.
     pub blocking: bool,
 }
 
-/// What a stream is.
+/// The kinds of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
     /// The context's legacy default stream.
     Legacy,
     /// A thread's default stream.
     PerThread,
-    /// One that the application made.
+    /// A stream that the application created.
     Created,
 }
 
@@ -93,32 +96,32 @@ pub struct Stream {
     pub id: u64,
     /// Its context.
     pub context: Handle,
-    /// What it is.
+    /// Its kind.
     pub kind: StreamKind,
     /// `CUstream_flags`.
     pub flags: u32,
     /// Its priority.
     pub priority: i32,
-    /// Its connection's place in [`Context::taken`].
+    /// The index of its connection in [`Context::taken`].
     pub connection: usize,
-    /// The last piece of work.
+    /// The last work submitted to it.
     pub tail: Done,
-    /// Entries not yet seen done.
+    /// Entries of its launch queue that were not done at the last check.
     pub queue: VecDeque<Done>,
-    /// It stands in the context's `dirty`.
+    /// Whether the context's `dirty` contains it.
     pub dirty: bool,
-    /// What its last entry means to a programmatic launch.
+    /// What a programmatic launch needs to know about the stream's last entry.
     pub last: Last,
-    /// The capture that it takes part in.
+    /// The stream capture that it is part of.
     pub capture: Option<u64>,
-    /// Its green context is gone.
+    /// Whether its green context was destroyed.
     pub detached: bool,
-    /// `cuStreamSetAttribute`.
+    /// The attributes that `cuStreamSetAttribute` set.
     pub attributes: HashMap<u32, [u64; 8]>,
 }
 
 impl Stream {
-    /// It orders itself against the legacy default stream (CU_STREAM_NON_BLOCKING = 1).
+    /// Whether it orders itself against the legacy default stream (CU_STREAM_NON_BLOCKING = 1 says that it does not).
     pub fn blocking(&self) -> bool {
         self.kind != StreamKind::Legacy && self.flags & 1 == 0
     }
@@ -132,18 +135,18 @@ impl Stream {
     }
 }
 
-/// What an event was recorded on last.
+/// An event's last record.
 #[derive(Clone, Debug)]
 pub enum Recorded {
-    /// Nothing yet.
+    /// The event was never recorded.
     Never,
-    /// Done then.
+    /// A record on a stream; it completes with this work.
     Stream(Done),
-    /// A capture's nodes.
+    /// A record in a stream capture.
     Capture {
         /// The capture's id.
         capture: u64,
-        /// What the event stands for.
+        /// The nodes that the event represents.
         nodes: Vec<Handle>,
     },
 }
@@ -151,34 +154,34 @@ pub enum Recorded {
 /// An event.
 #[derive(Debug)]
 pub struct Event {
-    /// Its context; that of an event made in a green context is the primary one.
+    /// Its context; for an event created in a green context, the primary context.
     pub context: Handle,
-    /// The context that was current when it was made.
+    /// The context that was current at its creation.
     pub made_in: Handle,
     /// `CUevent_flags`.
     pub flags: u32,
     /// Its last record.
     pub recorded: Recorded,
-    /// Other processes' part in it (`CU_EVENT_INTERPROCESS`).
+    /// The state that it shares with other processes (`CU_EVENT_INTERPROCESS`).
     pub shared: Option<Shared>,
 }
 
 /// A device's primary context.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Primary {
-    /// The handle that stays the same however often the context is reset; 0 before the first retain.
+    /// The handle, which survives resets of the context; 0 before the first retain.
     pub handle: Handle,
-    /// Retains less releases.
+    /// The number of retains minus the number of releases.
     pub references: u32,
     /// Flags for its next activation.
     pub flags: u32,
 }
 
-/// Everything.
+/// The whole state of the driver.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub struct State {
-    /// Host ns at which the present call acts.
+    /// Host ns at which the current call takes effect.
     pub now: Ns,
     ids: u64,
     context_ids: u32,
@@ -216,29 +219,29 @@ pub struct State {
 pub type Guard = MutexGuard<'static, State>;
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new(config().devices)));
-/// Signalled when a gate has opened.
+/// Signalled when a gate opens.
 static OPENED: Condvar = Condvar::new();
 
-/// Locks the state; the caller acts at `at` or, when it had to wait, now.
+/// Locks the state. The caller takes effect at `at`, or now if it had to wait for the lock.
 pub fn lock(at: Ns) -> Guard {
-    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = STATE.lock();
     state.now = at.max(clocks::now());
     state.look_at_values();
     state
 }
 
-/// Blocks, with the state unlocked, until `done`.
+/// Blocks, with the state unlocked, until the work is done.
 pub fn wait(done: &Done) {
     wait_all(std::slice::from_ref(done));
 }
 
-/// Blocks, with the state unlocked, until all are done and their effects are visible.
+/// Blocks, with the state unlocked, until all work is done and its effects are visible.
 pub fn wait_all(work: &[Done]) {
     let mut last = 0;
     if work.iter().any(|done| done.end().is_none()) {
-        let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = STATE.lock();
         while work.iter().any(|done| done.end().is_none()) {
-            state = OPENED.wait(state).unwrap_or_else(PoisonError::into_inner);
+            OPENED.wait(&mut state);
         }
     }
     for done in work {
@@ -285,29 +288,30 @@ impl State {
         }
     }
 
-    /// A number never given before: stream ids, operations, captures.
+    /// Returns a number that was never used before: for stream ids, operations and stream captures.
     pub fn id(&mut self) -> u64 {
         self.ids += 1;
         self.ids
     }
 
-    /// A number for a context.
+    /// Returns a new context number.
     pub fn context_id(&mut self) -> u32 {
         self.context_ids += 1;
         self.context_ids
     }
 
-    /// The context that has what the calling thread makes: its current one, or that one's primary context.
+    /// Returns the context that owns what the calling thread creates: its current context, or that context's primary
+    /// context.
     pub fn current(&self) -> Outcome<Handle> {
         Ok(self.root(self.current_itself()?))
     }
 
-    /// A green context's primary context; any other is its own.
+    /// Returns a green context's primary context, and any other context itself.
     pub fn root(&self, context: Handle) -> Handle {
         self.contexts.get(context).map(|context| context.root).filter(|&root| root != 0).unwrap_or(context)
     }
 
-    /// The calling thread's current context, green or not.
+    /// Returns the calling thread's current context, green or not.
     pub fn current_itself(&self) -> Outcome<Handle> {
         let handle = thread::current();
         if handle == 0 {
@@ -317,7 +321,7 @@ impl State {
         self.context(handle).map(|_| handle)
     }
 
-    /// A live context. cuda.h: CUDA_ERROR_CONTEXT_IS_DESTROYED is for a current context that has been destroyed.
+    /// Returns a live context. cuda.h: CUDA_ERROR_CONTEXT_IS_DESTROYED means that the current context was destroyed.
     pub fn context(&self, handle: Handle) -> Outcome<&Context> {
         let is_live = |context: &&Context| context.active;
         self.contexts.get(handle).filter(is_live).ok_or_else(|| match handle == thread::current() {
@@ -326,13 +330,13 @@ impl State {
         })
     }
 
-    /// The live context of a handle that is known to be one.
+    /// Returns the context of a handle that was checked before.
     pub fn live(&mut self, handle: Handle) -> Outcome<&mut Context> {
         self.contexts.get_mut(handle).ok_or(INVALID_CONTEXT)
     }
 
-    /// The stream that a handle means to this caller. 0 is the caller's API's default stream, 1 CU_STREAM_LEGACY,
-    /// 2 CU_STREAM_PER_THREAD (cuda.h).
+    /// Returns the stream that a handle means to this caller. 0 is the default stream of the caller's API, 1
+    /// CU_STREAM_LEGACY, 2 CU_STREAM_PER_THREAD (cuda.h).
     pub fn stream(&mut self, per_thread: bool, handle: Handle) -> Outcome<Handle> {
         let context = self.current_itself()?;
         match handle {
@@ -340,7 +344,7 @@ impl State {
             0 | 1 => Ok(self.live(context)?.legacy),
             2 => self.thread_stream(context),
             _ => match self.streams.get(handle) {
-                // cuda.h of CUDA 13, cuGreenCtxDestroy. What came before is not said.
+                // cuda.h of CUDA 13, cuGreenCtxDestroy. Older versions do not document the error.
                 Some(Stream { detached: true, .. }) if config().driver_version >= 13000 => {
                     Err(STREAM_DETACHED)
                 }
@@ -364,7 +368,7 @@ impl State {
         Ok(stream)
     }
 
-    /// Makes a stream.
+    /// Creates a stream.
     pub fn new_stream(
         &mut self,
         context: Handle,
@@ -404,12 +408,12 @@ impl State {
         Ok(handle)
     }
 
-    /// The stream of a handle that has been checked under this lock.
+    /// Returns the stream of a handle that was checked under this lock.
     pub fn checked(&mut self, stream: Handle) -> &mut Stream {
         self.streams.get_mut(stream).expect("checked under this lock")
     }
 
-    /// What a synchronisation with a stream waits for.
+    /// Returns the work that a synchronization with a stream waits for.
     pub fn stream_work(&mut self, stream: Handle) -> Vec<Done> {
         let Stream { kind, context, ref tail, .. } = *self.checked(stream);
         let mut work = vec![tail.clone()];
@@ -423,9 +427,9 @@ impl State {
         work
     }
 
-    /// All that has been asked for in a context.
+    /// Returns the last work of each stream of a context.
     pub fn context_work(&self, context: Handle) -> Vec<Done> {
-        // cuda.h, cuCtxSynchronize: a primary context's green contexts are synchronised, too.
+        // cuda.h, cuCtxSynchronize: it also synchronizes a primary context's green contexts.
         let (own, green) = (self.contexts.get(context), self.contexts.iter().map(|(_, context)| context));
         let all = own.into_iter().chain(green.filter(|green| green.root == context));
         all.flat_map(|context| {
@@ -436,12 +440,12 @@ impl State {
         .collect()
     }
 
-    /// Opens a gate now: what stood behind it gets its times.
+    /// Opens a gate now: the work that waited for it gets its times.
     pub fn open(&mut self, gate: &Arc<Node>) {
         let now = self.now;
         self.engine.open(gate, now, &mut self.known);
         self.settle();
-        self.shared_events.tell_ended();
+        self.shared_events.publish_ended();
         OPENED.notify_all();
     }
 }

@@ -1,30 +1,31 @@
-//! `SIMCUDA_TRUTH=FILE`: what really happened, a JSON object a line. The format is in the crate's documentation.
+//! `SIMCUDA_TRUTH=FILE`: what really happened, one JSON object per line. `sim/README.md` describes the format.
 //!
-//! A line is formatted once its call has returned and its times are known, by a later call inside the host time that
-//! this one costs anyway; [`flush`] formats what is left.
+//! A line is formatted once its call has returned and its times are known, by a later call during its simulated host
+//! cost. [`flush`] formats the remaining lines.
 
 use crate::clocks::{GpuClock, Ns};
 use crate::config::config;
 use crate::engine::Done;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-/// When a call returned, host ns; 0 while it has not. Written once by the calling thread, read by whoever formats: a
-/// plain number, so relaxed.
+/// Host ns at which a call returned; 0 before. Written once by the calling thread and read by any thread that formats
+/// lines. Relaxed: it publishes no other data.
 pub type CallEnd = Arc<AtomicU64>;
 
-/// An operation, as the truth file tells it. Times are host ns.
+/// An operation in the truth file. Times are host ns.
 #[derive(Clone, Debug)]
 pub struct Operation {
     /// `kernel`, `copy`, `memset`, `graph`, `host` or `value`.
     pub kind: &'static str,
     /// Unique number of the operation.
     pub seq: u64,
-    /// The thread that asked for it.
+    /// The thread that submitted it.
     pub tid: u32,
     /// Base name of the call.
     pub api: &'static str,
@@ -44,30 +45,30 @@ pub struct Operation {
     pub stream_handle: u64,
     /// Bytes moved.
     pub bytes: u64,
-    /// Copies: where from and to.
+    /// The direction of a copy.
     pub direction: &'static str,
-    /// Copies and sets: what host memory takes part.
+    /// The kind of host memory that a copy or memset involves.
     pub host_memory: &'static str,
-    /// It became a node of a graph instead of running.
+    /// Whether it became a node of a graph instead of running.
     pub captured: bool,
-    /// It was submitted and at the head of its stream then, where that is not when its turn came.
+    /// When it was submitted and at the head of its stream, if that differs from when its turn came.
     pub head: Option<Done>,
-    /// Kernels: launched to overlap the one before it in its stream.
+    /// Whether a kernel was launched to overlap the one before it in its stream.
     pub programmatic: bool,
-    /// It did: it started before that one ended.
+    /// Whether it did overlap: it started before that kernel ended.
     pub overlaps: bool,
-    /// It could not: the record of an event stood between.
+    /// Whether it could not overlap because an event record was between the two.
     pub cut: bool,
-    /// Executed by this graph launch; 0 = none.
+    /// The graph launch that ran it, or 0.
     pub in_graph: u64,
     /// Entries ahead of it in its stream.
     pub queue: u32,
 }
 
-/// Head, start and end of an operation, where known.
+/// Head, start and end of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Submitted and at the head of its stream.
+    /// When it was submitted and at the head of its stream.
     pub head: Ns,
     /// Start.
     pub start: Ns,
@@ -103,22 +104,22 @@ fn writer() -> Option<MutexGuard<'static, Writer>> {
         let clock = config().gpu_clock;
         Some(Mutex::new(Writer { file, buffer: Vec::with_capacity(STEP), lines: VecDeque::new(), clock }))
     });
-    Some(writer.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    Some(writer.as_ref()?.lock())
 }
 
-/// Whether there is a truth file.
+/// Returns whether there is a truth file.
 pub fn wanted() -> bool {
     config().truth.is_some()
 }
 
-/// Tells an operation whose times are known, or (with none) never will be.
+/// Writes an operation whose times are known or, without times, will never be known.
 pub fn operation(operation: Box<Operation>, times: Option<Times>) {
     if let Some(mut writer) = writer() {
         writer.lines.push_back(Line::Operation(operation, times));
     }
 }
 
-/// Tells anything else: `fields` is the inside of a JSON object.
+/// Writes any other line. `fields` is the inside of a JSON object.
 pub fn line(fields: std::fmt::Arguments<'_>) {
     if let Some(mut writer) = writer() {
         let text = format!("{{{fields}}}\n");
@@ -126,7 +127,7 @@ pub fn line(fields: std::fmt::Arguments<'_>) {
     }
 }
 
-/// Formats what is ready, in the caller's idle time.
+/// Formats the lines that are ready, during the caller's simulated host cost.
 pub fn drain() {
     if let Some(mut writer) = writer() {
         writer.format(false);

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 /// `cuMemGetAllocationGranularity`: what the driver answers for GPU memory on every GPU so far.
 pub const GRANULARITY: u64 = 2 << 20;
 
-/// What a handle stands for.
+/// The object that a handle names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Memory of a device, created by this process: it counts.
@@ -22,7 +22,7 @@ pub enum Origin {
     Host,
     /// Another handle's, perhaps another process's.
     Imported,
-    /// A multicast object: an address for what is bound to it.
+    /// A multicast object, whose address stands for all memory bound to it.
     Multicast,
 }
 
@@ -48,7 +48,7 @@ pub struct Physical {
 pub struct Mapping {
     /// Its size.
     pub bytes: u64,
-    /// What is mapped.
+    /// The physical memory.
     pub handle: Handle,
 }
 
@@ -81,9 +81,9 @@ fn mapped(address: u64, bytes: u64, protection: i32, file: Option<&File>, fixed:
     if got == libc::MAP_FAILED { Err(OUT_OF_MEMORY) } else { Ok(got as u64) }
 }
 
-/// An empty file of so many bytes that only this process sees.
+/// Creates an empty file of this size that only this process sees.
 pub fn memory_file(bytes: u64) -> Outcome<File> {
-    // SAFETY: a C string; the descriptor is nobody else's.
+    // SAFETY: a C string; nothing else has the new descriptor.
     let file = unsafe {
         match libc::memfd_create(c"simcuda".as_ptr(), libc::MFD_CLOEXEC) {
             -1 => return Err(OUT_OF_MEMORY),
@@ -94,7 +94,7 @@ pub fn memory_file(bytes: u64) -> Outcome<File> {
     Ok(file)
 }
 
-/// A page of a file, that all who map it share.
+/// Maps a page of a file, which all processes that map it share.
 pub fn shared_page(file: &File, offset: u64) -> Outcome<u64> {
     let (protection, descriptor) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
     // SAFETY: at no particular address.
@@ -122,7 +122,7 @@ impl VirtualMemory {
         let room = bytes.checked_add(alignment).ok_or(OUT_OF_MEMORY)?;
         let all = mapped(0, room, libc::PROT_NONE, None, false)?;
         let address = all.next_multiple_of(alignment);
-        // SAFETY: the ends of the mapping made above, which nobody knows of.
+        // SAFETY: the ends of the mapping made above, whose address nothing else has.
         unsafe {
             libc::munmap(all as *mut _, (address - all) as usize);
             libc::munmap((address + bytes) as *mut _, (all + room - address - bytes) as usize);
@@ -131,7 +131,8 @@ impl VirtualMemory {
         Ok(address)
     }
 
-    /// Gives a range back. cuda.h, cuMemAddressFree: address and size as they were reserved. Nothing may be mapped there.
+    /// Releases a range. cuda.h, cuMemAddressFree: with the address and size of its reservation, and with nothing
+    /// mapped in it.
     pub fn unreserve(&mut self, address: u64, bytes: u64) -> Outcome {
         let is_mapped = self.mappings.range(address..address.saturating_add(bytes)).next().is_some();
         if self.reservations.get(&address) != Some(&bytes) || is_mapped {
@@ -143,24 +144,24 @@ impl VirtualMemory {
         Ok(())
     }
 
-    /// Whether an address lies in a range.
+    /// Returns whether an address lies in a range.
     pub fn is_reserved(&self, address: u64) -> bool {
         self.reservations.range(..=address).next_back().is_some_and(|(first, bytes)| address - first < *bytes)
     }
 
-    /// Whether a mapping begins at an address.
+    /// Returns whether a mapping starts at an address.
     pub fn is_mapped(&self, address: u64) -> bool {
         self.mappings.contains_key(&address)
     }
 
-    /// The mapping that an address lies in.
+    /// Returns the mapping that contains an address.
     pub fn mapping_at(&self, address: u64) -> Option<Mapping> {
         let (first, mapping) = self.mappings.range(..=address).next_back()?;
         (address - first < mapping.bytes).then_some(*mapping)
     }
 
-    /// Maps physical memory; nobody has access yet. cuda.h, cuMemMap: inside one range, where nothing is mapped; address
-    /// and size multiples of the granularity; the offset "currently must be zero".
+    /// Maps physical memory, which no device can access yet. cuda.h, cuMemMap: inside one range, where nothing is
+    /// mapped; address and size are multiples of the granularity; the offset "currently must be zero".
     pub fn map(&mut self, address: u64, bytes: u64, offset: u64, handle: Handle) -> Outcome {
         let physical = self.physical.get_mut(handle).ok_or(INVALID_HANDLE)?;
         let aligned = [address, bytes].iter().all(|number| number.is_multiple_of(GRANULARITY));
@@ -190,7 +191,7 @@ impl VirtualMemory {
         if bytes == 0 || end != address + bytes { Err(INVALID_VALUE) } else { Ok(all) }
     }
 
-    /// Takes a mapping away: its addresses are reserved as before.
+    /// Removes a mapping. Its addresses stay reserved.
     pub fn unmap(&mut self, address: u64) -> Outcome {
         let Mapping { bytes, handle } = self.mappings.remove(&address).ok_or(INVALID_VALUE)?;
         if let Some(physical) = self.physical.get_mut(handle) {
@@ -199,7 +200,7 @@ impl VirtualMemory {
         mapped(address, bytes, libc::PROT_NONE, None, true).map(|_| ())
     }
 
-    /// Sets who may use a mapping.
+    /// Sets whether devices may access a mapping.
     pub fn protect(&mut self, address: u64, can_use: bool) -> Outcome {
         let Mapping { bytes, handle } = *self.mappings.get(&address).ok_or(INVALID_VALUE)?;
         let physical = self.physical.get(handle).ok_or(INVALID_HANDLE)?;
@@ -207,18 +208,18 @@ impl VirtualMemory {
         mapped(address, bytes, protection, Some(&physical.file), true).map(|_| ())
     }
 
-    /// Forgets physical memory that nothing refers to and nothing maps (cuda.h, cuMemRelease), and returns it.
+    /// Removes and returns physical memory that has neither references nor mappings (cuda.h, cuMemRelease).
     pub fn settle(&mut self, handle: Handle) -> Option<Physical> {
         let Physical { references, mappings, .. } = *self.physical.get(handle)?;
         if references == 0 && mappings == 0 { self.physical.remove(handle) } else { None }
     }
 }
 
-/// What a shared file says of itself, so that another process can tell memory from anything else: behind its bytes.
+/// The trailer of a shared file, after its bytes, by which another process recognises it as memory.
 const SHARED: &[u8; 8] = b"simcuda\n";
 
 impl Physical {
-    /// A file descriptor for another process, its own copy.
+    /// Returns a file descriptor for another process: a duplicate.
     pub fn export(&self) -> Outcome<i32> {
         self.file.write_all_at(SHARED, self.bytes).map_err(|_| OUT_OF_MEMORY)?;
         // SAFETY: a descriptor of ours.
@@ -228,9 +229,9 @@ impl Physical {
         }
     }
 
-    /// What an exported descriptor stands for. It stays the caller's.
+    /// Imports an exported descriptor, which still belongs to the caller.
     pub fn import(descriptor: i32) -> Outcome<Self> {
-        // SAFETY: only asked for a copy of it; what it is, the file itself says.
+        // SAFETY: the descriptor is only duplicated; the file's trailer says what it is.
         let file = match unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) } {
             -1 => return Err(INVALID_VALUE),
             // SAFETY: a descriptor of our own now.

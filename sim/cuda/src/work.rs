@@ -1,4 +1,4 @@
-//! What streams and graph nodes do, and how it gets its time.
+//! The work of streams and graph nodes, and how it is scheduled.
 
 use crate::call::Call;
 use crate::clocks::Ns;
@@ -8,10 +8,10 @@ use crate::engine::{Done, Known, Length, Task};
 use crate::error::Outcome;
 use crate::handle::Handle;
 use crate::interprocess::Mapped;
-use crate::memory::Copy;
-use crate::memory::Set;
 use crate::programmatic::{Last, Moment};
 use crate::state::{self, Guard, Recorded, State, Stream, StreamKind};
+use crate::transfer::Copy;
+use crate::transfer::Set;
 use crate::truth::{self, Operation, Times};
 use crate::worker::{HostCall, Meeting, Value};
 use crate::{graph, thread};
@@ -22,20 +22,20 @@ use std::sync::Arc;
 pub struct Launch {
     /// The kernel's name.
     pub name: Arc<str>,
-    /// How long it runs, once it has met others.
+    /// How long it runs, in addition to any time that it waits for other kernels.
     pub length: Ns,
-    /// It runs until others do.
+    /// The other kernels that it waits for, if any.
     pub meeting: Option<Meeting>,
-    /// It may overlap the kernel before it in its stream.
+    /// Whether it may overlap the kernel before it in its stream.
     pub programmatic: bool,
     /// Events that the launch itself records.
     pub events: Vec<(Handle, Moment)>,
-    /// Function, dimensions and arguments: what a graph's kernel node gives back.
+    /// The function, dimensions and arguments, which a graph's kernel node returns.
     pub node: Option<Arc<graph::KernelNode>>,
 }
 
 impl Launch {
-    /// How long it takes, and what happens then.
+    /// How long it takes, and what happens at its end.
     pub fn body(&self) -> (Length, Action) {
         match self.meeting {
             Some(meeting) => (Length::Gate, Action::Meeting(meeting)),
@@ -51,7 +51,7 @@ pub enum Work {
     Kernel(Launch),
     /// A copy.
     Copy(Copy),
-    /// A set.
+    /// A memset.
     Set(Set),
     /// A host function.
     Host(HostCall),
@@ -61,11 +61,11 @@ pub enum Work {
     Record(Handle),
     /// A wait for an event's present record.
     Wait(Handle),
-    /// The taking of memory by a graph: the block.
+    /// A graph's allocation of this block.
     Take(u64),
-    /// Its end.
+    /// A graph's free of this block.
     Give(u64),
-    /// Nothing, in order.
+    /// An empty node, which only orders others.
     Empty,
 }
 
@@ -86,57 +86,58 @@ pub struct Place {
     pub graph: u64,
 }
 
-/// What the schedule carries for us.
+/// The data that the schedule keeps for each piece of work.
 #[derive(Debug)]
 pub struct Job {
-    /// What happens when its times are known or its turn comes.
+    /// The action to take when its times are known or its turn comes.
     pub action: Action,
-    /// What to tell about it.
+    /// Its line for the truth file.
     pub truth: Told,
 }
 
-/// What is to be told about a piece of work, if anything is.
+/// The line that a piece of work gets in the truth file, if any.
 pub type Told = Option<Box<Operation>>;
 
-/// What happens when a job's times are known or its turn comes.
+/// The action to take when a job's times are known or its turn comes.
 #[derive(Debug)]
 pub enum Action {
     /// Nothing.
     None,
     /// Memory is copied.
     Copy(Copy),
-    /// Memory is set.
+    /// Memory is filled.
     Set(Set),
     /// A host function is called.
     Host(HostCall),
-    /// A value is waited for or written.
+    /// A value in memory is written, or the stream waits for it.
     Value(Value),
     /// A kernel waits for others.
     Meeting(Meeting),
-    /// Another process's record of an event is waited for.
+    /// The stream waits for another process's record of an event.
     Elsewhere {
-        /// What is known of the event.
+        /// The part of the event that all processes map.
         cell: Arc<Mapped>,
-        /// Which record of it.
+        /// The number of the record.
         number: u64,
     },
     /// A graph is done.
     GraphEnd {
-        /// At the head of its stream then.
+        /// Host ns at which it was at the head of its stream.
         head: Done,
-        /// Its first nodes could start then.
+        /// Host ns at which its first nodes could start.
         begin: Done,
     },
-    /// A kernel is done, whose start and end are told apart.
+    /// A kernel is done whose start and end are separate pieces of work.
     KernelEnd {
-        /// It started then.
+        /// The work that is its start.
         head: Done,
         /// The kernel that it was allowed to overlap.
         primary: Option<Done>,
     },
 }
 
-/// Puts work on a stream: into its capture, where it has one, else into its queue, which blocks while that is full.
+/// Submits work to a stream: to its capture, if it is being captured, otherwise to its launch queue. Blocks while the
+/// queue is full.
 pub fn issue(call: &Call, mut state: Guard, stream: Handle, work: &Work) -> Outcome<(Guard, Option<Done>)> {
     state.check_legacy(stream)?;
     if state.checked(stream).capture.is_some() {
@@ -176,17 +177,19 @@ impl State {
         Place { context: number, device, stream: id, handle: stream, queue, graph: 0 }
     }
 
-    /// What work on a stream stands behind, its turn in the connection included.
+    /// Returns the work that new work on a stream waits for, including its turn on the connection.
     pub fn predecessors(&mut self, stream: Handle) -> Vec<Done> {
         let before = self.ordered_behind(stream);
         self.turn(stream, before, None).0
     }
 
-    /// Streams are given the connections of their context in turn, and those of one share a queue into the device (CUDA C++
-    /// Programming Guide, "CUDA Environment Variables", CUDA_DEVICE_MAX_CONNECTIONS; the order, and that each context has
-    /// its own, are guesses): a piece of work at the head of its stream waits there until all that was submitted before it
-    /// to any of them has been taken off the queue. Returns what it stands behind then, and what is to be told about it: its
-    /// occupancy begins at the head of its stream all the same.
+    /// Returns what a piece of work waits for once it has taken its turn on its connection, and when it was at the head
+    /// of its stream, where its GPU interval starts, for the truth file.
+    ///
+    /// A context's streams get its connections in turn, and the streams of one connection share a queue into the device
+    /// (CUDA C++ Programming Guide, "CUDA Environment Variables", CUDA_DEVICE_MAX_CONNECTIONS; that they get them in turn
+    /// and that each context has its own connections are assumptions). A piece of work at the head of its stream waits
+    /// until all work that was submitted before it to any of these streams has left the queue.
     pub fn turn(&mut self, stream: Handle, mut before: Vec<Done>, truth: Told) -> (Vec<Done>, Told) {
         if config().connections == 0 {
             return (before, truth);
@@ -200,7 +203,7 @@ impl State {
         (vec![turn], truth)
     }
 
-    /// What is submitted from now on to the stream's connection is not taken off its queue before `done`.
+    /// Makes later work on the stream's connection wait in its queue until `done`.
     fn taken(&mut self, stream: Handle, done: &Done) {
         if let Some(taken) = self.last_taken(stream) {
             *taken = done.clone();
@@ -213,7 +216,7 @@ impl State {
         self.contexts.get_mut(root)?.taken.get_mut(connection)
     }
 
-    /// What is ahead of new work on a stream, as [`Self::ordered_behind`] says it.
+    /// Returns the work ahead of new work on a stream, by the rules of [`Self::ordered_behind`].
     pub fn ahead(&mut self, stream: Handle) -> Vec<Done> {
         let of = self.checked(stream);
         let (context, kind, blocking) = (of.context, of.kind, of.blocking());
@@ -230,8 +233,9 @@ impl State {
         ahead
     }
 
-    /// What a stream's order puts its work behind (CUDA programming guide, "Default Stream"): the stream's last work; on a
-    /// blocking stream also the legacy stream's; on the legacy stream also that of all blocking streams.
+    /// Returns the work that a stream's order puts before new work (CUDA programming guide, "Default Stream"): the
+    /// stream's last work; on a blocking stream also the legacy stream's; on the legacy stream also that of all
+    /// blocking streams.
     fn ordered_behind(&mut self, stream: Handle) -> Vec<Done> {
         let of = self.checked(stream);
         let (context, kind, blocking, dirty) = (of.context, of.kind, of.blocking(), of.dirty);
@@ -263,7 +267,7 @@ impl State {
         before
     }
 
-    /// Puts work at the end of a stream that has room.
+    /// Schedules work at the end of a stream that has room.
     pub fn enqueue(&mut self, call: &Call, stream: Handle, work: &Work) -> Done {
         let place = self.place(stream);
         let mut before = self.ordered_behind(stream);
@@ -296,7 +300,7 @@ impl State {
         of.last = Last::Other;
     }
 
-    /// Schedules work behind `before`.
+    /// Schedules work after `before`.
     pub fn run(&mut self, call: &Call, work: &Work, before: Vec<Done>, place: &Place) -> Done {
         let truth = self.operation(call, work, place);
         self.schedule(work, before, truth)
@@ -326,7 +330,7 @@ impl State {
         done
     }
 
-    /// What an event was recorded behind, outside captures.
+    /// Returns the work that an event was recorded after, outside captures.
     fn recorded(&mut self, event: Handle) -> Option<Done> {
         self.learn(event);
         match &self.events.get(event)?.recorded {
@@ -335,7 +339,7 @@ impl State {
         }
     }
 
-    /// Schedules a job behind `before`, as of now.
+    /// Schedules a job after `before`, submitted now.
     pub fn add(&mut self, before: &[Done], length: Length, lane: Option<usize>, payload: Job) -> Done {
         let task = Task { submit: self.now, length, lane, payload };
         let done = self.engine.add(before, task, &mut self.known);
@@ -343,7 +347,7 @@ impl State {
         done
     }
 
-    /// Acts on what the schedule has found out.
+    /// Takes the actions whose times the schedule has computed.
     pub fn settle(&mut self) {
         for known in std::mem::take(&mut self.known) {
             match known {
@@ -379,7 +383,7 @@ impl State {
         }
     }
 
-    /// What the truth file tells about a piece of work; nothing about events and empty nodes.
+    /// Returns the truth file's line for a piece of work; event records and empty nodes have none.
     pub fn operation(&mut self, call: &Call, work: &Work, place: &Place) -> Told {
         if !truth::wanted() {
             return None;
@@ -409,7 +413,7 @@ impl State {
         Some(operation)
     }
 
-    /// An operation of a kind at a place.
+    /// Creates an operation's line.
     pub fn operation_of(&mut self, call: &Call, kind: &'static str, place: &Place) -> Box<Operation> {
         Box::new(Operation {
             kind,

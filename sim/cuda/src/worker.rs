@@ -1,5 +1,5 @@
-//! The thread that does what the application's own time decides: it calls host functions, writes values and watches
-//! those that streams wait for, each when its turn comes.
+//! The worker thread, for work whose time the application decides: it calls host functions, writes values and polls
+//! values that streams wait for, each when its turn comes.
 
 use crate::clocks::{self, Ns};
 use crate::config::config;
@@ -8,12 +8,13 @@ use crate::state::{self, Guard, State};
 use crate::truth::{self, Operation, Times};
 use crate::work::{Action, Job};
 use crate::{effects, thread};
+use parking_lot::Condvar;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Once, PoisonError};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
-/// A function of the application and how it is called.
+/// A host function of the application and how to call it.
 #[derive(Clone, Copy, Debug)]
 pub enum HostCall {
     /// `cuLaunchHostFunc`.
@@ -46,13 +47,13 @@ impl HostCall {
 /// `cuStreamWaitValue` or `cuStreamWriteValue`.
 #[derive(Clone, Copy, Debug)]
 pub struct Value {
-    /// Where.
+    /// The address.
     pub address: u64,
     /// 4 or 8 bytes.
     pub wide: bool,
     /// The value.
     pub value: u64,
-    /// `CUstreamWaitValue_flags`; none = a write.
+    /// `CUstreamWaitValue_flags` of a wait; none for a write.
     pub wait: Option<u32>,
 }
 
@@ -70,7 +71,7 @@ impl Value {
         }
     }
 
-    /// Whether the value that is there lets the stream go on (cuda.h, CUstreamWaitValue_flags).
+    /// Returns whether the current value lets the stream go on (cuda.h, CUstreamWaitValue_flags).
     fn passes(&self, flags: u32) -> bool {
         // SAFETY: as for `write`.
         let seen = unsafe {
@@ -91,23 +92,23 @@ impl Value {
     }
 }
 
-/// A kernel that runs until others do, as the collectives of several GPUs: it adds one to a counter that they share when it
-/// begins, and ends when the counter has reached a number.
+/// A kernel that waits for other kernels, as the collectives of several GPUs do: it adds 1 to a shared counter when it
+/// starts, and ends when the counter has reached a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Meeting {
     /// The counter, 32 bits.
     pub counter: u64,
     /// The number.
     pub all: u32,
-    /// It has added its own.
+    /// Whether it has added its 1.
     pub arrived: bool,
 }
 
 impl Meeting {
-    /// Whether all are there; comes, if it has not.
+    /// Adds its 1 to the counter at the first call, and returns whether all kernels have arrived.
     fn is_complete(&mut self) -> bool {
-        // SAFETY: the program gave the address of a counter, which it keeps while the kernel runs, and which kernels of other
-        // processes count in as well. Relaxed: nothing is handed over by it.
+        // SAFETY: the program passed the address of a counter and keeps it while the kernel runs. Kernels of other
+        // processes add to it as well. Relaxed: the counter publishes no other data.
         let counter = unsafe { AtomicU32::from_ptr(self.counter as *mut u32) };
         if !std::mem::replace(&mut self.arrived, true) {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -124,7 +125,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// Whether nothing but its turn keeps it closed.
+    /// Returns whether it opens as soon as its turn comes.
     fn passes(&mut self, now: Ns) -> bool {
         match &mut self.job.action {
             Action::Meeting(meeting) => meeting.is_complete(),
@@ -141,15 +142,15 @@ pub struct Worker {
     /// Host functions and writes, by time, then order of arrival.
     due: BTreeMap<(Ns, u64), Gate>,
     next: u64,
-    /// Waits for values, and for other processes.
+    /// Waits for values and for other processes.
     waits: Vec<Gate>,
 }
 
-/// Signalled when a gate was given to the worker.
+/// Signalled when the worker gets a gate.
 static GIVEN: Condvar = Condvar::new();
 
 impl Worker {
-    /// Takes on a gate whose turn comes at `head`.
+    /// Adds a gate whose turn comes at `head`.
     pub fn push(&mut self, head: Ns, job: Job, node: Arc<Node>) {
         static START: Once = Once::new();
         START.call_once(|| spawn("simcuda-host", work));
@@ -168,7 +169,7 @@ impl Worker {
 }
 
 impl State {
-    /// Opens the waits whose turn and value have come.
+    /// Opens the waits whose turn has come and whose value is there.
     pub fn look_at_values(&mut self) {
         let mut at = 0;
         while let Some(gate) = self.worker.waits.get_mut(at) {
@@ -181,8 +182,8 @@ impl State {
         }
     }
 
-    /// Tells, at exit, of work whose turn has not come.
-    pub fn tell_pending(&mut self) {
+    /// Writes work whose turn never came to the truth file, at exit.
+    pub fn report_pending(&mut self) {
         let gates = std::mem::take(&mut self.worker.due).into_values().chain(self.worker.waits.drain(..));
         let jobs = gates.map(|gate| gate.job).chain(self.engine.abandon());
         for operation in jobs.filter_map(|job| job.truth) {
@@ -193,11 +194,11 @@ impl State {
     /// Opens a gate now.
     fn pass(&mut self, Gate { job, head, node }: Gate) {
         self.open(&node);
-        tell(job.truth, head, head, self.now);
+        report(job.truth, head, head, self.now);
     }
 }
 
-fn tell(operation: Option<Box<Operation>>, head: Ns, start: Ns, end: Ns) {
+fn report(operation: Option<Box<Operation>>, head: Ns, start: Ns, end: Ns) {
     if let Some(operation) = operation {
         truth::operation(operation, Some(Times { head, start, end }));
     }
@@ -208,7 +209,7 @@ fn work() {
     loop {
         let next = state.worker.due.first_key_value().map(|(&(head, _), _)| head);
         if next.is_none_or(|head| head > state.now) {
-            state = sleep(state, next);
+            sleep(&mut state, next);
             continue;
         }
         let Some((_, Gate { mut job, head, node })) = state.worker.due.pop_first() else { continue };
@@ -220,7 +221,7 @@ fn work() {
                 call.call();
                 state = state::lock(0);
                 state.open(&node);
-                tell(job.truth.take(), head, start, state.now);
+                report(job.truth.take(), head, start, state.now);
             }
             Action::Value(value) => {
                 drop(state);
@@ -234,22 +235,22 @@ fn work() {
     }
 }
 
-/// Waits until the next gate's turn, a new gate, or the time to look at values again.
-fn sleep(state: Guard, next: Option<Ns>) -> Guard {
+/// Waits until the next gate's turn, until a new gate arrives, or until it is time to poll values again.
+fn sleep(state: &mut Guard, next: Option<Ns>) {
     let poll = (!state.worker.waits.is_empty()).then(|| config().assume.number("poll_ns"));
     let until = next.map(|head| head.saturating_sub(state.now));
-    let mut state = match until.into_iter().chain(poll).min() {
+    match until.into_iter().chain(poll).min() {
         Some(ns) => {
-            GIVEN.wait_timeout(state, Duration::from_nanos(ns)).unwrap_or_else(PoisonError::into_inner).0
+            GIVEN.wait_for(state, Duration::from_nanos(ns));
         }
-        None => GIVEN.wait(state).unwrap_or_else(PoisonError::into_inner),
-    };
+        None => GIVEN.wait(state),
+    }
     state.now = clocks::now();
     state.look_at_values();
-    state
 }
 
-/// Starts a thread of the simulator that takes no signals of the application.
+/// Starts a thread of the simulator in which all signals are blocked, so that the application's handlers do not run
+/// there.
 pub fn spawn(name: &str, function: impl FnOnce() + Send + 'static) {
     // SAFETY: plain sets of signals, filled before use; the caller's mask is put back.
     unsafe {

@@ -1,4 +1,4 @@
-//! Copies to, from and between arrays: every byte, and what is refused.
+//! Copies to, from and between arrays: every byte, and the refused calls.
 
 mod common;
 
@@ -10,7 +10,7 @@ const INVALID_HANDLE: i32 = 400;
 const FLOAT: u32 = 0x20;
 const BYTE: u32 = 0x01;
 
-/// An array of elements of so many channels.
+/// Creates an array whose elements have this many channels.
 fn array(size: [u64; 3], format: u32, channels: u32) -> u64 {
     let descriptor = [size[0], size[1], size[2], u64::from(format) | u64::from(channels) << 32, 0];
     let mut array = 0;
@@ -49,8 +49,8 @@ fn bytes(address: u64, count: usize) -> &'static [u8] {
 }
 
 #[test]
-fn bytes_go_round_through_lines() {
-    let test = "bytes_go_round_through_lines";
+fn bytes_survive_a_copy_to_a_one_dimensional_array_and_back() {
+    let test = "bytes_survive_a_copy_to_a_one_dimensional_array_and_back";
     let body = || {
         begin();
         let (one, two) = (array([256, 0, 0], FLOAT, 1), array([128, 0, 0], FLOAT, 1));
@@ -111,8 +111,8 @@ fn lines_are_copied_in_whole_elements_and_never_beyond_them() {
 }
 
 #[test]
-fn boxes_lie_where_they_are_put_and_nowhere_else() {
-    alone("boxes_lie_where_they_are_put_and_nowhere_else", &[], || {
+fn boxes_are_copied_to_their_position_and_nowhere_else() {
+    alone("boxes_are_copied_to_their_position_and_nowhere_else", &[], || {
         begin();
         let (solid, other) = (array([16, 8, 4], FLOAT, 1), array([16, 8, 4], FLOAT, 1));
         let (all, zeros, back) = (counting(2048), pinned(2048), pinned(2048));

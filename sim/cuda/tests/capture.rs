@@ -247,8 +247,8 @@ fn the_legacy_stream_is_unusable_while_a_blocking_stream_captures() {
 }
 
 #[test]
-fn captures_end_where_and_as_they_began() {
-    alone("captures_end_where_and_as_they_began", &[], || {
+fn a_capture_must_be_joined_and_end_on_its_own_stream_and_thread() {
+    alone("a_capture_must_be_joined_and_end_on_its_own_stream_and_thread", &[], || {
         let context = begin();
         let (main, side) = (stream(1), stream(1));
         let (fork, before) = (event(2), event(2));
@@ -291,7 +291,7 @@ fn captures_end_where_and_as_they_began() {
 }
 
 #[test]
-fn a_graph_is_made_of_nodes_changed_and_launched() {
+fn graphs_are_built_from_nodes_updated_and_launched() {
     #[repr(C)]
     struct KernelParameters {
         function: u64,
@@ -312,7 +312,7 @@ fn a_graph_is_made_of_nodes_changed_and_launched() {
         height: usize,
     }
     with_truth(
-        "a_graph_is_made_of_nodes_changed_and_launched",
+        "graphs_are_built_from_nodes_updated_and_launched",
         &[],
         || {
             begin();
@@ -398,8 +398,8 @@ fn a_graph_is_made_of_nodes_changed_and_launched() {
 }
 
 #[test]
-fn edges_keep_their_data_and_a_question_that_would_lose_it_fails() {
-    alone("edges_keep_their_data_and_a_question_that_would_lose_it_fails", &[], || {
+fn edges_keep_their_data_and_a_query_that_would_lose_it_fails() {
+    alone("edges_keep_their_data_and_a_query_that_would_lose_it_fails", &[], || {
         begin();
         let (main, work) = (stream(1), kernel("k_20us"));
         capture(main, THREAD_LOCAL);

@@ -1,4 +1,5 @@
-//! Discovery: cuGetProcAddress answers as the requests that real runtimes made were answered, with our own exports.
+//! Discovery: cuGetProcAddress returns what real drivers returned to the requests of real runtimes, but with our own
+//! exports.
 
 mod common;
 
@@ -158,8 +159,8 @@ fn every_name_is_exported_and_the_soname_is_the_drivers() {
 }
 
 #[test]
-fn what_is_not_simulated_says_so() {
-    alone("what_is_not_simulated_says_so", &[], || {
+fn functions_that_are_not_simulated_fail_with_not_supported() {
+    alone("functions_that_are_not_simulated_fail_with_not_supported", &[], || {
         assert_eq!(cu!(cuTexRefCreate()), 801);
         assert_eq!(common::error_name(801), "CUDA_ERROR_NOT_SUPPORTED");
         assert_eq!(common::error_name(0), "CUDA_SUCCESS");

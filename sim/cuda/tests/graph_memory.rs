@@ -1,4 +1,4 @@
-//! Memory that graphs take while they run.
+//! Memory that graphs allocate while they run.
 
 mod common;
 
@@ -35,7 +35,7 @@ fn graph() -> u64 {
     graph
 }
 
-/// A node that takes memory: itself and the address.
+/// Adds a node that allocates memory, and returns it and the address.
 fn take(graph: u64, before: &[u64], bytes: usize) -> (u64, u64) {
     let (mut node, mut parameters) = (0, asked(bytes));
     ok!(cuGraphAddMemAllocNode(
@@ -80,7 +80,7 @@ fn run(exec: u64, stream: u64) {
     assert_eq!(try_run(exec, stream), 0);
 }
 
-/// What graphs hold of the device: used, its most, reserved, its most.
+/// Returns the device's graph memory: used, its maximum, reserved, its maximum.
 fn footprint() -> [u64; 4] {
     [0, 1, 2, 3].map(|attribute| {
         let mut value = 0;
@@ -89,7 +89,7 @@ fn footprint() -> [u64; 4] {
     })
 }
 
-/// What came and went, in order: `+` or `-`, and the address.
+/// Returns allocations (`+`) and frees (`-`) in order, with their addresses.
 fn story(truth: &[Value]) -> Vec<(char, i64)> {
     let mut lines: Vec<&Value> = of_kind(truth, "alloc");
     lines.extend(of_kind(truth, "free"));
@@ -100,9 +100,9 @@ fn story(truth: &[Value]) -> Vec<(char, i64)> {
 }
 
 #[test]
-fn a_block_lives_from_its_launch_until_somebody_frees_it() {
+fn a_block_lives_from_its_launch_until_it_is_freed() {
     with_truth(
-        "a_block_lives_from_its_launch_until_somebody_frees_it",
+        "a_block_lives_from_its_launch_until_it_is_freed",
         &[],
         || {
             begin();
@@ -126,7 +126,7 @@ fn a_block_lives_from_its_launch_until_somebody_frees_it() {
                 }
                 assert_eq!(cu!(cuMemFreeAsync(address => u64, main => u64)), INVALID_VALUE, "once is enough");
             }
-            // What is there outlives its graphs, and then its address goes too.
+            // Allocated memory outlives its graphs; once it is freed, its address goes too.
             run(exec, main);
             ok!(cuGraphDestroy(owner => u64));
             ok!(cuGraphExecDestroy(exec => u64));
@@ -152,9 +152,9 @@ fn a_block_lives_from_its_launch_until_somebody_frees_it() {
 }
 
 #[test]
-fn what_a_launch_left_goes_with_the_next_where_that_was_asked_for() {
+fn auto_free_on_launch_frees_the_memory_that_the_last_launch_left() {
     with_truth(
-        "what_a_launch_left_goes_with_the_next_where_that_was_asked_for",
+        "auto_free_on_launch_frees_the_memory_that_the_last_launch_left",
         &[],
         || {
             begin();
@@ -320,9 +320,9 @@ fn an_address_may_be_used_again_inside_a_graph_and_memory_between_graphs() {
 }
 
 #[test]
-fn a_graph_that_was_moved_into_another_is_launched_by_that_only() {
+fn a_graph_that_was_moved_into_another_cannot_be_launched_alone() {
     with_truth(
-        "a_graph_that_was_moved_into_another_is_launched_by_that_only",
+        "a_graph_that_was_moved_into_another_cannot_be_launched_alone",
         &[],
         || {
             begin();

@@ -1,4 +1,4 @@
-//! Green contexts, and events of whole contexts: what they have, what they order, what is refused.
+//! Green contexts, and events of whole contexts: their resources, their ordering, and the refused calls.
 
 mod common;
 
@@ -65,7 +65,7 @@ fn green_stream(green: u64) -> u64 {
     stream
 }
 
-/// What the driver says of a stream's contexts: the regular and the green one.
+/// Returns a stream's contexts: the regular and the green one.
 fn contexts_of(stream: u64) -> (u64, u64) {
     let (mut context, mut green) = (0, 0);
     ok!(cuStreamGetCtx_v2(stream => u64, &mut context => &mut u64, &mut green => &mut u64));
@@ -93,7 +93,7 @@ fn multiprocessors_are_divided_by_the_headers_rules() {
         assert_eq!(descriptor(&[[0; 36]]).0, INVALID_RESOURCE_TYPE);
         assert_eq!(descriptor(&[first, device_resource()]).0, INVALID_RESOURCE_CONFIGURATION);
         assert_eq!(descriptor(&[first, rest]).0, 0);
-        // What a green context has may be split.
+        // A green context's resource may be split.
         let of_green = green(first);
         let mut part: Resource = [0; 36];
         ok!(cuGreenCtxGetDevResource(of_green => u64, &mut part => &mut Resource, SM => u32));
@@ -109,7 +109,7 @@ fn multiprocessors_are_divided_by_the_headers_rules() {
 }
 
 #[test]
-fn a_stream_of_a_green_context_tells_both_its_contexts() {
+fn a_stream_of_a_green_context_reports_both_its_contexts() {
     let body = |is_13: bool| {
         let primary = begin();
         let ([first, _], _) = halves();
@@ -124,7 +124,7 @@ fn a_stream_of_a_green_context_tells_both_its_contexts() {
         let blocking =
             cu!(cuGreenCtxStreamCreate(&mut context => &mut u64, of_first => u64, 0 => u32, 0 => i32));
         assert_eq!(blocking, INVALID_VALUE);
-        // Only what it is converted to can be made current.
+        // Only the context that it is converted to can be made current.
         assert_eq!(cu!(cuCtxSetCurrent(of_first => u64)), INVALID_CONTEXT);
         ok!(cuCtxSetCurrent(converted(of_first) => u64));
         assert_eq!((contexts_of(0), contexts_of(1)), ((primary, of_first), (primary, of_first)));
@@ -134,7 +134,7 @@ fn a_stream_of_a_green_context_tells_both_its_contexts() {
         assert_eq!(contexts_of(stream(0)), (primary, of_first), "made while it is current");
         assert_eq!(cu!(cuCtxDestroy_v2(converted(of_first) => u64)), INVALID_CONTEXT);
     };
-    let name = "a_stream_of_a_green_context_tells_both_its_contexts";
+    let name = "a_stream_of_a_green_context_reports_both_its_contexts";
     let is_13 = std::env::var("SIMCUDA_DRIVER_VERSION").is_ok_and(|version| version == "13000");
     for version in ["12090", "13000"] {
         alone(name, &[("SIMCUDA_DRIVER_VERSION", version)], || body(is_13));
@@ -189,8 +189,8 @@ fn an_event_is_of_the_primary_context_or_if_assumed_of_the_one_it_was_made_in() 
 }
 
 #[test]
-fn a_context_waits_as_a_whole_and_its_green_ones_with_it() {
-    let name = "a_context_waits_as_a_whole_and_its_green_ones_with_it";
+fn waiting_for_a_context_includes_its_green_contexts() {
+    let name = "waiting_for_a_context_includes_its_green_contexts";
     let body = || {
         let primary = begin();
         let ([first, second], _) = halves();
@@ -228,8 +228,8 @@ fn a_context_waits_as_a_whole_and_its_green_ones_with_it() {
 }
 
 #[test]
-fn whole_contexts_and_captures_exclude_each_other() {
-    alone("whole_contexts_and_captures_exclude_each_other", &[], || {
+fn waits_for_whole_contexts_and_captures_exclude_each_other() {
+    alone("waits_for_whole_contexts_and_captures_exclude_each_other", &[], || {
         let primary = begin();
         let ([first, _], _) = halves();
         let of_first = green(first);

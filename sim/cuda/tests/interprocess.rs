@@ -29,7 +29,7 @@ fn query(event: u64) -> i32 {
     cu!(cuEventQuery(event => u64))
 }
 
-/// What one process has to tell the other.
+/// The data that one process passes to the other.
 struct Peer(PipeReader, PipeWriter);
 
 impl Peer {
@@ -44,7 +44,7 @@ impl Peer {
     }
 }
 
-/// Records an event behind a kernel, and once more behind a closed gate.
+/// Records an event after a kernel, and once more after a closed gate.
 fn owner(mut guest: Peer) {
     begin();
     let (stream, shared) = (stream(1), event(INTERPROCESS));

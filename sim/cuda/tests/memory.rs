@@ -1,4 +1,4 @@
-//! Rules of memory: virtual memory management, pools, arrays, and what others allocated.
+//! Rules of memory: virtual memory management, pools, arrays, and imported memory.
 
 mod common;
 
@@ -46,6 +46,43 @@ fn free_bytes() -> usize {
     let (mut free, mut total) = (0, 0);
     ok!(cuMemGetInfo_v2(&mut free => &mut usize, &mut total => &mut usize));
     free
+}
+
+#[test]
+fn a_missing_place_for_a_required_result_is_refused_before_anything_happens() {
+    const TEST: &str = "a_missing_place_for_a_required_result_is_refused_before_anything_happens";
+    let body = || {
+        begin();
+        let (before, nowhere, mut place) = (free_bytes(), std::ptr::null_mut::<u64>(), 0u64);
+        let target = stream(1);
+        let results = [
+            cu!(cuMemAlloc_v2(nowhere => *mut u64, UNIT => usize)),
+            cu!(cuMemAllocManaged(nowhere => *mut u64, UNIT => usize, 1 => u32)),
+            cu!(cuMemAllocHost_v2(nowhere => *mut u64, UNIT => usize)),
+            cu!(cuMemHostAlloc(nowhere => *mut u64, UNIT => usize, 0 => u32)),
+            cu!(cuMemAllocAsync(nowhere => *mut u64, UNIT => usize, target => u64)),
+            cu!(cuMemAllocPitch_v2(
+                nowhere => *mut u64, &mut place => &mut u64, 512 => usize, 512 => usize, 4 => u32
+            )),
+            cu!(cuMemAllocPitch_v2(
+                &mut place => &mut u64, nowhere => *mut u64, 512 => usize, 512 => usize, 4 => u32
+            )),
+            cu!(cuMemCreate(nowhere => *mut u64, UNIT => usize, properties().as_ptr() => *const u32, 0 => u64)),
+            cu!(cuStreamCreate(nowhere => *mut u64, 0 => u32)),
+        ];
+        assert_eq!(results, [INVALID_VALUE; 9]);
+        assert_eq!((place, free_bytes()), (0, before), "neither a result nor memory");
+        ok!(cuStreamBeginCapture_v2(target => u64, 2 => u32));
+        assert_eq!(cu!(cuStreamEndCapture(target => u64, nowhere => *mut u64)), INVALID_VALUE);
+        let mut status = 0;
+        ok!(cuStreamIsCapturing(target => u64, &mut status => &mut u32));
+        assert_eq!(status, 1, "the stream capture goes on");
+    };
+    with_truth(TEST, &[], body, |truth| {
+        assert!(of_kind(&truth, "alloc").is_empty(), "the truth file has no allocation");
+        let created = of_kind(&truth, "stream").into_iter().filter(|line| line["default"] == false).count();
+        assert_eq!(created, 1, "the truth file has only the stream that was returned");
+    });
 }
 
 #[test]
@@ -207,7 +244,7 @@ fn a_pool_has_a_size_a_threshold_and_an_end() {
         assert_eq!(held(small), 3 << 20);
         ok!(cuMemPoolTrimTo(small => u64, 0 => usize));
         assert_eq!(held(small), 0);
-        // What is allocated outlives the pool.
+        // Allocated memory outlives the pool.
         let block = from_pool(1 << 20, small, stream).unwrap();
         ok!(cuMemPoolDestroy(small => u64));
         assert_eq!(from_pool(1 << 20, small, stream), Err(INVALID_HANDLE));
@@ -326,7 +363,7 @@ fn another_processs_memory_is_opened_here_and_ones_own_is_not() {
         let import: [u64; 13] = [1, file as u64, 0, 8192, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let (mut external, mut buffer) = (0u64, 0u64);
         ok!(cuImportExternalMemory(&mut external => &mut u64, import.as_ptr() => *const u64));
-        // SAFETY: asked about a number.
+        // SAFETY: the descriptor is only queried.
         assert_eq!(unsafe { libc::fcntl(file, libc::F_GETFD) }, -1, "the descriptor is the driver's now");
         let part = |offset: u64, bytes: u64| [offset, bytes, 0];
         let map = |part: [u64; 3], buffer: &mut u64| cu!(cuExternalMemoryGetMappedBuffer(buffer => &mut u64, external => u64, part.as_ptr() => *const u64));
@@ -339,8 +376,8 @@ fn another_processs_memory_is_opened_here_and_ones_own_is_not() {
 }
 
 #[test]
-fn a_place_gets_only_a_pool_of_its_own() {
-    alone("a_place_gets_only_a_pool_of_its_own", &[("SIMCUDA_DRIVER_VERSION", "13000")], || {
+fn a_location_accepts_only_its_own_devices_pool() {
+    alone("a_location_accepts_only_its_own_devices_pool", &[("SIMCUDA_DRIVER_VERSION", "13000")], || {
         begin();
         // CUmemPoolProps: pinned, no handles, on device 0.
         let properties: [u64; 11] = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -1,4 +1,4 @@
-//! Batches of copies, managed memory, and the linker: what the driver does and what it refuses.
+//! Batches of copies, managed memory, and the linker: what they do, and the refused calls.
 
 mod common;
 
@@ -85,8 +85,8 @@ fn capture(body: impl FnOnce(u64)) -> i32 {
 }
 
 #[test]
-fn a_batch_ends_a_capture_or_is_a_node_for_each_copy_as_assumed() {
-    let test = "a_batch_ends_a_capture_or_is_a_node_for_each_copy_as_assumed";
+fn a_batch_in_a_capture_is_refused_or_becomes_one_node_per_copy() {
+    let test = "a_batch_in_a_capture_is_refused_or_becomes_one_node_per_copy";
     for (assumed, (result, end)) in
         [("batch_in_capture=refused", (CAPTURE_UNSUPPORTED, 901)), ("batch_in_capture=copied", (0, 0))]
     {

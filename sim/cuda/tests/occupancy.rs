@@ -1,4 +1,4 @@
-//! What a kernel takes of a multiprocessor, as the driver is asked for it.
+//! The multiprocessor resources of a kernel, and the driver's queries about them.
 
 mod common;
 
@@ -44,8 +44,8 @@ fn library_kernel(name: &str) -> u64 {
 }
 
 #[test]
-fn a_kernels_name_says_what_it_takes_and_what_fits_follows() {
-    alone("a_kernels_name_says_what_it_takes_and_what_fits_follows", &[], || {
+fn a_kernels_name_gives_its_resources_and_they_limit_its_blocks() {
+    alone("a_kernels_name_gives_its_resources_and_they_limit_its_blocks", &[], || {
         begin();
         let wide = kernel("wide_regs128_smem16384_local48");
         assert_eq!([0, 1, 3, 4, 8].map(|which| attribute(wide, which)), [512, 16384, 48, 128, 32 << 10]);
@@ -68,8 +68,8 @@ fn a_kernels_name_says_what_it_takes_and_what_fits_follows() {
 }
 
 #[test]
-fn launches_beyond_what_a_kernel_may_take_fail() {
-    alone("launches_beyond_what_a_kernel_may_take_fail", &[], || {
+fn launches_beyond_a_kernels_limits_fail() {
+    alone("launches_beyond_a_kernels_limits_fail", &[], || {
         begin();
         let wide = kernel("wide_regs128_smem16384_1us");
         assert_eq!(launch(wide, 512, 0), 0);
@@ -91,44 +91,48 @@ fn launches_beyond_what_a_kernel_may_take_fail() {
 }
 
 #[test]
-fn only_live_handles_of_the_current_context_are_asked() {
-    alone("only_live_handles_of_the_current_context_are_asked", &[("SIMCUDA_DEVICES", "2")], || {
-        let first = begin();
-        let (function, kernel) = (kernel("k_regs64"), library_kernel("k_regs48"));
-        let (mut value, mut second) = (0, 0);
-        let (mut ask, blocks) = (
-            |handle: u64| cu!(cuFuncGetAttribute(&mut value => &mut i32, 4 => i32, handle => u64)),
-            |handle: u64| {
-                let mut blocks = 0;
-                cu!(cuOccupancyMaxActiveBlocksPerMultiprocessor(
+fn occupancy_queries_accept_only_live_handles_of_the_current_context() {
+    alone(
+        "occupancy_queries_accept_only_live_handles_of_the_current_context",
+        &[("SIMCUDA_DEVICES", "2")],
+        || {
+            let first = begin();
+            let (function, kernel) = (kernel("k_regs64"), library_kernel("k_regs48"));
+            let (mut value, mut second) = (0, 0);
+            let (mut ask, blocks) = (
+                |handle: u64| cu!(cuFuncGetAttribute(&mut value => &mut i32, 4 => i32, handle => u64)),
+                |handle: u64| {
+                    let mut blocks = 0;
+                    cu!(cuOccupancyMaxActiveBlocksPerMultiprocessor(
                     &mut blocks => &mut i32, handle => u64, 64 => i32, 0 => usize))
-            },
-        );
-        assert_eq!((ask(function), blocks(function), blocks(kernel)), (0, 0, 0));
-        assert_eq!(ask(kernel), INVALID_HANDLE, "a CUkernel's are a device's");
-        assert_eq!((ask(function + 1), blocks(function + 1)), (INVALID_HANDLE, INVALID_HANDLE));
-        let of = |kernel: u64, device: i32| {
-            let mut value = 0;
-            let result =
-                cu!(cuKernelGetAttribute(&mut value => &mut i32, 4 => i32, kernel => u64, device => i32));
-            (result, value)
-        };
-        assert_eq!((of(kernel, 1), of(kernel, 2).0, of(function, 0).0), ((0, 48), 101, INVALID_HANDLE));
-        ok!(cuDevicePrimaryCtxRetain(&mut second => &mut u64, 1 => i32));
-        ok!(cuCtxSetCurrent(second => u64));
-        assert_eq!((blocks(function), blocks(kernel)), (INVALID_CONTEXT, 0));
-        ok!(cuCtxSetCurrent(0 => u64));
-        assert_eq!((ask(function), blocks(kernel)), (INVALID_CONTEXT, INVALID_CONTEXT));
-        ok!(cuCtxSetCurrent(first => u64));
-        assert_eq!(ask(function), 0);
-    });
+                },
+            );
+            assert_eq!((ask(function), blocks(function), blocks(kernel)), (0, 0, 0));
+            assert_eq!(ask(kernel), INVALID_HANDLE, "a CUkernel's are a device's");
+            assert_eq!((ask(function + 1), blocks(function + 1)), (INVALID_HANDLE, INVALID_HANDLE));
+            let of = |kernel: u64, device: i32| {
+                let mut value = 0;
+                let result =
+                    cu!(cuKernelGetAttribute(&mut value => &mut i32, 4 => i32, kernel => u64, device => i32));
+                (result, value)
+            };
+            assert_eq!((of(kernel, 1), of(kernel, 2).0, of(function, 0).0), ((0, 48), 101, INVALID_HANDLE));
+            ok!(cuDevicePrimaryCtxRetain(&mut second => &mut u64, 1 => i32));
+            ok!(cuCtxSetCurrent(second => u64));
+            assert_eq!((blocks(function), blocks(kernel)), (INVALID_CONTEXT, 0));
+            ok!(cuCtxSetCurrent(0 => u64));
+            assert_eq!((ask(function), blocks(kernel)), (INVALID_CONTEXT, INVALID_CONTEXT));
+            ok!(cuCtxSetCurrent(first => u64));
+            assert_eq!(ask(function), 0);
+        },
+    );
 }
 
 #[test]
-fn a_handle_of_the_other_kind_is_refused_or_taken_as_is_assumed() {
+fn a_cukernel_in_place_of_a_cufunction_is_refused_or_accepted_as_assumed() {
     for (assumed, refused) in [("kernel_handles=refused", INVALID_HANDLE), ("kernel_handles=either", 0)] {
         let settings = [("SIMCUDA_ASSUME", assumed), ("TEST_EXPECTS", &refused.to_string())];
-        alone("a_handle_of_the_other_kind_is_refused_or_taken_as_is_assumed", &settings, || {
+        alone("a_cukernel_in_place_of_a_cufunction_is_refused_or_accepted_as_assumed", &settings, || {
             let expected: i32 = std::env::var("TEST_EXPECTS").unwrap().parse().unwrap();
             begin();
             let (function, kernel) = (kernel("k_regs64"), library_kernel("k_regs48"));

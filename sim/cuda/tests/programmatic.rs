@@ -1,4 +1,4 @@
-//! Programmatic launches: what may overlap what, and what the truth file tells about it.
+//! Programmatic launches: which kernels may overlap, and their lines in the truth file.
 
 mod common;
 
@@ -105,9 +105,9 @@ fn a_programmatic_kernel_starts_at_the_trigger_and_ends_no_earlier_than_its_prim
 }
 
 #[test]
-fn the_assumption_says_when_a_kernel_triggers_whose_name_does_not() {
+fn the_assumption_decides_when_a_kernel_without_a_trigger_in_its_name_triggers() {
     with_truth(
-        "the_assumption_says_when_a_kernel_triggers_whose_name_does_not",
+        "the_assumption_decides_when_a_kernel_without_a_trigger_in_its_name_triggers",
         &[("SIMCUDA_ASSUME", "programmatic_trigger=10")],
         || {
             begin();
@@ -125,9 +125,9 @@ fn the_assumption_says_when_a_kernel_triggers_whose_name_does_not() {
 }
 
 #[test]
-fn whatever_stands_between_serialises_and_a_record_is_said_to_cut() {
+fn anything_between_two_programmatic_launches_serializes_them_and_a_record_marks_them_cut() {
     with_truth(
-        "whatever_stands_between_serialises_and_a_record_is_said_to_cut",
+        "anything_between_two_programmatic_launches_serializes_them_and_a_record_marks_them_cut",
         &[],
         || {
             begin();
@@ -193,8 +193,12 @@ fn launch_events_fire_at_the_trigger_or_the_start() {
 }
 
 #[test]
-fn launch_events_may_be_as_late_as_the_end() {
-    launch_events_fire("launch_events_may_be_as_late_as_the_end", "launch_events=late", [100, 200, 300]);
+fn launch_events_can_be_assumed_to_fire_at_the_kernels_end() {
+    launch_events_fire(
+        "launch_events_can_be_assumed_to_fire_at_the_kernels_end",
+        "launch_events=late",
+        [100, 200, 300],
+    );
 }
 
 #[test]
@@ -209,7 +213,7 @@ fn launch_events_have_rules() {
         assert_eq!(launch_with(work, stream, &[attribute(id, 77, 0)]), 400, "no event");
         assert_eq!(launch_with(work, stream, &[attribute(id, plain, 0)]), 0);
     }
-    // In a capture they stand for the node.
+    // In a capture the events represent the node.
     ok!(cuStreamBeginCapture_v2(stream => u64, 0 => u32));
     assert_eq!(launch_with(work, stream, &[attribute(PROGRAMMATIC_EVENT, plain, 0)]), 0);
     assert_eq!(cu!(cuEventSynchronize(plain => u64)), 907, "CUDA_ERROR_CAPTURED_EVENT");

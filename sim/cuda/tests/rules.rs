@@ -1,4 +1,4 @@
-//! Rules: what the driver refuses, and how.
+//! Rules: the calls that the driver refuses, and their errors.
 
 mod common;
 
@@ -38,8 +38,8 @@ fn nothing_works_before_init_and_nothing_but_context_calls_without_a_context() {
 }
 
 #[test]
-fn a_handle_dies_with_its_object_and_is_given_out_again() {
-    alone("a_handle_dies_with_its_object_and_is_given_out_again", &[], || {
+fn a_destroyed_objects_handle_is_reused() {
+    alone("a_destroyed_objects_handle_is_reused", &[], || {
         begin();
         let (first, mut id) = (stream(1), 0u64);
         ok!(cuStreamGetId(first => u64, &mut id => &mut u64));
@@ -59,8 +59,8 @@ fn a_handle_dies_with_its_object_and_is_given_out_again() {
 }
 
 #[test]
-fn contexts_keep_their_things_apart() {
-    alone("contexts_keep_their_things_apart", &[("SIMCUDA_DEVICES", "2")], || {
+fn contexts_do_not_share_streams_events_or_modules() {
+    alone("contexts_do_not_share_streams_events_or_modules", &[("SIMCUDA_DEVICES", "2")], || {
         begin();
         let (own_stream, own_event, own_kernel) = (stream(1), event(0), kernel("k_1us"));
         ok!(cuEventRecord(own_event => u64, own_stream => u64));
@@ -252,8 +252,8 @@ fn memory_is_counted_and_known_by_address() {
 }
 
 #[test]
-fn copies_and_sets_move_the_bytes_they_say() {
-    alone("copies_and_sets_move_the_bytes_they_say", &[], || {
+fn copies_and_memsets_move_exactly_their_bytes() {
+    alone("copies_and_memsets_move_exactly_their_bytes", &[], || {
         begin();
         let bytes = 3 << 20;
         let source: Vec<u8> = (0..bytes).map(|byte| (byte % 251) as u8).collect();
@@ -275,7 +275,7 @@ fn copies_and_sets_move_the_bytes_they_say() {
         gate.open();
         ok!(cuMemcpyDtoHAsync_v2(back.as_mut_ptr() => *mut u8, one => u64, 64 => usize, stream => u64));
         assert_eq!((back[0], back[63], small[0]), (7, 7, 9));
-        // A copy that nobody typed.
+        // A copy whose call names no direction.
         ok!(cuMemcpy(two => u64, one => u64, 64 => usize));
         ok!(cuMemcpy(back.as_mut_ptr() as u64 + 64 => u64, two => u64, 64 => usize));
         assert_eq!(back[64..128], [7; 64]);
@@ -287,8 +287,8 @@ fn copies_and_sets_move_the_bytes_they_say() {
 }
 
 #[test]
-fn stream_ordered_memory_is_used_again_in_stream_order() {
-    alone("stream_ordered_memory_is_used_again_in_stream_order", &[], || {
+fn stream_ordered_memory_is_reused_in_stream_order() {
+    alone("stream_ordered_memory_is_reused_in_stream_order", &[], || {
         begin();
         let (one, two) = (stream(1), stream(1));
         let alloc = |stream: u64| {
@@ -313,9 +313,9 @@ fn stream_ordered_memory_is_used_again_in_stream_order() {
 }
 
 #[test]
-fn a_failure_can_be_ordered() {
+fn a_call_can_be_made_to_fail() {
     with_truth(
-        "a_failure_can_be_ordered",
+        "a_call_can_be_made_to_fail",
         &[("SIMCUDA_FAIL", "cuMemAlloc:2:2,cuStreamCreate:719:*")],
         || {
             begin();
@@ -412,9 +412,9 @@ fn assumptions_are_listed() {
 }
 
 #[test]
-fn the_other_side_of_assumptions_holds_too() {
+fn assumptions_can_be_set_to_their_alternatives() {
     let assume = [("SIMCUDA_ASSUME", "free=returns,event_needs_context=yes,null_sync=own,submit=begin")];
-    alone("the_other_side_of_assumptions_holds_too", &assume, || {
+    alone("assumptions_can_be_set_to_their_alternatives", &assume, || {
         begin();
         let (stream, mark, memory) = (stream(0), event(0), device(64));
         let gate = Gate::close(&[stream]);
@@ -428,14 +428,14 @@ fn the_other_side_of_assumptions_holds_too() {
 }
 
 #[test]
-fn a_graph_and_what_is_made_of_it_keep_a_user_object() {
+fn a_graph_and_its_executable_graphs_keep_a_user_object() {
     static DESTROYED: AtomicU64 = AtomicU64::new(0);
     extern "C-unwind" fn destroy(pointer: u64) {
         let mut any = 0u64;
         assert_eq!(cu!(cuMemAlloc_v2(&mut any => &mut u64, 8 => usize)), NOT_PERMITTED);
         DESTROYED.store(pointer, Ordering::Release);
     }
-    alone("a_graph_and_what_is_made_of_it_keep_a_user_object", &[], || {
+    alone("a_graph_and_its_executable_graphs_keep_a_user_object", &[], || {
         begin();
         let (mut object, mut graph, mut exec) = (0u64, 0u64, 0u64);
         let destructor: extern "C-unwind" fn(u64) = destroy;

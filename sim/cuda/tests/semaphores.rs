@@ -1,4 +1,4 @@
-//! Semaphores of other APIs: what waits and for what, and what is refused.
+//! Semaphores of other APIs: which work waits for which value, and the refused calls.
 
 mod common;
 
@@ -78,8 +78,8 @@ fn a_timeline_is_waited_for_by_value_and_a_binary_one_is_taken() {
 }
 
 #[test]
-fn semaphores_that_are_none_are_refused() {
-    alone("semaphores_that_are_none_are_refused", &[], || {
+fn invalid_semaphores_are_refused() {
+    alone("invalid_semaphores_are_refused", &[], || {
         begin();
         let (own, semaphore) = (stream(1), import(TIMELINE));
         assert_eq!(try_import(2).0, NOT_SUPPORTED, "Windows' handles");

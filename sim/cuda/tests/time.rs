@@ -1,4 +1,4 @@
-//! Time: what the truth file tells agrees with CUDA's ordering rules, and what events say agrees with the truth file.
+//! Time: the truth file agrees with CUDA's ordering rules, and events agree with the truth file.
 
 mod common;
 
@@ -25,9 +25,9 @@ fn elapsed(start: u64, end: u64) -> f32 {
 }
 
 #[test]
-fn a_stream_runs_in_order_and_a_kernel_takes_what_its_name_says() {
+fn a_stream_runs_in_order_and_a_kernel_runs_for_the_time_in_its_name() {
     with_truth(
-        "a_stream_runs_in_order_and_a_kernel_takes_what_its_name_says",
+        "a_stream_runs_in_order_and_a_kernel_runs_for_the_time_in_its_name",
         &[],
         || {
             begin();
@@ -71,9 +71,9 @@ fn a_stream_runs_in_order_and_a_kernel_takes_what_its_name_says() {
 }
 
 #[test]
-fn events_say_what_the_truth_says_and_a_drained_stream_is_over_read() {
+fn events_agree_with_the_truth_and_over_read_a_drained_stream() {
     with_truth(
-        "events_say_what_the_truth_says_and_a_drained_stream_is_over_read",
+        "events_agree_with_the_truth_and_over_read_a_drained_stream",
         &[("SIMCUDA_CLOCK_DRIFT_PPB", "-150000")],
         || {
             begin();
@@ -95,7 +95,7 @@ fn events_say_what_the_truth_says_and_a_drained_stream_is_over_read() {
             let records = of_kind(&truth, "event_record");
             let launches = named(&truth, "k_20us");
             let (start, end) = (records[0], records[1]);
-            // Later where the host came to the record late.
+            // Later if the host was late with the record.
             assert!(number(end, "end") >= number(launches[1], "end"));
             assert!(number(end, "gpu_end") >= number(launches[1], "gpu_end"));
             assert!(
@@ -251,7 +251,7 @@ fn the_launch_queue_holds_1024_entries_and_then_blocks_the_caller() {
             begin();
             let stream = stream(1);
             let work = kernel("k_1us");
-            // The gate is the first entry. Did one of the others block already, nobody would ever open it.
+            // The gate is the first entry. If one of the others blocked already, the gate would never open.
             let gate = Gate::close(&[stream]);
             for _ in 0..1023 {
                 launch(work, stream, 0);
@@ -284,9 +284,9 @@ extern "C" fn mark(data: u64) {
 }
 
 #[test]
-fn a_host_function_runs_in_its_turn_and_holds_what_is_behind_it() {
+fn a_host_function_runs_in_stream_order_and_delays_later_work() {
     with_truth(
-        "a_host_function_runs_in_its_turn_and_holds_what_is_behind_it",
+        "a_host_function_runs_in_stream_order_and_delays_later_work",
         &[],
         || {
             begin();
@@ -298,7 +298,7 @@ fn a_host_function_runs_in_its_turn_and_holds_what_is_behind_it() {
             launch(work, stream, 0);
             let function = mark as extern "C" fn(u64);
             ok!(cuLaunchHostFunc(stream => u64, function => extern "C" fn(u64), host => u64));
-            // The copy must see what the host function wrote, though it was asked for before that ran.
+            // The copy must read what the host function wrote, although it was submitted before the function ran.
             ok!(cuMemcpyHtoDAsync_v2(memory => u64, host => u64, 8 => usize, stream => u64));
             let end = event(0);
             record(end, stream);
@@ -365,9 +365,9 @@ fn a_stream_waits_for_a_value_and_others_go_on() {
 }
 
 #[test]
-fn calls_cost_what_they_are_set_to() {
+fn calls_take_the_host_cost_that_was_set() {
     let settings = [("SIMCUDA_HOST_COST", "launch=20000,record=9000,query=7000,module=0")];
-    alone("calls_cost_what_they_are_set_to", &settings, || {
+    alone("calls_take_the_host_cost_that_was_set", &settings, || {
         begin();
         let stream = stream(1);
         let (work, end) = (kernel("k_1us"), event(0));
@@ -424,9 +424,9 @@ fn threads_share_streams_without_losing_work_or_order() {
 }
 
 #[test]
-fn what_never_ran_is_told_without_times() {
+fn work_that_never_ran_has_no_times_in_the_truth() {
     with_truth(
-        "what_never_ran_is_told_without_times",
+        "work_that_never_ran_has_no_times_in_the_truth",
         &[],
         || {
             begin();
@@ -464,17 +464,25 @@ fn elapsed_time_backwards(test: &str, setting: &str, result: i32) {
 }
 
 #[test]
-fn elapsed_time_backwards_is_negative() {
-    elapsed_time_backwards("elapsed_time_backwards_is_negative", "negative_elapsed=signed", 0);
+fn elapsed_time_from_a_later_to_an_earlier_event_is_negative() {
+    elapsed_time_backwards(
+        "elapsed_time_from_a_later_to_an_earlier_event_is_negative",
+        "negative_elapsed=signed",
+        0,
+    );
 }
 
 #[test]
-fn elapsed_time_backwards_may_be_refused() {
-    elapsed_time_backwards("elapsed_time_backwards_may_be_refused", "negative_elapsed=refused", 1);
+fn elapsed_time_from_a_later_to_an_earlier_event_can_be_refused() {
+    elapsed_time_backwards(
+        "elapsed_time_from_a_later_to_an_earlier_event_can_be_refused",
+        "negative_elapsed=refused",
+        1,
+    );
 }
 
-/// Two kernels on a stream, then one on another, which is made so many streams later: when the last one was at the head of its
-/// stream, and when it started, ns after the first one's start.
+/// Launches two kernels on a stream, then one on another stream that is created this many streams later. Returns when
+/// the last one was at the head of its stream and when it started, ns after the first one's start.
 fn behind_another_stream(test: &str, settings: &[(&str, &str)], later: usize, expected: (i64, i64)) {
     with_truth(
         test,
@@ -506,25 +514,25 @@ fn streams_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn streams_of_one_connection_wait_for_what_waits_in_another() {
-    let test = "streams_of_one_connection_wait_for_what_waits_in_another";
+fn work_that_waits_in_one_stream_delays_the_other_streams_of_its_connection() {
+    let test = "work_that_waits_in_one_stream_delays_the_other_streams_of_its_connection";
     behind_another_stream(test, &[("CUDA_DEVICE_MAX_CONNECTIONS", "1")], 1, (0, 50_000));
 }
 
 #[test]
-fn streams_are_given_the_eight_connections_in_turn() {
-    behind_another_stream("streams_are_given_the_eight_connections_in_turn", &[], 8, (0, 50_000));
+fn streams_take_the_eight_connections_in_turn() {
+    behind_another_stream("streams_take_the_eight_connections_in_turn", &[], 8, (0, 50_000));
 }
 
 #[test]
-fn connections_may_mean_nothing() {
+fn connections_can_be_assumed_to_have_no_effect() {
     let settings = [("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("SIMCUDA_ASSUME", "connections=streams")];
-    behind_another_stream("connections_may_mean_nothing", &settings, 1, (0, 0));
+    behind_another_stream("connections_can_be_assumed_to_have_no_effect", &settings, 1, (0, 0));
 }
 
 #[test]
-fn a_kernel_that_meets_others_runs_until_all_are_there() {
-    let test = "a_kernel_that_meets_others_runs_until_all_are_there";
+fn a_kernel_that_waits_for_others_runs_until_all_have_started() {
+    let test = "a_kernel_that_waits_for_others_runs_until_all_have_started";
     with_truth(
         test,
         &[],

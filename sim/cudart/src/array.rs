@@ -6,7 +6,7 @@ use crate::driver::{ArrayDescription, Driver, Handle};
 use crate::error::{INVALID_VALUE, Result};
 use crate::memory::Extent;
 
-/// `cudaChannelFormatDesc` (driver_types.h): bits of each channel, and what they mean.
+/// `cudaChannelFormatDesc` (driver_types.h): the bits of each channel, and their kind.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Channels {
@@ -63,7 +63,7 @@ pub unsafe fn description(
     Ok(ArrayDescription { size, format, channels: used as c_uint, flags })
 }
 
-/// What an array is made of.
+/// The shape and format of an array.
 pub unsafe fn described(driver: &Driver, array: Handle) -> Result<ArrayDescription> {
     let mut known = ArrayDescription { size: [0; 3], format: 0, channels: 0, flags: 0 };
     // SAFETY: the caller passes an array; writes a place of ours.
@@ -108,7 +108,7 @@ pub unsafe fn element(driver: &Driver, array: Handle) -> Result<usize> {
     Ok(unsafe { described(driver, array) }?.element())
 }
 
-/// Puts a description together; it is not checked before it is used.
+/// Builds a description, which is not checked before it is used.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn cudaCreateChannelDesc(
     x: c_int,

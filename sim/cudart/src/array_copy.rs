@@ -9,8 +9,8 @@ use crate::copy::{
 use crate::driver::{DefaultStream, Driver, Handle};
 use crate::error::{INVALID_MEMCPY_DIRECTION, INVALID_VALUE, Result};
 
-/// Where the side that is no array lies: on the host, on a device, or where its address says. `host` is the kind of copy
-/// that the host's side would make.
+/// Where the side that is no array lies: on the host, on a device, or where its address says. `host` is the kind of
+/// copy if that side is the host.
 fn is_device(kind: c_int, host: c_int) -> Result<Option<bool>> {
     match kind {
         DEFAULT => Ok(None),
@@ -20,7 +20,7 @@ fn is_device(kind: c_int, host: c_int) -> Result<Option<bool>> {
     }
 }
 
-/// One call of the driver; none for nothing.
+/// Makes one driver call, or none for 0 bytes.
 unsafe fn run(driver: &Driver, default: DefaultStream, copy: Copy2D, stream: Option<Handle>) -> Result {
     if copy.width == 0 || copy.height == 0 {
         return Ok(());
@@ -35,8 +35,8 @@ unsafe fn run(driver: &Driver, default: DefaultStream, copy: Copy2D, stream: Opt
     }
 }
 
-/// A row of bytes behind each other, which in an array goes on in its next row: as many copies as it has pieces that lie in
-/// one row on either side, whole rows together where both sides have them.
+/// Copies contiguous bytes, which continue in the next row of an array: one copy for each piece that lies in one row on
+/// both sides, and whole rows together where both sides have them.
 unsafe fn run_on(
     driver: &Driver,
     default: DefaultStream,
@@ -77,7 +77,7 @@ unsafe fn row(driver: &Driver, side: &Side2D) -> Result<Option<usize>> {
     Ok(Some(known.size[0] * known.element()))
 }
 
-/// Moves a side behind what was copied.
+/// Moves a side past the bytes that were copied.
 fn advance(side: &mut Side2D, row: Option<usize>, width: usize, height: usize) {
     match row {
         None => {
@@ -94,7 +94,7 @@ fn memory(address: *const c_void, pitch: usize, kind: c_int, host: c_int) -> Res
     Ok(side(address, pitch, is_device(kind, host)?))
 }
 
-/// Between two arrays all is the device's.
+/// Between two arrays both sides are device memory.
 fn check_between(kind: c_int) -> Result {
     if matches!(kind, DEVICE_TO_DEVICE | DEFAULT) { Ok(()) } else { Err(INVALID_MEMCPY_DIRECTION) }
 }

@@ -1,29 +1,24 @@
-//! The context that runtime calls work in: the one the application made current, else its device's primary context.
+//! The context of runtime calls: the current one if the application set it, otherwise its device's primary context.
 
+use parking_lot::Mutex;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ptr::null_mut;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::{Device, Driver, Handle};
 use crate::error::{INVALID_DEVICE, Result};
 
 thread_local! {
-    /// What `cudaSetDevice` chose; 0 until then.
+    /// The device that `cudaSetDevice` chose; 0 until then.
     static DEVICE: Cell<Device> = const { Cell::new(0) };
 }
 
 /// The primary contexts retained so far, as addresses.
 static PRIMARY: Mutex<BTreeMap<Device, usize>> = Mutex::new(BTreeMap::new());
 
-/// A lock whose holder cannot leave anything half done, so that poison means nothing.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The primary context of a device, retained at its first use.
+/// Returns the primary context of a device, which its first use retains.
 pub fn primary(driver: &Driver, device: Device) -> Result<Handle> {
-    let mut primary = lock(&PRIMARY);
+    let mut primary = PRIMARY.lock();
     if let Some(context) = primary.get(&device) {
         return Ok(*context as Handle);
     }
@@ -34,7 +29,7 @@ pub fn primary(driver: &Driver, device: Device) -> Result<Handle> {
     Ok(context)
 }
 
-/// The current context; the thread's primary context is made current where there is none.
+/// Returns the current context. If there is none, it makes the primary context of the thread's device current.
 pub fn current(driver: &Driver) -> Result<Handle> {
     let mut context = null_mut();
     // SAFETY: a place for the context.
@@ -48,7 +43,7 @@ pub fn current(driver: &Driver) -> Result<Handle> {
     Ok(context)
 }
 
-/// The device of the current context, or the one that the next call will use.
+/// Returns the device of the current context, or the one that the next call will use.
 pub fn device(driver: &Driver) -> Result<Device> {
     let mut context = null_mut();
     let mut device = DEVICE.get();
@@ -62,7 +57,7 @@ pub fn device(driver: &Driver) -> Result<Device> {
     Ok(device)
 }
 
-/// The device that the thread's first call will use, where it has not chosen one.
+/// Returns the device that the thread's first call will use if it has not chosen one.
 pub fn prefer(device: Device) {
     DEVICE.set(device);
 }
@@ -83,15 +78,15 @@ pub fn choose(driver: &Driver, device: Device) -> Result {
     Ok(())
 }
 
-/// Destroys what the device's primary context holds; the next call starts with a fresh one.
+/// Destroys the contents of the device's primary context. The next call starts with a fresh one.
 pub fn reset(driver: &Driver) -> Result {
     let device = device(driver)?;
-    let retained = lock(&PRIMARY).remove(&device).is_some();
+    let retained = PRIMARY.lock().remove(&device).is_some();
     // SAFETY: a device that the driver itself named; no current context is always allowed.
     unsafe {
         driver.cuDevicePrimaryCtxReset(device)?;
         if retained {
-            // cuda.h, cuDevicePrimaryCtxReset: who has retained it "should explicitly release its usage".
+            // cuda.h, cuDevicePrimaryCtxReset: a user that retained it "should explicitly release its usage".
             driver.cuDevicePrimaryCtxRelease(device)?;
         }
         driver.cuCtxSetCurrent(null_mut())

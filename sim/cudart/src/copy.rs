@@ -1,4 +1,4 @@
-//! Copies and sets. Each becomes the driver's typed call for its direction; one of zero bytes becomes none.
+//! Copies and memsets. Each becomes the driver's typed call for its direction; one of 0 bytes becomes no call.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -107,7 +107,7 @@ pub fn side(address: *const c_void, pitch: usize, device: Option<bool>) -> Side2
     }
 }
 
-/// A copy by rows as the driver takes it; none of nothing.
+/// Returns the driver's parameters for a copy by rows; none for 0 bytes.
 pub fn rows(
     to: *mut c_void,
     to_pitch: usize,

@@ -1,4 +1,4 @@
-//! Devices, versions, and the driver's functions for those who ask the runtime for them.
+//! Devices, versions, and driver functions that applications look up through the runtime.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -8,10 +8,10 @@ use crate::driver::{DefaultStream, Driver, Handle};
 use crate::error::{self, Error, INVALID_VALUE, Result, SYMBOL_NOT_FOUND};
 use crate::kernel;
 
-/// The version of CUDA that this runtime plays: of the library's name, `libcudart.so.12` or `.13`.
+/// The CUDA version of this runtime, from the library's name: `libcudart.so.12` or `.13`.
 pub fn runtime_version() -> c_int {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: a place for the answer, of which all-zero is a valid value; the address asked for is this function's.
+    // SAFETY: a place for the answer, for which all zeroes are a valid value; the address is this function's own.
     let (found, info) = unsafe {
         let found = libc::dladdr(runtime_version as *const c_void, info.as_mut_ptr());
         (found != 0, info.assume_init())
@@ -21,10 +21,10 @@ pub fn runtime_version() -> c_int {
     if is_13 { 13050 } else { 12090 }
 }
 
-/// Asks the driver for one of its functions, on behalf of the application.
+/// Looks up a driver function for the application.
 ///
-/// `flags` is `cudaEnableDefault` 0, `cudaEnableLegacyStream` 1 or `cudaEnablePerThreadDefaultStream` 2, the driver's own
-/// numbers. A name that it does not have is a success when the caller takes a status, and the pointer is null.
+/// `flags` is `cudaEnableDefault` 0, `cudaEnableLegacyStream` 1 or `cudaEnablePerThreadDefaultStream` 2, the driver's
+/// own numbers. For an unknown name the call succeeds with a null pointer if the caller takes a status.
 unsafe fn entry_point(
     driver: &Driver,
     default: DefaultStream,
@@ -152,7 +152,7 @@ export_on_stream! {
     }
 }
 
-/// The driver's version; 0 where there is no driver, which is not an error.
+/// Returns the driver's version; 0 without a driver, which is not an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn cudaDriverGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: null or a place for the version.

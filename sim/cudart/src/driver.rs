@@ -1,4 +1,4 @@
-//! The driver, found and asked the way NVIDIA's runtime does it (observed with 11.7 to 13.5).
+//! The driver, found and queried the way NVIDIA's runtime does it (observed with 11.7 to 13.5).
 //!
 //! `dlopen("libcuda.so.1")`, `dlsym("cuGetProcAddress_v2")`; through that pointer `""` version 0, `cuInit`, and
 //! `cuGetProcAddress` twice; then every function through the last pointer, in its legacy (flags 0) and per-thread
@@ -38,7 +38,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// One that was passed in a register: the type below, the number above (the psABIs of x86-64 and AArch64).
+    /// A location that was passed in a register: the type below, the number above (the psABIs of x86-64 and AArch64).
     pub fn of_word(word: usize) -> Location {
         Location { kind: word as c_int, id: (word >> 32) as c_int }
     }
@@ -49,16 +49,16 @@ impl Location {
     }
 }
 
-/// `cuda.h`: `CU_GET_PROC_ADDRESS_LEGACY_STREAM` would be 1, but the runtime asks with 0.
+/// `cuda.h`: `CU_GET_PROC_ADDRESS_LEGACY_STREAM` would be 1, but the runtime passes 0.
 const LEGACY: u64 = 0;
 /// `cuda.h`: `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
 const PER_THREAD: u64 = 2;
 
-/// `cuGetProcAddress` as it is since CUDA 12: name, place for the answer, version, flags, place for a status.
+/// `cuGetProcAddress` since CUDA 12: name, place for the address, version, flags, place for a status.
 pub type GetProc =
     unsafe extern "C-unwind" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> c_int;
 
-/// What stream handle 0 means to the caller, by the variant that was called.
+/// The meaning of stream handle 0, which depends on the variant that was called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DefaultStream {
     Legacy,
@@ -66,14 +66,14 @@ pub enum DefaultStream {
 }
 
 /// Declares [`Driver`]: one method per function. A function `on_stream` has two variants, and its method takes a
-/// [`DefaultStream`] first. The numbers are the versions that the runtime requests (legacy, per-thread); of two methods of
-/// one name, `_v2` is asked for without its ending, by the later version.
+/// [`DefaultStream`] first. The numbers are the versions that the runtime requests (legacy, per-thread). A `_v2` method
+/// is looked up without its suffix, by the later version.
 macro_rules! driver_functions {
     (
         plain { $( fn $name:ident[$version:literal]($($argument:ident: $type:ty),* $(,)?); )* }
         on_stream { $( fn $sname:ident[$legacy:literal, $ptsz:literal]($($sargument:ident: $stype:ty),* $(,)?); )* }
     ) => {
-        /// The driver's functions, by the pointers that it gave. One that it did not give fails as not found.
+        /// The driver's functions, by the pointers that the lookups returned. A function that was not found fails.
         pub struct Driver {
             pub get_proc: GetProc,
             $( $name: Option<unsafe extern "C-unwind" fn($($type),*) -> c_int>, )*
@@ -88,7 +88,7 @@ macro_rules! driver_functions {
                 let request = |get_proc, name, version, flags| {
                     // SAFETY: the same.
                     let answer = unsafe { request(get_proc, name, version, flags) };
-                    // An older driver answers with a variant that it has, which takes other arguments.
+                    // An older driver returns an older variant, which takes other arguments.
                     if version > driver_version { std::ptr::null_mut() } else { answer }
                 };
                 // SAFETY: each answer is used with the signature that cuda.h gives that name, version and flags; a null
@@ -110,13 +110,13 @@ macro_rules! driver_functions {
 
             $( pub unsafe fn $name(&self, $($argument: $type),*) -> Result {
                 let function = self.$name.ok_or(error::SYMBOL_NOT_FOUND)?;
-                // SAFETY: the caller passes what the driver's documentation asks for.
+                // SAFETY: the caller passes what the driver's documentation requires.
                 error::check(unsafe { function($($argument),*) })
             } )*
 
             $( pub unsafe fn $sname(&self, default: DefaultStream, $($sargument: $stype),*) -> Result {
                 let function = self.$sname[default as usize].ok_or(error::SYMBOL_NOT_FOUND)?;
-                // SAFETY: the caller passes what the driver's documentation asks for.
+                // SAFETY: the caller passes what the driver's documentation requires.
                 error::check(unsafe { function($($sargument),*) })
             } )*
         }
@@ -423,7 +423,7 @@ driver_functions! {
     }
 }
 
-/// The version of the driver that gave `get_proc`.
+/// Returns the version of the driver that `get_proc` belongs to.
 unsafe fn version(get_proc: GetProc) -> c_int {
     let mut version = 0;
     // SAFETY: cuda.h's signature of the function, which needs no cuInit; a place for the version.
@@ -438,7 +438,7 @@ unsafe fn version(get_proc: GetProc) -> c_int {
     version
 }
 
-/// One question to the driver; null when it has no such function. A variant's `_v2` is told by the version alone.
+/// Looks up one driver function; null if it does not exist. Only the version distinguishes a `_v2` variant.
 unsafe fn request(get_proc: GetProc, name: &str, version: c_int, flags: u64) -> *mut c_void {
     let name = name.strip_suffix("_v2").unwrap_or(name);
     let mut text = [0u8; 64];
@@ -450,8 +450,8 @@ unsafe fn request(get_proc: GetProc, name: &str, version: c_int, flags: u64) -> 
 }
 
 impl Driver {
-    /// Takes the ways to primary contexts, or to kernels, that no lookup shows, where the simulated driver is set to have them: in the place
-    /// of the export tables of NVIDIA's.
+    /// Gets the functions for primary contexts, or for kernels, that are hidden from lookups if the simulated driver is
+    /// set so. They take the place of NVIDIA's export tables.
     unsafe fn find_hidden(&mut self, library: *mut c_void) {
         // SAFETY: the simulated driver's own function, and functions of the prototypes that cuda.h gives these names.
         unsafe {
@@ -461,7 +461,7 @@ impl Driver {
             }
             let find =
                 std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> *mut c_void>(find);
-            // Each is of the type of the field that it goes into, a function's address or none.
+            // Each has the type of its field, a function's address or none.
             macro_rules! hide {
                 ($($field:ident = $name:literal),* $(,)?) => { $(
                     let found = find($name.as_ptr());
@@ -485,7 +485,7 @@ impl Driver {
     }
 }
 
-/// Finds the driver and initialises it.
+/// Finds the driver and initializes it.
 unsafe fn find() -> Result<Driver> {
     let symbol: &CStr = c"cuGetProcAddress_v2";
     // SAFETY: libcuda's own signature of the function of that name; the requests as the runtime makes them.
@@ -513,7 +513,7 @@ unsafe fn find() -> Result<Driver> {
     }
 }
 
-/// The driver, found at the first call of the process; a failure to find it stays.
+/// Returns the driver, which the first call of the process finds. If that fails, it is not retried.
 pub fn driver() -> Result<&'static Driver> {
     static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
     // SAFETY: `find` has no conditions of its own.

@@ -21,7 +21,7 @@ pub const INVALID_DEVICE_FUNCTION: Error = Error(98);
 pub const INVALID_DEVICE: Error = Error(101);
 pub const SYMBOL_NOT_FOUND: Error = Error(500);
 
-/// A driver's answer as a `Result`.
+/// Converts a driver's result to a `Result`.
 pub fn check(code: c_int) -> Result {
     if code == 0 { Ok(()) } else { Err(Error(code)) }
 }
@@ -30,7 +30,7 @@ thread_local! {
     static LAST: Cell<c_int> = const { Cell::new(0) };
 }
 
-/// The code to return; a failure also becomes the thread's last error, which success leaves as it is.
+/// Returns the code, and keeps a failure as the thread's last error. Success leaves that unchanged.
 pub fn remember(result: Result) -> c_int {
     match result {
         Ok(()) => 0,
@@ -56,7 +56,7 @@ pub extern "C-unwind" fn cudaGetErrorName(code: c_int) -> *const c_char {
     name(code).unwrap_or(c"unrecognized error code").as_ptr()
 }
 
-/// The driver's text for the code, or its name where there is no driver.
+/// Returns the driver's text for the code, or its name without a driver.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn cudaGetErrorString(code: c_int) -> *const c_char {
     let mut text = std::ptr::null();

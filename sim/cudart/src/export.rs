@@ -1,4 +1,4 @@
-//! How a runtime function is exported: the driver is found, the body runs, a failure becomes the thread's last error.
+//! The exports of the runtime: each finds the driver, runs its body, and keeps a failure as the thread's last error.
 
 use crate::context;
 use crate::driver::{Driver, driver};

@@ -1,17 +1,18 @@
-//! The fat binary that a program registers, as far as it is looked at, and the one that the driver is given for it: which code
-//! is in it for which architecture, and the names that the program registers beside it. The layout is the driver's
-//! (sim/cuda, `fat_binary`).
+//! The parts of a registered fat binary that the runtime reads, and the fat binary that it passes to the driver
+//! instead: the architectures that there is code for, and the names that the program registered. The layout is the
+//! driver's (sim/cuda, `fat_binary`).
 
 use std::ffi::c_void;
 
-/// Of the structure that compiled code registers (fatbinary_section.h), and of what it points to.
+/// The magic numbers of the structure that compiled code registers (fatbinary_section.h), and of the fat binary that it
+/// points to.
 const WRAPPER_MAGIC: u32 = 0x4662_43B1;
 const MAGIC: u32 = 0xBA55_ED50;
 
 /// Bytes of the header, and of an entry's as it is written here.
 const HEADER: usize = 16;
 const ENTRY: usize = 64;
-/// What an entry's text is: PTX.
+/// The kind of an entry with PTX text.
 const TEXT: u16 = 1;
 
 /// An entry's kind and architecture.
@@ -21,13 +22,13 @@ pub struct Entry {
     architecture: u16,
 }
 
-/// The entries of what a program registers; none where it is something else.
+/// Returns the entries of a registered fat binary; none if it is something else.
 ///
 /// # Safety
 /// `wrapper` is null or points to such a structure.
 pub unsafe fn entries(wrapper: *const c_void) -> Vec<Entry> {
     let mut found = Vec::new();
-    // SAFETY: the caller's; the headers tell their own sizes and those of what is behind them.
+    // SAFETY: the caller's; the headers contain their own sizes and those of what follows them.
     unsafe {
         if wrapper.is_null() || wrapper.cast::<u32>().read() != WRAPPER_MAGIC {
             return found;
@@ -49,14 +50,14 @@ pub unsafe fn entries(wrapper: *const c_void) -> Vec<Entry> {
     found
 }
 
-/// A fat binary of entries without content, and one with text that names what is in them. The words are its bytes.
+/// Builds a fat binary with empty entries, and one with text that contains the names. Its bytes are in words.
 pub fn with_text(entries: &[Entry], text: &str) -> Vec<u64> {
     let payload = (text.len() + 1).next_multiple_of(8);
     let mut bytes = Vec::with_capacity(HEADER + (entries.len() + 1) * ENTRY + payload);
     bytes.extend(MAGIC.to_ne_bytes());
     bytes.extend([1, 0, HEADER as u8, 0]);
     bytes.extend(((entries.len() + 1) * ENTRY + payload).to_ne_bytes());
-    // Text for the oldest of them is never preferred to an entry of theirs.
+    // PTX for the oldest architecture is never preferred to a binary entry.
     let architecture = entries.iter().map(|entry| entry.architecture).min().unwrap_or(0);
     let named = Entry { kind: TEXT, architecture };
     for (entry, content) in entries.iter().map(|entry| (entry, 0)).chain([(&named, payload)]) {
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_with_the_text_behind() {
+    fn a_written_fat_binary_is_read_back_with_its_text() {
         let known = [Entry { kind: 2, architecture: 80 }, Entry { kind: 1, architecture: 86 }];
         let binary = with_text(&known, ".version 7.0\n");
         let wrapper = [u64::from(WRAPPER_MAGIC) | 1 << 32, binary.as_ptr() as u64];

@@ -61,7 +61,7 @@ pub unsafe fn kernel_node(driver: &Driver, node: *const KernelNode) -> Result<Dr
     Ok(DriverKernelNode { first, kernel: null_mut(), context: null_mut() })
 }
 
-/// A copy of bytes behind each other, between addresses that say themselves what they are.
+/// Returns a copy of contiguous bytes between addresses whose memory type is unified.
 pub fn linear(to: *mut c_void, from: *const c_void, bytes: usize) -> LinearCopy {
     let side = |device| Side { offsets: [0; 4], memory: UNIFIED, host: null_mut(), device, array: [0; 4] };
     LinearCopy { from: side(from), to: side(to), extent: [bytes, 1, 1] }

@@ -1,4 +1,4 @@
-//! Nodes of graphs of every kind: how they are added, what they are set to, what they say of themselves.
+//! Graph nodes of every type: adding them, and reading and setting their parameters.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -21,12 +21,12 @@ pub struct Parameters {
     reserved2: u64,
 }
 
-/// `cudaMemcpyNodeParams`: in front of the copy lies as much as in front of the driver's.
+/// `cudaMemcpyNodeParams`: the copy has the same offset as in the driver's structure.
 const BEFORE_COPY: usize = 2;
 
 const _: () = assert!(size_of::<Parameters>() == 256);
 
-/// `cudaGraphNodeType` of what the two APIs describe in different ways.
+/// `cudaGraphNodeType` of the types that the two APIs describe differently.
 const KERNEL: c_int = 0;
 const MEMCPY: c_int = 1;
 const MEMSET: c_int = 2;
@@ -37,14 +37,14 @@ const OF_KERNEL: u64 = 2;
 const OF_FUNCTION: u64 = 3;
 
 impl Parameters {
-    /// What the application gave.
+    /// The application's parameters.
     unsafe fn given(parameters: *const Parameters) -> Result<Parameters> {
         // SAFETY: null or the application's structure.
         unsafe { parameters.as_ref() }.copied().ok_or(INVALID_VALUE)
     }
 
-    /// As the driver takes it. CUDA 12's structures end where CUDA 13's go on with a context; the driver's has one in
-    /// its place, which is the current one where there is none.
+    /// Converts them to the driver's. CUDA 12's structures end where CUDA 13's continue with a context, which the
+    /// driver's also have; null there means the current context.
     unsafe fn of_driver(self, driver: &Driver) -> Result<Parameters> {
         let mut known = Parameters { body: [0; 29], ..self };
         let is_13 = runtime_version() >= 13000;
@@ -83,25 +83,25 @@ impl Parameters {
         Ok(known)
     }
 
-    /// Gives back what the driver answered in it: the address of a node's memory, the bodies of a condition.
+    /// Returns the driver's results in them: the address of a node's memory, the bodies of a condition.
     unsafe fn answer(&self, parameters: *mut Parameters) {
         const ALLOCATION: c_int = 10;
         const CONDITIONAL: c_int = 13;
         if [ALLOCATION, CONDITIONAL].contains(&self.kind) {
-            // SAFETY: what was read before.
+            // SAFETY: the structure was read before.
             unsafe { (*parameters).body = self.body };
         }
     }
 }
 
 impl DriverKernelNode {
-    /// One whose function is the driver's already.
+    /// The parameters of a node whose function is already a driver handle.
     fn of_driver(node: &KernelNode) -> DriverKernelNode {
         DriverKernelNode { first: node.clone(), kernel: null_mut(), context: null_mut() }
     }
 }
 
-/// Adds a node of any kind. Data of edges is asked of a driver that knows any.
+/// Adds a node of any type. Edge data needs a driver that supports it.
 unsafe fn add(
     driver: &Driver,
     node: *mut Handle,
@@ -180,7 +180,7 @@ export! {
     fn cudaGraphAddEventWaitNode(node: *mut Handle, graph: Handle, before: *const Handle, count: usize, event: Handle)
         = with_driver |driver| { driver.cuGraphAddEventWaitNode(node, graph, before, count, event) }
 
-    // Its function is told as what the application knows it by.
+    // The function is reported by the pointer that the application uses for it.
     fn cudaGraphKernelNodeGetParams(node: Handle, parameters: *mut KernelNode) = with_context |driver| {
         let mut known = std::mem::MaybeUninit::<DriverKernelNode>::zeroed();
         driver.cuGraphKernelNodeGetParams(node, known.as_mut_ptr().cast())?;
@@ -204,7 +204,8 @@ export! {
         driver.cuGraphKernelNodeSetAttribute(node, attribute, value)
     }
 
-    // The header calls them source and destination, and its text the other way round, as the driver has them.
+    // The header names the parameters source and destination; its text has them the other way round, as the driver
+    // does.
     fn cudaGraphKernelNodeCopyAttributes(to: Handle, from: Handle) = with_driver |driver| {
         driver.cuGraphKernelNodeCopyAttributes(to, from)
     }

@@ -1,5 +1,5 @@
-//! Nodes and edges of graphs as they are asked for and changed. CUDA 13 has the names of CUDA 12's `_v2` functions, which
-//! tell the data of edges; where a name ends in other arguments in the two, they are taken as words.
+//! Queries and changes of the nodes and edges of graphs. CUDA 13 has the names of CUDA 12's `_v2` functions, which also
+//! report the data of edges. Where the last arguments of a name differ between the two, they are taken as words.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;

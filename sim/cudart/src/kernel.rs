@@ -1,17 +1,17 @@
-//! What compiled code registers at start-up, and the kernels found by the address of their host stubs.
+//! The kernels that compiled code registers at start-up, looked up by the address of their host stubs.
 //!
-//! nvcc's output registers each fat binary with the names in it. Device code is not looked at: a registration becomes a
+//! nvcc's output registers each fat binary with the names in it. Device code is not read: a registration becomes a
 //! PTX module with an empty kernel of each name, and a fat binary that says what architectures there was code for, which is
 //! all that the simulated driver needs. It is loaded at the first use of one of its kernels, once: libraries and `CUkernel`s
 //! belong to no context, `CUfunction`s do.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write;
 use std::ptr::null_mut;
-use std::sync::Mutex;
 
-use crate::context::{self, lock};
+use crate::context;
 use crate::driver::{Driver, Handle, driver};
 use crate::error::{INVALID_DEVICE_FUNCTION, INVALID_VALUE, Result};
 use crate::fat_binary::{self, Entry, with_text};
@@ -21,7 +21,7 @@ use crate::variable::Variable;
 /// One registered fat binary. Handles are kept as addresses.
 #[derive(Default)]
 pub struct Binary {
-    /// What it has code for; none where it is no fat binary.
+    /// The architectures that it has code for; none if it is no fat binary.
     entries: Vec<Entry>,
     kernels: Vec<CString>,
     pub variables: Vec<Variable>,
@@ -29,7 +29,7 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// Its library; loads it if need be.
+    /// Returns its library, and loads it if necessary.
     pub fn library(&mut self, driver: &Driver) -> Result<usize> {
         match self.library {
             Some(library) => Ok(library),
@@ -49,7 +49,7 @@ pub struct Registry {
     pub variables: HashMap<usize, (usize, usize)>,
     /// Host stub → `CUkernel`.
     kernels: HashMap<usize, usize>,
-    /// `CUkernel` that the application asked for → its library.
+    /// `CUkernel` that the application looked up → its library.
     given: HashMap<usize, usize>,
     /// Number of a context (`cuCtxGetId`) and `CUkernel` → `CUfunction`.
     functions: HashMap<(u64, usize), usize>,
@@ -59,10 +59,10 @@ pub struct Registry {
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 
 pub fn with_registry<T>(body: impl FnOnce(&mut Registry) -> T) -> T {
-    body(lock(&REGISTRY).get_or_insert_default())
+    body(REGISTRY.lock().get_or_insert_default())
 }
 
-/// The text of a module with these kernels and variables.
+/// Returns the text of a module with these kernels and variables.
 fn ptx(kernels: &[CString], variables: &[Variable]) -> String {
     let mut text = String::from(".version 7.8\n.target sm_90\n.address_size 64\n");
     for Variable { name, bytes, pointer } in variables {
@@ -77,7 +77,7 @@ fn ptx(kernels: &[CString], variables: &[Variable]) -> String {
 }
 
 impl Registry {
-    /// The `CUkernel` behind a host stub; loads its library if need be.
+    /// Returns the `CUkernel` of a host stub, and loads its library if necessary.
     fn kernel(&mut self, driver: &Driver, stub: usize) -> Result<usize> {
         if let Some(kernel) = self.kernels.get(&stub) {
             return Ok(*kernel);
@@ -92,7 +92,7 @@ impl Registry {
         Ok(kernel as usize)
     }
 
-    /// Forgets what belongs to loaded libraries, and gives back their handles.
+    /// Forgets the handles of loaded libraries, and returns the libraries.
     fn unload(&mut self, only: Option<usize>) -> Vec<usize> {
         let chosen = |id: &usize| only.is_none_or(|only| only == *id);
         let Registry { binaries, stubs, kernels, functions, .. } = self;
@@ -128,7 +128,7 @@ pub fn kernel(driver: &Driver, stub: *const c_void) -> Result<Handle> {
     with_registry(|registry| registry.kernel(driver, stub as usize)).map(|kernel| kernel as Handle)
 }
 
-/// The application has a kernel of a library that it loaded.
+/// Notes that the application has a kernel of a library that it loaded.
 pub fn given(library: Handle, kernel: Handle) {
     with_registry(|registry| registry.given.insert(kernel as usize, library as usize));
 }
@@ -142,7 +142,8 @@ pub fn taken_back(library: Handle) {
     });
 }
 
-/// What `func` stands for in the current context: a host stub, or a `cudaKernel_t` that this runtime gave.
+/// Returns the function of `func` in the current context. `func` is a host stub, or a `cudaKernel_t` that this runtime
+/// returned.
 pub fn function(driver: &Driver, func: *const c_void) -> Result<Handle> {
     let (current, mut context) = (context::current(driver)?, 0);
     // SAFETY: a live context and a place for its number, which no other context ever has, as it may have its handle.
@@ -165,7 +166,7 @@ pub fn function(driver: &Driver, func: *const c_void) -> Result<Handle> {
     })
 }
 
-/// What the application knows a function of the driver's by: its kernel's host stub, where that is registered.
+/// Returns the pointer that the application uses for a driver function: its kernel's host stub, if it is registered.
 pub fn stub(function: Handle) -> *const c_void {
     with_registry(|registry| {
         let of = registry.functions.iter().find(|(_, known)| **known == function as usize);
@@ -188,14 +189,14 @@ fn unload(driver: &Driver, only: Option<usize>) {
     }
 }
 
-/// Registers a fat binary, whose code stays unread; returns the handle that its names are registered under.
+/// Registers a fat binary without reading its code, and returns the handle that its names are registered under.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __cudaRegisterFatBinary(binary: *mut c_void) -> *mut *mut c_void {
     // SAFETY: compiled code passes the structure that wraps its fat binary.
     let entries = unsafe { fat_binary::entries(binary) };
     with_registry(|registry| {
         registry.next += 1;
-        // A number that can be told from null and from a small error code; nobody may look behind it.
+        // A number that differs from null and from small error codes; it is never dereferenced.
         let id = registry.next << 4;
         registry.binaries.insert(id, Binary { entries, ..Binary::default() });
         id as *mut *mut c_void

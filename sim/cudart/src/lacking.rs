@@ -1,7 +1,8 @@
-//! What NVIDIA's runtimes export and the simulator does not, with the reason. `tests/e2e/interpose/wrapper.rs` holds this table
-//! against both libraries: a name that is neither ours nor here fails it, and so does one that is both.
+//! Functions that NVIDIA's runtimes export and the simulator does not, with the reasons.
+//! `tests/e2e/interpose/wrapper.rs` compares this table with both libraries: it fails for a name that is neither
+//! exported here nor listed, and for one that is both.
 
-/// A reason, and the functions that are left out for it.
+/// Reasons, each with the functions that are left out for it.
 pub const LACKING: &[(&str, &[&str])] = &[
     (
         "The driver simulator has no graphics API, whose resources these would map.",
@@ -157,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_function_stands_once_and_has_a_reason() {
+    fn every_left_out_function_is_listed_once_with_a_reason() {
         let mut names: Vec<&str> = LACKING.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         let count = names.len();
         names.sort_unstable();

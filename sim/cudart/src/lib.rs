@@ -1,9 +1,9 @@
-//! A simulator `libcudart.so.12`, for clients that link the CUDA runtime dynamically.
+//! A simulated `libcudart.so.12` and `.13`, for clients that link the CUDA runtime dynamically.
 //!
-//! NVIDIA's own runtime verifies the driver it runs on, and the simulated driver never answers that check; so clients run
-//! on this one instead. What matters to a tracer is the same: how the driver is found (`dlopen`, one `dlsym`, then every
-//! function through the `cuGetProcAddress` pointer that `cuGetProcAddress` returned, see [`driver`]), and which driver
-//! call each runtime call becomes. It runs on a real driver as well.
+//! NVIDIA's own runtime checks the driver that it runs on, and the simulated driver does not answer that check, so
+//! clients run on this runtime instead. It matches NVIDIA's in what matters to a tracer: how it finds the driver
+//! (`dlopen`, one `dlsym`, then every function through the `cuGetProcAddress` pointer that `cuGetProcAddress` returned,
+//! see [`driver`]), and which driver calls each runtime call makes. It runs on a real driver as well.
 //!
 //! The archive is linked by `scripts/build-sim.sh` into shared libraries with NVIDIA's SONAMEs and version nodes.
 //!

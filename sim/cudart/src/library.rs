@@ -30,7 +30,7 @@ export! {
 
     fn cudaLibraryEnumerateKernels(kernels: *mut Handle, count: c_uint, library: Handle) = with_context |driver| {
         driver.cuLibraryEnumerateKernels(kernels, count, library)?;
-        // What lies behind the last kernel stays as it was.
+        // The elements after the last kernel stay as they were.
         let mut known = 0;
         driver.cuLibraryGetKernelCount(&mut known, library)?;
         for index in 0..known.min(count) as usize {

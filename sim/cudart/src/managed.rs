@@ -1,5 +1,5 @@
-//! Managed memory: prefetches, discards, advice; copies with attributes. What ends in other arguments in CUDA 12 and 13 under
-//! one name takes words, and reads them as the version that is played has them.
+//! Managed memory: prefetches, discards, advice; copies with attributes. Functions whose last arguments differ between
+//! CUDA 12 and 13 take them as words, and read them as this runtime's version defines them.
 
 use std::ffi::{c_int, c_uint, c_void};
 

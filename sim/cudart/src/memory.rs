@@ -1,4 +1,4 @@
-//! Allocation and what can be asked about memory.
+//! Allocation, and queries about memory.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -60,10 +60,11 @@ pub unsafe fn allocate(
     Ok(())
 }
 
-/// One pointer attribute, by its number in `CUpointer_attribute` (cuda.h); `initial` where the driver does not say.
+/// Returns one pointer attribute, by its number in `CUpointer_attribute` (cuda.h); `initial` if the driver does not
+/// know it.
 fn attribute<T>(driver: &Driver, number: c_int, pointer: *const c_void, initial: T) -> T {
     let mut value = initial;
-    // SAFETY: a place of the size that the attribute has; the pointer is only looked up.
+    // SAFETY: the place has the attribute's size; the pointer is only looked up.
     let _ = unsafe { driver.cuPointerGetAttribute((&raw mut value).cast(), number, pointer as DevicePtr) };
     value
 }

@@ -1,4 +1,4 @@
-//! What the runtime tells of a device in one structure, whose layout differs between CUDA 11, 12 and 13.
+//! The structure in which the runtime reports a device's properties. Its layout differs between CUDA 11, 12 and 13.
 
 use std::ffi::c_int;
 
@@ -8,14 +8,14 @@ use crate::error::{INVALID_VALUE, Result};
 
 /// Bytes of `cudaDeviceProp` (driver_types.h) of CUDA 12.
 const BYTES_OF_12: usize = 1032;
-/// Of CUDA 13, which leaves fields out and adds others.
+/// Bytes in CUDA 13, which lacks some of these fields and has others.
 const BYTES_OF_13: usize = 1008;
-/// Of CUDA 11, which is the begin of CUDA 12's.
+/// Bytes in CUDA 11, whose structure is the start of CUDA 12's.
 const BYTES_OF_11: usize = 728;
 
-/// A field that an attribute of the device tells of, or several in a row.
+/// A field, or several in a row, with the value of a device attribute.
 struct Field {
-    /// Its offset in CUDA 12's structure; 0 where that has no such field.
+    /// Its offset in CUDA 12's structure; 0 if that lacks the field.
     of_12: usize,
     /// The same of CUDA 13's.
     of_13: usize,
@@ -142,7 +142,7 @@ impl Properties {
         self.bytes[offset..offset + value.len()].copy_from_slice(value);
     }
 
-    /// Reads them all; in CUDA 13's layout or in that of CUDA 12.
+    /// Reads all fields, in CUDA 13's layout or in that of CUDA 12.
     fn read(driver: &Driver, device: Device, is_13: bool) -> Result<Properties> {
         let mut properties = Properties { bytes: [0; BYTES_OF_12] };
         let (mut uuid, mut total) = ([0; 16], 0usize);
@@ -168,18 +168,18 @@ impl Properties {
         Ok(properties)
     }
 
-    /// Gives the first `bytes` of them.
+    /// Copies the first `bytes` of the structure.
     unsafe fn give(&self, to: *mut u8, bytes: usize) -> Result {
         if to.is_null() {
             return Err(INVALID_VALUE);
         }
-        // SAFETY: the application's structure has so many bytes.
+        // SAFETY: the application's structure has this many bytes.
         unsafe { std::ptr::copy_nonoverlapping(self.bytes.as_ptr(), to, bytes) };
         Ok(())
     }
 }
 
-/// An attribute of a device; 0 where the driver is older than the attribute.
+/// Returns an attribute of a device; 0 if the driver is older than the attribute.
 fn attribute(driver: &Driver, device: Device, number: c_int) -> Result<c_int> {
     let mut value = 0;
     // SAFETY: a place for the value; the driver checks the rest.
@@ -190,8 +190,8 @@ fn attribute(driver: &Driver, device: Device, number: c_int) -> Result<c_int> {
 }
 
 export! {
-    // Of CUDA 13 its own structure. What a program of CUDA 12 calls is `_v2`: in libcudart.so.12 this name is for programs
-    // that were built with CUDA 11.
+    // CUDA 13 has its own structure. Programs built with CUDA 12 call `_v2`; in libcudart.so.12 this name is for
+    // programs built with CUDA 11.
     fn cudaGetDeviceProperties(properties: *mut u8, device: c_int) = with_driver |driver| {
         let is_13 = runtime_version() >= 13000;
         Properties::read(driver, device, is_13)?.give(properties, if is_13 { BYTES_OF_13 } else { BYTES_OF_11 })
@@ -201,7 +201,7 @@ export! {
         Properties::read(driver, device, false)?.give(properties, BYTES_OF_12)
     }
 
-    // The device that comes closest to what is asked for: the first, since those of the simulator are all the same.
+    // The device that matches best is the first: the simulator's devices are all alike.
     fn cudaChooseDevice(device: *mut c_int, wanted: *const u8) = with_driver |driver| {
         let mut count = 0;
         driver.cuDeviceGetCount(&mut count)?;

@@ -71,7 +71,7 @@ unsafe fn issue(
 }
 
 export! {
-    // cudaExternalSemaphoreHandleDesc; the driver's has reserved words behind it.
+    // cudaExternalSemaphoreHandleDesc; the driver's structure continues with reserved words.
     fn cudaImportExternalSemaphore(semaphore: *mut Handle, description: *const [u64; 4]) = with_context |driver| {
         let mut known = [0u64; 12];
         known[..4].copy_from_slice(description.as_ref().ok_or(INVALID_VALUE)?);

@@ -1,4 +1,4 @@
-//! What can be set and asked of a device and of the current context beside its work.
+//! Settings and limits of a device and of the current context.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 

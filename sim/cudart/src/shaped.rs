@@ -1,4 +1,4 @@
-//! Copies and sets by rows and slices, and copies of symbols.
+//! Copies and memsets by rows and slices, and copies of symbols.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -128,7 +128,7 @@ impl Copy3D {
 }
 
 impl DriverSide {
-    /// As the runtime tells it: a place in an array counts its elements.
+    /// Converts to the runtime's form, in which a position in an array counts elements.
     fn of_runtime(&self, element: usize) -> Side {
         let is_array = self.memory_type == 3;
         let (array, unit) = if is_array { (self.array, element) } else { (null_mut(), 1) };
@@ -143,7 +143,7 @@ impl DriverSide {
 }
 
 impl Copy3D {
-    /// A copy as the driver knows it. Its direction is told by what its sides are, where both say so.
+    /// Converts a driver's copy. Its direction follows from its sides, if both have a known type.
     pub unsafe fn of_runtime(driver: &Driver, copy: &DriverCopy3D) -> Result<Copy3D> {
         let element = |side: &DriverSide| {
             // SAFETY: an array of a node of a graph is alive, or the driver refuses it.
@@ -173,7 +173,7 @@ impl Peer3D {
     }
 }
 
-/// A set by slices: the driver sets rows, so each slice is a call of its own.
+/// A memset by slices. The driver fills rows, so each slice is a call of its own.
 unsafe fn set_slices(
     driver: &Driver,
     default: DefaultStream,

@@ -7,7 +7,7 @@ use crate::device::runtime_version;
 use crate::driver::{DefaultStream, Driver, Handle};
 use crate::error::Result;
 
-/// What is being captured, with the data of edges.
+/// Returns information about a capture, including the data of edges.
 unsafe fn captured(
     driver: &Driver,
     default: DefaultStream,

@@ -20,7 +20,7 @@ pub struct Resource {
     size: [usize; 3],
 }
 
-/// Of CUDA 13, whose union has room for more, and flags behind it.
+/// CUDA 13's structure, with a larger union that flags follow.
 #[repr(C)]
 struct Resource13 {
     first: Resource,
@@ -41,7 +41,7 @@ struct DriverResource {
     flags: c_uint,
 }
 
-/// `cudaResourceViewDesc` (driver_types.h), as words; CUDA 13 has as many reserved ones behind it as the driver.
+/// `cudaResourceViewDesc` (driver_types.h), as words. CUDA 13's ends with as many reserved words as the driver's.
 pub type View = [u64; 6];
 /// `CUDA_RESOURCE_VIEW_DESC` (cuda.h).
 type DriverView = [u64; 14];
@@ -112,7 +112,7 @@ impl Resource {
         Ok(known)
     }
 
-    /// Gives what the driver knows as the runtime tells it.
+    /// Converts the driver's description to the runtime's.
     unsafe fn give(known: &DriverResource, to: *mut Resource) -> Result {
         let DriverResource { kind, of, format, channels, size, flags, .. } = *known;
         let is_memory = [LINEAR, PITCHED].contains(&kind);
@@ -140,7 +140,7 @@ impl Sampling {
         Ok(DriverSampling {
             address_modes: from.address_modes,
             filter: from.filter,
-            // cudaReadModeElementType is 0, and what is not read as its type is normalized.
+            // cudaReadModeElementType is 0; any other mode reads normalized values.
             flags: flag(from.read_mode == 0, READ_AS_INTEGER)
                 | flag(from.normalized != 0, NORMALIZED_COORDINATES)
                 | flag(from.srgb != 0, SRGB)

@@ -1,5 +1,4 @@
-//! Variables of device code: registered by compiled code with its kernels, and found by the host variables that stand for
-//! them.
+//! Variables of device code. Compiled code registers them with its kernels, and their host variables identify them.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -13,18 +12,18 @@ use crate::kernel::with_registry;
 pub struct Variable {
     pub name: String,
     pub bytes: usize,
-    /// Of a managed one: the host's pointer to it, which is this runtime's to set.
+    /// For a managed variable, the host's pointer to it, which this runtime sets.
     pub pointer: Option<usize>,
 }
 
-/// The device address of `bytes` at an offset in the variable that a host variable stands for.
+/// Returns the device address of `bytes` at an offset in the variable that a host variable identifies.
 pub fn symbol(driver: &Driver, host: *const c_void, bytes: usize, offset: usize) -> Result<DevicePtr> {
     let (address, size) = variable(driver, host)?;
     let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= size);
     if is_inside { Ok(address + offset as DevicePtr) } else { Err(INVALID_VALUE) }
 }
 
-/// Address and size of the variable that a host variable stands for.
+/// Returns the address and size of the variable that a host variable identifies.
 pub fn variable(driver: &Driver, host: *const c_void) -> Result<(DevicePtr, usize)> {
     with_registry(|registry| {
         let (id, index) = *registry.variables.get(&(host as usize)).ok_or(INVALID_SYMBOL)?;
@@ -40,8 +39,9 @@ pub fn variable(driver: &Driver, host: *const c_void) -> Result<(DevicePtr, usiz
     })
 }
 
-/// Compiled code asks for a binary's managed variables to be set up before it uses one (crt/host_runtime.h): the pointers by
-/// which the host does so. The memory is zero, whatever the source says: device code is not looked at.
+/// Sets up a binary's managed variables, which compiled code requests before it uses one (crt/host_runtime.h): it sets
+/// the pointers by which the host uses them. The memory is zero, whatever the source says, because device code is not
+/// read.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __cudaInitModule(handle: *mut *mut c_void) -> c_char {
     let managed = with_registry(|registry| {
@@ -59,7 +59,7 @@ pub extern "C-unwind" fn __cudaInitModule(handle: *mut *mut c_void) -> c_char {
     1
 }
 
-/// Lets the host's pointer to a managed variable of a binary point to it.
+/// Sets the host's pointer to a managed variable of a binary.
 fn set_up(driver: &Driver, id: usize, variable: &Variable) -> Result {
     let name = CString::new(variable.name.as_str()).map_err(|_| INVALID_SYMBOL)?;
     let library = with_registry(|registry| {
@@ -92,7 +92,7 @@ pub unsafe extern "C-unwind" fn __cudaRegisterVar(
     unsafe { register(handle, host as usize, name, bytes, None) };
 }
 
-/// A `__managed__` variable; `pointer` is what the host uses it by, and what it is known by.
+/// Registers a `__managed__` variable. `pointer` is the host's pointer to it, and identifies it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __cudaRegisterManagedVar(
     handle: *mut *mut c_void,

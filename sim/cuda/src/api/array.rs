@@ -1,7 +1,6 @@
 //! Arrays, mipmapped or not.
 
-use super::memory::{tell_alloc, tell_free, tell_gone};
-use super::put;
+use super::memory::{report_alloc, report_free, report_gone};
 use crate::array::{Array, Mipmap, Shape};
 use crate::call::Call;
 use crate::effects;
@@ -9,16 +8,17 @@ use crate::error::{INVALID_HANDLE, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
 use crate::memory::{Allocation, MemoryKind};
+use crate::parameter::{In, Out};
 use crate::state::{Guard, State};
 
 exports! {
-    cuArrayCreate_v2 => create(array: *mut Handle, descriptor: *const Descriptor);
-    cuArray3DCreate_v2 => create_3d(array: *mut Handle, descriptor: *const Descriptor3d);
-    cuArrayGetDescriptor_v2 => get(descriptor: *mut Descriptor, array: Handle);
-    cuArray3DGetDescriptor_v2 => get_3d(descriptor: *mut Descriptor3d, array: Handle);
+    cuArrayCreate_v2 => create(array: Out<Handle>, descriptor: In<Descriptor>);
+    cuArray3DCreate_v2 => create_3d(array: Out<Handle>, descriptor: In<Descriptor3d>);
+    cuArrayGetDescriptor_v2 => get(descriptor: Out<Descriptor>, array: Handle);
+    cuArray3DGetDescriptor_v2 => get_3d(descriptor: Out<Descriptor3d>, array: Handle);
     cuArrayDestroy => destroy(array: Handle);
-    cuMipmappedArrayCreate => create_mipmap(mipmap: *mut Handle, descriptor: *const Descriptor3d, levels: u32);
-    cuMipmappedArrayGetLevel => level(array: *mut Handle, mipmap: Handle, level: u32);
+    cuMipmappedArrayCreate => create_mipmap(mipmap: Out<Handle>, descriptor: In<Descriptor3d>, levels: u32);
+    cuMipmappedArrayGetLevel => level(array: Out<Handle>, mipmap: Handle, level: u32);
     cuMipmappedArrayDestroy => destroy_mipmap(mipmap: Handle);
 }
 
@@ -47,66 +47,63 @@ impl Descriptor3d {
     }
 }
 
-/// The current context and its device, where such a call is allowed.
+/// Returns the current context and its device, where such a call is allowed.
 fn place(state: &mut Guard) -> Outcome<(Handle, u32)> {
     let context = state.current()?;
     state.check_unsafe()?;
     Ok((context, state.context(context)?.device))
 }
 
-fn new_array(call: &mut Call, array: *mut Handle, shape: Shape) -> Outcome {
+fn new_array(call: &mut Call, array: Out<Handle>, shape: Shape) -> Outcome {
     shape.check()?;
     let mut state = call.lock();
     let (context, device) = place(&mut state)?;
     let bytes = shape.bytes();
     let address = state.back(device, bytes)?;
     let known = state.arrays.arrays.insert(Array { shape, context, device, bytes, address, mipmap: 0 });
-    tell_alloc(call, known, bytes, MemoryKind::Array, 0);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(array, known) }
+    report_alloc(call, known, bytes, MemoryKind::Array, 0);
+    array.put(known);
+    Ok(())
 }
 
-unsafe fn create(call: &mut Call, array: *mut Handle, descriptor: *const Descriptor) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let Descriptor { size: [width, height], format, channels } =
-        *unsafe { descriptor.as_ref() }.ok_or(INVALID_VALUE)?;
+fn create(call: &mut Call, array: Out<Handle>, descriptor: In<Descriptor>) -> Outcome {
+    let Descriptor { size: [width, height], format, channels } = *descriptor;
     new_array(call, array, Shape { size: [width, height, 0], format, channels, flags: 0 })
 }
 
-unsafe fn create_3d(call: &mut Call, array: *mut Handle, descriptor: *const Descriptor3d) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    new_array(call, array, unsafe { descriptor.as_ref() }.ok_or(INVALID_VALUE)?.shape())
+fn create_3d(call: &mut Call, array: Out<Handle>, descriptor: In<Descriptor3d>) -> Outcome {
+    new_array(call, array, descriptor.shape())
 }
 
-unsafe fn get(call: &mut Call, descriptor: *mut Descriptor, array: Handle) -> Outcome {
+fn get(call: &mut Call, descriptor: Out<Descriptor>, array: Handle) -> Outcome {
     let state = call.lock();
     let Shape { size: [width, height, _], format, channels, .. } =
         state.arrays.arrays.get(array).ok_or(INVALID_HANDLE)?.shape;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(descriptor, Descriptor { size: [width, height], format, channels }) }
+    descriptor.put(Descriptor { size: [width, height], format, channels });
+    Ok(())
 }
 
-unsafe fn get_3d(call: &mut Call, descriptor: *mut Descriptor3d, array: Handle) -> Outcome {
+fn get_3d(call: &mut Call, descriptor: Out<Descriptor3d>, array: Handle) -> Outcome {
     let state = call.lock();
     let Shape { size, format, channels, flags } = state.arrays.arrays.get(array).ok_or(INVALID_HANDLE)?.shape;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(descriptor, Descriptor3d { size, format, channels, flags }) }
+    descriptor.put(Descriptor3d { size, format, channels, flags });
+    Ok(())
 }
 
-unsafe fn destroy(call: &mut Call, array: Handle) -> Outcome {
+fn destroy(call: &mut Call, array: Handle) -> Outcome {
     let mut state = call.lock();
     state.current()?;
     state.check_assumed_unsafe("free_in_capture")?;
-    // A level goes with its mipmapped array.
+    // A level is destroyed with its mipmapped array.
     let found = state.arrays.arrays.get(array).filter(|array| array.mipmap == 0).ok_or(INVALID_HANDLE)?;
     let (address, bytes) = (found.address, found.bytes);
     state.arrays.arrays.remove(array);
     state.unback(address);
-    tell_free(call, array, bytes, MemoryKind::Array, 0);
+    report_free(call, array, bytes, MemoryKind::Array, 0);
     Ok(())
 }
 
-/// Makes a mipmapped array; `own`: of memory that it takes itself.
+/// Creates a mipmapped array. `own` says whether it allocates its memory itself.
 pub fn new_mipmap(
     call: &Call,
     state: &mut Guard,
@@ -130,32 +127,25 @@ pub fn new_mipmap(
     });
     let arrays: Vec<_> = arrays.collect();
     state.arrays.mipmaps.get_mut(mipmap).ok_or(INVALID_HANDLE)?.levels = arrays;
-    tell_alloc(call, mipmap, bytes, MemoryKind::Array, 0);
+    report_alloc(call, mipmap, bytes, MemoryKind::Array, 0);
     Ok(mipmap)
 }
 
-unsafe fn create_mipmap(
-    call: &mut Call,
-    mipmap: *mut Handle,
-    descriptor: *const Descriptor3d,
-    levels: u32,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let descriptor = unsafe { descriptor.as_ref() }.ok_or(INVALID_VALUE)?;
-    let known = new_mipmap(call, &mut call.lock(), descriptor, levels, true)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(mipmap, known) }
+fn create_mipmap(call: &mut Call, mipmap: Out<Handle>, descriptor: In<Descriptor3d>, levels: u32) -> Outcome {
+    let known = new_mipmap(call, &mut call.lock(), &descriptor, levels, true)?;
+    mipmap.put(known);
+    Ok(())
 }
 
-unsafe fn level(call: &mut Call, array: *mut Handle, mipmap: Handle, level: u32) -> Outcome {
+fn level(call: &mut Call, array: Out<Handle>, mipmap: Handle, level: u32) -> Outcome {
     let state = call.lock();
     let levels = &state.arrays.mipmaps.get(mipmap).ok_or(INVALID_HANDLE)?.levels;
     let known = *levels.get(level as usize).ok_or(INVALID_VALUE)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(array, known) }
+    array.put(known);
+    Ok(())
 }
 
-unsafe fn destroy_mipmap(call: &mut Call, mipmap: Handle) -> Outcome {
+fn destroy_mipmap(call: &mut Call, mipmap: Handle) -> Outcome {
     let mut state = call.lock();
     state.current()?;
     state.check_assumed_unsafe("free_in_capture")?;
@@ -164,12 +154,12 @@ unsafe fn destroy_mipmap(call: &mut Call, mipmap: Handle) -> Outcome {
         state.arrays.arrays.remove(level);
     }
     state.unback(address);
-    tell_free(call, mipmap, bytes, MemoryKind::Array, 0);
+    report_free(call, mipmap, bytes, MemoryKind::Array, 0);
     Ok(())
 }
 
 impl State {
-    /// Memory for an array's bytes; nowhere for none. It is no context's: the array is.
+    /// Allocates an array's bytes, if it has any. The memory belongs to no context; the array does.
     fn back(&mut self, device: u32, bytes: u64) -> Outcome<u64> {
         if bytes == 0 {
             return Ok(0);
@@ -183,7 +173,7 @@ impl State {
         }
     }
 
-    /// A context goes, and its arrays with it (cuda.h, cuCtxDestroy).
+    /// Destroys the arrays of a context that ends (cuda.h, cuCtxDestroy).
     pub fn end_arrays(&mut self, context: Handle) {
         let arrays = self.arrays.arrays.remove_where(|array| array.context == context);
         let arrays = arrays.into_iter().filter(|(_, array)| array.mipmap == 0);
@@ -193,7 +183,7 @@ impl State {
             gone.chain(mipmaps.into_iter().map(|(handle, mipmap)| (handle, mipmap.address, mipmap.bytes)));
         for (handle, address, bytes) in gone.collect::<Vec<_>>() {
             self.unback(address);
-            tell_gone(handle, bytes, MemoryKind::Array);
+            report_gone(handle, bytes, MemoryKind::Array);
         }
     }
 }

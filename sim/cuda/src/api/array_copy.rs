@@ -1,11 +1,11 @@
-//! Copies of one-dimensional arrays. Those of others are [`super::copy`]'s, by rows and slices.
+//! Copies of one-dimensional arrays. [`super::copy`] copies others, by rows and slices.
 
 use super::copy::run;
 use crate::call::Call;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
-use crate::memory::{Direction, Shape};
+use crate::transfer::{Direction, Shape};
 
 exports! {
     cuMemcpyHtoA_v2 | cuMemcpyHtoA_v2_ptds => h2a(to: Handle, at: usize, from: u64, bytes: usize);
@@ -17,7 +17,8 @@ exports! {
     cuMemcpyAtoA_v2 | cuMemcpyAtoA_v2_ptds => a2a(to: Handle, to_at: usize, from: Handle, from_at: usize, bytes: usize);
 }
 
-/// The address of so many bytes in an array, and the size of its elements. cuda.h says "1D CUDA array" of each of these.
+/// Returns the address of a range of bytes in an array, and the size of its elements. cuda.h says "1D CUDA array" for
+/// each of these functions.
 fn place(call: &Call, array: Handle, at: usize, bytes: usize) -> Outcome<(u64, u64)> {
     let state = call.lock();
     let found = state.arrays.arrays.get(array).ok_or(INVALID_HANDLE)?;
@@ -35,46 +36,32 @@ fn copy(
     run(call, to, from, Shape::linear(bytes as u64), Some(direction), stream)
 }
 
-unsafe fn h2a(call: &mut Call, to: Handle, at: usize, from: u64, bytes: usize) -> Outcome {
+fn h2a(call: &mut Call, to: Handle, at: usize, from: u64, bytes: usize) -> Outcome {
     let to = place(call, to, at, bytes)?.0;
     copy(call, [to, from], bytes, Direction::HtoD, None)
 }
 
-unsafe fn h2a_async(
-    call: &mut Call,
-    to: Handle,
-    at: usize,
-    from: u64,
-    bytes: usize,
-    stream: Handle,
-) -> Outcome {
+fn h2a_async(call: &mut Call, to: Handle, at: usize, from: u64, bytes: usize, stream: Handle) -> Outcome {
     let to = place(call, to, at, bytes)?.0;
     copy(call, [to, from], bytes, Direction::HtoD, Some(stream))
 }
 
-unsafe fn a2h(call: &mut Call, to: u64, from: Handle, at: usize, bytes: usize) -> Outcome {
+fn a2h(call: &mut Call, to: u64, from: Handle, at: usize, bytes: usize) -> Outcome {
     let from = place(call, from, at, bytes)?.0;
     copy(call, [to, from], bytes, Direction::DtoH, None)
 }
 
-unsafe fn a2h_async(
-    call: &mut Call,
-    to: u64,
-    from: Handle,
-    at: usize,
-    bytes: usize,
-    stream: Handle,
-) -> Outcome {
+fn a2h_async(call: &mut Call, to: u64, from: Handle, at: usize, bytes: usize, stream: Handle) -> Outcome {
     let from = place(call, from, at, bytes)?.0;
     copy(call, [to, from], bytes, Direction::DtoH, Some(stream))
 }
 
-unsafe fn d2a(call: &mut Call, to: Handle, at: usize, from: u64, bytes: usize) -> Outcome {
+fn d2a(call: &mut Call, to: Handle, at: usize, from: u64, bytes: usize) -> Outcome {
     let to = place(call, to, at, bytes)?.0;
     copy(call, [to, from], bytes, Direction::DtoD, None)
 }
 
-unsafe fn a2d(call: &mut Call, to: u64, from: Handle, at: usize, bytes: usize) -> Outcome {
+fn a2d(call: &mut Call, to: u64, from: Handle, at: usize, bytes: usize) -> Outcome {
     let (from, element) = place(call, from, at, bytes)?;
     // cuda.h, cuMemcpyAtoD: the destination is aligned as the elements are.
     if !to.is_multiple_of(element) {
@@ -83,14 +70,7 @@ unsafe fn a2d(call: &mut Call, to: u64, from: Handle, at: usize, bytes: usize) -
     copy(call, [to, from], bytes, Direction::DtoD, None)
 }
 
-unsafe fn a2a(
-    call: &mut Call,
-    to: Handle,
-    to_at: usize,
-    from: Handle,
-    from_at: usize,
-    bytes: usize,
-) -> Outcome {
+fn a2a(call: &mut Call, to: Handle, to_at: usize, from: Handle, from_at: usize, bytes: usize) -> Outcome {
     let (to, from) = (place(call, to, to_at, bytes)?, place(call, from, from_at, bytes)?);
     // cuda.h, cuMemcpyAtoA: the formats may differ, the sizes of their elements may not.
     if to.1 != from.1 {

@@ -1,24 +1,25 @@
 //! Copies with attributes, one by one and in batches (cuda.h, cuMemcpyBatchAsync and cuMemcpy3DBatchAsync), and batches to
 //! decompress: a batch is one operation of its stream.
 
-use super::offer;
 use crate::call::Call;
 use crate::config::config;
 use crate::error::{INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
-use crate::memory::{Copy, Direction, MemoryKind, Shape};
+use crate::memory::MemoryKind;
+use crate::parameter::{In, Maybe, Slice};
 use crate::state::{Guard, State, StreamKind};
+use crate::transfer::{Copy, Direction, Shape};
 use crate::work::{Work, issue};
 
 exports! {
-    cuMemcpyBatchAsync | cuMemcpyBatchAsync_ptsz => batch(dsts: *const u64, srcs: *const u64, sizes: *const usize, count: usize, attributes: *const Attributes, starts: *const usize, kinds: usize, failed: *mut usize, stream: Handle);
-    cuMemcpyBatchAsync_v2 | cuMemcpyBatchAsync_v2_ptsz => batch_v2(dsts: *const u64, srcs: *const u64, sizes: *const usize, count: usize, attributes: *const Attributes, starts: *const usize, kinds: usize, stream: Handle);
-    cuMemcpy3DBatchAsync | cuMemcpy3DBatchAsync_ptsz => batch_3d(count: usize, operations: *const Operation3D, failed: *mut usize, flags: u64, stream: Handle);
-    cuMemcpy3DBatchAsync_v2 | cuMemcpy3DBatchAsync_v2_ptsz => batch_3d_v2(count: usize, operations: *const Operation3D, flags: u64, stream: Handle);
-    cuMemBatchDecompressAsync | cuMemBatchDecompressAsync_ptsz => decompress(parameters: *const Decompress, count: usize, flags: u32, failed: *mut usize, stream: Handle);
-    cuMemcpyWithAttributesAsync | cuMemcpyWithAttributesAsync_ptsz => with_attributes(dst: u64, src: u64, bytes: usize, attributes: *const Attributes, stream: Handle);
-    cuMemcpy3DWithAttributesAsync | cuMemcpy3DWithAttributesAsync_ptsz => with_attributes_3d(operation: *const Operation3D, flags: u64, stream: Handle);
+    cuMemcpyBatchAsync | cuMemcpyBatchAsync_ptsz => batch(dsts[count]: Slice<u64>, srcs[count]: Slice<u64>, sizes[count]: Slice<usize>, count: usize, attributes[kinds]: Slice<Attributes>, starts[kinds]: Slice<usize>, kinds: usize, failed: Maybe<usize>, stream: Handle);
+    cuMemcpyBatchAsync_v2 | cuMemcpyBatchAsync_v2_ptsz => batch_v2(dsts[count]: Slice<u64>, srcs[count]: Slice<u64>, sizes[count]: Slice<usize>, count: usize, attributes[kinds]: Slice<Attributes>, starts[kinds]: Slice<usize>, kinds: usize, stream: Handle);
+    cuMemcpy3DBatchAsync | cuMemcpy3DBatchAsync_ptsz => batch_3d(count: usize, operations[count]: Slice<Operation3D>, failed: Maybe<usize>, flags: u64, stream: Handle);
+    cuMemcpy3DBatchAsync_v2 | cuMemcpy3DBatchAsync_v2_ptsz => batch_3d_v2(count: usize, operations[count]: Slice<Operation3D>, flags: u64, stream: Handle);
+    cuMemBatchDecompressAsync | cuMemBatchDecompressAsync_ptsz => decompress(parameters[count]: Slice<Decompress>, count: usize, flags: u32, failed: Maybe<usize>, stream: Handle);
+    cuMemcpyWithAttributesAsync | cuMemcpyWithAttributesAsync_ptsz => with_attributes(dst: u64, src: u64, bytes: usize, attributes: In<Attributes>, stream: Handle);
+    cuMemcpy3DWithAttributesAsync | cuMemcpy3DWithAttributesAsync_ptsz => with_attributes_3d(operation: In<Operation3D>, flags: u64, stream: Handle);
 }
 
 /// `CUmemcpyAttributes` of cuda.h: access order, a location hint for each side, flags.
@@ -57,9 +58,9 @@ pub struct Operation3D {
 #[derive(Clone, Copy, Debug)]
 pub struct Decompress {
     source_bytes: u64,
-    /// Of the destination; a hint.
+    /// The size of the destination, a hint.
     bytes: u64,
-    /// Where the number of bytes comes to stand, in 32 bits.
+    /// The address for the number of bytes written, 32 bits wide.
     written: u64,
     source: u64,
     destination: u64,
@@ -73,7 +74,7 @@ const _: () = assert!(size_of::<Decompress>() == 64);
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL`; STREAM is 1, ANY is 3.
 const DURING_CALL: u32 = 2;
 
-/// One copy of a batch, its source read now if that was asked for.
+/// Returns one copy of a batch, whose source is read now if the access order requires it.
 fn one(state: &State, dst: u64, src: u64, shape: Shape, order: u32) -> Outcome<Copy> {
     if !(1..=3).contains(&order) {
         return Err(INVALID_VALUE);
@@ -89,8 +90,8 @@ impl Operation3D {
     fn copy(&self, state: &State) -> Outcome<Copy> {
         let [width, height, depth] = self.extent;
         let sides = [self.destination, self.source];
-        // A row is as long as the copy is wide, or longer, or 0: packed; a layer likewise. Arrays are not for the simulator's
-        // batches.
+        // A row has at least the width of the copy, or is 0 for packed; the same goes for layers. The simulator's
+        // batches do not accept arrays.
         let fits = |side: &Operand| {
             side.kind == 1
                 && (side.row == 0 || side.row >= width)
@@ -107,29 +108,27 @@ impl Operation3D {
     }
 }
 
-/// Runs copies as one operation; `copy` makes the one at an index. Where a copy is refused, its index goes to `failed`.
-unsafe fn run(
+/// Runs copies as one operation. `copy` returns the copy at an index; if it fails, `failed` gets the index.
+fn run(
     call: &Call,
     count: usize,
-    failed: *mut usize,
+    failed: Maybe<usize>,
     stream: Handle,
     is_batch: bool,
     copy: impl Fn(&State, usize) -> Outcome<Copy>,
 ) -> Outcome {
-    // SIZE_MAX: an error that is about no copy.
-    // SAFETY: cuda.h's promise.
-    unsafe { offer(failed, usize::MAX) };
+    // SIZE_MAX: the error concerns no single copy.
+    failed.put(usize::MAX);
     let mut state: Guard = call.lock();
     let target = state.stream(call.api.per_thread, stream)?;
-    // A batch's stream is not the legacy default stream.
+    // cuda.h: a batch cannot use the legacy default stream.
     if count == 0 || (is_batch && state.checked(target).kind == StreamKind::Legacy) {
         return Err(INVALID_VALUE);
     }
     let mut copies = Vec::with_capacity(count);
     for index in 0..count {
         let refused = |error| {
-            // SAFETY: as above.
-            unsafe { offer(failed, index) };
+            failed.put(index);
             error
         };
         copies.push(copy(&state, index).map_err(refused)?);
@@ -154,112 +153,96 @@ unsafe fn run(
 }
 
 #[allow(clippy::too_many_arguments)]
-unsafe fn batch(
+fn batch(
     call: &mut Call,
-    dsts: *const u64,
-    srcs: *const u64,
-    sizes: *const usize,
+    dsts: Slice<u64>,
+    srcs: Slice<u64>,
+    sizes: Slice<usize>,
     count: usize,
-    attributes: *const Attributes,
-    starts: *const usize,
+    attributes: Slice<Attributes>,
+    starts: Slice<usize>,
     kinds: usize,
-    failed: *mut usize,
+    failed: Maybe<usize>,
     stream: Handle,
 ) -> Outcome {
-    let missing =
-        dsts.is_null() || srcs.is_null() || sizes.is_null() || attributes.is_null() || starts.is_null();
-    if missing || kinds == 0 || kinds > count {
+    if kinds == 0 || kinds > count {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: cuda.h's promise: `kinds` attributes and starts, `count` of the others.
-    unsafe {
-        let starts = std::slice::from_raw_parts(starts, kinds);
-        // They begin with 0, rise, and stay below `count`.
+    {
+        // The starts begin with 0, rise, and stay below `count`.
         if starts[0] != 0 || !starts.is_sorted_by(|one, next| one < next) || starts[kinds - 1] >= count {
             return Err(INVALID_VALUE);
         }
         run(call, count, failed, stream, true, |state, index| {
             let kind = starts.partition_point(|&start| start <= index) - 1;
-            let shape = Shape::linear(*sizes.add(index) as u64);
-            one(state, *dsts.add(index), *srcs.add(index), shape, (*attributes.add(kind)).order)
+            let shape = Shape::linear(sizes[index] as u64);
+            one(state, dsts[index], srcs[index], shape, attributes[kind].order)
         })
     }
 }
 
 #[allow(clippy::too_many_arguments)]
-unsafe fn batch_v2(
+fn batch_v2(
     call: &mut Call,
-    dsts: *const u64,
-    srcs: *const u64,
-    sizes: *const usize,
+    dsts: Slice<u64>,
+    srcs: Slice<u64>,
+    sizes: Slice<usize>,
     count: usize,
-    attributes: *const Attributes,
-    starts: *const usize,
+    attributes: Slice<Attributes>,
+    starts: Slice<usize>,
     kinds: usize,
     stream: Handle,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { batch(call, dsts, srcs, sizes, count, attributes, starts, kinds, std::ptr::null_mut(), stream) }
+    batch(call, dsts, srcs, sizes, count, attributes, starts, kinds, Maybe::NONE, stream)
 }
 
-unsafe fn batch_3d(
+fn batch_3d(
     call: &mut Call,
     count: usize,
-    operations: *const Operation3D,
-    failed: *mut usize,
+    operations: Slice<Operation3D>,
+    failed: Maybe<usize>,
     flags: u64,
     stream: Handle,
 ) -> Outcome {
-    if operations.is_null() || flags != 0 {
+    if flags != 0 {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: cuda.h's promise: `count` operations.
-    unsafe { run(call, count, failed, stream, true, |state, index| (*operations.add(index)).copy(state)) }
+    run(call, count, failed, stream, true, |state, index| operations[index].copy(state))
 }
 
-unsafe fn batch_3d_v2(
+fn batch_3d_v2(
     call: &mut Call,
     count: usize,
-    operations: *const Operation3D,
+    operations: Slice<Operation3D>,
     flags: u64,
     stream: Handle,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { batch_3d(call, count, operations, std::ptr::null_mut(), flags, stream) }
+    batch_3d(call, count, operations, Maybe::NONE, flags, stream)
 }
 
-unsafe fn with_attributes(
+fn with_attributes(
     call: &mut Call,
     dst: u64,
     src: u64,
     bytes: usize,
-    attributes: *const Attributes,
+    attributes: In<Attributes>,
     stream: Handle,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let order = unsafe { attributes.as_ref() }.ok_or(INVALID_VALUE)?.order;
+    let order = attributes.order;
     let shape = Shape::linear(bytes as u64);
-    // SAFETY: as above.
-    unsafe {
-        run(call, 1, std::ptr::null_mut(), stream, false, |state, _| one(state, dst, src, shape, order))
-    }
+    run(call, 1, Maybe::NONE, stream, false, |state, _| one(state, dst, src, shape, order))
 }
 
-unsafe fn with_attributes_3d(
-    call: &mut Call,
-    operation: *const Operation3D,
-    flags: u64,
-    stream: Handle,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let operation = unsafe { operation.as_ref() }.filter(|_| flags == 0).ok_or(INVALID_VALUE)?;
-    // SAFETY: as above.
-    unsafe { run(call, 1, std::ptr::null_mut(), stream, false, |state, _| operation.copy(state)) }
+fn with_attributes_3d(call: &mut Call, operation: In<Operation3D>, flags: u64, stream: Handle) -> Outcome {
+    if flags != 0 {
+        return Err(INVALID_VALUE);
+    }
+    run(call, 1, Maybe::NONE, stream, false, |state, _| operation.copy(state))
 }
 
 impl Decompress {
-    /// cuda.h, cuMemBatchDecompressAsync: all three addresses are memory of a device's own; unused bytes are zero; the
-    /// algorithm is one (1 deflate, 2 snappy, 4 LZ4). That no bytes are refused is an assumption.
+    /// cuda.h, cuMemBatchDecompressAsync: all three addresses are device memory; unused bytes are zero; the algorithm
+    /// is exactly one (1 deflate, 2 snappy, 4 LZ4). It is an assumption that a size of 0 bytes is refused.
     fn is_valid(&self, state: &State) -> bool {
         let fits = |address, bytes| {
             let kind = state.memory.find(address).map(|found| found.kind);
@@ -274,28 +257,25 @@ impl Decompress {
     }
 }
 
-/// Takes its place on the stream, for no time; nothing is decompressed. There is no graph node of the kind (cuda.h,
-/// CUgraphNodeType), so it cannot be captured.
-unsafe fn decompress(
+/// Enqueues an operation of no length; nothing is decompressed. cuda.h's CUgraphNodeType has no such node, so it cannot
+/// be captured.
+fn decompress(
     call: &mut Call,
-    parameters: *const Decompress,
+    parameters: Slice<Decompress>,
     count: usize,
     flags: u32,
-    failed: *mut usize,
+    failed: Maybe<usize>,
     stream: Handle,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise; SIZE_MAX: an error that is about no operation.
-    unsafe { offer(failed, usize::MAX) };
-    if parameters.is_null() || count == 0 || flags != 0 {
+    // SIZE_MAX: the error concerns no single operation.
+    failed.put(usize::MAX);
+    if count == 0 || flags != 0 {
         return Err(INVALID_VALUE);
     }
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
-    // SAFETY: cuda.h's promise: `count` operations.
-    let all = unsafe { std::slice::from_raw_parts(parameters, count) };
-    if let Some(index) = all.iter().position(|one| !one.is_valid(&state)) {
-        // SAFETY: as above.
-        unsafe { offer(failed, index) };
+    if let Some(index) = parameters.iter().position(|one| !one.is_valid(&state)) {
+        failed.put(index);
         return Err(INVALID_VALUE);
     }
     state.check_not_captured(stream)?;

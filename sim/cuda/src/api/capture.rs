@@ -1,6 +1,5 @@
-//! Stream capture: begin, end, what is being captured.
+//! Stream captures: begin, end, information.
 
-use super::{offer, put};
 use crate::call::Call;
 use crate::capture::{Capture, GLOBAL, RELAXED};
 use crate::error::{
@@ -11,6 +10,7 @@ use crate::error::{
 use crate::export::exports;
 use crate::graph::Graph;
 use crate::handle::Handle;
+use crate::parameter::{Maybe, Out, Pointer, Slice};
 use crate::state::StreamKind;
 use crate::thread;
 use std::collections::HashMap;
@@ -18,49 +18,34 @@ use std::collections::HashMap;
 exports! {
     cuStreamBeginCapture | cuStreamBeginCapture_ptsz => begin_v1(stream: Handle);
     cuStreamBeginCapture_v2 | cuStreamBeginCapture_v2_ptsz => begin(stream: Handle, mode: u32);
-    cuStreamBeginCaptureToGraph | cuStreamBeginCaptureToGraph_ptsz => begin_to_graph(stream: Handle, graph: Handle, nodes: *const Handle, edges: *const u64, count: usize, mode: u32);
-    cuStreamEndCapture | cuStreamEndCapture_ptsz => end(stream: Handle, graph: *mut Handle);
-    cuStreamIsCapturing | cuStreamIsCapturing_ptsz => is_capturing(stream: Handle, status: *mut u32);
-    cuStreamGetCaptureInfo | cuStreamGetCaptureInfo_ptsz => info(stream: Handle, status: *mut u32, id: *mut u64);
-    cuStreamGetCaptureInfo_v2 | cuStreamGetCaptureInfo_v2_ptsz => info_v2(stream: Handle, status: *mut u32, id: *mut u64, graph: *mut Handle, nodes: *mut *const Handle, count: *mut usize);
-    cuStreamGetCaptureInfo_v3 | cuStreamGetCaptureInfo_v3_ptsz => info_v3(stream: Handle, status: *mut u32, id: *mut u64, graph: *mut Handle, nodes: *mut *const Handle, edges: *mut *const u64, count: *mut usize);
-    cuStreamUpdateCaptureDependencies | cuStreamUpdateCaptureDependencies_ptsz => update(stream: Handle, nodes: *const Handle, count: usize, flags: u32);
-    cuStreamUpdateCaptureDependencies_v2 | cuStreamUpdateCaptureDependencies_v2_ptsz => update_v2(stream: Handle, nodes: *const Handle, edges: *const u64, count: usize, flags: u32);
+    cuStreamBeginCaptureToGraph | cuStreamBeginCaptureToGraph_ptsz => begin_to_graph(stream: Handle, graph: Handle, nodes[count]: Slice<Handle>, edges: Pointer<u64>, count: usize, mode: u32);
+    cuStreamEndCapture | cuStreamEndCapture_ptsz => end(stream: Handle, graph: Out<Handle>);
+    cuStreamIsCapturing | cuStreamIsCapturing_ptsz => is_capturing(stream: Handle, status: Out<u32>);
+    cuStreamGetCaptureInfo | cuStreamGetCaptureInfo_ptsz => info(stream: Handle, status: Out<u32>, id: Maybe<u64>);
+    cuStreamGetCaptureInfo_v2 | cuStreamGetCaptureInfo_v2_ptsz => info_v2(stream: Handle, status: Out<u32>, id: Maybe<u64>, graph: Maybe<Handle>, nodes: Maybe<*const Handle>, count: Maybe<usize>);
+    cuStreamGetCaptureInfo_v3 | cuStreamGetCaptureInfo_v3_ptsz => info_v3(stream: Handle, status: Out<u32>, id: Maybe<u64>, graph: Maybe<Handle>, nodes: Maybe<*const Handle>, edges: Maybe<*const u64>, count: Maybe<usize>);
+    cuStreamUpdateCaptureDependencies | cuStreamUpdateCaptureDependencies_ptsz => update(stream: Handle, nodes[count]: Slice<Handle>, count: usize, flags: u32);
+    cuStreamUpdateCaptureDependencies_v2 | cuStreamUpdateCaptureDependencies_v2_ptsz => update_v2(stream: Handle, nodes[count]: Slice<Handle>, edges: Pointer<u64>, count: usize, flags: u32);
 }
 
-/// Handles that the application gave.
-///
-/// # Safety
-/// `handles` is valid for `count` handles, or `count` is 0.
-pub unsafe fn list(handles: *const Handle, count: usize) -> Outcome<Vec<Handle>> {
-    match count {
-        0 => Ok(Vec::new()),
-        _ if handles.is_null() => Err(INVALID_VALUE),
-        // SAFETY: the caller's.
-        _ => Ok(unsafe { std::slice::from_raw_parts(handles, count) }.to_vec()),
-    }
-}
-
-unsafe fn begin_v1(call: &mut Call, stream: Handle) -> Outcome {
+fn begin_v1(call: &mut Call, stream: Handle) -> Outcome {
     start(call, stream, GLOBAL, None, Vec::new())
 }
 
-unsafe fn begin(call: &mut Call, stream: Handle, mode: u32) -> Outcome {
+fn begin(call: &mut Call, stream: Handle, mode: u32) -> Outcome {
     start(call, stream, mode, None, Vec::new())
 }
 
-unsafe fn begin_to_graph(
+fn begin_to_graph(
     call: &mut Call,
     stream: Handle,
     graph: Handle,
-    nodes: *const Handle,
-    _: *const u64,
-    count: usize,
+    nodes: Slice<Handle>,
+    _: Pointer<u64>,
+    _: usize,
     mode: u32,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let nodes = unsafe { list(nodes, count) }?;
-    start(call, stream, mode, Some(graph), nodes)
+    start(call, stream, mode, Some(graph), nodes.to_vec())
 }
 
 fn start(call: &Call, stream: Handle, mode: u32, graph: Option<Handle>, nodes: Vec<Handle>) -> Outcome {
@@ -94,7 +79,7 @@ fn start(call: &Call, stream: Handle, mode: u32, graph: Option<Handle>, nodes: V
     Ok(())
 }
 
-unsafe fn end(call: &mut Call, stream: Handle, graph: *mut Handle) -> Outcome {
+fn end(call: &mut Call, stream: Handle, graph: Out<Handle>) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     let id = state.checked(stream).capture.ok_or(ILLEGAL_STATE)?;
@@ -116,34 +101,32 @@ unsafe fn end(call: &mut Call, stream: Handle, graph: *mut Handle) -> Outcome {
         None
     };
     let Some(failure) = failure else {
-        // SAFETY: cuda.h's promise.
-        return unsafe { put(graph, capture.graph) };
+        graph.put(capture.graph);
+        return Ok(());
     };
     state.destroy_graph(capture.graph)?;
-    // SAFETY: cuda.h's promise: after a violation "a NULL graph will be returned".
-    unsafe { put(graph, 0) }?;
+    // cuda.h: after a violation "a NULL graph will be returned".
+    graph.put(0);
     Err(failure)
 }
 
-unsafe fn is_capturing(call: &mut Call, stream: Handle, status: *mut u32) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { info(call, stream, status, std::ptr::null_mut()) }
+fn is_capturing(call: &mut Call, stream: Handle, status: Out<u32>) -> Outcome {
+    info(call, stream, status, Maybe::NONE)
 }
 
-unsafe fn info(call: &mut Call, stream: Handle, status: *mut u32, id: *mut u64) -> Outcome {
-    let none = std::ptr::null_mut();
-    // SAFETY: cuda.h's promise.
-    unsafe { info_v2(call, stream, status, id, none, std::ptr::null_mut(), std::ptr::null_mut()) }
+fn info(call: &mut Call, stream: Handle, status: Out<u32>, id: Maybe<u64>) -> Outcome {
+    let none = Maybe::NONE;
+    info_v2(call, stream, status, id, none, Maybe::NONE, Maybe::NONE)
 }
 
-unsafe fn info_v2(
+fn info_v2(
     call: &mut Call,
     stream: Handle,
-    status: *mut u32,
-    id: *mut u64,
-    graph: *mut Handle,
-    nodes: *mut *const Handle,
-    count: *mut usize,
+    status: Out<u32>,
+    id: Maybe<u64>,
+    graph: Maybe<Handle>,
+    nodes: Maybe<*const Handle>,
+    count: Maybe<usize>,
 ) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
@@ -155,42 +138,36 @@ unsafe fn info_v2(
     let capture = number.and_then(|number| state.captures.get_mut(&number));
     // CUstreamCaptureStatus: none, active, invalidated.
     let known = capture.as_ref().map_or(0, |capture| if capture.invalid { 2 } else { 1 });
-    // SAFETY: cuda.h's promise; all but the status may be NULL.
-    unsafe {
-        put(status, known)?;
-        if let Some((number, capture)) = number.zip(capture) {
-            let tips: Box<[Handle]> = capture.tips.get(&stream).cloned().unwrap_or_default().into();
-            offer(id, number);
-            offer(graph, capture.graph);
-            offer(nodes, tips.as_ptr());
-            offer(count, tips.len());
-            capture.shown.insert(stream, tips);
-        }
+    status.put(known);
+    if let Some((number, capture)) = number.zip(capture) {
+        let tips: Box<[Handle]> = capture.tips.get(&stream).cloned().unwrap_or_default().into();
+        id.put(number);
+        graph.put(capture.graph);
+        nodes.put(tips.as_ptr());
+        count.put(tips.len());
+        capture.shown.insert(stream, tips);
     }
     Ok(())
 }
 
 #[allow(clippy::too_many_arguments)]
-unsafe fn info_v3(
+fn info_v3(
     call: &mut Call,
     stream: Handle,
-    status: *mut u32,
-    id: *mut u64,
-    graph: *mut Handle,
-    nodes: *mut *const Handle,
-    edges: *mut *const u64,
-    count: *mut usize,
+    status: Out<u32>,
+    id: Maybe<u64>,
+    graph: Maybe<Handle>,
+    nodes: Maybe<*const Handle>,
+    edges: Maybe<*const u64>,
+    count: Maybe<usize>,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise. NULL stands for edges without data.
-    unsafe {
-        offer(edges, std::ptr::null());
-        info_v2(call, stream, status, id, graph, nodes, count)
-    }
+    // NULL means edges without data.
+    edges.put(std::ptr::null());
+    info_v2(call, stream, status, id, graph, nodes, count)
 }
 
-unsafe fn update(call: &mut Call, stream: Handle, nodes: *const Handle, count: usize, flags: u32) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let nodes = unsafe { list(nodes, count) }?;
+fn update(call: &mut Call, stream: Handle, nodes: Slice<Handle>, _: usize, flags: u32) -> Outcome {
+    let nodes = nodes.to_vec();
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     let id = state.checked(stream).capture.ok_or(ILLEGAL_STATE)?;
@@ -206,14 +183,13 @@ unsafe fn update(call: &mut Call, stream: Handle, nodes: *const Handle, count: u
     Ok(())
 }
 
-unsafe fn update_v2(
+fn update_v2(
     call: &mut Call,
     stream: Handle,
-    nodes: *const Handle,
-    _: *const u64,
+    nodes: Slice<Handle>,
+    _: Pointer<u64>,
     count: usize,
     flags: u32,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { update(call, stream, nodes, count, flags) }
+    update(call, stream, nodes, count, flags)
 }

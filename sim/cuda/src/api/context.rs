@@ -1,8 +1,7 @@
 //! Contexts: primary ones, created ones, the calling thread's current one.
 
 use super::device::ordinal;
-use super::memory::tell_gone;
-use super::put;
+use super::memory::report_gone;
 use crate::call::Call;
 use crate::config::config;
 use crate::engine::Done;
@@ -12,35 +11,36 @@ use crate::error::{
 };
 use crate::export::exports;
 use crate::handle::Handle;
+use crate::parameter::{Maybe, Out, Pointer};
 use crate::state::{self, Context, Guard, State, StreamKind};
 use crate::{effects, thread, truth};
 use std::collections::{BTreeSet, HashMap};
 
 exports! {
-    cuDevicePrimaryCtxRetain => primary_retain(context: *mut Handle, device: i32);
+    cuDevicePrimaryCtxRetain => primary_retain(context: Out<Handle>, device: i32);
     cuDevicePrimaryCtxRelease | cuDevicePrimaryCtxRelease_v2 => primary_release(device: i32);
     cuDevicePrimaryCtxReset | cuDevicePrimaryCtxReset_v2 => primary_reset(device: i32);
     cuDevicePrimaryCtxSetFlags | cuDevicePrimaryCtxSetFlags_v2 => primary_set_flags(device: i32, flags: u32);
-    cuDevicePrimaryCtxGetState => primary_state(device: i32, flags: *mut u32, active: *mut i32);
-    cuCtxCreate | cuCtxCreate_v2 => create(context: *mut Handle, flags: u32, device: i32);
-    cuCtxCreate_v3 => create_v3(context: *mut Handle, affinity: *const u8, count: i32, flags: u32, device: i32);
-    cuCtxCreate_v4 => create_v4(context: *mut Handle, parameters: *const u8, flags: u32, device: i32);
+    cuDevicePrimaryCtxGetState => primary_state(device: i32, flags: Out<u32>, active: Out<i32>);
+    cuCtxCreate | cuCtxCreate_v2 => create(context: Out<Handle>, flags: u32, device: i32);
+    cuCtxCreate_v3 => create_v3(context: Out<Handle>, affinity: Pointer<u8>, count: i32, flags: u32, device: i32);
+    cuCtxCreate_v4 => create_v4(context: Out<Handle>, parameters: Pointer<u8>, flags: u32, device: i32);
     cuCtxDestroy | cuCtxDestroy_v2 => destroy(context: Handle);
     cuCtxDetach => detach(context: Handle);
     cuCtxPushCurrent | cuCtxPushCurrent_v2 => push_current(context: Handle);
-    cuCtxPopCurrent | cuCtxPopCurrent_v2 => pop_current(context: *mut Handle);
+    cuCtxPopCurrent | cuCtxPopCurrent_v2 => pop_current(context: Maybe<Handle>);
     cuCtxSetCurrent => set_current(context: Handle);
-    cuCtxGetCurrent => get_current(context: *mut Handle);
-    cuCtxGetDevice => get_device(device: *mut i32);
-    cuCtxGetDevice_v2 => get_device_v2(device: *mut i32, context: Handle);
-    cuCtxGetFlags => get_flags(flags: *mut u32);
+    cuCtxGetCurrent => get_current(context: Out<Handle>);
+    cuCtxGetDevice => get_device(device: Out<i32>);
+    cuCtxGetDevice_v2 => get_device_v2(device: Out<i32>, context: Handle);
+    cuCtxGetFlags => get_flags(flags: Out<u32>);
     cuCtxSetFlags => set_flags(flags: u32);
-    cuCtxGetId => get_id(context: Handle, id: *mut u64);
-    cuCtxGetApiVersion => get_api_version(context: Handle, version: *mut u32);
-    cuCtxGetStreamPriorityRange => priority_range(least: *mut i32, greatest: *mut i32);
-    cuCtxGetLimit => get_limit(value: *mut usize, limit: u32);
+    cuCtxGetId => get_id(context: Handle, id: Out<u64>);
+    cuCtxGetApiVersion => get_api_version(context: Handle, version: Out<u32>);
+    cuCtxGetStreamPriorityRange => priority_range(least: Maybe<i32>, greatest: Maybe<i32>);
+    cuCtxGetLimit => get_limit(value: Out<usize>, limit: u32);
     cuCtxSetLimit => set_limit(limit: u32, value: usize);
-    cuCtxGetCacheConfig | cuCtxGetSharedMemConfig => get_config(config: *mut u32);
+    cuCtxGetCacheConfig | cuCtxGetSharedMemConfig => get_config(config: Out<u32>);
     cuCtxSetCacheConfig | cuCtxSetSharedMemConfig => set_config(config: u32);
     cuCtxResetPersistingL2Cache => reset_l2();
     cuCtxSynchronize => synchronize();
@@ -53,7 +53,7 @@ exports! {
 const FLAGS: u32 = 0xFF;
 
 impl State {
-    /// What a context is made of, at creation or when a primary one becomes active.
+    /// The settings of a context at its creation, or when a primary context becomes active.
     pub fn blank(&mut self, device: u32, flags: u32, primary: bool, api_version: u32) -> Context {
         Context {
             id: self.context_id(),
@@ -76,12 +76,12 @@ impl State {
         }
     }
 
-    /// Whether a handle is an active context's.
+    /// Returns whether a handle names an active context.
     pub fn is_active(&self, handle: Handle) -> bool {
         self.contexts.get(handle).is_some_and(|context| context.active)
     }
 
-    /// Gives a context its default stream.
+    /// Creates a context's default stream.
     pub fn begin_legacy(&mut self, handle: Handle) -> Outcome {
         let legacy = self.new_stream(handle, StreamKind::Legacy, 0, 0)?;
         self.live(handle)?.legacy = legacy;
@@ -92,12 +92,12 @@ impl State {
         self.begin_legacy(handle)?;
         let context = self.live(handle)?;
         let Context { id, device, primary, .. } = *context;
-        tell(id, device, handle, primary, false);
+        report(id, device, handle, primary, false);
         Ok(())
     }
 
-    /// Takes a context's streams, events, modules and memory away. What came from pools and what was created as physical
-    /// memory stays (cuda.h, cuCtxDestroy).
+    /// Destroys a context's streams, events, modules and memory. Pool memory and physical memory remain (cuda.h,
+    /// cuCtxDestroy).
     fn end_context(&mut self, handle: Handle) -> Outcome {
         self.end_greens(handle)?;
         let context = self.live(handle)?;
@@ -122,7 +122,7 @@ impl State {
         self.forget_modules(handle);
         for address in self.memory.of_context(handle) {
             let Some((gone, range)) = self.memory.remove(address) else { continue };
-            tell_gone(address, gone.bytes, gone.kind);
+            report_gone(address, gone.bytes, gone.kind);
             if let Some(range) = range {
                 effects::push(effects::Effect::Release(range));
             }
@@ -131,12 +131,12 @@ impl State {
         self.imports.forget(handle);
         self.end_arrays(handle);
         self.textures.end(handle);
-        tell(id, device, handle, primary, true);
+        report(id, device, handle, primary, true);
         Ok(())
     }
 }
 
-fn tell(id: u32, device: u32, handle: Handle, primary: bool, destroyed: bool) {
+fn report(id: u32, device: u32, handle: Handle, primary: bool, destroyed: bool) {
     truth::line(format_args!(
         "\"kind\":\"context\",\"context\":{id},\"device\":{device},\"handle\":{handle},\"primary\":{primary},\
          \"destroyed\":{destroyed}"
@@ -161,7 +161,7 @@ impl State {
     }
 }
 
-unsafe fn primary_retain(call: &mut Call, context: *mut Handle, device: i32) -> Outcome {
+fn primary_retain(call: &mut Call, context: Out<Handle>, device: i32) -> Outcome {
     let device = ordinal(device)?;
     let mut state = call.lock();
     let is_new = !state.is_active(state.primaries[device as usize].handle);
@@ -169,11 +169,11 @@ unsafe fn primary_retain(call: &mut Call, context: *mut Handle, device: i32) -> 
     if is_new {
         call.costs(config().cost.context);
     }
-    // SAFETY: cuda.h's promise.
-    unsafe { put(context, handle) }
+    context.put(handle);
+    Ok(())
 }
 
-unsafe fn primary_release(call: &mut Call, device: i32) -> Outcome {
+fn primary_release(call: &mut Call, device: i32) -> Outcome {
     let device = ordinal(device)?;
     release_primary(call, call.lock(), device)
 }
@@ -215,7 +215,7 @@ fn end_primary(mut state: Guard, handle: Handle) -> Outcome {
     truth::flush().map_err(|_| crate::error::FILE_NOT_FOUND)
 }
 
-unsafe fn primary_reset(call: &mut Call, device: i32) -> Outcome {
+fn primary_reset(call: &mut Call, device: i32) -> Outcome {
     // cuda.h: "Resetting the primary context does not release it"; the next retain makes a new one active.
     let device = ordinal(device)?;
     let state = call.lock();
@@ -227,7 +227,7 @@ unsafe fn primary_reset(call: &mut Call, device: i32) -> Outcome {
     end_primary(state, handle)
 }
 
-unsafe fn primary_set_flags(call: &mut Call, device: i32, flags: u32) -> Outcome {
+fn primary_set_flags(call: &mut Call, device: i32, flags: u32) -> Outcome {
     let device = ordinal(device)?;
     if flags & !FLAGS != 0 {
         return Err(INVALID_VALUE);
@@ -246,20 +246,18 @@ unsafe fn primary_set_flags(call: &mut Call, device: i32, flags: u32) -> Outcome
     Ok(())
 }
 
-unsafe fn primary_state(call: &mut Call, device: i32, flags: *mut u32, active: *mut i32) -> Outcome {
+fn primary_state(call: &mut Call, device: i32, flags: Out<u32>, active: Out<i32>) -> Outcome {
     let device = ordinal(device)?;
     let state = call.lock();
     let primary = state.primaries[device as usize];
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        put(flags, primary.flags)?;
-        put(active, i32::from(state.is_active(primary.handle)))
-    }
+    flags.put(primary.flags);
+    active.put(i32::from(state.is_active(primary.handle)));
+    Ok(())
 }
 
-unsafe fn make(call: &mut Call, out: *mut Handle, flags: u32, device: i32, api_version: u32) -> Outcome {
+fn make(call: &mut Call, out: Out<Handle>, flags: u32, device: i32, api_version: u32) -> Outcome {
     let device = ordinal(device)?;
-    if out.is_null() || flags & !FLAGS != 0 {
+    if flags & !FLAGS != 0 {
         return Err(INVALID_VALUE);
     }
     let mut state = call.lock();
@@ -268,19 +266,18 @@ unsafe fn make(call: &mut Call, out: *mut Handle, flags: u32, device: i32, api_v
     state.begin_context(handle)?;
     thread::push(handle)?;
     call.costs(config().cost.context);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(out, handle) }
+    out.put(handle);
+    Ok(())
 }
 
-unsafe fn create(call: &mut Call, context: *mut Handle, flags: u32, device: i32) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { make(call, context, flags, device, 3020) }
+fn create(call: &mut Call, context: Out<Handle>, flags: u32, device: i32) -> Outcome {
+    make(call, context, flags, device, 3020)
 }
 
-unsafe fn create_v3(
+fn create_v3(
     call: &mut Call,
-    context: *mut Handle,
-    _: *const u8,
+    context: Out<Handle>,
+    _: Pointer<u8>,
     count: i32,
     flags: u32,
     device: i32,
@@ -288,16 +285,14 @@ unsafe fn create_v3(
     if count != 0 {
         return Err(crate::error::UNSUPPORTED_EXEC_AFFINITY);
     }
-    // SAFETY: cuda.h's promise.
-    unsafe { make(call, context, flags, device, 3020) }
+    make(call, context, flags, device, 3020)
 }
 
-unsafe fn create_v4(call: &mut Call, context: *mut Handle, _: *const u8, flags: u32, device: i32) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { make(call, context, flags, device, 3020) }
+fn create_v4(call: &mut Call, context: Out<Handle>, _: Pointer<u8>, flags: u32, device: i32) -> Outcome {
+    make(call, context, flags, device, 3020)
 }
 
-unsafe fn destroy(call: &mut Call, context: Handle) -> Outcome {
+fn destroy(call: &mut Call, context: Handle) -> Outcome {
     let state = call.lock();
     let known = state.contexts.get(context).filter(|context| context.active).ok_or(INVALID_CONTEXT)?;
     if known.primary || known.root != 0 {
@@ -319,58 +314,57 @@ unsafe fn destroy(call: &mut Call, context: Handle) -> Outcome {
     truth::flush().map_err(|_| crate::error::FILE_NOT_FOUND)
 }
 
-unsafe fn detach(call: &mut Call, context: Handle) -> Outcome {
-    // SAFETY: as destroy's. cuda.h: deprecated; drops the one reference that a created context has.
-    unsafe { destroy(call, context) }
+fn detach(call: &mut Call, context: Handle) -> Outcome {
+    // cuda.h: deprecated; drops the one reference that a created context has.
+    destroy(call, context)
 }
 
-unsafe fn push_current(call: &mut Call, context: Handle) -> Outcome {
+fn push_current(call: &mut Call, context: Handle) -> Outcome {
     call.lock().contexts.get(context).filter(|context| context.active).ok_or(INVALID_CONTEXT)?;
     thread::push(context)
 }
 
-unsafe fn pop_current(_: &mut Call, context: *mut Handle) -> Outcome {
+fn pop_current(_: &mut Call, context: Maybe<Handle>) -> Outcome {
     let popped = thread::pop()?;
-    // SAFETY: cuda.h's promise; the place may be NULL.
-    unsafe { super::offer(context, popped) };
+    context.put(popped);
     Ok(())
 }
 
-unsafe fn set_current(call: &mut Call, context: Handle) -> Outcome {
+fn set_current(call: &mut Call, context: Handle) -> Outcome {
     if context != 0 {
         call.lock().contexts.get(context).filter(|context| context.active).ok_or(INVALID_CONTEXT)?;
     }
     thread::set_current(context)
 }
 
-unsafe fn get_current(_: &mut Call, context: *mut Handle) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { put(context, thread::current()) }
+fn get_current(_: &mut Call, context: Out<Handle>) -> Outcome {
+    context.put(thread::current());
+    Ok(())
 }
 
-unsafe fn get_device(call: &mut Call, device: *mut i32) -> Outcome {
+fn get_device(call: &mut Call, device: Out<i32>) -> Outcome {
     let state = call.lock();
     let ordinal = state.context(state.current()?)?.device;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(device, ordinal as i32) }
+    device.put(ordinal as i32);
+    Ok(())
 }
 
-unsafe fn get_device_v2(call: &mut Call, device: *mut i32, context: Handle) -> Outcome {
+fn get_device_v2(call: &mut Call, device: Out<i32>, context: Handle) -> Outcome {
     let state = call.lock();
     let context = if context == 0 { state.current()? } else { context };
     let ordinal = state.context(context)?.device;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(device, ordinal as i32) }
+    device.put(ordinal as i32);
+    Ok(())
 }
 
-unsafe fn get_flags(call: &mut Call, flags: *mut u32) -> Outcome {
+fn get_flags(call: &mut Call, flags: Out<u32>) -> Outcome {
     let state = call.lock();
     let known = state.context(state.current()?)?.flags;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(flags, known) }
+    flags.put(known);
+    Ok(())
 }
 
-unsafe fn set_flags(call: &mut Call, flags: u32) -> Outcome {
+fn set_flags(call: &mut Call, flags: u32) -> Outcome {
     if flags & !FLAGS != 0 {
         return Err(INVALID_VALUE);
     }
@@ -380,47 +374,44 @@ unsafe fn set_flags(call: &mut Call, flags: u32) -> Outcome {
     Ok(())
 }
 
-unsafe fn get_id(call: &mut Call, context: Handle, id: *mut u64) -> Outcome {
+fn get_id(call: &mut Call, context: Handle, id: Out<u64>) -> Outcome {
     let state = call.lock();
     let context = if context == 0 { state.current_itself()? } else { context };
     let known = state.context(context)?.id;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(id, u64::from(known)) }
+    id.put(u64::from(known));
+    Ok(())
 }
 
-unsafe fn get_api_version(call: &mut Call, context: Handle, version: *mut u32) -> Outcome {
+fn get_api_version(call: &mut Call, context: Handle, version: Out<u32>) -> Outcome {
     let state = call.lock();
     let context = if context == 0 { state.current()? } else { context };
     let known = state.context(context)?.api_version;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(version, known) }
+    version.put(known);
+    Ok(())
 }
 
 /// Priorities from 0 down to this.
 pub const GREATEST_PRIORITY: i32 = -5;
 
-unsafe fn priority_range(call: &mut Call, least: *mut i32, greatest: *mut i32) -> Outcome {
+fn priority_range(call: &mut Call, least: Maybe<i32>, greatest: Maybe<i32>) -> Outcome {
     call.lock().current()?;
-    // SAFETY: cuda.h's promise; either place may be NULL.
-    unsafe {
-        super::offer(least, 0);
-        super::offer(greatest, GREATEST_PRIORITY);
-    }
+    least.put(0);
+    greatest.put(GREATEST_PRIORITY);
     Ok(())
 }
 
-/// What a limit is before it is set (`CUlimit` 0 to 6).
+/// The default limits (`CUlimit` 0 to 6).
 const LIMITS: [usize; 7] = [1024, 1 << 20, 8 << 20, 2, 2048, 64, 0];
 
-unsafe fn get_limit(call: &mut Call, value: *mut usize, limit: u32) -> Outcome {
+fn get_limit(call: &mut Call, value: Out<usize>, limit: u32) -> Outcome {
     let state = call.lock();
     let context = state.context(state.current()?)?;
     let default = *LIMITS.get(limit as usize).ok_or(UNSUPPORTED_LIMIT)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(value, context.limits.get(&limit).copied().unwrap_or(default)) }
+    value.put(context.limits.get(&limit).copied().unwrap_or(default));
+    Ok(())
 }
 
-unsafe fn set_limit(call: &mut Call, limit: u32, value: usize) -> Outcome {
+fn set_limit(call: &mut Call, limit: u32, value: usize) -> Outcome {
     let mut state = call.lock();
     let context = state.current()?;
     LIMITS.get(limit as usize).ok_or(UNSUPPORTED_LIMIT)?;
@@ -428,27 +419,27 @@ unsafe fn set_limit(call: &mut Call, limit: u32, value: usize) -> Outcome {
     Ok(())
 }
 
-unsafe fn get_config(call: &mut Call, config: *mut u32) -> Outcome {
+fn get_config(call: &mut Call, config: Out<u32>) -> Outcome {
     call.lock().current()?;
-    // SAFETY: cuda.h's promise. 0 = no preference, default bank size.
-    unsafe { put(config, 0) }
+    // 0 = no preference, default bank size.
+    config.put(0);
+    Ok(())
 }
 
-unsafe fn set_config(call: &mut Call, _: u32) -> Outcome {
+fn set_config(call: &mut Call, _: u32) -> Outcome {
     call.lock().current().map(|_| ())
 }
 
-unsafe fn reset_l2(call: &mut Call) -> Outcome {
+fn reset_l2(call: &mut Call) -> Outcome {
     call.lock().current().map(|_| ())
 }
 
-unsafe fn synchronize(call: &mut Call) -> Outcome {
+fn synchronize(call: &mut Call) -> Outcome {
     let context = call.lock().current_itself()?;
-    // SAFETY: nothing is asked for.
-    unsafe { synchronize_v2(call, context) }
+    synchronize_v2(call, context)
 }
 
-unsafe fn synchronize_v2(call: &mut Call, context: Handle) -> Outcome {
+fn synchronize_v2(call: &mut Call, context: Handle) -> Outcome {
     let mut state = call.lock();
     let context = if context == 0 { state.current_itself()? } else { context };
     state.context(context)?;
@@ -457,11 +448,11 @@ unsafe fn synchronize_v2(call: &mut Call, context: Handle) -> Outcome {
     let work = state.context_work(context);
     drop(state);
     state::wait_all(&work);
-    call.tell_sync("context", 0, 0);
+    call.report_sync("context", 0, 0);
     Ok(())
 }
 
-unsafe fn enable_peer(call: &mut Call, peer: Handle, flags: u32) -> Outcome {
+fn enable_peer(call: &mut Call, peer: Handle, flags: u32) -> Outcome {
     if flags != 0 {
         return Err(INVALID_VALUE);
     }
@@ -475,7 +466,7 @@ unsafe fn enable_peer(call: &mut Call, peer: Handle, flags: u32) -> Outcome {
     if own.peers.insert(peer) { Ok(()) } else { Err(PEER_ACCESS_ALREADY_ENABLED) }
 }
 
-unsafe fn disable_peer(call: &mut Call, peer: Handle) -> Outcome {
+fn disable_peer(call: &mut Call, peer: Handle) -> Outcome {
     let mut state = call.lock();
     let context = state.current()?;
     if state.live(context)?.peers.remove(&peer) { Ok(()) } else { Err(PEER_ACCESS_NOT_ENABLED) }

@@ -1,4 +1,4 @@
-//! Copies and sets. How far each waits is the CUDA driver API reference's "API synchronization behavior".
+//! Copies. The CUDA driver API reference, "API synchronization behavior", says how far each one waits.
 
 use crate::array::{Arrays, Part};
 use crate::call::Call;
@@ -6,8 +6,10 @@ use crate::config::config;
 use crate::error::{INVALID_CONTEXT, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
-use crate::memory::{Copy, Direction, MemoryKind, Set, Shape};
+use crate::memory::MemoryKind;
+use crate::parameter::In;
 use crate::state::{self, Guard, State};
+use crate::transfer::{Copy, Direction, Shape};
 use crate::work::{Work, issue};
 
 exports! {
@@ -21,29 +23,17 @@ exports! {
     cuMemcpyDtoDAsync_v2 | cuMemcpyDtoDAsync_v2_ptsz => copy_d2d_async(dst: u64, src: u64, bytes: usize, stream: Handle);
     cuMemcpyPeer | cuMemcpyPeer_ptds => copy_peer(dst: u64, to: Handle, src: u64, from: Handle, bytes: usize);
     cuMemcpyPeerAsync | cuMemcpyPeerAsync_ptsz => copy_peer_async(dst: u64, to: Handle, src: u64, from: Handle, bytes: usize, stream: Handle);
-    cuMemcpy2D_v2 | cuMemcpy2D_v2_ptds | cuMemcpy2DUnaligned_v2 | cuMemcpy2DUnaligned_v2_ptds => copy_2d(copy: *const Memcpy2D);
-    cuMemcpy2DAsync_v2 | cuMemcpy2DAsync_v2_ptsz => copy_2d_async(copy: *const Memcpy2D, stream: Handle);
-    cuMemcpy3D_v2 | cuMemcpy3D_v2_ptds => copy_3d(copy: *const Memcpy3D);
-    cuMemcpy3DAsync_v2 | cuMemcpy3DAsync_v2_ptsz => copy_3d_async(copy: *const Memcpy3D, stream: Handle);
-    cuMemcpy3DPeer | cuMemcpy3DPeer_ptds => copy_3d_peer(copy: *const Memcpy3D);
-    cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz => copy_3d_peer_async(copy: *const Memcpy3D, stream: Handle);
-    cuMemsetD8_v2 | cuMemsetD8_v2_ptds => set_8(dst: u64, value: u8, count: usize);
-    cuMemsetD16_v2 | cuMemsetD16_v2_ptds => set_16(dst: u64, value: u16, count: usize);
-    cuMemsetD32_v2 | cuMemsetD32_v2_ptds => set_32(dst: u64, value: u32, count: usize);
-    cuMemsetD8Async | cuMemsetD8Async_ptsz => set_8_async(dst: u64, value: u8, count: usize, stream: Handle);
-    cuMemsetD16Async | cuMemsetD16Async_ptsz => set_16_async(dst: u64, value: u16, count: usize, stream: Handle);
-    cuMemsetD32Async | cuMemsetD32Async_ptsz => set_32_async(dst: u64, value: u32, count: usize, stream: Handle);
-    cuMemsetD2D8_v2 | cuMemsetD2D8_v2_ptds => set_2d_8(dst: u64, pitch: usize, value: u8, width: usize, height: usize);
-    cuMemsetD2D16_v2 | cuMemsetD2D16_v2_ptds => set_2d_16(dst: u64, pitch: usize, value: u16, width: usize, height: usize);
-    cuMemsetD2D32_v2 | cuMemsetD2D32_v2_ptds => set_2d_32(dst: u64, pitch: usize, value: u32, width: usize, height: usize);
-    cuMemsetD2D8Async | cuMemsetD2D8Async_ptsz => set_2d_8_async(dst: u64, pitch: usize, value: u8, width: usize, height: usize, stream: Handle);
-    cuMemsetD2D16Async | cuMemsetD2D16Async_ptsz => set_2d_16_async(dst: u64, pitch: usize, value: u16, width: usize, height: usize, stream: Handle);
-    cuMemsetD2D32Async | cuMemsetD2D32Async_ptsz => set_2d_32_async(dst: u64, pitch: usize, value: u32, width: usize, height: usize, stream: Handle);
+    cuMemcpy2D_v2 | cuMemcpy2D_v2_ptds | cuMemcpy2DUnaligned_v2 | cuMemcpy2DUnaligned_v2_ptds => copy_2d(copy: In<Memcpy2D>);
+    cuMemcpy2DAsync_v2 | cuMemcpy2DAsync_v2_ptsz => copy_2d_async(copy: In<Memcpy2D>, stream: Handle);
+    cuMemcpy3D_v2 | cuMemcpy3D_v2_ptds => copy_3d(copy: In<Memcpy3D>);
+    cuMemcpy3DAsync_v2 | cuMemcpy3DAsync_v2_ptsz => copy_3d_async(copy: In<Memcpy3D>, stream: Handle);
+    cuMemcpy3DPeer | cuMemcpy3DPeer_ptds => copy_3d_peer(copy: In<Memcpy3D>);
+    cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz => copy_3d_peer_async(copy: In<Memcpy3D>, stream: Handle);
 }
 
-/// Where a copy's side lies.
+/// The kind of memory on one side of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     Pageable,
     Pinned,
     Managed(u32),
@@ -60,8 +50,8 @@ impl Side {
 }
 
 impl State {
-    /// The side of `span` bytes at an address; an error if known memory ends before them.
-    fn side(&self, address: u64, span: u64) -> Outcome<Side> {
+    /// Returns the kind of memory of `span` bytes at an address; an error if known memory ends before them.
+    pub(super) fn side(&self, address: u64, span: u64) -> Outcome<Side> {
         let Some(found) = self.memory.find(address) else {
             let no_access = address == 0 || self.virtual_memory.is_reserved(address);
             return if no_access { Err(INVALID_VALUE) } else { Ok(Side::Pageable) };
@@ -76,7 +66,7 @@ impl State {
         })
     }
 
-    /// A copy of known memory; `asked` is the direction that the call's name says.
+    /// Returns a copy of known memory. `asked` is the direction in the call's name.
     pub fn copy(&self, dst: u64, src: u64, shape: Shape, asked: Option<Direction>) -> Outcome<Copy> {
         let (to, from) = (self.side(dst, shape.span(0))?, self.side(src, shape.span(1))?);
         let real = match (from.device(), to.device()) {
@@ -95,7 +85,7 @@ impl State {
         if unreachable {
             return Err(INVALID_VALUE);
         }
-        // A pointer to page-locked memory is a device pointer too: then the name of the call decides.
+        // A pointer to page-locked memory is also a device pointer, so the name of the call decides.
         let direction = asked.filter(|_| real != Direction::PtoP).unwrap_or(real);
         let sides = [from, to];
         let host_memory = if sides.contains(&Side::Pageable) {
@@ -119,7 +109,7 @@ impl State {
     }
 }
 
-/// A copy that the call's caller waits for as far as the API says. `stream` none = a synchronous call.
+/// Runs a copy and blocks the caller as far as the API says. Without a `stream` the call is synchronous.
 pub fn run(
     call: &Call,
     dst: u64,
@@ -162,20 +152,20 @@ pub fn run(
     drop(state);
     if let Some(done) = done.filter(|_| wait) {
         state::wait(&done);
-        call.tell_waited(&ahead);
+        call.report_waited(&ahead);
     }
     Ok(())
 }
 
-/// Synchronous calls use the default stream and wait for it: not during a capture that has to do with it (CUDA
+/// Synchronous calls use the default stream and wait for it, so they fail during a capture that involves it (CUDA
 /// programming guide, "Prohibited and Unhandled Operations").
-fn check_synchronous(state: &mut Guard, stream: Handle) -> Outcome {
+pub(super) fn check_synchronous(state: &mut Guard, stream: Handle) -> Outcome {
     state.check_legacy(stream)?;
     state.check_not_captured(stream)?;
     state.check_assumed_unsafe("sync_in_capture")
 }
 
-/// Waits, with the state unlocked, for what is on a stream.
+/// Waits, with the state unlocked, for the work on a stream.
 fn settle(call: &Call, mut state: Guard, stream: Handle) -> Outcome<Guard> {
     let now = state.now;
     let work = state.stream_work(stream);
@@ -189,35 +179,35 @@ fn settle(call: &Call, mut state: Guard, stream: Handle) -> Outcome<Guard> {
     Ok(state)
 }
 
-unsafe fn copy(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
+fn copy(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), None, None)
 }
 
-unsafe fn copy_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
+fn copy_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), None, Some(stream))
 }
 
-unsafe fn copy_h2d(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
+fn copy_h2d(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::HtoD), None)
 }
 
-unsafe fn copy_h2d_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
+fn copy_h2d_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::HtoD), Some(stream))
 }
 
-unsafe fn copy_d2h(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
+fn copy_d2h(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::DtoH), None)
 }
 
-unsafe fn copy_d2h_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
+fn copy_d2h_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::DtoH), Some(stream))
 }
 
-unsafe fn copy_d2d(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
+fn copy_d2d(call: &mut Call, dst: u64, src: u64, bytes: usize) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::DtoD), None)
 }
 
-unsafe fn copy_d2d_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
+fn copy_d2d_async(call: &mut Call, dst: u64, src: u64, bytes: usize, stream: Handle) -> Outcome {
     run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::DtoD), Some(stream))
 }
 
@@ -227,12 +217,12 @@ fn check_contexts(call: &Call, contexts: [Handle; 2]) -> Outcome {
     if contexts.into_iter().all(live) { Ok(()) } else { Err(INVALID_CONTEXT) }
 }
 
-unsafe fn copy_peer(call: &mut Call, dst: u64, to: Handle, src: u64, from: Handle, bytes: usize) -> Outcome {
+fn copy_peer(call: &mut Call, dst: u64, to: Handle, src: u64, from: Handle, bytes: usize) -> Outcome {
     check_contexts(call, [to, from])?;
     run(call, dst, src, Shape::linear(bytes as u64), Some(Direction::PtoP), None)
 }
 
-unsafe fn copy_peer_async(
+fn copy_peer_async(
     call: &mut Call,
     dst: u64,
     to: Handle,
@@ -303,7 +293,7 @@ const _: () = assert!(size_of::<Memcpy2D>() == 128 && size_of::<Memcpy3D>() == 2
 const ARRAY: u32 = 3;
 
 impl Side3D {
-    /// Where a box of so many bytes of a row, rows and slices begins, and its distances from row to row and slice to slice.
+    /// Returns the address of a box (bytes of a row, rows, slices), and its pitch and slice size.
     fn part(&self, arrays: &Arrays, extent: [u64; 3]) -> Outcome<Part> {
         let [width, height, _] = extent;
         let base = match self.memory {
@@ -317,7 +307,8 @@ impl Side3D {
         Ok(Part { address: base + self.z * slice + self.y * pitch + self.x, pitch, slice })
     }
 
-    /// What would ask for memory, or an array's, at an address. Of memory the type is unified, which says no more than that.
+    /// Returns parameters that describe memory, or an array's memory, at an address. The memory type is unified, which
+    /// is all that is known.
     fn of(arrays: &Arrays, at: u64, pitch: u64, height: u64) -> Self {
         let [level, host, context] = [0; 3];
         match arrays.at(at) {
@@ -333,7 +324,7 @@ impl Side3D {
     }
 }
 
-/// The direction that two memory types say; an array is a device's.
+/// Returns the direction that two memory types imply; an array counts as device memory.
 fn asked(source: u32, destination: u32) -> Option<Direction> {
     let of = |memory: u32| if memory == ARRAY { 2 } else { memory };
     match (of(source), of(destination)) {
@@ -363,7 +354,7 @@ impl Memcpy2D {
 }
 
 impl Memcpy3D {
-    /// What would ask for this copy.
+    /// Returns parameters that describe this copy.
     pub fn of(copy: &Copy, arrays: &Arrays) -> Self {
         let Shape { width, height, depth, pitch, slice } = copy.shape;
         let side = |at: u64, pitch: u64, slice: u64| {
@@ -373,7 +364,7 @@ impl Memcpy3D {
         Self { source: side(copy.src, pitch[1], slice[1]), destination, width, height, depth }
     }
 
-    /// Destination, source, extent and direction.
+    /// Returns the destination, source, extent and direction.
     pub fn resolve(&self, state: &State) -> Outcome<(u64, u64, Shape, Option<Direction>)> {
         let Self { source, destination, width, height, depth } = *self;
         let extent = [width, height, depth];
@@ -389,30 +380,24 @@ impl Memcpy3D {
     }
 }
 
-unsafe fn copy_2d(call: &mut Call, copy: *const Memcpy2D) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?.run(call, None)
+fn copy_2d(call: &mut Call, copy: In<Memcpy2D>) -> Outcome {
+    copy.run(call, None)
 }
 
-unsafe fn copy_2d_async(call: &mut Call, copy: *const Memcpy2D, stream: Handle) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?.run(call, Some(stream))
+fn copy_2d_async(call: &mut Call, copy: In<Memcpy2D>, stream: Handle) -> Outcome {
+    copy.run(call, Some(stream))
 }
 
-unsafe fn copy_3d(call: &mut Call, copy: *const Memcpy3D) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?.run(call, None)
+fn copy_3d(call: &mut Call, copy: In<Memcpy3D>) -> Outcome {
+    copy.run(call, None)
 }
 
-unsafe fn copy_3d_async(call: &mut Call, copy: *const Memcpy3D, stream: Handle) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?.run(call, Some(stream))
+fn copy_3d_async(call: &mut Call, copy: In<Memcpy3D>, stream: Handle) -> Outcome {
+    copy.run(call, Some(stream))
 }
 
-/// A copy between contexts: a side that is not host memory needs a live one.
-unsafe fn peer_3d(call: &Call, copy: *const Memcpy3D, stream: Option<Handle>) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let copy = unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?;
+/// Runs a copy between contexts: a side that is not host memory needs a live context.
+fn peer_3d(call: &Call, copy: In<Memcpy3D>, stream: Option<Handle>) -> Outcome {
     let other = |one: Handle, side: Side3D| if side.memory == 1 { one } else { side.context };
     let current = call.lock().current()?;
     check_contexts(call, [other(current, copy.destination), other(current, copy.source)])?;
@@ -421,162 +406,10 @@ unsafe fn peer_3d(call: &Call, copy: *const Memcpy3D, stream: Option<Handle>) ->
     run(call, dst, src, shape, asked, stream)
 }
 
-unsafe fn copy_3d_peer(call: &mut Call, copy: *const Memcpy3D) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { peer_3d(call, copy, None) }
+fn copy_3d_peer(call: &mut Call, copy: In<Memcpy3D>) -> Outcome {
+    peer_3d(call, copy, None)
 }
 
-unsafe fn copy_3d_peer_async(call: &mut Call, copy: *const Memcpy3D, stream: Handle) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { peer_3d(call, copy, Some(stream)) }
-}
-
-impl State {
-    /// Fills in what memory a set is for; an error if the range is not known or not aligned.
-    pub fn set(&self, mut set: Set) -> Outcome<Set> {
-        let span = if set.height == 0 { 0 } else { set.pitch * (set.height - 1) + set.width * set.element };
-        let aligned = set.dst.is_multiple_of(set.element) && set.pitch.is_multiple_of(set.element);
-        if !aligned || (set.height > 1 && set.pitch < set.width * set.element) {
-            return Err(INVALID_VALUE);
-        }
-        set.host_memory = match self.side(set.dst, span)? {
-            Side::Pageable => return Err(INVALID_VALUE),
-            Side::Pinned => "pinned",
-            Side::Managed(_) => "managed",
-            Side::Device(_) => "none",
-        };
-        Ok(set)
-    }
-}
-
-fn set(call: &Call, set: Set, stream: Option<Handle>) -> Outcome {
-    let mut state = call.lock();
-    let target = state.stream(call.api.per_thread, stream.unwrap_or(0))?;
-    if set.bytes() == 0 {
-        return Ok(());
-    }
-    let set = state.set(set)?;
-    if stream.is_none() {
-        check_synchronous(&mut state, target)?;
-    }
-    // "The synchronous memset functions are asynchronous with respect to the host except when the target is pinned host
-    // memory or a Unified Memory region."
-    let wait = stream.is_none() && set.host_memory != "none";
-    let ahead = if wait { state.ahead(target) } else { Vec::new() };
-    let (state, done) = issue(call, state, target, &Work::Set(set))?;
-    drop(state);
-    if let Some(done) = done.filter(|_| wait) {
-        state::wait(&done);
-        call.tell_waited(&ahead);
-    }
-    Ok(())
-}
-
-fn row(dst: u64, value: u32, element: u64, count: usize) -> Set {
-    plane(dst, count * element as usize, value, element, [count, 1])
-}
-
-fn plane(dst: u64, pitch: usize, value: u32, element: u64, [width, height]: [usize; 2]) -> Set {
-    Set {
-        dst,
-        value,
-        element,
-        width: width as u64,
-        height: height as u64,
-        pitch: pitch as u64,
-        host_memory: "none",
-    }
-}
-
-unsafe fn set_8(call: &mut Call, dst: u64, value: u8, count: usize) -> Outcome {
-    set(call, row(dst, value.into(), 1, count), None)
-}
-
-unsafe fn set_16(call: &mut Call, dst: u64, value: u16, count: usize) -> Outcome {
-    set(call, row(dst, value.into(), 2, count), None)
-}
-
-unsafe fn set_32(call: &mut Call, dst: u64, value: u32, count: usize) -> Outcome {
-    set(call, row(dst, value, 4, count), None)
-}
-
-unsafe fn set_8_async(call: &mut Call, dst: u64, value: u8, count: usize, stream: Handle) -> Outcome {
-    set(call, row(dst, value.into(), 1, count), Some(stream))
-}
-
-unsafe fn set_16_async(call: &mut Call, dst: u64, value: u16, count: usize, stream: Handle) -> Outcome {
-    set(call, row(dst, value.into(), 2, count), Some(stream))
-}
-
-unsafe fn set_32_async(call: &mut Call, dst: u64, value: u32, count: usize, stream: Handle) -> Outcome {
-    set(call, row(dst, value, 4, count), Some(stream))
-}
-
-unsafe fn set_2d_8(
-    call: &mut Call,
-    dst: u64,
-    pitch: usize,
-    value: u8,
-    width: usize,
-    height: usize,
-) -> Outcome {
-    set(call, plane(dst, pitch, value.into(), 1, [width, height]), None)
-}
-
-unsafe fn set_2d_16(
-    call: &mut Call,
-    dst: u64,
-    pitch: usize,
-    value: u16,
-    width: usize,
-    height: usize,
-) -> Outcome {
-    set(call, plane(dst, pitch, value.into(), 2, [width, height]), None)
-}
-
-unsafe fn set_2d_32(
-    call: &mut Call,
-    dst: u64,
-    pitch: usize,
-    value: u32,
-    width: usize,
-    height: usize,
-) -> Outcome {
-    set(call, plane(dst, pitch, value, 4, [width, height]), None)
-}
-
-unsafe fn set_2d_8_async(
-    call: &mut Call,
-    dst: u64,
-    pitch: usize,
-    value: u8,
-    width: usize,
-    height: usize,
-    stream: Handle,
-) -> Outcome {
-    set(call, plane(dst, pitch, value.into(), 1, [width, height]), Some(stream))
-}
-
-unsafe fn set_2d_16_async(
-    call: &mut Call,
-    dst: u64,
-    pitch: usize,
-    value: u16,
-    width: usize,
-    height: usize,
-    stream: Handle,
-) -> Outcome {
-    set(call, plane(dst, pitch, value.into(), 2, [width, height]), Some(stream))
-}
-
-unsafe fn set_2d_32_async(
-    call: &mut Call,
-    dst: u64,
-    pitch: usize,
-    value: u32,
-    width: usize,
-    height: usize,
-    stream: Handle,
-) -> Outcome {
-    set(call, plane(dst, pitch, value, 4, [width, height]), Some(stream))
+fn copy_3d_peer_async(call: &mut Call, copy: In<Memcpy3D>, stream: Handle) -> Outcome {
+    peer_3d(call, copy, Some(stream))
 }

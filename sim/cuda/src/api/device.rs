@@ -1,85 +1,84 @@
 //! Devices.
 
-use super::{put, put_text, text};
 use crate::call::Call;
 use crate::config::config;
 use crate::error::{INVALID_DEVICE, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::memory::DEVICE_BYTES;
+use crate::parameter::{Out, Room, Text};
 use crate::resources::{
     REGISTERS, SHARED_BYTES, SHARED_BYTES_OPTIN, SHARED_BYTES_PER_BLOCK, SHARED_BYTES_RESERVED,
 };
 use std::ffi::c_char;
 
 exports! {
-    cuDeviceGet => get(device: *mut i32, ordinal: i32);
-    cuDeviceGetCount => count(count: *mut i32);
-    cuDeviceGetName => name(name: *mut c_char, room: i32, device: i32);
-    cuDeviceGetUuid | cuDeviceGetUuid_v2 => uuid(uuid: *mut [u8; 16], device: i32);
-    cuDeviceTotalMem_v2 => total_memory(bytes: *mut usize, device: i32);
-    cuDeviceGetAttribute => attribute(value: *mut i32, attribute: u32, device: i32);
-    cuDeviceComputeCapability => capability(major: *mut i32, minor: *mut i32, device: i32);
-    cuDeviceGetPCIBusId => pci_bus_id(id: *mut c_char, room: i32, device: i32);
-    cuDeviceGetByPCIBusId => by_pci_bus_id(device: *mut i32, id: *const c_char);
-    cuDeviceCanAccessPeer => can_access_peer(can: *mut i32, device: i32, peer: i32);
-    cuDeviceGetP2PAttribute => p2p_attribute(value: *mut i32, attribute: u32, source: i32, destination: i32);
-    cuDeviceGetExecAffinitySupport => exec_affinity(value: *mut i32, kind: u32, device: i32);
+    cuDeviceGet => get(device: Out<i32>, ordinal: i32);
+    cuDeviceGetCount => count(count: Out<i32>);
+    cuDeviceGetName => name(name[room.max(0)]: Room<c_char>, room: i32, device: i32);
+    cuDeviceGetUuid | cuDeviceGetUuid_v2 => uuid(uuid: Out<[u8; 16]>, device: i32);
+    cuDeviceTotalMem_v2 => total_memory(bytes: Out<usize>, device: i32);
+    cuDeviceGetAttribute => attribute(value: Out<i32>, attribute: u32, device: i32);
+    cuDeviceComputeCapability => capability(major: Out<i32>, minor: Out<i32>, device: i32);
+    cuDeviceGetPCIBusId => pci_bus_id(id[room.max(0)]: Room<c_char>, room: i32, device: i32);
+    cuDeviceGetByPCIBusId => by_pci_bus_id(device: Out<i32>, id: Text);
+    cuDeviceCanAccessPeer => can_access_peer(can: Out<i32>, device: i32, peer: i32);
+    cuDeviceGetP2PAttribute => p2p_attribute(value: Out<i32>, attribute: u32, source: i32, destination: i32);
+    cuDeviceGetExecAffinitySupport => exec_affinity(value: Out<i32>, kind: u32, device: i32);
 }
 
 /// Streaming multiprocessors of a device.
 pub const MULTIPROCESSORS: i32 = 132;
-/// Threads that a multiprocessor holds at most.
+/// The maximum number of threads on a multiprocessor.
 pub const THREADS_PER_MULTIPROCESSOR: i32 = 2048;
-/// Blocks that a multiprocessor holds at most.
+/// The maximum number of blocks on a multiprocessor.
 pub const BLOCKS_PER_MULTIPROCESSOR: i32 = 32;
 
-/// The ordinal of a CUdevice.
+/// Returns the ordinal of a CUdevice.
 pub fn ordinal(device: i32) -> Outcome<u32> {
     u32::try_from(device).ok().filter(|&ordinal| ordinal < config().devices).ok_or(INVALID_DEVICE)
 }
 
-unsafe fn get(_: &mut Call, device: *mut i32, number: i32) -> Outcome {
+fn get(_: &mut Call, device: Out<i32>, number: i32) -> Outcome {
     ordinal(number)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(device, number) }
+    device.put(number);
+    Ok(())
 }
 
-unsafe fn count(_: &mut Call, count: *mut i32) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { put(count, config().devices as i32) }
+fn count(_: &mut Call, count: Out<i32>) -> Outcome {
+    count.put(config().devices as i32);
+    Ok(())
 }
 
-unsafe fn name(_: &mut Call, name: *mut c_char, room: i32, device: i32) -> Outcome {
+fn name(_: &mut Call, name: Room<c_char>, _: i32, device: i32) -> Outcome {
     ordinal(device)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put_text(name, room, "Simulated GPU") }
+    name.put_text("Simulated GPU")
 }
 
-unsafe fn uuid(_: &mut Call, uuid: *mut [u8; 16], device: i32) -> Outcome {
+fn uuid(_: &mut Call, uuid: Out<[u8; 16]>, device: i32) -> Outcome {
     let mut id = *b"simulated-gpu-00";
     id[15] += ordinal(device)? as u8;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(uuid, id) }
+    uuid.put(id);
+    Ok(())
 }
 
-unsafe fn total_memory(_: &mut Call, bytes: *mut usize, device: i32) -> Outcome {
+fn total_memory(_: &mut Call, bytes: Out<usize>, device: i32) -> Outcome {
     ordinal(device)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(bytes, DEVICE_BYTES as usize) }
+    bytes.put(DEVICE_BYTES as usize);
+    Ok(())
 }
 
-unsafe fn attribute(_: &mut Call, value: *mut i32, attribute: u32, device: i32) -> Outcome {
+fn attribute(_: &mut Call, value: Out<i32>, attribute: u32, device: i32) -> Outcome {
     let ordinal = ordinal(device)?;
     let known = match attribute {
         33 => ordinal as i32 + 1, // PCI_BUS_ID
         _ => attribute_of_all(attribute).ok_or(INVALID_VALUE)?,
     };
-    // SAFETY: cuda.h's promise.
-    unsafe { put(value, known) }
+    value.put(known);
+    Ok(())
 }
 
-/// An attribute that all devices share. The numbers are CUdevice_attribute's (cuda.h); the values are those of the
-/// CUDA programming guide's "Compute Capabilities" for 9.0, where it lists them.
+/// Returns an attribute that all devices share. The numbers are CUdevice_attribute's (cuda.h); the values are those of
+/// the CUDA programming guide's "Compute Capabilities" for 9.0, where it lists them.
 fn attribute_of_all(attribute: u32) -> Option<i32> {
     Some(match attribute {
         1..=3 => 1024, // MAX_THREADS_PER_BLOCK, MAX_BLOCK_DIM_X, _Y
@@ -170,7 +169,7 @@ fn texture(attribute: u32) -> i32 {
     }
 }
 
-/// What a texture's memory is checked against.
+/// The limits that a texture's memory is checked against.
 pub struct TextureLimits {
     /// Of an address.
     pub alignment: u64,
@@ -182,7 +181,7 @@ pub struct TextureLimits {
     pub pitched: [u64; 3],
 }
 
-/// As attributes tell them.
+/// Returns the limits, from the attributes.
 pub fn texture_limits() -> TextureLimits {
     let of = |attribute| attribute_of_all(attribute).unwrap_or(0) as u64;
     TextureLimits {
@@ -193,45 +192,34 @@ pub fn texture_limits() -> TextureLimits {
     }
 }
 
-unsafe fn capability(_: &mut Call, major: *mut i32, minor: *mut i32, device: i32) -> Outcome {
+fn capability(_: &mut Call, major: Out<i32>, minor: Out<i32>, device: i32) -> Outcome {
     ordinal(device)?;
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        put(major, 9)?;
-        put(minor, 0)
-    }
+    major.put(9);
+    minor.put(0);
+    Ok(())
 }
 
-unsafe fn pci_bus_id(_: &mut Call, id: *mut c_char, room: i32, device: i32) -> Outcome {
+fn pci_bus_id(_: &mut Call, id: Room<c_char>, _: i32, device: i32) -> Outcome {
     let text = format!("0000:{:02x}:00.0", ordinal(device)? + 1);
-    // SAFETY: cuda.h's promise.
-    unsafe { put_text(id, room, &text) }
+    id.put_text(&text)
 }
 
-unsafe fn by_pci_bus_id(_: &mut Call, device: *mut i32, id: *const c_char) -> Outcome {
-    // SAFETY: cuda.h's promise. The domain and the function may be left out.
-    unsafe {
-        let id = text(id)?;
-        let bus = id.split(':').rev().nth(1).and_then(|bus| i32::from_str_radix(bus, 16).ok());
-        let number = bus.ok_or(INVALID_VALUE)? - 1;
-        ordinal(number)?;
-        put(device, number)
-    }
+fn by_pci_bus_id(_: &mut Call, device: Out<i32>, id: Text) -> Outcome {
+    // The domain and the function may be left out.
+    let bus = id.split(':').rev().nth(1).and_then(|bus| i32::from_str_radix(bus, 16).ok());
+    let number = bus.ok_or(INVALID_VALUE)? - 1;
+    ordinal(number)?;
+    device.put(number);
+    Ok(())
 }
 
-unsafe fn can_access_peer(_: &mut Call, can: *mut i32, device: i32, peer: i32) -> Outcome {
+fn can_access_peer(_: &mut Call, can: Out<i32>, device: i32, peer: i32) -> Outcome {
     let distinct = ordinal(device)? != ordinal(peer)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(can, i32::from(distinct)) }
+    can.put(i32::from(distinct));
+    Ok(())
 }
 
-unsafe fn p2p_attribute(
-    _: &mut Call,
-    value: *mut i32,
-    attribute: u32,
-    source: i32,
-    destination: i32,
-) -> Outcome {
+fn p2p_attribute(_: &mut Call, value: Out<i32>, attribute: u32, source: i32, destination: i32) -> Outcome {
     if ordinal(source)? == ordinal(destination)? {
         return Err(INVALID_DEVICE);
     }
@@ -241,12 +229,12 @@ unsafe fn p2p_attribute(
         4 => 0,
         _ => return Err(INVALID_VALUE),
     };
-    // SAFETY: cuda.h's promise.
-    unsafe { put(value, known) }
+    value.put(known);
+    Ok(())
 }
 
-unsafe fn exec_affinity(_: &mut Call, value: *mut i32, _: u32, device: i32) -> Outcome {
+fn exec_affinity(_: &mut Call, value: Out<i32>, _: u32, device: i32) -> Outcome {
     ordinal(device)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(value, 0) }
+    value.put(0);
+    Ok(())
 }

@@ -1,6 +1,5 @@
 //! Events.
 
-use super::put;
 use crate::call::Call;
 use crate::clocks::elapsed_ms;
 use crate::config::config;
@@ -10,20 +9,21 @@ use crate::export::exports;
 use crate::graph::NodeWork;
 use crate::handle::{Handle, stale};
 use crate::interprocess::{ExportedEvent, Shared};
+use crate::parameter::Out;
 use crate::state::{self, Event, Guard, Recorded};
 use crate::work::{Work, issue};
 use crate::{effects, thread, truth};
 
 exports! {
-    cuEventCreate => create(event: *mut Handle, flags: u32);
+    cuEventCreate => create(event: Out<Handle>, flags: u32);
     cuEventRecord | cuEventRecord_ptsz => record(event: Handle, stream: Handle);
     cuEventRecordWithFlags | cuEventRecordWithFlags_ptsz => record_with_flags(event: Handle, stream: Handle, flags: u32);
     cuEventQuery => query(event: Handle);
     cuEventSynchronize => synchronize(event: Handle);
     cuEventDestroy | cuEventDestroy_v2 => destroy(event: Handle);
-    cuIpcGetEventHandle => export(exported: *mut ExportedEvent, event: Handle);
-    cuIpcOpenEventHandle => open(event: *mut Handle, exported: ExportedEvent);
-    cuEventElapsedTime | cuEventElapsedTime_v2 => elapsed_time(milliseconds: *mut f32, start: Handle, end: Handle);
+    cuIpcGetEventHandle => export(exported: Out<ExportedEvent>, event: Handle);
+    cuIpcOpenEventHandle => open(event: Out<Handle>, exported: ExportedEvent);
+    cuEventElapsedTime | cuEventElapsedTime_v2 => elapsed_time(milliseconds: Out<f32>, start: Handle, end: Handle);
 }
 
 /// `CU_EVENT_DISABLE_TIMING`.
@@ -33,9 +33,9 @@ pub const INTERPROCESS: u32 = 4;
 /// `CU_EVENT_RECORD_EXTERNAL`.
 pub const EXTERNAL: u32 = 1;
 
-unsafe fn create(call: &mut Call, event: *mut Handle, flags: u32) -> Outcome {
+fn create(call: &mut Call, event: Out<Handle>, flags: u32) -> Outcome {
     // cuda.h: an interprocess event must have timing disabled.
-    if event.is_null() || flags > 7 || flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS {
+    if flags > 7 || flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS {
         return Err(INVALID_VALUE);
     }
     let mut state = call.lock();
@@ -43,16 +43,15 @@ unsafe fn create(call: &mut Call, event: *mut Handle, flags: u32) -> Outcome {
     state.check_assumed_unsafe("event_create_in_capture")?;
     let shared = if flags & INTERPROCESS == 0 { None } else { Some(state.shared_events.create()?) };
     let handle = state.events.insert(Event { context, made_in, flags, recorded: Recorded::Never, shared });
-    // SAFETY: cuda.h's promise.
-    unsafe { put(event, handle) }
+    event.put(handle);
+    Ok(())
 }
 
-unsafe fn record(call: &mut Call, event: Handle, stream: Handle) -> Outcome {
-    // SAFETY: nothing is asked for.
-    unsafe { record_with_flags(call, event, stream, 0) }
+fn record(call: &mut Call, event: Handle, stream: Handle) -> Outcome {
+    record_with_flags(call, event, stream, 0)
 }
 
-unsafe fn record_with_flags(call: &mut Call, event: Handle, stream: Handle, flags: u32) -> Outcome {
+fn record_with_flags(call: &mut Call, event: Handle, stream: Handle, flags: u32) -> Outcome {
     if flags > EXTERNAL {
         return Err(INVALID_VALUE);
     }
@@ -91,7 +90,7 @@ unsafe fn record_with_flags(call: &mut Call, event: Handle, stream: Handle, flag
     Ok(())
 }
 
-/// The event's last record; none if there was none.
+/// Returns the work of the event's last record, if there is one.
 fn recorded(state: &mut Guard, event: Handle, unsafe_as: &str) -> Outcome<Option<Done>> {
     if config().assume.is("event_needs_context", "yes") {
         state.current()?;
@@ -102,12 +101,12 @@ fn recorded(state: &mut Guard, event: Handle, unsafe_as: &str) -> Outcome<Option
     state.learn(event);
     match &state.events.get(event).ok_or_else(|| stale(INVALID_HANDLE, event))?.recorded {
         Recorded::Stream(done) => Ok(Some(done.clone())),
-        // cuda.h, cuEventRecord: before the first record an event stands for no work.
+        // cuda.h, cuEventRecord: before the first record an event represents no work.
         _ => Ok(None),
     }
 }
 
-unsafe fn query(call: &mut Call, event: Handle) -> Outcome {
+fn query(call: &mut Call, event: Handle) -> Outcome {
     let mut state = call.lock();
     let done = recorded(&mut state, event, "event_query_in_capture")?;
     if done.is_some_and(|done| !done.by(state.now)) {
@@ -118,44 +117,44 @@ unsafe fn query(call: &mut Call, event: Handle) -> Outcome {
     Ok(())
 }
 
-unsafe fn synchronize(call: &mut Call, event: Handle) -> Outcome {
+fn synchronize(call: &mut Call, event: Handle) -> Outcome {
     let mut state = call.lock();
     let done = recorded(&mut state, event, "sync_in_capture")?;
     drop(state);
     if let Some(done) = done {
         state::wait(&done);
     }
-    call.tell_sync("event", 0, event);
+    call.report_sync("event", 0, event);
     Ok(())
 }
 
-unsafe fn destroy(call: &mut Call, event: Handle) -> Outcome {
+fn destroy(call: &mut Call, event: Handle) -> Outcome {
     let mut state = call.lock();
     state.current()?;
-    // cuda.h: may be destroyed before it is done; who waits for it waits on.
+    // cuda.h: it may be destroyed before it is done; streams that wait for it continue to wait.
     state.events.remove(event).map(|_| ()).ok_or(INVALID_HANDLE)
 }
 
-unsafe fn export(call: &mut Call, exported: *mut ExportedEvent, event: Handle) -> Outcome {
+fn export(call: &mut Call, exported: Out<ExportedEvent>, event: Handle) -> Outcome {
     let state = call.lock();
     state.current()?;
-    // cuda.h: the event must be an interprocess one; what another gets is an assumption.
+    // cuda.h: the event must be an interprocess one; the error for others is an assumption.
     let shared = state.events.get(event).and_then(|event| event.shared.as_ref()).ok_or(INVALID_HANDLE)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(exported, shared.export()?) }
+    exported.put(shared.export()?);
+    Ok(())
 }
 
-unsafe fn open(call: &mut Call, event: *mut Handle, exported: ExportedEvent) -> Outcome {
+fn open(call: &mut Call, event: Out<Handle>, exported: ExportedEvent) -> Outcome {
     let mut state = call.lock();
     let (context, made_in) = (state.current()?, state.current_itself()?);
     let shared = Some(Shared::open(&exported)?);
     let flags = INTERPROCESS | DISABLE_TIMING;
     let handle = state.events.insert(Event { context, made_in, flags, recorded: Recorded::Never, shared });
-    // SAFETY: cuda.h's promise.
-    unsafe { put(event, handle) }
+    event.put(handle);
+    Ok(())
 }
 
-unsafe fn elapsed_time(call: &mut Call, milliseconds: *mut f32, start: Handle, end: Handle) -> Outcome {
+fn elapsed_time(call: &mut Call, milliseconds: Out<f32>, start: Handle, end: Handle) -> Outcome {
     let mut state = call.lock();
     if config().assume.is("event_needs_context", "yes") {
         state.current()?;
@@ -166,7 +165,7 @@ unsafe fn elapsed_time(call: &mut Call, milliseconds: *mut f32, start: Handle, e
         state.check_event(event)?;
         let event = state.events.get(event).ok_or_else(|| stale(INVALID_HANDLE, event))?;
         contexts[index] = event.context;
-        // cuda.h, cuEventElapsedTime: no record or no timing is INVALID_HANDLE; not done is NOT_READY.
+        // cuda.h, cuEventElapsedTime: INVALID_HANDLE without a record or without timing, NOT_READY before completion.
         let Recorded::Stream(done) = &event.recorded else { return Err(INVALID_HANDLE) };
         if event.flags & DISABLE_TIMING != 0 {
             return Err(INVALID_HANDLE);
@@ -185,6 +184,6 @@ unsafe fn elapsed_time(call: &mut Call, milliseconds: *mut f32, start: Handle, e
         return Err(INVALID_VALUE);
     }
     let multiplied = config().assume.is("elapsed", "multiplied");
-    // SAFETY: cuda.h's promise.
-    unsafe { put(milliseconds, elapsed_ms(times[1] - times[0], multiplied)) }
+    milliseconds.put(elapsed_ms(times[1] - times[0], multiplied));
+    Ok(())
 }

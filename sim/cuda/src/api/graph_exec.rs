@@ -1,8 +1,10 @@
 //! Executable graphs: instantiation, update, launch.
 
 use super::copy::Memcpy3D;
-use super::graph::{HostParameters, KernelParameters, NodeParameters, SetParameters, copy_work, event_work};
-use super::{offer, put};
+use super::graph_parameters::{
+    HostParameters, KernelParameters, KernelParametersV1, NodeParameters, SetParameters, copy_work,
+    event_work,
+};
 use crate::call::Call;
 use crate::engine::Done;
 use crate::error::{GRAPH_EXEC_UPDATE_FAILURE, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
@@ -10,31 +12,32 @@ use crate::export::exports;
 use crate::graph::{Exec, Graph, NodeWork, Step};
 use crate::graph_memory::Moves;
 use crate::handle::Handle;
+use crate::parameter::{In, InOut, Maybe, Out};
 use crate::state::{Guard, State};
 use crate::truth;
 use crate::work::{Work, make_room};
 use std::ffi::c_char;
 
 exports! {
-    cuGraphInstantiate | cuGraphInstantiate_v2 => instantiate_v2(exec: *mut Handle, graph: Handle, error: *mut Handle, log: *mut c_char, room: usize);
-    cuGraphInstantiateWithFlags => instantiate(exec: *mut Handle, graph: Handle, flags: u64);
-    cuGraphInstantiateWithParams | cuGraphInstantiateWithParams_ptsz => instantiate_with(exec: *mut Handle, graph: Handle, parameters: *mut InstantiateParameters);
+    cuGraphInstantiate | cuGraphInstantiate_v2 => instantiate_v2(exec: Out<Handle>, graph: Handle, error: Maybe<Handle>, log: Maybe<c_char>, room: usize);
+    cuGraphInstantiateWithFlags => instantiate(exec: Out<Handle>, graph: Handle, flags: u64);
+    cuGraphInstantiateWithParams | cuGraphInstantiateWithParams_ptsz => instantiate_with(exec: Out<Handle>, graph: Handle, parameters: InOut<InstantiateParameters>);
     cuGraphExecDestroy => destroy(exec: Handle);
-    cuGraphExecGetFlags => get_flags(exec: Handle, flags: *mut u64);
+    cuGraphExecGetFlags => get_flags(exec: Handle, flags: Out<u64>);
     cuGraphUpload | cuGraphUpload_ptsz => upload(exec: Handle, stream: Handle);
     cuGraphLaunch | cuGraphLaunch_ptsz => launch(exec: Handle, stream: Handle);
-    cuGraphExecUpdate => update_v1(exec: Handle, graph: Handle, node: *mut Handle, result: *mut u32);
-    cuGraphExecUpdate_v2 => update(exec: Handle, graph: Handle, info: *mut UpdateInfo);
-    cuGraphExecKernelNodeSetParams => set_kernel_v1(exec: Handle, node: Handle, parameters: *const KernelParameters);
-    cuGraphExecKernelNodeSetParams_v2 => set_kernel(exec: Handle, node: Handle, parameters: *const KernelParameters);
-    cuGraphExecMemcpyNodeSetParams => set_copy(exec: Handle, node: Handle, copy: *const Memcpy3D, context: Handle);
-    cuGraphExecMemsetNodeSetParams => set_set(exec: Handle, node: Handle, set: *const SetParameters, context: Handle);
-    cuGraphExecHostNodeSetParams => set_host(exec: Handle, node: Handle, host: *const HostParameters);
+    cuGraphExecUpdate => update_v1(exec: Handle, graph: Handle, node: Maybe<Handle>, result: Out<u32>);
+    cuGraphExecUpdate_v2 => update(exec: Handle, graph: Handle, info: Out<UpdateInfo>);
+    cuGraphExecKernelNodeSetParams => set_kernel_v1(exec: Handle, node: Handle, parameters: In<KernelParametersV1>);
+    cuGraphExecKernelNodeSetParams_v2 => set_kernel(exec: Handle, node: Handle, parameters: In<KernelParameters>);
+    cuGraphExecMemcpyNodeSetParams => set_copy(exec: Handle, node: Handle, copy: In<Memcpy3D>, context: Handle);
+    cuGraphExecMemsetNodeSetParams => set_set(exec: Handle, node: Handle, set: In<SetParameters>, context: Handle);
+    cuGraphExecHostNodeSetParams => set_host(exec: Handle, node: Handle, host: In<HostParameters>);
     cuGraphExecChildGraphNodeSetParams => set_child(exec: Handle, node: Handle, child: Handle);
     cuGraphExecEventRecordNodeSetEvent | cuGraphExecEventWaitNodeSetEvent => set_event(exec: Handle, node: Handle, event: Handle);
-    cuGraphExecNodeSetParams => set_node(exec: Handle, node: Handle, parameters: *const NodeParameters);
+    cuGraphExecNodeSetParams => set_node(exec: Handle, node: Handle, parameters: In<NodeParameters>);
     cuGraphNodeSetEnabled => set_enabled(exec: Handle, node: Handle, enabled: u32);
-    cuGraphNodeGetEnabled => get_enabled(exec: Handle, node: Handle, enabled: *mut u32);
+    cuGraphNodeGetEnabled => get_enabled(exec: Handle, node: Handle, enabled: Out<u32>);
 }
 
 /// `CUDA_GRAPH_INSTANTIATE_PARAMS` of cuda.h.
@@ -59,8 +62,8 @@ pub struct UpdateInfo {
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`.
 const DEVICE_LAUNCH: u64 = 4;
 
-fn make(call: &Call, exec: *mut Handle, graph: Handle, flags: u64) -> Outcome {
-    if exec.is_null() || flags > 15 {
+fn make(call: &Call, exec: Out<Handle>, graph: Handle, flags: u64) -> Outcome {
+    if flags > 15 {
         return Err(INVALID_VALUE);
     }
     if flags & DEVICE_LAUNCH != 0 {
@@ -69,13 +72,13 @@ fn make(call: &Call, exec: *mut Handle, graph: Handle, flags: u64) -> Outcome {
     let mut state = call.lock();
     let context = state.current()?;
     if state.graphs.get(graph).ok_or(INVALID_HANDLE)?.owned && state.has_memory(graph) {
-        // cuda.h, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE: not by itself any more.
+        // cuda.h, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE: the graph can no longer be instantiated on its own.
         return Err(INVALID_VALUE);
     }
     let mut steps = Vec::new();
     state.flatten(graph, &[], &mut steps)?;
-    // cuda.h, CU_GRAPH_NODE_TYPE_CONDITIONAL: "Only one instantiation of the graph may exist at any point in time."; the
-    // same of nodes that take or free memory (cuGraphInstantiate).
+    // cuda.h, CU_GRAPH_NODE_TYPE_CONDITIONAL: "Only one instantiation of the graph may exist at any point in time.";
+    // the same holds for nodes that allocate or free memory (cuGraphInstantiate).
     let single = steps.iter().any(|step| [10, 11, 13].contains(&step.kind));
     if single && state.execs.iter().any(|(_, exec)| exec.graph == graph) {
         return Err(INVALID_VALUE);
@@ -89,48 +92,46 @@ fn make(call: &Call, exec: *mut Handle, graph: Handle, flags: u64) -> Outcome {
         "\"kind\":\"graph_instantiate\",\"handle\":{handle},\"graph\":{graph},\"kernels\":{kernels},\"copies\":{copies},\
          \"memsets\":{sets},\"others\":{others}"
     ));
-    // SAFETY: cuda.h's promise; not NULL.
-    unsafe { put(exec, handle) }
+    exec.put(handle);
+    Ok(())
 }
 
-unsafe fn instantiate_v2(
+fn instantiate_v2(
     call: &mut Call,
-    exec: *mut Handle,
+    exec: Out<Handle>,
     graph: Handle,
-    error: *mut Handle,
-    log: *mut c_char,
+    error: Maybe<Handle>,
+    log: Maybe<c_char>,
     room: usize,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise; either place may be NULL.
-    unsafe {
-        offer(error, 0);
-        if room > 0 {
-            offer(log, 0);
-        }
+    error.put(0);
+    if room > 0 {
+        log.put(0);
     }
     make(call, exec, graph, 0)
 }
 
-unsafe fn instantiate(call: &mut Call, exec: *mut Handle, graph: Handle, flags: u64) -> Outcome {
+fn instantiate(call: &mut Call, exec: Out<Handle>, graph: Handle, flags: u64) -> Outcome {
     make(call, exec, graph, flags)
 }
 
-unsafe fn instantiate_with(
+fn instantiate_with(
     call: &mut Call,
-    exec: *mut Handle,
+    exec: Out<Handle>,
     graph: Handle,
-    parameters: *mut InstantiateParameters,
+    parameters: InOut<InstantiateParameters>,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let parameters = unsafe { parameters.as_mut() }.ok_or(INVALID_VALUE)?;
+    let place = parameters;
+    let mut parameters = place.get();
     let made = make(call, exec, graph, parameters.flags);
     parameters.error_node = 0;
     // CUDA_GRAPH_INSTANTIATE_SUCCESS, CUDA_GRAPH_INSTANTIATE_ERROR.
     parameters.result = u32::from(made.is_err());
+    place.put(parameters);
     made
 }
 
-unsafe fn destroy(call: &mut Call, exec: Handle) -> Outcome {
+fn destroy(call: &mut Call, exec: Handle) -> Outcome {
     // cuda.h: a launch in progress runs to its end.
     let mut state = call.lock();
     state.execs.remove(exec).ok_or(INVALID_HANDLE)?;
@@ -138,20 +139,20 @@ unsafe fn destroy(call: &mut Call, exec: Handle) -> Outcome {
     Ok(())
 }
 
-unsafe fn get_flags(call: &mut Call, exec: Handle, flags: *mut u64) -> Outcome {
+fn get_flags(call: &mut Call, exec: Handle, flags: Out<u64>) -> Outcome {
     let known = call.lock().execs.get(exec).ok_or(INVALID_HANDLE)?.flags;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(flags, known) }
+    flags.put(known);
+    Ok(())
 }
 
-unsafe fn upload(call: &mut Call, exec: Handle, stream: Handle) -> Outcome {
+fn upload(call: &mut Call, exec: Handle, stream: Handle) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     state.execs.get(exec).ok_or(INVALID_HANDLE)?;
     crate::work::issue(call, state, stream, &Work::Empty).map(|_| ())
 }
 
-unsafe fn launch(call: &mut Call, exec: Handle, stream: Handle) -> Outcome {
+fn launch(call: &mut Call, exec: Handle, stream: Handle) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     state.execs.get(exec).ok_or(INVALID_HANDLE)?;
@@ -166,7 +167,7 @@ unsafe fn launch(call: &mut Call, exec: Handle, stream: Handle) -> Outcome {
 }
 
 impl State {
-    /// A graph of an executable graph's steps.
+    /// Builds a graph from an executable graph's steps.
     fn as_graph(&mut self, exec: Handle) -> Outcome<Handle> {
         let steps = self.execs.get(exec).ok_or(INVALID_HANDLE)?.steps.clone();
         if !Moves::of(&steps).is_empty() {
@@ -196,7 +197,7 @@ impl State {
     }
 }
 
-/// What keeps `new` from taking the place of `old`: a CUgraphExecUpdateResult and the node.
+/// Returns why `new` cannot replace `old`: a CUgraphExecUpdateResult and the node.
 fn difference(old: &[Step], new: &[Step]) -> Option<(u32, Handle)> {
     const TOPOLOGY_CHANGED: u32 = 2;
     const NODE_TYPE_CHANGED: u32 = 3;
@@ -215,8 +216,8 @@ fn difference(old: &[Step], new: &[Step]) -> Option<(u32, Handle)> {
     })
 }
 
-/// Whether nodes take, or free, different memory. That an executable graph keeps its own is a guess: no parameters of such
-/// nodes can be set (cuda.h, cuGraphExecNodeSetParams).
+/// Returns whether nodes allocate, or free, different memory. It is an assumption that an executable graph keeps its
+/// own memory: the parameters of such nodes cannot be set (cuda.h, cuGraphExecNodeSetParams).
 fn is_other_memory(old: &Work, new: &Work) -> bool {
     match (old, new) {
         (Work::Take(old), Work::Take(new)) | (Work::Give(old), Work::Give(new)) => old != new,
@@ -237,28 +238,18 @@ fn replace_all(call: &Call, exec: Handle, graph: Handle) -> Outcome<Option<(u32,
     Ok(different)
 }
 
-unsafe fn update_v1(
-    call: &mut Call,
-    exec: Handle,
-    graph: Handle,
-    node: *mut Handle,
-    result: *mut u32,
-) -> Outcome {
+fn update_v1(call: &mut Call, exec: Handle, graph: Handle, node: Maybe<Handle>, result: Out<u32>) -> Outcome {
     let different = replace_all(call, exec, graph)?;
     let (found, at) = different.unwrap_or_default();
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        offer(node, at);
-        put(result, found)?;
-    }
+    node.put(at);
+    result.put(found);
     if different.is_some() { Err(GRAPH_EXEC_UPDATE_FAILURE) } else { Ok(()) }
 }
 
-unsafe fn update(call: &mut Call, exec: Handle, graph: Handle, info: *mut UpdateInfo) -> Outcome {
+fn update(call: &mut Call, exec: Handle, graph: Handle, info: Out<UpdateInfo>) -> Outcome {
     let different = replace_all(call, exec, graph)?;
     let (result, node) = different.unwrap_or_default();
-    // SAFETY: cuda.h's promise.
-    unsafe { put(info, UpdateInfo { result, node, from: 0 }) }?;
+    info.put(UpdateInfo { result, node, from: 0 });
     if different.is_some() { Err(GRAPH_EXEC_UPDATE_FAILURE) } else { Ok(()) }
 }
 
@@ -273,65 +264,39 @@ fn replace(
     state.replace_step(exec, node, work)
 }
 
-unsafe fn set_kernel_v1(
-    call: &mut Call,
-    exec: Handle,
-    node: Handle,
-    parameters: *const KernelParameters,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let parameters = unsafe { KernelParameters::of_v1(parameters) }?;
-    // SAFETY: as above.
-    replace(call, exec, node, |state| unsafe { parameters.work(state) })
+fn set_kernel_v1(call: &mut Call, exec: Handle, node: Handle, parameters: In<KernelParametersV1>) -> Outcome {
+    let parameters = KernelParameters::of_v1(*parameters);
+    replace(call, exec, node, |state| parameters.work(state))
 }
 
-unsafe fn set_kernel(
-    call: &mut Call,
-    exec: Handle,
-    node: Handle,
-    parameters: *const KernelParameters,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let parameters = *unsafe { parameters.as_ref() }.ok_or(INVALID_VALUE)?;
-    // SAFETY: as above.
-    replace(call, exec, node, |state| unsafe { parameters.work(state) })
+fn set_kernel(call: &mut Call, exec: Handle, node: Handle, parameters: In<KernelParameters>) -> Outcome {
+    let parameters = *parameters;
+    replace(call, exec, node, |state| parameters.work(state))
 }
 
-unsafe fn set_copy(call: &mut Call, exec: Handle, node: Handle, copy: *const Memcpy3D, _: Handle) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let copy = unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?;
-    replace(call, exec, node, |state| copy_work(state, copy))
+fn set_copy(call: &mut Call, exec: Handle, node: Handle, copy: In<Memcpy3D>, _: Handle) -> Outcome {
+    replace(call, exec, node, |state| copy_work(state, &copy))
 }
 
-unsafe fn set_set(
-    call: &mut Call,
-    exec: Handle,
-    node: Handle,
-    set: *const SetParameters,
-    _: Handle,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let set = unsafe { set.as_ref() }.ok_or(INVALID_VALUE)?;
+fn set_set(call: &mut Call, exec: Handle, node: Handle, set: In<SetParameters>, _: Handle) -> Outcome {
     replace(call, exec, node, |state| set.work(state))
 }
 
-unsafe fn set_host(call: &mut Call, exec: Handle, node: Handle, host: *const HostParameters) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let host = unsafe { host.as_ref() }.ok_or(INVALID_VALUE)?;
+fn set_host(call: &mut Call, exec: Handle, node: Handle, host: In<HostParameters>) -> Outcome {
     replace(call, exec, node, |_| host.work())
 }
 
-unsafe fn set_event(call: &mut Call, exec: Handle, node: Handle, event: Handle) -> Outcome {
+fn set_event(call: &mut Call, exec: Handle, node: Handle, event: Handle) -> Outcome {
     let record = call.api.name == "cuGraphExecEventRecordNodeSetEvent";
     replace(call, exec, node, |state| event_work(state, event, record))
 }
 
-unsafe fn set_child(call: &mut Call, exec: Handle, node: Handle, child: Handle) -> Outcome {
+fn set_child(call: &mut Call, exec: Handle, node: Handle, child: Handle) -> Outcome {
     let mut state = call.lock();
     let mut new = Vec::new();
     state.flatten(child, &[], &mut new)?;
     let steps = &mut state.execs.get_mut(exec).ok_or(INVALID_HANDLE)?.steps;
-    // The child's steps stand between the two empty ones that the node became.
+    // The child's steps are between the two empty ones that the node became.
     let begin = steps.iter().position(|step| step.node == node).ok_or(INVALID_VALUE)?;
     let end = steps.iter().rposition(|step| step.node == node).ok_or(INVALID_VALUE)?;
     let kinds = |steps: &[Step]| steps.iter().map(|step| step.kind).collect::<Vec<_>>();
@@ -344,22 +309,15 @@ unsafe fn set_child(call: &mut Call, exec: Handle, node: Handle, child: Handle) 
     Ok(())
 }
 
-unsafe fn set_node(
-    call: &mut Call,
-    exec: Handle,
-    node: Handle,
-    parameters: *const NodeParameters,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let parameters = *unsafe { parameters.as_ref() }.ok_or(INVALID_VALUE)?;
-    // SAFETY: as above.
-    replace(call, exec, node, |state| match unsafe { parameters.work(state) }? {
+fn set_node(call: &mut Call, exec: Handle, node: Handle, parameters: In<NodeParameters>) -> Outcome {
+    let parameters = *parameters;
+    replace(call, exec, node, |state| match parameters.work(state)? {
         NodeWork::One(work) => Ok(work),
         NodeWork::Child(_) | NodeWork::Conditional(_) => Err(NOT_SUPPORTED),
     })
 }
 
-unsafe fn set_enabled(call: &mut Call, exec: Handle, node: Handle, enabled: u32) -> Outcome {
+fn set_enabled(call: &mut Call, exec: Handle, node: Handle, enabled: u32) -> Outcome {
     let mut state = call.lock();
     let exec = state.execs.get_mut(exec).ok_or(INVALID_HANDLE)?;
     let step = exec.steps.iter_mut().find(|step| step.node == node).ok_or(INVALID_VALUE)?;
@@ -371,10 +329,10 @@ unsafe fn set_enabled(call: &mut Call, exec: Handle, node: Handle, enabled: u32)
     Ok(())
 }
 
-unsafe fn get_enabled(call: &mut Call, exec: Handle, node: Handle, enabled: *mut u32) -> Outcome {
+fn get_enabled(call: &mut Call, exec: Handle, node: Handle, enabled: Out<u32>) -> Outcome {
     let state = call.lock();
     let exec = state.execs.get(exec).ok_or(INVALID_HANDLE)?;
     let step = exec.steps.iter().find(|step| step.node == node).ok_or(INVALID_VALUE)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(enabled, u32::from(step.enabled)) }
+    enabled.put(u32::from(step.enabled));
+    Ok(())
 }

@@ -1,115 +1,113 @@
 //! The shape of graphs: nodes, edges, dependencies.
 
-use super::capture::list;
-use super::put;
 use crate::call::Call;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, LOSSY_QUERY, Outcome};
 use crate::export::exports;
 use crate::graph::GraphNode;
 use crate::handle::Handle;
+use crate::parameter::{InOut, MaybeSlice, Pointer, Rows, Slice};
 use crate::state::State;
 
 exports! {
-    cuGraphGetNodes => get_nodes(graph: Handle, nodes: *mut Handle, count: *mut usize);
-    cuGraphGetRootNodes => get_roots(graph: Handle, nodes: *mut Handle, count: *mut usize);
-    cuGraphGetEdges => get_edges(graph: Handle, from: *mut Handle, to: *mut Handle, count: *mut usize);
-    cuGraphGetEdges_v2 => get_edges_v2(graph: Handle, from: *mut Handle, to: *mut Handle, data: *mut u64, count: *mut usize);
-    cuGraphNodeGetDependencies => get_dependencies(node: Handle, nodes: *mut Handle, count: *mut usize);
-    cuGraphNodeGetDependencies_v2 => get_dependencies_v2(node: Handle, nodes: *mut Handle, data: *mut u64, count: *mut usize);
-    cuGraphNodeGetDependentNodes => get_dependents(node: Handle, nodes: *mut Handle, count: *mut usize);
-    cuGraphNodeGetDependentNodes_v2 => get_dependents_v2(node: Handle, nodes: *mut Handle, data: *mut u64, count: *mut usize);
-    cuGraphAddDependencies => add_dependencies(graph: Handle, from: *const Handle, to: *const Handle, count: usize);
-    cuGraphAddDependencies_v2 => add_dependencies_v2(graph: Handle, from: *const Handle, to: *const Handle, data: *const u64, count: usize);
-    cuGraphRemoveDependencies => remove_dependencies(graph: Handle, from: *const Handle, to: *const Handle, count: usize);
-    cuGraphRemoveDependencies_v2 => remove_dependencies_v2(graph: Handle, from: *const Handle, to: *const Handle, data: *const u64, count: usize);
+    cuGraphGetNodes => get_nodes(graph: Handle, nodes: Rows<Handle>, count: InOut<usize>);
+    cuGraphGetRootNodes => get_roots(graph: Handle, nodes: Rows<Handle>, count: InOut<usize>);
+    cuGraphGetEdges => get_edges(graph: Handle, from: Rows<Handle>, to: Rows<Handle>, count: InOut<usize>);
+    cuGraphGetEdges_v2 => get_edges_v2(graph: Handle, from: Rows<Handle>, to: Rows<Handle>, data: Rows<u64>, count: InOut<usize>);
+    cuGraphNodeGetDependencies => get_dependencies(node: Handle, nodes: Rows<Handle>, count: InOut<usize>);
+    cuGraphNodeGetDependencies_v2 => get_dependencies_v2(node: Handle, nodes: Rows<Handle>, data: Rows<u64>, count: InOut<usize>);
+    cuGraphNodeGetDependentNodes => get_dependents(node: Handle, nodes: Rows<Handle>, count: InOut<usize>);
+    cuGraphNodeGetDependentNodes_v2 => get_dependents_v2(node: Handle, nodes: Rows<Handle>, data: Rows<u64>, count: InOut<usize>);
+    cuGraphAddDependencies => add_dependencies(graph: Handle, from[count]: Slice<Handle>, to[count]: Slice<Handle>, count: usize);
+    cuGraphAddDependencies_v2 => add_dependencies_v2(graph: Handle, from[count]: Slice<Handle>, to[count]: Slice<Handle>, data[count]: MaybeSlice<u64>, count: usize);
+    cuGraphRemoveDependencies => remove_dependencies(graph: Handle, from[count]: Slice<Handle>, to[count]: Slice<Handle>, count: usize);
+    cuGraphRemoveDependencies_v2 => remove_dependencies_v2(graph: Handle, from[count]: Slice<Handle>, to[count]: Slice<Handle>, data: Pointer<u64>, count: usize);
     cuGraphDestroyNode => destroy_node(node: Handle);
 }
 
-/// Gives a list as cuda.h's getters do: its length where no room is given; else as many as fit, NULL in what is left,
-/// and how many there were.
-unsafe fn give<const N: usize>(rows: &[[Handle; N]], out: [*mut Handle; N], count: *mut usize) -> Outcome {
-    // SAFETY: the callers pass on cuda.h's promise: room for `*count` in each list that is not NULL.
-    unsafe {
-        let room = *count.as_ref().ok_or(INVALID_VALUE)?;
-        if out.iter().any(|list| list.is_null()) {
-            return put(count, rows.len());
-        }
-        for index in 0..room {
-            let row = rows.get(index).copied().unwrap_or([0; N]);
-            out.iter().zip(row).for_each(|(list, handle)| list.add(index).write(handle));
-        }
-        put(count, rows.len().min(room))
+/// Returns a list as cuda.h's getters do: its length if there is no room; otherwise as many elements as fit, NULL in
+/// the rest of the room, and the number of elements written.
+fn give<const N: usize>(rows: &[[Handle; N]], out: [Rows<Handle>; N], count: InOut<usize>) -> Outcome {
+    if out.iter().any(|list| list.is_none()) {
+        count.put(rows.len());
+        return Ok(());
     }
+    let room = count.get();
+    for index in 0..room {
+        let row = rows.get(index).copied().unwrap_or([0; N]);
+        for (list, handle) in out.iter().zip(row) {
+            // SAFETY: cuda.h's promise: room for `*count` in each list that is not NULL.
+            unsafe { list.put(index, handle) };
+        }
+    }
+    count.put(rows.len().min(room));
+    Ok(())
 }
 
 fn rows(nodes: impl IntoIterator<Item = Handle>) -> Vec<[Handle; 1]> {
     nodes.into_iter().map(|node| [node]).collect()
 }
 
-unsafe fn get_nodes(call: &mut Call, graph: Handle, nodes: *mut Handle, count: *mut usize) -> Outcome {
+fn get_nodes(call: &mut Call, graph: Handle, nodes: Rows<Handle>, count: InOut<usize>) -> Outcome {
     let known = rows(call.lock().graphs.get(graph).ok_or(INVALID_HANDLE)?.nodes.iter().copied());
-    // SAFETY: cuda.h's promise.
-    unsafe { give(&known, [nodes], count) }
+    give(&known, [nodes], count)
 }
 
-unsafe fn get_roots(call: &mut Call, graph: Handle, nodes: *mut Handle, count: *mut usize) -> Outcome {
+fn get_roots(call: &mut Call, graph: Handle, nodes: Rows<Handle>, count: InOut<usize>) -> Outcome {
     let state = call.lock();
     let all = state.graphs.get(graph).ok_or(INVALID_HANDLE)?.nodes.iter().copied();
     let root = |&node: &Handle| state.nodes.get(node).is_some_and(|node| node.before.is_empty());
     let known = rows(all.filter(root));
-    // SAFETY: cuda.h's promise.
-    unsafe { give(&known, [nodes], count) }
+    give(&known, [nodes], count)
 }
 
-/// The data of an edge; zeroes are what cuda.h calls a default edge.
+/// Returns the data of an edge; zeroes are what cuda.h calls a default edge.
 fn edge_data(state: &State, [from, to]: [Handle; 2]) -> u64 {
     state.nodes.get(to).and_then(|node| node.data.get(&from).copied()).unwrap_or(0)
 }
 
-/// Gives edges as nodes at one or both of their ends and, where there is room, their data. cuda.h, CUDA_ERROR_LOSSY_QUERY:
-/// without room for it, no edge may have any.
-unsafe fn give_edges<const N: usize>(
+/// Returns edges as the nodes at one or both of their ends and, if there is room, their data. cuda.h,
+/// CUDA_ERROR_LOSSY_QUERY: without room for data, no edge may have any.
+fn give_edges<const N: usize>(
     state: &State,
     edges: &[[Handle; 2]],
     row: impl Fn([Handle; 2]) -> [Handle; N],
-    out: [*mut Handle; N],
-    data: *mut u64,
-    count: *mut usize,
+    out: [Rows<Handle>; N],
+    data: Rows<u64>,
+    count: InOut<usize>,
 ) -> Outcome {
     let known: Vec<u64> = edges.iter().map(|&edge| edge_data(state, edge)).collect();
-    let asked = out.iter().all(|list| !list.is_null());
-    if asked && data.is_null() && known.iter().any(|&data| data != 0) {
+    let asked = out.iter().all(|list| !list.is_none());
+    if asked && data.is_none() && known.iter().any(|&data| data != 0) {
         return Err(LOSSY_QUERY);
     }
     let rows: Vec<[Handle; N]> = edges.iter().map(|&edge| row(edge)).collect();
-    // SAFETY: the callers pass on cuda.h's promise; a CUgraphEdgeData is eight bytes.
-    unsafe {
-        give(&rows, out, count)?;
-        if asked && !data.is_null() {
-            (0..*count).for_each(|index| data.add(index).write(known[index]));
+    give(&rows, out, count)?;
+    if asked && !data.is_none() {
+        for (index, &data_of_edge) in known[..count.get()].iter().enumerate() {
+            // SAFETY: cuda.h's promise: room for as many CUgraphEdgeData, of eight bytes each.
+            unsafe { data.put(index, data_of_edge) };
         }
     }
     Ok(())
 }
 
-unsafe fn get_edges(
+fn get_edges(
     call: &mut Call,
     graph: Handle,
-    from: *mut Handle,
-    to: *mut Handle,
-    count: *mut usize,
+    from: Rows<Handle>,
+    to: Rows<Handle>,
+    count: InOut<usize>,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { get_edges_v2(call, graph, from, to, std::ptr::null_mut(), count) }
+    get_edges_v2(call, graph, from, to, Rows::NONE, count)
 }
 
-unsafe fn get_edges_v2(
+fn get_edges_v2(
     call: &mut Call,
     graph: Handle,
-    from: *mut Handle,
-    to: *mut Handle,
-    data: *mut u64,
-    count: *mut usize,
+    from: Rows<Handle>,
+    to: Rows<Handle>,
+    data: Rows<u64>,
+    count: InOut<usize>,
 ) -> Outcome {
     let state = call.lock();
     let mut known = Vec::new();
@@ -117,75 +115,62 @@ unsafe fn get_edges_v2(
         let before = state.nodes.get(node).map(|node| &node.before).into_iter().flatten();
         known.extend(before.map(|&before| [before, node]));
     }
-    // SAFETY: cuda.h's promise.
-    unsafe { give_edges(&state, &known, |edge| edge, [from, to], data, count) }
+    give_edges(&state, &known, |edge| edge, [from, to], data, count)
 }
 
-unsafe fn get_dependencies(call: &mut Call, node: Handle, nodes: *mut Handle, count: *mut usize) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { get_dependencies_v2(call, node, nodes, std::ptr::null_mut(), count) }
+fn get_dependencies(call: &mut Call, node: Handle, nodes: Rows<Handle>, count: InOut<usize>) -> Outcome {
+    get_dependencies_v2(call, node, nodes, Rows::NONE, count)
 }
 
-unsafe fn get_dependencies_v2(
+fn get_dependencies_v2(
     call: &mut Call,
     node: Handle,
-    nodes: *mut Handle,
-    data: *mut u64,
-    count: *mut usize,
+    nodes: Rows<Handle>,
+    data: Rows<u64>,
+    count: InOut<usize>,
 ) -> Outcome {
     let state = call.lock();
     let before = &state.nodes.get(node).ok_or(INVALID_HANDLE)?.before;
     let known: Vec<[Handle; 2]> = before.iter().map(|&before| [before, node]).collect();
-    // SAFETY: cuda.h's promise.
-    unsafe { give_edges(&state, &known, |[before, _]| [before], [nodes], data, count) }
+    give_edges(&state, &known, |[before, _]| [before], [nodes], data, count)
 }
 
-unsafe fn get_dependents(call: &mut Call, node: Handle, nodes: *mut Handle, count: *mut usize) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { get_dependents_v2(call, node, nodes, std::ptr::null_mut(), count) }
+fn get_dependents(call: &mut Call, node: Handle, nodes: Rows<Handle>, count: InOut<usize>) -> Outcome {
+    get_dependents_v2(call, node, nodes, Rows::NONE, count)
 }
 
-unsafe fn get_dependents_v2(
+fn get_dependents_v2(
     call: &mut Call,
     node: Handle,
-    nodes: *mut Handle,
-    data: *mut u64,
-    count: *mut usize,
+    nodes: Rows<Handle>,
+    data: Rows<u64>,
+    count: InOut<usize>,
 ) -> Outcome {
     let state = call.lock();
     let graph = state.nodes.get(node).ok_or(INVALID_HANDLE)?.graph;
     let all = state.graphs.get(graph).ok_or(INVALID_HANDLE)?.nodes.iter().copied();
     let behind = |&other: &Handle| state.nodes.get(other).is_some_and(|other| other.before.contains(&node));
     let known: Vec<[Handle; 2]> = all.filter(behind).map(|other| [node, other]).collect();
-    // SAFETY: cuda.h's promise.
-    unsafe { give_edges(&state, &known, |[_, other]| [other], [nodes], data, count) }
+    give_edges(&state, &known, |[_, other]| [other], [nodes], data, count)
 }
 
-/// Pairs of nodes of a graph.
-unsafe fn pairs(
-    state: &State,
-    graph: Handle,
-    from: *const Handle,
-    to: *const Handle,
-    count: usize,
-) -> Outcome<Vec<(Handle, Handle)>> {
-    // SAFETY: the callers pass on cuda.h's promise.
-    let pairs: Vec<_> = unsafe { list(from, count)?.into_iter().zip(list(to, count)?).collect() };
+/// Returns pairs of nodes, which must belong to the graph.
+fn pairs(state: &State, graph: Handle, from: &[Handle], to: &[Handle]) -> Outcome<Vec<(Handle, Handle)>> {
+    let pairs: Vec<_> = from.iter().copied().zip(to.iter().copied()).collect();
     let of_graph = |node| state.nodes.get(node).is_some_and(|node: &GraphNode| node.graph == graph);
     let known = pairs.iter().all(|&(from, to)| from != to && of_graph(from) && of_graph(to));
     if known { Ok(pairs) } else { Err(INVALID_VALUE) }
 }
 
-unsafe fn add_dependencies(
+fn add_dependencies(
     call: &mut Call,
     graph: Handle,
-    from: *const Handle,
-    to: *const Handle,
-    count: usize,
+    from: Slice<Handle>,
+    to: Slice<Handle>,
+    _: usize,
 ) -> Outcome {
     let mut state = call.lock();
-    // SAFETY: cuda.h's promise.
-    for (from, to) in unsafe { pairs(&state, graph, from, to, count) }? {
+    for (from, to) in pairs(&state, graph, &from, &to)? {
         let before = &mut state.nodes.get_mut(to).ok_or(INVALID_VALUE)?.before;
         // cuda.h: specifying an existing dependency returns an error.
         if before.contains(&from) {
@@ -196,45 +181,42 @@ unsafe fn add_dependencies(
     Ok(())
 }
 
-unsafe fn add_dependencies_v2(
+fn add_dependencies_v2(
     call: &mut Call,
     graph: Handle,
-    from: *const Handle,
-    to: *const Handle,
-    data: *const u64,
+    from: Slice<Handle>,
+    to: Slice<Handle>,
+    data: MaybeSlice<u64>,
     count: usize,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise; a CUgraphEdgeData is eight bytes, and NULL stands for zeroes.
-    unsafe {
-        let data = if data.is_null() { vec![0; count] } else { list(data, count)? };
-        let pairs = list(from, count)?.into_iter().zip(list(to, count)?);
-        let edges: Vec<_> = pairs.zip(data).collect();
-        let state = call.lock();
-        for &((from, to), data) in &edges {
-            state.check_edge_data(from, state.kind_of(to), data)?;
-        }
-        drop(state);
-        add_dependencies(call, graph, from, to, count)?;
-        let mut state = call.lock();
-        edges.into_iter().for_each(|((from, to), data)| state.set_edge_data(from, to, data));
+    // A CUgraphEdgeData has eight bytes, and NULL means zeroes.
+    let data = data.get().map_or_else(|| vec![0; count], <[u64]>::to_vec);
+    let pairs = from.iter().copied().zip(to.iter().copied());
+    let edges: Vec<_> = pairs.zip(data).collect();
+    let state = call.lock();
+    for &((from, to), data) in &edges {
+        state.check_edge_data(from, state.kind_of(to), data)?;
     }
+    drop(state);
+    add_dependencies(call, graph, from, to, count)?;
+    let mut state = call.lock();
+    edges.into_iter().for_each(|((from, to), data)| state.set_edge_data(from, to, data));
     Ok(())
 }
 
-unsafe fn remove_dependencies(
+fn remove_dependencies(
     call: &mut Call,
     graph: Handle,
-    from: *const Handle,
-    to: *const Handle,
-    count: usize,
+    from: Slice<Handle>,
+    to: Slice<Handle>,
+    _: usize,
 ) -> Outcome {
     let mut state = call.lock();
     if state.has_memory(graph) {
         // cuda.h: such a graph keeps its dependencies.
         return Err(INVALID_VALUE);
     }
-    // SAFETY: cuda.h's promise.
-    for (from, to) in unsafe { pairs(&state, graph, from, to, count) }? {
+    for (from, to) in pairs(&state, graph, &from, &to)? {
         let before = &mut state.nodes.get_mut(to).ok_or(INVALID_VALUE)?.before;
         // cuda.h: specifying a non-existing dependency returns an error.
         let at = before.iter().position(|&node| node == from).ok_or(INVALID_VALUE)?;
@@ -244,19 +226,18 @@ unsafe fn remove_dependencies(
     Ok(())
 }
 
-unsafe fn remove_dependencies_v2(
+fn remove_dependencies_v2(
     call: &mut Call,
     graph: Handle,
-    from: *const Handle,
-    to: *const Handle,
-    _: *const u64,
+    from: Slice<Handle>,
+    to: Slice<Handle>,
+    _: Pointer<u64>,
     count: usize,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { remove_dependencies(call, graph, from, to, count) }
+    remove_dependencies(call, graph, from, to, count)
 }
 
-unsafe fn destroy_node(call: &mut Call, node: Handle) -> Outcome {
+fn destroy_node(call: &mut Call, node: Handle) -> Outcome {
     let mut state = call.lock();
     if state.has_memory(state.nodes.get(node).ok_or(INVALID_HANDLE)?.graph) {
         // cuda.h: such a graph keeps its nodes.

@@ -1,34 +1,34 @@
-//! Initialisation, version, discovery of functions, names of errors.
+//! Initialization, version, discovery of functions, names of errors.
 
-use super::{offer, put, text};
 use crate::call::{Call, Life, begin_service, life, set_life};
 use crate::config::config;
 use crate::error::{self, INVALID_VALUE, NOT_FOUND, Outcome};
 use crate::export::{Address, Answer, exports, lookup};
+use crate::parameter::{InOut, Maybe, Out, Pointer, Text};
 use crate::{assume, capture, effects, state, thread, truth};
 use std::ffi::{CString, c_char};
 use std::sync::{LazyLock, Once};
 
 exports! {
     cuInit => init(flags: u32);
-    cuDriverGetVersion => driver_version(version: *mut i32);
-    cuGetProcAddress => get_proc_address_v1(symbol: *const c_char, function: *mut Option<Address>, version: i32, flags: u64);
-    cuGetProcAddress_v2 => get_proc_address(symbol: *const c_char, function: *mut Option<Address>, version: i32, flags: u64, status: *mut i32);
-    cuGetErrorName => error_name(error: i32, name: *mut *const c_char);
-    cuGetErrorString => error_string(error: i32, text: *mut *const c_char);
-    cuGetExportTable => export_table(table: *mut u64, id: *const u8);
+    cuDriverGetVersion => driver_version(version: Out<i32>);
+    cuGetProcAddress => get_proc_address_v1(symbol: Text, function: Out<Option<Address>>, version: i32, flags: u64);
+    cuGetProcAddress_v2 => get_proc_address(symbol: Text, function: Out<Option<Address>>, version: i32, flags: u64, status: Maybe<i32>);
+    cuGetErrorName => error_name(error: i32, name: Out<*const c_char>);
+    cuGetErrorString => error_string(error: i32, text: Out<*const c_char>);
+    cuGetExportTable => export_table(table: Out<u64>, id: Pointer<u8>);
     cuProfilerStart | cuProfilerStop => profiler();
-    cuThreadExchangeStreamCaptureMode => exchange_capture_mode(mode: *mut u32);
+    cuThreadExchangeStreamCaptureMode => exchange_capture_mode(mode: InOut<u32>);
 }
 
 extern "C" fn at_exit() {
     if life() == Life::Forked {
-        // What is buffered is the parent's to write.
+        // The parent writes the buffered lines.
         return;
     }
     effects::drain();
     set_life(Life::Over);
-    state::lock(0).tell_pending();
+    state::lock(0).report_pending();
     if truth::flush().is_err() {
         eprintln!("simcuda: the truth file cannot be written");
     }
@@ -38,7 +38,7 @@ extern "C" fn in_child() {
     set_life(Life::Forked);
 }
 
-unsafe fn init(_: &mut Call, flags: u32) -> Outcome {
+fn init(_: &mut Call, flags: u32) -> Outcome {
     if flags != 0 {
         return Err(INVALID_VALUE);
     }
@@ -55,70 +55,62 @@ unsafe fn init(_: &mut Call, flags: u32) -> Outcome {
     Ok(())
 }
 
-unsafe fn driver_version(_: &mut Call, version: *mut i32) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { put(version, config().driver_version) }
+fn driver_version(_: &mut Call, version: Out<i32>) -> Outcome {
+    version.put(config().driver_version);
+    Ok(())
 }
 
-unsafe fn get_proc_address_v1(
+fn get_proc_address_v1(
     call: &mut Call,
-    symbol: *const c_char,
-    function: *mut Option<Address>,
+    symbol: Text,
+    function: Out<Option<Address>>,
     version: i32,
     flags: u64,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { get_proc_address(call, symbol, function, version, flags, std::ptr::null_mut()) }
+    get_proc_address(call, symbol, function, version, flags, Maybe::NONE)
 }
 
 /// CUdriverProcAddress_flags and CUdriverProcAddressQueryResult are cuda.h's.
-unsafe fn get_proc_address(
+fn get_proc_address(
     _: &mut Call,
-    symbol: *const c_char,
-    function: *mut Option<Address>,
+    symbol: Text,
+    function: Out<Option<Address>>,
     version: i32,
     flags: u64,
-    status: *mut i32,
+    status: Maybe<i32>,
 ) -> Outcome {
     const PER_THREAD: u64 = 2;
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        let symbol = text(symbol)?;
-        if flags > 3 {
-            return Err(INVALID_VALUE);
-        }
-        let (found, answer) = match lookup(symbol, version, flags & PER_THREAD != 0, config().driver_version)
-        {
-            Answer::Found(row) => (Some(row.address), 0),
-            Answer::SymbolNotFound => (None, 1),
-            Answer::VersionNotSufficient => (None, 2),
-        };
-        put(function, found)?;
-        offer(status, answer);
-        found.map(|_| ()).ok_or(NOT_FOUND)
+    if flags > 3 {
+        return Err(INVALID_VALUE);
     }
+    let (found, answer) = match lookup(&symbol, version, flags & PER_THREAD != 0, config().driver_version) {
+        Answer::Found(row) => (Some(row.address), 0),
+        Answer::SymbolNotFound => (None, 1),
+        Answer::VersionNotSufficient => (None, 2),
+    };
+    function.put(found);
+    status.put(answer);
+    found.map(|_| ()).ok_or(NOT_FOUND)
 }
 
-unsafe fn error_name(_: &mut Call, error: i32, name: *mut *const c_char) -> Outcome {
+fn error_name(_: &mut Call, error: i32, name: Out<*const c_char>) -> Outcome {
     let known = error::name(error);
-    // SAFETY: cuda.h's promise: NULL for an unknown error.
-    unsafe { put(name, known.map_or(std::ptr::null(), |name| name.as_ptr())) }?;
+    // cuda.h: NULL for an unknown error.
+    name.put(known.map_or(std::ptr::null(), |name| name.as_ptr()));
     known.map(|_| ()).ok_or(INVALID_VALUE)
 }
 
-unsafe fn error_string(call: &mut Call, error: i32, text: *mut *const c_char) -> Outcome {
-    // The descriptions are NVIDIA's; the name says as much.
-    // SAFETY: as above.
-    unsafe { error_name(call, error, text) }
+fn error_string(call: &mut Call, error: i32, text: Out<*const c_char>) -> Outcome {
+    // NVIDIA's descriptions are not public text, so the name is returned.
+    error_name(call, error, text)
 }
 
-unsafe fn export_table(_: &mut Call, table: *mut u64, _: *const u8) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { put(table, 0) }?;
+fn export_table(_: &mut Call, table: Out<u64>, _: Pointer<u8>) -> Outcome {
+    table.put(0);
     Err(NOT_FOUND)
 }
 
-unsafe fn profiler(call: &mut Call) -> Outcome {
+fn profiler(call: &mut Call) -> Outcome {
     if truth::wanted() {
         let (api, tid, begin) = (call.api.name, thread::tid(), call.begin);
         truth::line(format_args!("\"kind\":\"profiler\",\"api\":\"{api}\",\"tid\":{tid},\"begin\":{begin}"));
@@ -126,18 +118,15 @@ unsafe fn profiler(call: &mut Call) -> Outcome {
     Ok(())
 }
 
-unsafe fn exchange_capture_mode(_: &mut Call, mode: *mut u32) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        if mode.is_null() || *mode > capture::RELAXED {
-            return Err(INVALID_VALUE);
-        }
-        *mode = thread::exchange_capture_mode(*mode);
+fn exchange_capture_mode(_: &mut Call, mode: InOut<u32>) -> Outcome {
+    if mode.get() > capture::RELAXED {
+        return Err(INVALID_VALUE);
     }
+    mode.put(thread::exchange_capture_mode(mode.get()));
     Ok(())
 }
 
-/// Writes the truth file out now; not of cuda.h. 0 = success.
+/// Writes the truth file now. Not in cuda.h. Returns 0 on success.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub extern "C-unwind" fn simcudaTruthFlush() -> i32 {
@@ -145,7 +134,7 @@ pub extern "C-unwind" fn simcudaTruthFlush() -> i32 {
     i32::from(truth::flush().is_err())
 }
 
-/// The assumptions and their defaults, a line each; not of cuda.h. The text lives as long as the process.
+/// Returns the assumptions and their defaults, one per line. Not in cuda.h. The text lives as long as the process.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub extern "C-unwind" fn simcudaAssumptions() -> *const c_char {

@@ -1,29 +1,30 @@
 //! Memory of other processes (IPC, shared pools) and of other APIs.
 
 use super::array::{Descriptor3d, new_mipmap};
-use super::memory::{tell_alloc, tell_free};
-use super::put;
+use super::memory::{report_alloc, report_free};
 use crate::call::Call;
 use crate::effects;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
 use crate::imported::{Exported, External};
-use crate::memory::{Allocation, MemoryKind, Pool};
+use crate::memory::{Allocation, MemoryKind};
+use crate::parameter::{In, Out};
+use crate::pool::Pool;
 use crate::state::Guard;
 use crate::virtual_memory::{Physical, memory_file};
 
 exports! {
-    cuIpcGetMemHandle => get_handle(exported: *mut Exported, address: u64);
-    cuIpcOpenMemHandle | cuIpcOpenMemHandle_v2 => open_handle(address: *mut u64, exported: Exported, flags: u32);
+    cuIpcGetMemHandle => get_handle(exported: Out<Exported>, address: u64);
+    cuIpcOpenMemHandle | cuIpcOpenMemHandle_v2 => open_handle(address: Out<u64>, exported: Exported, flags: u32);
     cuIpcCloseMemHandle => close_handle(address: u64);
-    cuMemPoolExportToShareableHandle => export_pool(shared: *mut i32, pool: Handle, kind: u32, flags: u64);
-    cuMemPoolImportFromShareableHandle => import_pool(pool: *mut Handle, shared: usize, kind: u32, flags: u64);
-    cuMemPoolExportPointer => export_pointer(exported: *mut Exported, address: u64);
-    cuMemPoolImportPointer => import_pointer(address: *mut u64, pool: Handle, exported: *const Exported);
-    cuImportExternalMemory => import_external(external: *mut Handle, descriptor: *const ExternalDescriptor);
-    cuExternalMemoryGetMappedBuffer => external_buffer(address: *mut u64, external: Handle, buffer: *const Buffer);
-    cuExternalMemoryGetMappedMipmappedArray => external_mipmap(mipmap: *mut Handle, external: Handle, array: *const ExternalArray);
+    cuMemPoolExportToShareableHandle => export_pool(shared: Out<i32>, pool: Handle, kind: u32, flags: u64);
+    cuMemPoolImportFromShareableHandle => import_pool(pool: Out<Handle>, shared: usize, kind: u32, flags: u64);
+    cuMemPoolExportPointer => export_pointer(exported: Out<Exported>, address: u64);
+    cuMemPoolImportPointer => import_pointer(address: Out<u64>, pool: Handle, exported: In<Exported>);
+    cuImportExternalMemory => import_external(external: Out<Handle>, descriptor: In<ExternalDescriptor>);
+    cuExternalMemoryGetMappedBuffer => external_buffer(address: Out<u64>, external: Handle, buffer: In<Buffer>);
+    cuExternalMemoryGetMappedMipmappedArray => external_mipmap(mipmap: Out<Handle>, external: Handle, array: In<ExternalArray>);
     cuDestroyExternalMemory => destroy_external(external: Handle);
 }
 
@@ -58,27 +59,27 @@ pub struct ExternalArray {
     levels: u32,
 }
 
-/// Memory of someone else's that is visible here from now on.
+/// Adds memory of another process or API to this process's addresses.
 fn import(call: &Call, state: &mut Guard, bytes: u64, pool: Handle) -> Outcome<u64> {
     let context = state.current()?;
     let device = state.context(context)?.device;
     let new = Allocation { pool, ..Allocation::new(MemoryKind::Imported, bytes, context, device) };
     let address = state.memory.allocate(new)?;
-    tell_alloc(call, address, bytes, MemoryKind::Imported, 0);
+    report_alloc(call, address, bytes, MemoryKind::Imported, 0);
     Ok(address)
 }
 
-unsafe fn get_handle(call: &mut Call, exported: *mut Exported, address: u64) -> Outcome {
+fn get_handle(call: &mut Call, exported: Out<Exported>, address: u64) -> Outcome {
     let state = call.lock();
     state.current()?;
     // cuda.h: the base of an allocation of cuMemAlloc.
     let found =
         state.memory.at(address).filter(|found| found.kind == MemoryKind::Device).ok_or(INVALID_VALUE)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(exported, Exported::new(found.id, found.bytes)) }
+    exported.put(Exported::new(found.id, found.bytes));
+    Ok(())
 }
 
-unsafe fn open_handle(call: &mut Call, address: *mut u64, exported: Exported, flags: u32) -> Outcome {
+fn open_handle(call: &mut Call, address: Out<u64>, exported: Exported, flags: u32) -> Outcome {
     // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS; cuda.h: "must be specified as".
     if flags != 1 {
         return Err(INVALID_VALUE);
@@ -89,7 +90,7 @@ unsafe fn open_handle(call: &mut Call, address: *mut u64, exported: Exported, fl
     state.check_unsafe()?;
     let known = match state.imports.again(context, &exported) {
         Some(known) => {
-            tell_alloc(call, known, 0, MemoryKind::Imported, 0);
+            report_alloc(call, known, 0, MemoryKind::Imported, 0);
             known
         }
         None => {
@@ -98,11 +99,11 @@ unsafe fn open_handle(call: &mut Call, address: *mut u64, exported: Exported, fl
             known
         }
     };
-    // SAFETY: cuda.h's promise.
-    unsafe { put(address, known) }
+    address.put(known);
+    Ok(())
 }
 
-unsafe fn close_handle(call: &mut Call, address: u64) -> Outcome {
+fn close_handle(call: &mut Call, address: u64) -> Outcome {
     let mut state = call.lock();
     state.current()?;
     let for_good = state.imports.closed(address)?;
@@ -113,73 +114,61 @@ unsafe fn close_handle(call: &mut Call, address: u64) -> Outcome {
             effects::push(effects::Effect::Release(range));
         }
     }
-    tell_free(call, address, bytes, MemoryKind::Imported, 0);
+    report_free(call, address, bytes, MemoryKind::Imported, 0);
     Ok(())
 }
 
-unsafe fn export_pool(call: &mut Call, shared: *mut i32, pool: Handle, kind: u32, flags: u64) -> Outcome {
+fn export_pool(call: &mut Call, shared: Out<i32>, pool: Handle, kind: u32, flags: u64) -> Outcome {
     let state = call.lock();
     let of = state.pools.get(pool).ok_or(INVALID_HANDLE)?;
     if !of.shared || of.imported || kind != 1 || flags != 0 {
         return Err(INVALID_VALUE);
     }
-    // A pool of no bytes: what is in it is shared pointer by pointer.
+    // The file has no bytes: the memory in a pool is shared pointer by pointer.
     let origin = crate::virtual_memory::Origin::Imported;
     let (references, mappings) = (0, 0);
     let known =
         Physical { bytes: 0, origin, references, mappings, shared: true, file: memory_file(0)? }.export()?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(shared, known) }
+    shared.put(known);
+    Ok(())
 }
 
-unsafe fn import_pool(call: &mut Call, pool: *mut Handle, shared: usize, kind: u32, flags: u64) -> Outcome {
+fn import_pool(call: &mut Call, pool: Out<Handle>, shared: usize, kind: u32, flags: u64) -> Outcome {
     if kind != 1 || flags != 0 {
         return Err(INVALID_VALUE);
     }
     Physical::import(shared as i32)?;
     let known = call.lock().pools.insert(Pool { imported: true, ..Pool::default() });
-    // SAFETY: cuda.h's promise.
-    unsafe { put(pool, known) }
+    pool.put(known);
+    Ok(())
 }
 
-unsafe fn export_pointer(call: &mut Call, exported: *mut Exported, address: u64) -> Outcome {
+fn export_pointer(call: &mut Call, exported: Out<Exported>, address: u64) -> Outcome {
     let state = call.lock();
     let found =
         state.memory.at(address).filter(|found| found.kind == MemoryKind::Pool).ok_or(INVALID_VALUE)?;
     if !state.pools.get(found.pool).is_some_and(|pool| pool.shared) {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: cuda.h's promise.
-    unsafe { put(exported, Exported::new(found.id, found.bytes)) }
+    exported.put(Exported::new(found.id, found.bytes));
+    Ok(())
 }
 
-unsafe fn import_pointer(
-    call: &mut Call,
-    address: *mut u64,
-    pool: Handle,
-    exported: *const Exported,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let exported = *unsafe { exported.as_ref() }.ok_or(INVALID_VALUE)?;
+fn import_pointer(call: &mut Call, address: Out<u64>, pool: Handle, exported: In<Exported>) -> Outcome {
+    let exported = *exported;
     exported.check()?;
     let mut state = call.lock();
     if !state.pools.get(pool).ok_or(INVALID_HANDLE)?.imported {
         return Err(INVALID_VALUE);
     }
-    // Freed like anything else, and never into a pool.
+    // It is freed like other memory, and never returned to a pool.
     let known = import(call, &mut state, exported.bytes, 0)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(address, known) }
+    address.put(known);
+    Ok(())
 }
 
-unsafe fn import_external(
-    call: &mut Call,
-    external: *mut Handle,
-    descriptor: *const ExternalDescriptor,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let ExternalDescriptor { kind, descriptor, bytes, .. } =
-        *unsafe { descriptor.as_ref() }.ok_or(INVALID_VALUE)?;
+fn import_external(call: &mut Call, external: Out<Handle>, descriptor: In<ExternalDescriptor>) -> Outcome {
+    let ExternalDescriptor { kind, descriptor, bytes, .. } = *descriptor;
     // CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD.
     if kind != 1 {
         return Err(NOT_SUPPORTED);
@@ -191,43 +180,36 @@ unsafe fn import_external(
         return Err(INVALID_VALUE);
     }
     let known = state.imports.external.insert(External { bytes, context });
-    // SAFETY: cuda.h's promise.
-    unsafe { put(external, known) }
+    external.put(known);
+    Ok(())
 }
 
-unsafe fn external_buffer(
-    call: &mut Call,
-    address: *mut u64,
-    external: Handle,
-    buffer: *const Buffer,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let Buffer { offset, bytes, flags } = *unsafe { buffer.as_ref() }.ok_or(INVALID_VALUE)?;
+fn external_buffer(call: &mut Call, address: Out<u64>, external: Handle, buffer: In<Buffer>) -> Outcome {
+    let Buffer { offset, bytes, flags } = *buffer;
     let mut state = call.lock();
     let all = state.imports.external.get(external).ok_or(INVALID_HANDLE)?.bytes;
     if flags != 0 || bytes == 0 || offset.checked_add(bytes).is_none_or(|end| end > all) {
         return Err(INVALID_VALUE);
     }
     let known = import(call, &mut state, bytes, 0)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(address, known) }
+    address.put(known);
+    Ok(())
 }
 
-unsafe fn external_mipmap(
+fn external_mipmap(
     call: &mut Call,
-    mipmap: *mut Handle,
+    mipmap: Out<Handle>,
     external: Handle,
-    array: *const ExternalArray,
+    array: In<ExternalArray>,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let ExternalArray { array, levels, .. } = *unsafe { array.as_ref() }.ok_or(INVALID_VALUE)?;
+    let ExternalArray { array, levels, .. } = *array;
     let mut state = call.lock();
     state.imports.external.get(external).ok_or(INVALID_HANDLE)?;
     let known = new_mipmap(call, &mut state, &array, levels, false)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(mipmap, known) }
+    mipmap.put(known);
+    Ok(())
 }
 
-unsafe fn destroy_external(call: &mut Call, external: Handle) -> Outcome {
+fn destroy_external(call: &mut Call, external: Handle) -> Outcome {
     call.lock().imports.external.remove(external).map(|_| ()).ok_or(INVALID_HANDLE)
 }

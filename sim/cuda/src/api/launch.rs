@@ -12,6 +12,7 @@ use crate::export::exports;
 use crate::graph::{Arguments, KernelNode};
 use crate::handle::Handle;
 use crate::image::Duration;
+use crate::parameter::{In, Pointer, Slice};
 use crate::programmatic::Moment;
 use crate::state::{Guard, Recorded, State, StreamKind};
 use crate::thread;
@@ -21,10 +22,10 @@ use crate::worker::Meeting;
 use std::sync::Arc;
 
 exports! {
-    cuLaunchKernel | cuLaunchKernel_ptsz | cuTomorrowLaunchKernel => launch_kernel(function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: Handle, arguments: *const *const u8, extra: *const u64);
-    cuLaunchKernelEx | cuLaunchKernelEx_ptsz => launch_kernel_ex(config: *const LaunchConfig, function: Handle, arguments: *const *const u8, extra: *const u64);
-    cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz => launch_cooperative(function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: Handle, arguments: *const *const u8);
-    cuLaunchCooperativeKernelMultiDevice => launch_on_devices(launches: *const LaunchParameters, count: u32, flags: u32);
+    cuLaunchKernel | cuLaunchKernel_ptsz | cuTomorrowLaunchKernel => launch_kernel(function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: Handle, arguments: Pointer<*const u8>, extra: Pointer<u64>);
+    cuLaunchKernelEx | cuLaunchKernelEx_ptsz => launch_kernel_ex(config: In<LaunchConfig>, function: Handle, arguments: Pointer<*const u8>, extra: Pointer<u64>);
+    cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz => launch_cooperative(function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: Handle, arguments: Pointer<*const u8>);
+    cuLaunchCooperativeKernelMultiDevice => launch_on_devices(launches[count]: Slice<LaunchParameters>, count: u32, flags: u32);
     cuLaunch => launch_one(function: Handle);
     cuLaunchGrid => launch_grid(function: Handle, width: i32, height: i32);
     cuLaunchGridAsync => launch_grid_async(function: Handle, width: i32, height: i32, stream: Handle);
@@ -40,7 +41,7 @@ pub struct LaunchConfig {
     dimensions: [u32; 6],
     shared_bytes: u32,
     stream: Handle,
-    attributes: *const LaunchAttribute,
+    attributes: Pointer<LaunchAttribute>,
     count: u32,
 }
 
@@ -60,7 +61,8 @@ const PROGRAMMATIC_EVENT: u32 = 7;
 /// `CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT`.
 const COMPLETION_EVENT: u32 = 12;
 
-/// Threads of a block, bytes of shared memory, blocks in each dimension (device attributes, see `device.rs`).
+/// Checks the threads of a block, the bytes of shared memory and the blocks in each dimension (device attributes, see
+/// `device.rs`).
 fn check_dimensions([gx, gy, gz, bx, by, bz]: [u32; 6], shared_bytes: u32) -> Outcome {
     let threads = u64::from(bx) * u64::from(by) * u64::from(bz);
     let blocks =
@@ -69,7 +71,7 @@ fn check_dimensions([gx, gy, gz, bx, by, bz]: [u32; 6], shared_bytes: u32) -> Ou
     if blocks && block && shared_bytes <= 227 << 10 { Ok(()) } else { Err(INVALID_VALUE) }
 }
 
-/// What a launch asks for.
+/// The parameters of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// CUfunction or CUkernel.
@@ -79,22 +81,15 @@ pub struct Request {
     /// Dynamic shared memory.
     pub shared_bytes: u32,
     /// `kernelParams`.
-    pub arguments: *const *const u8,
+    pub arguments: Pointer<*const u8>,
     /// `extra`.
-    pub extra: *const u64,
+    pub extra: Pointer<u64>,
 }
 
 impl State {
-    /// The work of a launch in `context`, whose arguments are read now, and the cost of its module's first launch.
-    ///
-    /// # Safety
-    /// The arguments are as cuda.h, cuLaunchKernel, asks.
-    pub unsafe fn launch(
-        &mut self,
-        request: &Request,
-        context: Handle,
-        keep: bool,
-    ) -> Outcome<(Launch, u64)> {
+    /// Returns the work of a launch in `context`, whose arguments are read now, and the cost of its module's first
+    /// launch, ns.
+    pub fn launch(&mut self, request: &Request, context: Handle, keep: bool) -> Outcome<(Launch, u64)> {
         let Request { function, dimensions, shared_bytes, arguments, extra } = *request;
         check_dimensions(dimensions, shared_bytes)?;
         if !arguments.is_null() && !extra.is_null() {
@@ -115,7 +110,7 @@ impl State {
             // cuda.h, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: the launch fails beyond it.
             return Err(INVALID_VALUE);
         }
-        // SAFETY: the caller's; a kernel that takes so many.
+        // SAFETY: cuda.h's promise; a kernel of this duration has these parameters.
         let argument = |at| unsafe { argument(arguments, extra, at) }.ok_or(INVALID_VALUE);
         let (length, meeting) = match of.duration {
             Duration::Fixed(ns) => (ns, None),
@@ -129,9 +124,9 @@ impl State {
         let module = of.module;
         let node = keep.then(|| {
             let sizes = of.kernel.parameters.as_deref().filter(|_| !arguments.is_null());
-            // SAFETY: the caller's.
-            let arguments =
-                sizes.map(|sizes| unsafe { Arguments::copy(arguments, sizes) }).unwrap_or_default();
+            // SAFETY: cuda.h's promise: a pointer to each of the kernel's parameters.
+            let copy = |sizes: &[_]| unsafe { Arguments::copy(arguments.as_ptr(), sizes) };
+            let arguments = sizes.map(copy).unwrap_or_default();
             let kernel = if handle == function { 0 } else { function };
             Arc::new(KernelNode { function: handle, kernel, dimensions, shared_bytes, context, arguments })
         });
@@ -168,12 +163,14 @@ impl State {
     }
 }
 
-/// One of the arguments of a kernel whose arguments have 64 bits each, from `kernelParams` or from the buffer in `extra`.
+/// Returns one argument of a kernel whose arguments have 64 bits each, from `kernelParams` or from the buffer in
+/// `extra`.
 ///
 /// # Safety
-/// The arguments are as cuda.h, cuLaunchKernel, asks, and there are more than `at`.
-unsafe fn argument(arguments: *const *const u8, extra: *const u64, at: usize) -> Option<u64> {
+/// The arguments are as cuda.h, cuLaunchKernel, requires, and there are more than `at`.
+unsafe fn argument(arguments: Pointer<*const u8>, extra: Pointer<u64>, at: usize) -> Option<u64> {
     const BUFFER_POINTER: u64 = 1; // CU_LAUNCH_PARAM_BUFFER_POINTER
+    let (arguments, extra) = (arguments.as_ptr(), extra.as_ptr());
     // SAFETY: the caller's; `extra` is a list of pairs that ends with CU_LAUNCH_PARAM_END, 0.
     unsafe {
         if !arguments.is_null() {
@@ -191,12 +188,7 @@ unsafe fn argument(arguments: *const *const u8, extra: *const u64, at: usize) ->
 }
 
 /// Launches on a stream.
-unsafe fn launch(
-    call: &mut Call,
-    request: Request,
-    stream: Handle,
-    attributes: &[LaunchAttribute],
-) -> Outcome {
+fn launch(call: &mut Call, request: Request, stream: Handle, attributes: &[LaunchAttribute]) -> Outcome {
     let mut state: Guard = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     let context = state.checked(stream).context;
@@ -206,8 +198,7 @@ unsafe fn launch(
         // CUDA programming guide, "Stream and Event Behavior": a launch fails on a stream of another device's context.
         return Err(INVALID_HANDLE);
     }
-    // SAFETY: cuda.h's promise.
-    let (mut launch, cost) = unsafe { state.launch(&request, context, keep) }?;
+    let (mut launch, cost) = state.launch(&request, context, keep)?;
     call.costs(cost);
     state.now = state.now.max(call.acts());
     state.programmatic(&mut launch, attributes, context)?;
@@ -226,7 +217,7 @@ unsafe fn launch(
 }
 
 #[allow(clippy::too_many_arguments)]
-unsafe fn launch_kernel(
+fn launch_kernel(
     call: &mut Call,
     function: Handle,
     gx: u32,
@@ -237,36 +228,29 @@ unsafe fn launch_kernel(
     bz: u32,
     shared_bytes: u32,
     stream: Handle,
-    arguments: *const *const u8,
-    extra: *const u64,
+    arguments: Pointer<*const u8>,
+    extra: Pointer<u64>,
 ) -> Outcome {
     let dimensions = [gx, gy, gz, bx, by, bz];
-    // SAFETY: cuda.h's promise.
-    unsafe { launch(call, Request { function, dimensions, shared_bytes, arguments, extra }, stream, &[]) }
+    launch(call, Request { function, dimensions, shared_bytes, arguments, extra }, stream, &[])
 }
 
-unsafe fn launch_kernel_ex(
+fn launch_kernel_ex(
     call: &mut Call,
-    config: *const LaunchConfig,
+    config: In<LaunchConfig>,
     function: Handle,
-    arguments: *const *const u8,
-    extra: *const u64,
+    arguments: Pointer<*const u8>,
+    extra: Pointer<u64>,
 ) -> Outcome {
-    if config.is_null() {
-        return Err(INVALID_VALUE);
-    }
+    let LaunchConfig { dimensions, shared_bytes, stream, attributes, count } = *config;
     // SAFETY: cuda.h's promise: `count` attributes.
-    unsafe {
-        let LaunchConfig { dimensions, shared_bytes, stream, attributes, count } = *config;
-        let attributes =
-            if count == 0 { &[] } else { std::slice::from_raw_parts(attributes, count as usize) };
-        let request = Request { function, dimensions, shared_bytes, arguments, extra };
-        launch(call, request, stream, attributes)
-    }
+    let attributes = unsafe { attributes.list(count as usize) }?;
+    let request = Request { function, dimensions, shared_bytes, arguments, extra };
+    launch(call, request, stream, &attributes)
 }
 
 #[allow(clippy::too_many_arguments)]
-unsafe fn launch_cooperative(
+fn launch_cooperative(
     call: &mut Call,
     function: Handle,
     gx: u32,
@@ -277,7 +261,7 @@ unsafe fn launch_cooperative(
     bz: u32,
     shared_bytes: u32,
     stream: Handle,
-    arguments: *const *const u8,
+    arguments: Pointer<*const u8>,
 ) -> Outcome {
     let threads = bx.saturating_mul(by).saturating_mul(bz).max(1);
     let blocks = u64::from(gx) * u64::from(gy) * u64::from(gz);
@@ -288,9 +272,8 @@ unsafe fn launch_cooperative(
         return Err(COOPERATIVE_LAUNCH_TOO_LARGE);
     }
     let dimensions = [gx, gy, gz, bx, by, bz];
-    let request = Request { function, dimensions, shared_bytes, arguments, extra: std::ptr::null() };
-    // SAFETY: cuda.h's promise.
-    unsafe { launch(call, request, stream, &[]) }
+    let request = Request { function, dimensions, shared_bytes, arguments, extra: Pointer::NULL };
+    launch(call, request, stream, &[])
 }
 
 /// `CUDA_LAUNCH_PARAMS` of cuda.h.
@@ -301,28 +284,21 @@ pub struct LaunchParameters {
     dimensions: [u32; 6],
     shared_bytes: u32,
     stream: Handle,
-    arguments: *const *const u8,
+    arguments: Pointer<*const u8>,
 }
 
-/// Cooperative launches, one on each device (cuda.h, cuLaunchCooperativeKernelMultiDevice): alike in their dimensions, on
-/// streams of their own, each of another device and none a default stream.
-unsafe fn launch_on_devices(
-    call: &mut Call,
-    launches: *const LaunchParameters,
-    count: u32,
-    flags: u32,
-) -> Outcome {
-    if launches.is_null() || count == 0 || flags > 3 {
+/// Launches a cooperative kernel on each of several devices (cuda.h, cuLaunchCooperativeKernelMultiDevice): with the
+/// same dimensions, on streams of different devices, none of them a default stream.
+fn launch_on_devices(call: &mut Call, launches: Slice<LaunchParameters>, count: u32, flags: u32) -> Outcome {
+    if count == 0 || flags > 3 {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: cuda.h's promise: `count` launches.
-    let launches = unsafe { std::slice::from_raw_parts(launches, count as usize) };
     let before = call.lock().current_itself()?;
     let mut targets = Vec::with_capacity(launches.len());
     {
         let mut state = call.lock();
         let mut devices = std::collections::BTreeSet::new();
-        for one in launches {
+        for one in launches.iter() {
             let alike =
                 one.dimensions == launches[0].dimensions && one.shared_bytes == launches[0].shared_bytes;
             let stream = state.stream(call.api.per_thread, one.stream)?;
@@ -335,34 +311,25 @@ unsafe fn launch_on_devices(
         }
     }
     for (LaunchParameters { function, dimensions, shared_bytes, stream, arguments }, context) in targets {
-        let request = Request { function, dimensions, shared_bytes, arguments, extra: std::ptr::null() };
+        let request = Request { function, dimensions, shared_bytes, arguments, extra: Pointer::NULL };
         thread::set_current(context)?;
-        // SAFETY: cuda.h's promise.
-        let launched = unsafe { launch(call, request, stream, &[]) };
+        let launched = launch(call, request, stream, &[]);
         thread::set_current(before)?;
         launched?;
     }
     Ok(())
 }
 
-/// The launches of CUDA 3 and before: blocks are as `cuFuncSetBlockShape` says.
-unsafe fn launch_one(call: &mut Call, function: Handle) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { launch_grid_async(call, function, 1, 1, 0) }
+/// Launches with the interface of CUDA 3: `cuFuncSetBlockShape` sets the block's dimensions.
+fn launch_one(call: &mut Call, function: Handle) -> Outcome {
+    launch_grid_async(call, function, 1, 1, 0)
 }
 
-unsafe fn launch_grid(call: &mut Call, function: Handle, width: i32, height: i32) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { launch_grid_async(call, function, width, height, 0) }
+fn launch_grid(call: &mut Call, function: Handle, width: i32, height: i32) -> Outcome {
+    launch_grid_async(call, function, width, height, 0)
 }
 
-unsafe fn launch_grid_async(
-    call: &mut Call,
-    function: Handle,
-    width: i32,
-    height: i32,
-    stream: Handle,
-) -> Outcome {
+fn launch_grid_async(call: &mut Call, function: Handle, width: i32, height: i32, stream: Handle) -> Outcome {
     let [width, height] = [width, height].map(|blocks| u32::try_from(blocks).unwrap_or(0));
     let block = {
         let mut state = call.lock();
@@ -370,9 +337,8 @@ unsafe fn launch_grid_async(
         state.functions.get(handle).ok_or(INVALID_HANDLE)?.block
     };
     let dimensions = [width, height, 1, block[0], block[1], block[2]];
-    let (arguments, extra) = (std::ptr::null(), std::ptr::null());
-    // SAFETY: no arguments.
-    unsafe { launch(call, Request { function, dimensions, shared_bytes: 0, arguments, extra }, stream, &[]) }
+    let (arguments, extra) = (Pointer::NULL, Pointer::NULL);
+    launch(call, Request { function, dimensions, shared_bytes: 0, arguments, extra }, stream, &[])
 }
 
 fn host(call: &mut Call, stream: Handle, host: HostCall) -> Outcome {
@@ -381,7 +347,7 @@ fn host(call: &mut Call, stream: Handle, host: HostCall) -> Outcome {
     issue(call, state, stream, &Work::Host(host)).map(|_| ())
 }
 
-unsafe fn launch_host(
+fn launch_host(
     call: &mut Call,
     stream: Handle,
     function: Option<extern "C-unwind" fn(u64)>,
@@ -391,18 +357,17 @@ unsafe fn launch_host(
     host(call, stream, HostCall::Function { function, data })
 }
 
-unsafe fn launch_host_v2(
+fn launch_host_v2(
     call: &mut Call,
     stream: Handle,
     function: Option<extern "C-unwind" fn(u64)>,
     data: u64,
     _: u32,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { launch_host(call, stream, function, data) }
+    launch_host(call, stream, function, data)
 }
 
-unsafe fn add_callback(
+fn add_callback(
     call: &mut Call,
     stream: Handle,
     function: Option<extern "C-unwind" fn(u64, i32, u64)>,

@@ -8,8 +8,10 @@ use crate::call::Call;
 use crate::error::{INVALID_DEVICE, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
-use crate::memory::{Copy, Direction, MemoryKind, Shape};
+use crate::memory::MemoryKind;
+use crate::parameter::Slice;
 use crate::state::{Guard, State, StreamKind};
+use crate::transfer::{Copy, Direction, Shape};
 use crate::work::{Work, issue};
 
 exports! {
@@ -17,8 +19,8 @@ exports! {
     cuMemAdvise_v2 => advise_v2(address: u64, bytes: usize, advice: u32, location: Location);
     cuMemPrefetchAsync | cuMemPrefetchAsync_ptsz => prefetch(address: u64, bytes: usize, device: i32, stream: Handle);
     cuMemPrefetchAsync_v2 | cuMemPrefetchAsync_v2_ptsz => prefetch_v2(address: u64, bytes: usize, location: Location, flags: u32, stream: Handle);
-    cuMemPrefetchBatchAsync | cuMemPrefetchBatchAsync_ptsz | cuMemDiscardAndPrefetchBatchAsync | cuMemDiscardAndPrefetchBatchAsync_ptsz => prefetch_batch(addresses: *const u64, sizes: *const usize, count: usize, locations: *const Location, starts: *const usize, kinds: usize, flags: u64, stream: Handle);
-    cuMemDiscardBatchAsync | cuMemDiscardBatchAsync_ptsz => discard_batch(addresses: *const u64, sizes: *const usize, count: usize, flags: u64, stream: Handle);
+    cuMemPrefetchBatchAsync | cuMemPrefetchBatchAsync_ptsz | cuMemDiscardAndPrefetchBatchAsync | cuMemDiscardAndPrefetchBatchAsync_ptsz => prefetch_batch(addresses[count]: Slice<u64>, sizes[count]: Slice<usize>, count: usize, locations[kinds]: Slice<Location>, starts[kinds]: Slice<usize>, kinds: usize, flags: u64, stream: Handle);
+    cuMemDiscardBatchAsync | cuMemDiscardBatchAsync_ptsz => discard_batch(addresses[count]: Slice<u64>, sizes[count]: Slice<usize>, count: usize, flags: u64, stream: Handle);
     cuStreamAttachMemAsync | cuStreamAttachMemAsync_ptsz => attach(stream: Handle, address: u64, bytes: usize, flags: u32);
 }
 
@@ -36,7 +38,7 @@ impl Location {
         if device == -1 { Self { kind: 2, id: 0 } } else { Self { kind: 1, id: device } }
     }
 
-    /// The device; none: the host (HOST, HOST_NUMA, HOST_NUMA_CURRENT).
+    /// The device, or none for the host (HOST, HOST_NUMA, HOST_NUMA_CURRENT).
     fn device(self) -> Outcome<Option<u32>> {
         match self.kind {
             1 => ordinal(self.id).map(Some).map_err(|_| INVALID_DEVICE),
@@ -53,7 +55,7 @@ fn check_managed(state: &State, address: u64, bytes: usize) -> Outcome<u32> {
 }
 
 fn check_advice(call: &Call, address: u64, bytes: usize, advice: u32, location: Location) -> Outcome {
-    // CUmem_advise: 1 … 6; read-mostly advice (1, 2) and the unset of a preferred location (4) are about no location.
+    // CUmem_advise: 1 to 6. Read-mostly advice (1, 2) and unsetting a preferred location (4) have no location.
     match advice {
         1 | 2 | 4 => {}
         3 | 5 | 6 => drop(location.device()?),
@@ -64,15 +66,15 @@ fn check_advice(call: &Call, address: u64, bytes: usize, advice: u32, location: 
     check_managed(&state, address, bytes).map(|_| ())
 }
 
-unsafe fn advise(call: &mut Call, address: u64, bytes: usize, advice: u32, device: i32) -> Outcome {
+fn advise(call: &mut Call, address: u64, bytes: usize, advice: u32, device: i32) -> Outcome {
     check_advice(call, address, bytes, advice, Location::of(device))
 }
 
-unsafe fn advise_v2(call: &mut Call, address: u64, bytes: usize, advice: u32, location: Location) -> Outcome {
+fn advise_v2(call: &mut Call, address: u64, bytes: usize, advice: u32, location: Location) -> Outcome {
     check_advice(call, address, bytes, advice, location)
 }
 
-/// The move of a range to where it is asked for: its contents stay what they are.
+/// Returns the copy that models a prefetch of a range. The contents do not change.
 fn moved(state: &State, address: u64, bytes: usize, location: Location) -> Outcome<Copy> {
     let home = check_managed(state, address, bytes)? as usize;
     let shape = Shape::linear(bytes as u64);
@@ -96,11 +98,11 @@ fn prefetch_one(call: &Call, address: u64, bytes: usize, location: Location, str
     enqueue(call, state, stream, &Work::Copy(copy))
 }
 
-unsafe fn prefetch(call: &mut Call, address: u64, bytes: usize, device: i32, stream: Handle) -> Outcome {
+fn prefetch(call: &mut Call, address: u64, bytes: usize, device: i32, stream: Handle) -> Outcome {
     prefetch_one(call, address, bytes, Location::of(device), stream)
 }
 
-unsafe fn prefetch_v2(
+fn prefetch_v2(
     call: &mut Call,
     address: u64,
     bytes: usize,
@@ -122,31 +124,21 @@ fn batch_stream(call: &Call, state: &mut Guard, stream: Handle) -> Outcome<Handl
 }
 
 #[allow(clippy::too_many_arguments)]
-unsafe fn prefetch_batch(
+fn prefetch_batch(
     call: &mut Call,
-    addresses: *const u64,
-    sizes: *const usize,
+    addresses: Slice<u64>,
+    sizes: Slice<usize>,
     count: usize,
-    locations: *const Location,
-    starts: *const usize,
+    locations: Slice<Location>,
+    starts: Slice<usize>,
     kinds: usize,
     flags: u64,
     stream: Handle,
 ) -> Outcome {
-    let missing = addresses.is_null() || sizes.is_null() || locations.is_null() || starts.is_null();
-    if missing || flags != 0 || kinds == 0 || kinds > count {
+    if flags != 0 || kinds == 0 || kinds > count {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: cuda.h's promise: `kinds` locations and starts, `count` of the others.
-    let (addresses, sizes, locations, starts) = unsafe {
-        (
-            std::slice::from_raw_parts(addresses, count),
-            std::slice::from_raw_parts(sizes, count),
-            std::slice::from_raw_parts(locations, kinds),
-            std::slice::from_raw_parts(starts, kinds),
-        )
-    };
-    // As of cuMemcpyBatchAsync's attributes.
+    // The rules are those of cuMemcpyBatchAsync's attributes.
     if starts[0] != 0 || !starts.is_sorted_by(|one, next| one < next) || starts[kinds - 1] >= count {
         return Err(INVALID_VALUE);
     }
@@ -161,27 +153,26 @@ unsafe fn prefetch_batch(
     enqueue(call, state, stream, &Work::Copy(all))
 }
 
-unsafe fn discard_batch(
+fn discard_batch(
     call: &mut Call,
-    addresses: *const u64,
-    sizes: *const usize,
+    addresses: Slice<u64>,
+    sizes: Slice<usize>,
     count: usize,
     flags: u64,
     stream: Handle,
 ) -> Outcome {
-    if addresses.is_null() || sizes.is_null() || flags != 0 || count == 0 {
+    if flags != 0 || count == 0 {
         return Err(INVALID_VALUE);
     }
     let mut state = call.lock();
     let stream = batch_stream(call, &mut state, stream)?;
     for index in 0..count {
-        // SAFETY: cuda.h's promise: `count` of each.
-        unsafe { check_managed(&state, *addresses.add(index), *sizes.add(index))? };
+        check_managed(&state, addresses[index], sizes[index])?;
     }
     enqueue(call, state, stream, &Work::Empty)
 }
 
-unsafe fn attach(call: &mut Call, stream: Handle, address: u64, bytes: usize, flags: u32) -> Outcome {
+fn attach(call: &mut Call, stream: Handle, address: u64, bytes: usize, flags: u32) -> Outcome {
     // CU_MEM_ATTACH_GLOBAL, _HOST, _SINGLE, of a whole allocation.
     if !matches!(flags, 1 | 2 | 4) {
         return Err(INVALID_VALUE);

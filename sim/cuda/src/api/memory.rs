@@ -1,46 +1,46 @@
-//! Memory management: allocations on device and host, what is known about an address.
+//! Memory management: allocations on device and host, and queries about addresses.
 
-use super::{offer, put};
 use crate::call::Call;
 use crate::clocks::Ns;
 use crate::error::{HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::memory::{Allocation, DEVICE_BYTES, MemoryKind};
+use crate::parameter::{Maybe, Out, Pointer, Slice};
 use crate::state::Guard;
 use crate::{effects, thread, truth};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 exports! {
-    cuMemAlloc_v2 => alloc(address: *mut u64, bytes: usize);
-    cuMemAllocPitch_v2 => alloc_pitch(address: *mut u64, pitch: *mut usize, width: usize, height: usize, element: u32);
-    cuMemAllocManaged => alloc_managed(address: *mut u64, bytes: usize, flags: u32);
+    cuMemAlloc_v2 => alloc(address: Out<u64>, bytes: usize);
+    cuMemAllocPitch_v2 => alloc_pitch(address: Out<u64>, pitch: Out<usize>, width: usize, height: usize, element: u32);
+    cuMemAllocManaged => alloc_managed(address: Out<u64>, bytes: usize, flags: u32);
     cuMemFree_v2 => free(address: u64);
-    cuMemAllocHost_v2 => alloc_host(address: *mut u64, bytes: usize);
-    cuMemHostAlloc => host_alloc(address: *mut u64, bytes: usize, flags: u32);
+    cuMemAllocHost_v2 => alloc_host(address: Out<u64>, bytes: usize);
+    cuMemHostAlloc => host_alloc(address: Out<u64>, bytes: usize, flags: u32);
     cuMemFreeHost => free_host(address: u64);
     cuMemHostRegister | cuMemHostRegister_v2 => host_register(address: u64, bytes: usize, flags: u32);
     cuMemHostUnregister => host_unregister(address: u64);
-    cuMemHostGetDevicePointer_v2 => device_pointer(device: *mut u64, host: u64, flags: u32);
-    cuMemHostGetFlags => host_flags(flags: *mut u32, host: u64);
-    cuMemGetAddressRange_v2 => address_range(first: *mut u64, bytes: *mut usize, address: u64);
-    cuMemGetInfo_v2 => info(free: *mut usize, total: *mut usize);
-    cuPointerGetAttribute => pointer_attribute(value: *mut u8, attribute: u32, address: u64);
-    cuPointerGetAttributes => pointer_attributes(count: u32, attributes: *const u32, values: *const *mut u8, address: u64);
-    cuPointerSetAttribute => set_pointer_attribute(value: *const u8, attribute: u32, address: u64);
+    cuMemHostGetDevicePointer_v2 => device_pointer(device: Out<u64>, host: u64, flags: u32);
+    cuMemHostGetFlags => host_flags(flags: Out<u32>, host: u64);
+    cuMemGetAddressRange_v2 => address_range(first: Maybe<u64>, bytes: Maybe<usize>, address: u64);
+    cuMemGetInfo_v2 => info(free: Maybe<usize>, total: Maybe<usize>);
+    cuPointerGetAttribute => pointer_attribute(value: Out<u8>, attribute: u32, address: u64);
+    cuPointerGetAttributes => pointer_attributes(count: u32, attributes[count]: Slice<u32>, values[count]: Slice<*mut u8>, address: u64);
+    cuPointerSetAttribute => set_pointer_attribute(value: Pointer<u8>, attribute: u32, address: u64);
 }
 
-/// Tells the truth about memory that came.
-pub fn tell_alloc(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream: u64) {
-    tell("alloc", call.api.name, call.begin, (address, bytes), kind, stream, "");
+/// Writes an allocation to the truth file.
+pub fn report_alloc(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream: u64) {
+    report("alloc", call.api.name, call.begin, (address, bytes), kind, stream, "");
 }
 
-/// Tells the truth about memory that went.
-pub fn tell_free(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream: u64) {
-    tell("free", call.api.name, call.begin, (address, bytes), kind, stream, "");
+/// Writes a free to the truth file.
+pub fn report_free(call: &Call, address: u64, bytes: u64, kind: MemoryKind, stream: u64) {
+    report("free", call.api.name, call.begin, (address, bytes), kind, stream, "");
 }
 
-/// Tells the truth about what the graph launch `launch` takes or frees; `what` is `alloc` or `free`.
-pub fn tell_of_graph(
+/// Writes to the truth file what the graph launch `launch` allocates or frees; `what` is `alloc` or `free`.
+pub fn report_graph_memory(
     call: &Call,
     what: &str,
     (address, bytes): (u64, u64),
@@ -50,15 +50,15 @@ pub fn tell_of_graph(
 ) {
     let ran = ran.map_or_else(|| "null".to_owned(), |ran| ran.to_string());
     let more = format!(",\"launch\":{launch},\"ran\":{ran}");
-    tell(what, call.api.name, call.begin, (address, bytes), MemoryKind::Graph, stream, &more);
+    report(what, call.api.name, call.begin, (address, bytes), MemoryKind::Graph, stream, &more);
 }
 
-/// Tells the truth about memory that went with its context.
-pub fn tell_gone(address: u64, bytes: u64, kind: MemoryKind) {
-    tell("gone", "", 0, (address, bytes), kind, 0, "");
+/// Writes to the truth file that memory ended with its context.
+pub fn report_gone(address: u64, bytes: u64, kind: MemoryKind) {
+    report("gone", "", 0, (address, bytes), kind, 0, "");
 }
 
-fn tell(
+fn report(
     what: &str,
     api: &str,
     begin: Ns,
@@ -67,7 +67,7 @@ fn tell(
     stream: u64,
     more: &str,
 ) {
-    // Counted under the state's lock, so in the order in which it happened; lines are in none.
+    // Counted under the state's lock, so in the order of the calls; the lines themselves are in no order.
     static SEQUENCE: AtomicU64 = AtomicU64::new(0);
     let (tid, memory, seq) = (thread::tid(), kind.name(), SEQUENCE.fetch_add(1, Ordering::Relaxed));
     truth::line(format_args!(
@@ -83,20 +83,20 @@ fn allocate(call: &Call, state: &mut Guard, kind: MemoryKind, bytes: u64, flags:
     let device = state.context(context)?.device;
     let allocation = Allocation { flags, ..Allocation::new(kind, bytes, context, device) };
     let address = state.memory.allocate(allocation)?;
-    tell_alloc(call, address, bytes, kind, 0);
+    report_alloc(call, address, bytes, kind, 0);
     Ok(address)
 }
 
-unsafe fn alloc(call: &mut Call, address: *mut u64, bytes: usize) -> Outcome {
+fn alloc(call: &mut Call, address: Out<u64>, bytes: usize) -> Outcome {
     let known = allocate(call, &mut call.lock(), MemoryKind::Device, bytes as u64, 0)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(address, known) }
+    address.put(known);
+    Ok(())
 }
 
-unsafe fn alloc_pitch(
+fn alloc_pitch(
     call: &mut Call,
-    address: *mut u64,
-    pitch: *mut usize,
+    address: Out<u64>,
+    pitch: Out<usize>,
     width: usize,
     height: usize,
     element: u32,
@@ -106,24 +106,22 @@ unsafe fn alloc_pitch(
     }
     let row = width.next_multiple_of(512);
     let known = allocate(call, &mut call.lock(), MemoryKind::Device, (row * height) as u64, 0)?;
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        put(pitch, row)?;
-        put(address, known)
-    }
+    pitch.put(row);
+    address.put(known);
+    Ok(())
 }
 
-unsafe fn alloc_managed(call: &mut Call, address: *mut u64, bytes: usize, flags: u32) -> Outcome {
+fn alloc_managed(call: &mut Call, address: Out<u64>, bytes: usize, flags: u32) -> Outcome {
     // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST.
     if flags != 1 && flags != 2 {
         return Err(INVALID_VALUE);
     }
     let known = allocate(call, &mut call.lock(), MemoryKind::Managed, bytes as u64, flags)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(address, known) }
+    address.put(known);
+    Ok(())
 }
 
-/// Waits for the context's work and frees what begins at `address` and is of the right kind.
+/// Waits for the context's work, and frees the allocation of the right kind that starts at `address`.
 fn release(call: &mut Call, address: u64, right: impl Fn(MemoryKind) -> bool, wait: bool) -> Outcome {
     let mut state = call.lock();
     let context = state.current()?;
@@ -152,11 +150,11 @@ fn release(call: &mut Call, address: u64, right: impl Fn(MemoryKind) -> bool, wa
     if let Some(pool) = state.pools.get_mut(gone.pool) {
         pool.count(-(gone.taken as i64), -(gone.taken as i64));
     }
-    tell_free(call, address, gone.bytes, gone.kind, 0);
+    report_free(call, address, gone.bytes, gone.kind, 0);
     Ok(())
 }
 
-unsafe fn free(call: &mut Call, address: u64) -> Outcome {
+fn free(call: &mut Call, address: u64) -> Outcome {
     if address == 0 {
         // cuda.h: freeing 0 is no error.
         return call.lock().current().map(|_| ());
@@ -173,25 +171,24 @@ unsafe fn free(call: &mut Call, address: u64) -> Outcome {
     release(call, address, right, wait)
 }
 
-unsafe fn alloc_host(call: &mut Call, address: *mut u64, bytes: usize) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { host_alloc(call, address, bytes, 0) }
+fn alloc_host(call: &mut Call, address: Out<u64>, bytes: usize) -> Outcome {
+    host_alloc(call, address, bytes, 0)
 }
 
-unsafe fn host_alloc(call: &mut Call, address: *mut u64, bytes: usize, flags: u32) -> Outcome {
+fn host_alloc(call: &mut Call, address: Out<u64>, bytes: usize, flags: u32) -> Outcome {
     if flags > 7 {
         return Err(INVALID_VALUE);
     }
     let known = allocate(call, &mut call.lock(), MemoryKind::Pinned, bytes as u64, flags)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(address, known) }
+    address.put(known);
+    Ok(())
 }
 
-unsafe fn free_host(call: &mut Call, address: u64) -> Outcome {
+fn free_host(call: &mut Call, address: u64) -> Outcome {
     release(call, address, |kind| kind == MemoryKind::Pinned, true)
 }
 
-unsafe fn host_register(call: &mut Call, address: u64, bytes: usize, flags: u32) -> Outcome {
+fn host_register(call: &mut Call, address: u64, bytes: usize, flags: u32) -> Outcome {
     if address == 0 || bytes == 0 || flags > 15 {
         return Err(INVALID_VALUE);
     }
@@ -204,56 +201,50 @@ unsafe fn host_register(call: &mut Call, address: u64, bytes: usize, flags: u32)
     let device = state.context(context)?.device;
     let new = Allocation::new(MemoryKind::Registered, bytes as u64, context, device);
     state.memory.register(Allocation { address, flags, ..new });
-    tell_alloc(call, address, bytes as u64, MemoryKind::Registered, 0);
+    report_alloc(call, address, bytes as u64, MemoryKind::Registered, 0);
     Ok(())
 }
 
-unsafe fn host_unregister(call: &mut Call, address: u64) -> Outcome {
+fn host_unregister(call: &mut Call, address: u64) -> Outcome {
     release(call, address, |kind| kind == MemoryKind::Registered, true)
         .map_err(|error| if error == INVALID_VALUE { HOST_MEMORY_NOT_REGISTERED } else { error })
 }
 
-unsafe fn device_pointer(call: &mut Call, device: *mut u64, host: u64, flags: u32) -> Outcome {
+fn device_pointer(call: &mut Call, device: Out<u64>, host: u64, flags: u32) -> Outcome {
     let state = call.lock();
     state.current()?;
     let found = state.memory.find(host).filter(|found| found.kind.pinned() && flags == 0);
     found.ok_or(INVALID_VALUE)?;
     // Unified addressing: the same address on both sides.
-    // SAFETY: cuda.h's promise.
-    unsafe { put(device, host) }
+    device.put(host);
+    Ok(())
 }
 
-unsafe fn host_flags(call: &mut Call, flags: *mut u32, host: u64) -> Outcome {
+fn host_flags(call: &mut Call, flags: Out<u32>, host: u64) -> Outcome {
     let state = call.lock();
     let known = state.memory.find(host).filter(|found| found.kind.pinned()).ok_or(INVALID_VALUE)?.flags;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(flags, known) }
+    flags.put(known);
+    Ok(())
 }
 
-unsafe fn address_range(call: &mut Call, first: *mut u64, bytes: *mut usize, address: u64) -> Outcome {
+fn address_range(call: &mut Call, first: Maybe<u64>, bytes: Maybe<usize>, address: u64) -> Outcome {
     let state = call.lock();
     state.current()?;
     let found = state.memory.find(address).ok_or(crate::error::NOT_FOUND)?;
-    // SAFETY: cuda.h's promise; either place may be NULL.
-    unsafe {
-        offer(first, found.address);
-        offer(bytes, found.bytes as usize);
-    }
+    first.put(found.address);
+    bytes.put(found.bytes as usize);
     Ok(())
 }
 
-unsafe fn info(call: &mut Call, free: *mut usize, total: *mut usize) -> Outcome {
+fn info(call: &mut Call, free: Maybe<usize>, total: Maybe<usize>) -> Outcome {
     let state = call.lock();
     let device = state.context(state.current()?)?.device;
-    // SAFETY: cuda.h's promise; either place may be NULL.
-    unsafe {
-        offer(free, state.memory.free_bytes(device) as usize);
-        offer(total, DEVICE_BYTES as usize);
-    }
+    free.put(state.memory.free_bytes(device) as usize);
+    total.put(DEVICE_BYTES as usize);
     Ok(())
 }
 
-/// The value of a `CUpointer_attribute` in its size; none where the attribute is unknown.
+/// Returns the value of a `CUpointer_attribute` in its size; none if the attribute is unknown.
 fn attribute_of(state: &Guard, found: &Allocation, attribute: u32, address: u64) -> Option<Vec<u8>> {
     let word = |word: u32| Some(word.to_ne_bytes().to_vec());
     let long = |long: u64| Some(long.to_ne_bytes().to_vec());
@@ -284,37 +275,30 @@ fn attribute_of(state: &Guard, found: &Allocation, attribute: u32, address: u64)
     }
 }
 
-unsafe fn pointer_attribute(call: &mut Call, value: *mut u8, attribute: u32, address: u64) -> Outcome {
-    if value.is_null() {
-        return Err(INVALID_VALUE);
-    }
+fn pointer_attribute(call: &mut Call, value: Out<u8>, attribute: u32, address: u64) -> Outcome {
     let state = call.lock();
     state.current()?;
     let found = state.memory.find(address).ok_or(INVALID_VALUE)?;
     let bytes = attribute_of(&state, found, attribute, address).ok_or(INVALID_VALUE)?;
     // SAFETY: cuda.h's promise: room for the attribute.
-    unsafe { value.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    unsafe { value.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     Ok(())
 }
 
-unsafe fn pointer_attributes(
+fn pointer_attributes(
     call: &mut Call,
-    count: u32,
-    attributes: *const u32,
-    values: *const *mut u8,
+    _: u32,
+    attributes: Slice<u32>,
+    values: Slice<*mut u8>,
     address: u64,
 ) -> Outcome {
-    if attributes.is_null() || values.is_null() {
-        return Err(INVALID_VALUE);
-    }
     let state = call.lock();
     state.current()?;
     let unknown = Allocation::new(MemoryKind::Device, 0, 0, 0);
     let found = state.memory.find(address);
-    for index in 0..count as usize {
-        // SAFETY: cuda.h's promise: `count` attributes and places with room for each.
+    for (&attribute, &value) in attributes.iter().zip(values.iter()) {
+        // SAFETY: cuda.h's promise: each place is NULL or has room for its attribute.
         unsafe {
-            let (attribute, value) = (*attributes.add(index), *values.add(index));
             let mut bytes =
                 attribute_of(&state, found.unwrap_or(&unknown), attribute, address).ok_or(INVALID_VALUE)?;
             if found.is_none() {
@@ -331,7 +315,7 @@ unsafe fn pointer_attributes(
     Ok(())
 }
 
-unsafe fn set_pointer_attribute(call: &mut Call, _: *const u8, attribute: u32, address: u64) -> Outcome {
+fn set_pointer_attribute(call: &mut Call, _: Pointer<u8>, attribute: u32, address: u64) -> Outcome {
     let state = call.lock();
     state.memory.find(address).ok_or(INVALID_VALUE)?;
     // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is the only one that can be set (cuda.h).

@@ -1,23 +1,23 @@
 //! Multicast objects: addresses whose writes reach every device that is bound. They take no memory of their own.
 
 use super::device::ordinal;
-use super::put;
 use crate::call::Call;
 use crate::error::{INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
+use crate::parameter::{In, Out};
 use crate::state::Guard;
 use crate::virtual_memory::{GRANULARITY, Origin, Physical, memory_file};
 
 exports! {
-    cuMulticastCreate => create(handle: *mut Handle, properties: *const Properties);
+    cuMulticastCreate => create(handle: Out<Handle>, properties: In<Properties>);
     cuMulticastAddDevice => add_device(handle: Handle, device: i32);
     cuMulticastBindMem => bind_memory(handle: Handle, offset: usize, memory: Handle, from: usize, bytes: usize, flags: u64);
     cuMulticastBindMem_v2 => bind_memory_v2(handle: Handle, device: i32, offset: usize, memory: Handle, from: usize, bytes: usize, flags: u64);
     cuMulticastBindAddr_v2 => bind_address_v2(handle: Handle, device: i32, offset: usize, address: u64, bytes: usize, flags: u64);
     cuMulticastBindAddr => bind_address(handle: Handle, offset: usize, address: u64, bytes: usize, flags: u64);
     cuMulticastUnbind => unbind(handle: Handle, device: i32, offset: usize, bytes: usize);
-    cuMulticastGetGranularity => granularity(granularity: *mut usize, properties: *const Properties, option: u32);
+    cuMulticastGetGranularity => granularity(granularity: Out<usize>, properties: In<Properties>, option: u32);
 }
 
 /// `CUmulticastObjectProp` of cuda.h.
@@ -30,9 +30,8 @@ pub struct Properties {
     flags: u64,
 }
 
-unsafe fn create(call: &mut Call, handle: *mut Handle, properties: *const Properties) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let Properties { devices, bytes, flags, .. } = *unsafe { properties.as_ref() }.ok_or(INVALID_VALUE)?;
+fn create(call: &mut Call, handle: Out<Handle>, properties: In<Properties>) -> Outcome {
+    let Properties { devices, bytes, flags, .. } = *properties;
     let bytes = bytes as u64;
     if devices == 0 || bytes == 0 || !bytes.is_multiple_of(GRANULARITY) || flags != 0 {
         return Err(INVALID_VALUE);
@@ -40,8 +39,8 @@ unsafe fn create(call: &mut Call, handle: *mut Handle, properties: *const Proper
     let file = memory_file(bytes)?;
     let new = Physical { bytes, origin: Origin::Multicast, references: 1, mappings: 0, shared: false, file };
     let known = call.lock().virtual_memory.physical.insert(new);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(handle, known) }
+    handle.put(known);
+    Ok(())
 }
 
 /// The size of a multicast object.
@@ -62,12 +61,12 @@ fn check_part(state: &Guard, handle: Handle, offset: usize, bytes: usize) -> Out
     }
 }
 
-unsafe fn add_device(call: &mut Call, handle: Handle, device: i32) -> Outcome {
+fn add_device(call: &mut Call, handle: Handle, device: i32) -> Outcome {
     ordinal(device)?;
     size(&call.lock(), handle).map(|_| ())
 }
 
-unsafe fn bind_memory(
+fn bind_memory(
     call: &mut Call,
     handle: Handle,
     offset: usize,
@@ -87,7 +86,7 @@ unsafe fn bind_memory(
     }
 }
 
-unsafe fn bind_address(
+fn bind_address(
     call: &mut Call,
     handle: Handle,
     offset: usize,
@@ -101,7 +100,7 @@ unsafe fn bind_address(
 }
 
 #[allow(clippy::too_many_arguments, reason = "as many as cuda.h has")]
-unsafe fn bind_memory_v2(
+fn bind_memory_v2(
     call: &mut Call,
     handle: Handle,
     device: i32,
@@ -112,11 +111,10 @@ unsafe fn bind_memory_v2(
     flags: u64,
 ) -> Outcome {
     ordinal(device)?;
-    // SAFETY: nothing is asked for.
-    unsafe { bind_memory(call, handle, offset, memory, from, bytes, flags) }
+    bind_memory(call, handle, offset, memory, from, bytes, flags)
 }
 
-unsafe fn bind_address_v2(
+fn bind_address_v2(
     call: &mut Call,
     handle: Handle,
     device: i32,
@@ -126,24 +124,18 @@ unsafe fn bind_address_v2(
     flags: u64,
 ) -> Outcome {
     ordinal(device)?;
-    // SAFETY: nothing is asked for.
-    unsafe { bind_address(call, handle, offset, address, bytes, flags) }
+    bind_address(call, handle, offset, address, bytes, flags)
 }
 
-unsafe fn unbind(call: &mut Call, handle: Handle, device: i32, offset: usize, bytes: usize) -> Outcome {
+fn unbind(call: &mut Call, handle: Handle, device: i32, offset: usize, bytes: usize) -> Outcome {
     ordinal(device)?;
     check_part(&call.lock(), handle, offset, bytes)
 }
 
-unsafe fn granularity(
-    _: &mut Call,
-    granularity: *mut usize,
-    properties: *const Properties,
-    option: u32,
-) -> Outcome {
-    if properties.is_null() || option > 1 {
+fn granularity(_: &mut Call, granularity: Out<usize>, _: In<Properties>, option: u32) -> Outcome {
+    if option > 1 {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: cuda.h's promise.
-    unsafe { put(granularity, GRANULARITY as usize) }
+    granularity.put(GRANULARITY as usize);
+    Ok(())
 }

@@ -1,25 +1,25 @@
-//! Occupancy: how many blocks fit.
+//! Occupancy queries.
 
 use super::device::MULTIPROCESSORS;
 use super::launch::LaunchConfig;
-use super::put;
 use crate::call::Call;
 use crate::error::{INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
+use crate::parameter::{Out, Pointer};
 use crate::resources::{Resources, SHARED_BYTES, SHARED_BYTES_OPTIN, SHARED_BYTES_RESERVED};
 use crate::truth::{self, Escaped};
 
 exports! {
-    cuOccupancyMaxActiveBlocksPerMultiprocessor => active_blocks(blocks: *mut i32, function: Handle, threads: i32, shared: usize);
-    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags => active_blocks_flags(blocks: *mut i32, function: Handle, threads: i32, shared: usize, flags: u32);
-    cuOccupancyMaxPotentialBlockSize => potential_block(grid: *mut i32, block: *mut i32, function: Handle, shared_of: Option<extern "C-unwind" fn(i32) -> usize>, shared: usize, limit: i32);
-    cuOccupancyMaxPotentialBlockSizeWithFlags => potential_block_flags(grid: *mut i32, block: *mut i32, function: Handle, shared_of: Option<extern "C-unwind" fn(i32) -> usize>, shared: usize, limit: i32, flags: u32);
-    cuOccupancyAvailableDynamicSMemPerBlock => available_shared(bytes: *mut usize, function: Handle, blocks: i32, threads: i32);
-    cuOccupancyMaxPotentialClusterSize | cuOccupancyMaxActiveClusters => clusters(count: *mut i32, function: Handle, config: *const LaunchConfig);
+    cuOccupancyMaxActiveBlocksPerMultiprocessor => active_blocks(blocks: Out<i32>, function: Handle, threads: i32, shared: usize);
+    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags => active_blocks_flags(blocks: Out<i32>, function: Handle, threads: i32, shared: usize, flags: u32);
+    cuOccupancyMaxPotentialBlockSize => potential_block(grid: Out<i32>, block: Out<i32>, function: Handle, shared_of: Option<extern "C-unwind" fn(i32) -> usize>, shared: usize, limit: i32);
+    cuOccupancyMaxPotentialBlockSizeWithFlags => potential_block_flags(grid: Out<i32>, block: Out<i32>, function: Handle, shared_of: Option<extern "C-unwind" fn(i32) -> usize>, shared: usize, limit: i32, flags: u32);
+    cuOccupancyAvailableDynamicSMemPerBlock => available_shared(bytes: Out<usize>, function: Handle, blocks: i32, threads: i32);
+    cuOccupancyMaxPotentialClusterSize | cuOccupancyMaxActiveClusters => clusters(count: Out<i32>, function: Handle, config: Pointer<LaunchConfig>);
 }
 
-/// What a kernel takes: a function of the current context's, or a CUkernel (cuda.h,
+/// Returns the resources of a kernel: a function of the current context, or a CUkernel (cuda.h,
 /// cuOccupancyMaxActiveBlocksPerMultiprocessor: "casting to CUfunction", in "the current context").
 fn resources(call: &Call, function: Handle) -> Outcome<Resources> {
     let mut state = call.lock();
@@ -27,20 +27,19 @@ fn resources(call: &Call, function: Handle) -> Outcome<Resources> {
     state.resources(function)
 }
 
-unsafe fn active_blocks(
+fn active_blocks(
     call: &mut Call,
-    blocks: *mut i32,
+    blocks: Out<i32>,
     function: Handle,
     threads: i32,
     shared: usize,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { active_blocks_flags(call, blocks, function, threads, shared, 0) }
+    active_blocks_flags(call, blocks, function, threads, shared, 0)
 }
 
-unsafe fn active_blocks_flags(
+fn active_blocks_flags(
     call: &mut Call,
-    blocks: *mut i32,
+    blocks: Out<i32>,
     function: Handle,
     threads: i32,
     shared: usize,
@@ -59,32 +58,31 @@ unsafe fn active_blocks_flags(
              \"shared\":{shared},\"value\":{known}"
         ));
     }
-    // SAFETY: cuda.h's promise.
-    unsafe { put(blocks, known.cast_signed()) }
+    blocks.put(known.cast_signed());
+    Ok(())
 }
 
 fn clamped(bytes: usize) -> u32 {
     bytes.try_into().unwrap_or(u32::MAX)
 }
 
-unsafe fn potential_block(
+fn potential_block(
     call: &mut Call,
-    grid: *mut i32,
-    block: *mut i32,
+    grid: Out<i32>,
+    block: Out<i32>,
     function: Handle,
     shared_of: Option<extern "C-unwind" fn(i32) -> usize>,
     shared: usize,
     limit: i32,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { potential_block_flags(call, grid, block, function, shared_of, shared, limit, 0) }
+    potential_block_flags(call, grid, block, function, shared_of, shared, limit, 0)
 }
 
 #[allow(clippy::too_many_arguments)]
-unsafe fn potential_block_flags(
+fn potential_block_flags(
     call: &mut Call,
-    grid: *mut i32,
-    block: *mut i32,
+    grid: Out<i32>,
+    block: Out<i32>,
     function: Handle,
     shared_of: Option<extern "C-unwind" fn(i32) -> usize>,
     shared: usize,
@@ -92,19 +90,17 @@ unsafe fn potential_block_flags(
     _: u32,
 ) -> Outcome {
     let takes = resources(call, function)?;
-    // cuda.h: the callback counts where there is one, else the same shared memory for every size.
+    // cuda.h: the callback decides if there is one; otherwise every size has the same shared memory.
     let shared_of = |threads: u32| clamped(shared_of.map_or(shared, |of| of(threads.cast_signed())));
     let (threads, blocks) = takes.best_block(limit.try_into().unwrap_or(0), shared_of);
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        put(block, threads.cast_signed())?;
-        put(grid, blocks.cast_signed() * MULTIPROCESSORS)
-    }
+    block.put(threads.cast_signed());
+    grid.put(blocks.cast_signed() * MULTIPROCESSORS);
+    Ok(())
 }
 
-unsafe fn available_shared(
+fn available_shared(
     call: &mut Call,
-    bytes: *mut usize,
+    bytes: Out<usize>,
     function: Handle,
     blocks: i32,
     threads: i32,
@@ -113,18 +109,20 @@ unsafe fn available_shared(
     let (Ok(blocks @ 1..), Ok(threads @ 1..)) = (u32::try_from(blocks), u32::try_from(threads)) else {
         return Err(INVALID_VALUE);
     };
-    // The driver says nothing of so many blocks that do not fit even without: refused here.
+    // No document says what happens if this many blocks do not fit even without shared memory. The simulator refuses
+    // it.
     if takes.blocks_per_multiprocessor(threads, 0) < blocks {
         return Err(INVALID_VALUE);
     }
     // A whole number of units is left for each block.
     let each = SHARED_BYTES / blocks / 128 * 128 - SHARED_BYTES_RESERVED;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(bytes, (each.min(SHARED_BYTES_OPTIN) - takes.shared_bytes) as usize) }
+    bytes.put((each.min(SHARED_BYTES_OPTIN) - takes.shared_bytes) as usize);
+    Ok(())
 }
 
-unsafe fn clusters(call: &mut Call, count: *mut i32, function: Handle, _: *const LaunchConfig) -> Outcome {
+fn clusters(call: &mut Call, count: Out<i32>, function: Handle, _: Pointer<LaunchConfig>) -> Outcome {
     resources(call, function)?;
-    // SAFETY: cuda.h's promise. 8 is the portable cluster size (CUDA programming guide, "Thread Block Clusters").
-    unsafe { put(count, 8) }
+    // 8 is the portable cluster size (CUDA programming guide, "Thread Block Clusters").
+    count.put(8);
+    Ok(())
 }

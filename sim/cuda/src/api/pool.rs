@@ -1,33 +1,34 @@
 //! Stream-ordered memory.
 
 use super::device::ordinal;
-use super::memory::{tell_alloc, tell_free};
-use super::put;
+use super::memory::{report_alloc, report_free};
 use crate::call::Call;
 use crate::effects;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Outcome};
 use crate::export::exports;
 use crate::graph_memory::Asked;
 use crate::handle::Handle;
-use crate::memory::{Allocation, FreeBlock, MemoryKind, Pool};
+use crate::memory::{Allocation, MemoryKind};
+use crate::parameter::{In, Out, Slice};
+use crate::pool::{FreeBlock, Pool};
 use crate::state::{Guard, State};
 use crate::work::{Work, issue};
 
 exports! {
-    cuMemAllocAsync | cuMemAllocAsync_ptsz => alloc_async(address: *mut u64, bytes: usize, stream: Handle);
-    cuMemAllocFromPoolAsync | cuMemAllocFromPoolAsync_ptsz => alloc_from_pool(address: *mut u64, bytes: usize, pool: Handle, stream: Handle);
+    cuMemAllocAsync | cuMemAllocAsync_ptsz => alloc_async(address: Out<u64>, bytes: usize, stream: Handle);
+    cuMemAllocFromPoolAsync | cuMemAllocFromPoolAsync_ptsz => alloc_from_pool(address: Out<u64>, bytes: usize, pool: Handle, stream: Handle);
     cuMemFreeAsync | cuMemFreeAsync_ptsz => free_async(address: u64, stream: Handle);
-    cuDeviceGetDefaultMemPool => default_pool(pool: *mut Handle, device: i32);
-    cuDeviceGetMemPool => device_pool(pool: *mut Handle, device: i32);
+    cuDeviceGetDefaultMemPool => default_pool(pool: Out<Handle>, device: i32);
+    cuDeviceGetMemPool => device_pool(pool: Out<Handle>, device: i32);
     cuDeviceSetMemPool => set_device_pool(device: i32, pool: Handle);
-    cuMemSetMemPool => set_pool(location: *const [i32; 2], kind: u32, pool: Handle);
-    cuMemPoolCreate => create(pool: *mut Handle, properties: *const PoolProperties);
+    cuMemSetMemPool => set_pool(location: In<[i32; 2]>, kind: u32, pool: Handle);
+    cuMemPoolCreate => create(pool: Out<Handle>, properties: In<PoolProperties>);
     cuMemPoolDestroy => destroy(pool: Handle);
     cuMemPoolTrimTo => trim(pool: Handle, keep: usize);
-    cuMemPoolGetAttribute => get_attribute(pool: Handle, attribute: u32, value: *mut u8);
-    cuMemPoolSetAttribute => set_attribute(pool: Handle, attribute: u32, value: *const u8);
-    cuMemPoolGetAccess => get_access(flags: *mut u32, pool: Handle, location: *const [u32; 2]);
-    cuMemPoolSetAccess => set_access(pool: Handle, map: *const [u32; 3], count: usize);
+    cuMemPoolGetAttribute => get_attribute(pool: Handle, attribute: u32, value: Out<u8>);
+    cuMemPoolSetAttribute => set_attribute(pool: Handle, attribute: u32, value: In<u8>);
+    cuMemPoolGetAccess => get_access(flags: Out<u32>, pool: Handle, location: In<[u32; 2]>);
+    cuMemPoolSetAccess => set_access(pool: Handle, map[count]: Slice<[u32; 3]>, count: usize);
 }
 
 /// `CUmemPoolProps` of cuda.h.
@@ -54,7 +55,7 @@ impl State {
         self.pools.insert(Pool { device, default: true, ..Pool::default() })
     }
 
-    /// Gives a pool's free blocks back until it holds no more than `keep` bytes.
+    /// Releases a pool's free blocks until it reserves no more than `keep` bytes.
     fn trim(&mut self, pool: Handle, keep: u64) {
         let now = self.now;
         let Some(of) = self.pools.get_mut(pool) else { return };
@@ -76,7 +77,7 @@ impl State {
     }
 }
 
-/// After a synchronisation: pools give back what they hold beyond their release threshold (cuda.h,
+/// After a synchronization, makes pools release what they reserve beyond their threshold (cuda.h,
 /// CU_MEMPOOL_ATTR_RELEASE_THRESHOLD).
 pub fn synchronized(call: &Call) {
     let mut state = call.lock();
@@ -88,7 +89,7 @@ pub fn synchronized(call: &Call) {
     }
 }
 
-unsafe fn alloc_async(call: &mut Call, address: *mut u64, bytes: usize, stream: Handle) -> Outcome {
+fn alloc_async(call: &mut Call, address: Out<u64>, bytes: usize, stream: Handle) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     let context = state.checked(stream).context;
@@ -97,35 +98,33 @@ unsafe fn alloc_async(call: &mut Call, address: *mut u64, bytes: usize, stream: 
         Some(&pool) => pool,
         None => state.default_pool(device),
     };
-    // SAFETY: cuda.h's promise.
-    unsafe { alloc(call, state, address, bytes as u64, pool, stream) }
+    alloc(call, state, address, bytes as u64, pool, stream)
 }
 
-unsafe fn alloc_from_pool(
+fn alloc_from_pool(
     call: &mut Call,
-    address: *mut u64,
+    address: Out<u64>,
     bytes: usize,
     pool: Handle,
     stream: Handle,
 ) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { alloc(call, state, address, bytes as u64, pool, stream) }
+    alloc(call, state, address, bytes as u64, pool, stream)
 }
 
-unsafe fn alloc(
+fn alloc(
     call: &mut Call,
     mut state: Guard,
-    address: *mut u64,
+    address: Out<u64>,
     bytes: u64,
     pool: Handle,
     stream: Handle,
 ) -> Outcome {
     if state.checked(stream).capture.is_some() {
         let known = capture_alloc(call, &mut state, bytes, pool, stream)?;
-        // SAFETY: cuda.h's promise.
-        return unsafe { put(address, known) };
+        address.put(known);
+        return Ok(());
     }
     let (now, id) = (state.now, state.checked(stream).id);
     let of = state.pools.get_mut(pool).ok_or(INVALID_HANDLE)?;
@@ -143,23 +142,23 @@ unsafe fn alloc(
         None => {
             let has_room = |state: &Guard| state.pools.get(pool).is_some_and(|of| of.has_room(taken));
             if !has_room(&state) {
-                // What is free and does not fit makes room.
+                // Free blocks that do not fit make room.
                 state.trim(pool, 0);
             }
             if !has_room(&state) {
                 return Err(OUT_OF_MEMORY);
             }
-            // No context's: cuda.h, cuCtxDestroy.
+            // The memory belongs to no context: cuda.h, cuCtxDestroy.
             let new = Allocation { pool, ..Allocation::new(MemoryKind::Pool, bytes, 0, device) };
             let known = state.memory.allocate(new)?;
             state.pools.get_mut(pool).ok_or(INVALID_HANDLE)?.count(taken as i64, taken as i64);
             known
         }
     };
-    tell_alloc(call, known, bytes, MemoryKind::Pool, id);
+    report_alloc(call, known, bytes, MemoryKind::Pool, id);
     drop(issue(call, state, stream, &Work::Empty)?);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(address, known) }
+    address.put(known);
+    Ok(())
 }
 
 /// In a capture an allocation becomes a node, "owned by the graph instead of the memory pool. The memory pool's properties
@@ -177,7 +176,7 @@ fn capture_alloc(call: &Call, state: &mut Guard, bytes: u64, pool: Handle, strea
     state.capture_with(stream, |state, graph, before| state.add_take(call, graph, before, asked))
 }
 
-unsafe fn free_async(call: &mut Call, address: u64, stream: Handle) -> Outcome {
+fn free_async(call: &mut Call, address: u64, stream: Handle) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     if state.checked(stream).capture.is_some() {
@@ -202,7 +201,7 @@ unsafe fn free_async(call: &mut Call, address: u64, stream: Handle) -> Outcome {
     let done = done.ok_or(INVALID_VALUE)?;
     // Memory of cuMemAlloc may be freed in stream order too (CUDA programming guide, "Stream Ordered Memory Allocator").
     let allocation = state.memory.retire(address).ok_or(INVALID_VALUE)?;
-    tell_free(call, address, allocation.bytes, kind, id);
+    report_free(call, address, allocation.bytes, kind, id);
     let pool = allocation.pool;
     let taken = allocation.taken;
     match state.pools.get_mut(pool) {
@@ -219,25 +218,25 @@ unsafe fn free_async(call: &mut Call, address: u64, stream: Handle) -> Outcome {
     Ok(())
 }
 
-unsafe fn default_pool(call: &mut Call, pool: *mut Handle, device: i32) -> Outcome {
+fn default_pool(call: &mut Call, pool: Out<Handle>, device: i32) -> Outcome {
     let device = ordinal(device)?;
     let known = call.lock().default_pool(device);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(pool, known) }
+    pool.put(known);
+    Ok(())
 }
 
-unsafe fn device_pool(call: &mut Call, pool: *mut Handle, device: i32) -> Outcome {
+fn device_pool(call: &mut Call, pool: Out<Handle>, device: i32) -> Outcome {
     let device = ordinal(device)?;
     let mut state = call.lock();
     let known = match state.device_pools.get(&device) {
         Some(&known) => known,
         None => state.default_pool(device),
     };
-    // SAFETY: cuda.h's promise.
-    unsafe { put(pool, known) }
+    pool.put(known);
+    Ok(())
 }
 
-unsafe fn set_device_pool(call: &mut Call, device: i32, pool: Handle) -> Outcome {
+fn set_device_pool(call: &mut Call, device: i32, pool: Handle) -> Outcome {
     let device = ordinal(device)?;
     let mut state = call.lock();
     let of = state.pools.get(pool).ok_or(INVALID_HANDLE)?;
@@ -249,20 +248,18 @@ unsafe fn set_device_pool(call: &mut Call, device: i32, pool: Handle) -> Outcome
     Ok(())
 }
 
-/// cuda.h, cuMemSetMemPool: location and type must match the pool's, and all of the simulator's are devices' and pinned.
-unsafe fn set_pool(call: &mut Call, location: *const [i32; 2], kind: u32, pool: Handle) -> Outcome {
-    // SAFETY: cuda.h's promise: a CUmemLocation, its type and its number.
-    match unsafe { location.as_ref() } {
-        // SAFETY: as above.
-        Some(&[1, device]) if kind == 1 => unsafe { set_device_pool(call, device, pool) },
+/// cuda.h, cuMemSetMemPool: location and type must match the pool's. The simulator's pools all have pinned device
+/// memory.
+fn set_pool(call: &mut Call, location: In<[i32; 2]>, kind: u32, pool: Handle) -> Outcome {
+    // A CUmemLocation is a type and a number.
+    match *location {
+        [1, device] if kind == 1 => set_device_pool(call, device, pool),
         _ => Err(INVALID_VALUE),
     }
 }
 
-unsafe fn create(call: &mut Call, pool: *mut Handle, properties: *const PoolProperties) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let PoolProperties { kind, handles, location, device, most, .. } =
-        *unsafe { properties.as_ref() }.ok_or(INVALID_VALUE)?;
+fn create(call: &mut Call, pool: Out<Handle>, properties: In<PoolProperties>) -> Outcome {
+    let PoolProperties { kind, handles, location, device, most, .. } = *properties;
     // CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE.
     if kind != 1 || location != 1 {
         return Err(INVALID_VALUE);
@@ -273,25 +270,25 @@ unsafe fn create(call: &mut Call, pool: *mut Handle, properties: *const PoolProp
     }
     let new = Pool { device: ordinal(device)?, most, shared: handles == 1, ..Pool::default() };
     let handle = call.lock().pools.insert(new);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(pool, handle) }
+    pool.put(handle);
+    Ok(())
 }
 
-unsafe fn destroy(call: &mut Call, pool: Handle) -> Outcome {
+fn destroy(call: &mut Call, pool: Handle) -> Outcome {
     let mut state = call.lock();
     let of = state.pools.get(pool).ok_or(INVALID_HANDLE)?;
     // cuda.h: a device's default pool cannot be destroyed.
     if of.default {
         return Err(INVALID_VALUE);
     }
-    // cuda.h: a device whose current pool it is gets its default pool back; what is allocated stays.
+    // cuda.h: a device with this current pool gets its default pool back; allocated memory remains.
     state.device_pools.retain(|_, &mut current| current != pool);
     state.trim(pool, 0);
     state.memory.orphan(pool);
     state.pools.remove(pool).map(|_| ()).ok_or(INVALID_HANDLE)
 }
 
-unsafe fn trim(call: &mut Call, pool: Handle, keep: usize) -> Outcome {
+fn trim(call: &mut Call, pool: Handle, keep: usize) -> Outcome {
     let mut state = call.lock();
     state.pools.get(pool).ok_or(INVALID_HANDLE)?;
     state.trim(pool, keep as u64);
@@ -299,7 +296,7 @@ unsafe fn trim(call: &mut Call, pool: Handle, keep: usize) -> Outcome {
 }
 
 /// `CUmemPool_attribute`: 1 to 3 are ints, the others 64 bits wide.
-unsafe fn get_attribute(call: &mut Call, pool: Handle, attribute: u32, value: *mut u8) -> Outcome {
+fn get_attribute(call: &mut Call, pool: Handle, attribute: u32, value: Out<u8>) -> Outcome {
     let state = call.lock();
     let of = state.pools.get(pool).ok_or(INVALID_HANDLE)?;
     let set = of.attributes.get(&attribute).copied();
@@ -312,17 +309,23 @@ unsafe fn get_attribute(call: &mut Call, pool: Handle, attribute: u32, value: *m
         8 => of.used.1,
         _ => return Err(INVALID_VALUE),
     };
+    let value = value.as_ptr();
     // SAFETY: cuda.h's promise: room for the attribute.
-    unsafe { if attribute <= 3 { put(value.cast(), known as i32) } else { put(value.cast(), known) } }
+    unsafe {
+        if attribute <= 3 {
+            value.cast::<i32>().write(known as i32)
+        } else {
+            value.cast::<u64>().write(known)
+        }
+    }
+    Ok(())
 }
 
-unsafe fn set_attribute(call: &mut Call, pool: Handle, attribute: u32, value: *const u8) -> Outcome {
+fn set_attribute(call: &mut Call, pool: Handle, attribute: u32, value: In<u8>) -> Outcome {
     let mut state = call.lock();
     let of = state.pools.get_mut(pool).ok_or(INVALID_HANDLE)?;
-    if value.is_null() {
-        return Err(INVALID_VALUE);
-    }
-    // SAFETY: cuda.h's promise.
+    let value = value.as_ptr();
+    // SAFETY: cuda.h's promise: an attribute of the size that its number says.
     let new = unsafe {
         match attribute {
             1..=3 => *value.cast::<i32>() as u64,
@@ -345,7 +348,7 @@ const LAST_LOCATION: u32 = 4;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
 const READ_AND_WRITE: u32 = 3;
 
-/// A place that memory can be used from: a device that there is, or the host.
+/// Checks a location from which memory can be accessed: an existing device, or the host.
 fn check_location(kind: u32, number: u32) -> Outcome {
     match kind {
         DEVICE => ordinal(number as i32).map(|_| ()),
@@ -354,30 +357,26 @@ fn check_location(kind: u32, number: u32) -> Outcome {
     }
 }
 
-unsafe fn get_access(call: &mut Call, flags: *mut u32, pool: Handle, location: *const [u32; 2]) -> Outcome {
+fn get_access(call: &mut Call, flags: Out<u32>, pool: Handle, location: In<[u32; 2]>) -> Outcome {
     let state = call.lock();
     let of = state.pools.get(pool).ok_or(INVALID_HANDLE)?;
-    // SAFETY: cuda.h's promise: a CUmemLocation is a type and a number.
-    let location = *unsafe { location.as_ref() }.ok_or(INVALID_VALUE)?;
+    // A CUmemLocation is a type and a number.
+    let location = *location;
     check_location(location[0], location[1])?;
     // CUDA programming guide, "Device Accessibility for Multi-GPU Support": at first from its own device only.
     let initial = if location == [DEVICE, of.device] { READ_AND_WRITE } else { 0 };
     let known = of.access.get(&location).copied().unwrap_or(initial);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(flags, known) }
+    flags.put(known);
+    Ok(())
 }
 
-unsafe fn set_access(call: &mut Call, pool: Handle, map: *const [u32; 3], count: usize) -> Outcome {
+fn set_access(call: &mut Call, pool: Handle, map: Slice<[u32; 3]>, _: usize) -> Outcome {
     let mut state = call.lock();
     let of = state.pools.get_mut(pool).ok_or(INVALID_HANDLE)?;
-    if map.is_null() && count > 0 {
-        return Err(INVALID_VALUE);
-    }
-    // SAFETY: cuda.h's promise: so many CUmemAccessDesc, each a location and flags.
-    let map = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(map, count) } };
-    for &[kind, number, flags] in map {
+    // A CUmemAccessDesc is a location and flags.
+    for &[kind, number, flags] in map.iter() {
         check_location(kind, number)?;
-        // The guide: its own device never loses it.
+        // The guide: its own device always has access.
         let own = [kind, number] == [DEVICE, of.device] && flags != READ_AND_WRITE;
         if own || ![0, 1, READ_AND_WRITE].contains(&flags) {
             return Err(INVALID_VALUE);

@@ -1,19 +1,19 @@
 //! Semaphores of other APIs. Those of this process are simulated: what one stream signals, others wait for.
 
-use super::put;
 use crate::call::Call;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
 use crate::imported::Semaphore;
+use crate::parameter::{In, Out, Slice};
 use crate::work::{Work, issue};
 use crate::worker::Value;
 
 exports! {
-    cuImportExternalSemaphore => import(semaphore: *mut Handle, descriptor: *const Descriptor);
+    cuImportExternalSemaphore => import(semaphore: Out<Handle>, descriptor: In<Descriptor>);
     cuDestroyExternalSemaphore => destroy(semaphore: Handle);
-    cuSignalExternalSemaphoresAsync | cuSignalExternalSemaphoresAsync_ptsz => signal(semaphores: *const Handle, parameters: *const Parameters, count: u32, stream: Handle);
-    cuWaitExternalSemaphoresAsync | cuWaitExternalSemaphoresAsync_ptsz => wait(semaphores: *const Handle, parameters: *const Parameters, count: u32, stream: Handle);
+    cuSignalExternalSemaphoresAsync | cuSignalExternalSemaphoresAsync_ptsz => signal(semaphores[count]: Slice<Handle>, parameters[count]: Slice<Parameters>, count: u32, stream: Handle);
+    cuWaitExternalSemaphoresAsync | cuWaitExternalSemaphoresAsync_ptsz => wait(semaphores[count]: Slice<Handle>, parameters[count]: Slice<Parameters>, count: u32, stream: Handle);
 }
 
 /// `CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC` of cuda.h.
@@ -44,47 +44,43 @@ const _: () = assert!(size_of::<Descriptor>() == 96 && size_of::<Parameters>() =
 const BINARY: u32 = 1;
 const TIMELINE: u32 = 9;
 
-unsafe fn import(call: &mut Call, semaphore: *mut Handle, descriptor: *const Descriptor) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let Descriptor { kind, descriptor, flags, .. } = *unsafe { descriptor.as_ref() }.ok_or(INVALID_VALUE)?;
+fn import(call: &mut Call, semaphore: Out<Handle>, descriptor: In<Descriptor>) -> Outcome {
+    let Descriptor { kind, descriptor, flags, .. } = *descriptor;
     if !matches!(kind, BINARY | TIMELINE) {
         return Err(NOT_SUPPORTED);
     }
     let mut state = call.lock();
     let context = state.current()?;
-    // SAFETY: cuda.h: after success the descriptor is the driver's; closing what is none fails.
-    if semaphore.is_null() || flags != 0 || unsafe { libc::close(descriptor as i32) } != 0 {
+    // SAFETY: cuda.h: on success the descriptor becomes the driver's. Closing a number that is no descriptor fails.
+    if flags != 0 || unsafe { libc::close(descriptor as i32) } != 0 {
         return Err(INVALID_VALUE);
     }
     let value = std::ptr::from_ref(Box::leak(Box::new(0u64))) as u64;
     let known = state.imports.semaphores.insert(Semaphore { value, timeline: kind == TIMELINE, context });
-    // SAFETY: cuda.h's promise.
-    unsafe { put(semaphore, known) }
+    semaphore.put(known);
+    Ok(())
 }
 
-unsafe fn destroy(call: &mut Call, semaphore: Handle) -> Outcome {
+fn destroy(call: &mut Call, semaphore: Handle) -> Outcome {
     call.lock().imports.semaphores.remove(semaphore).map(|_| ()).ok_or(INVALID_HANDLE)
 }
 
-/// Puts what each semaphore asks for on a stream, all or nothing.
-unsafe fn run(
+/// Enqueues the operations on each semaphore on a stream, all or none.
+fn run(
     call: &Call,
-    semaphores: *const Handle,
-    parameters: *const Parameters,
+    semaphores: Slice<Handle>,
+    parameters: Slice<Parameters>,
     count: u32,
     stream: Handle,
     values: impl Fn(&Semaphore, u64) -> Vec<Value>,
 ) -> Outcome {
-    if semaphores.is_null() || parameters.is_null() || count == 0 {
+    if count == 0 {
         return Err(INVALID_VALUE);
     }
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     let mut all = Vec::new();
-    for index in 0..count as usize {
-        // SAFETY: cuda.h's promise: `count` of each.
-        let (semaphore, Parameters { fence, flags, .. }) =
-            unsafe { (*semaphores.add(index), *parameters.add(index)) };
+    for (&semaphore, &Parameters { fence, flags, .. }) in semaphores.iter().zip(parameters.iter()) {
         if flags != 0 {
             return Err(INVALID_VALUE);
         }
@@ -104,22 +100,21 @@ fn value(of: &Semaphore, value: u64, wait: Option<u32>) -> Value {
     Value { address: of.value, wide: true, value, wait }
 }
 
-unsafe fn signal(
+fn signal(
     call: &mut Call,
-    semaphores: *const Handle,
-    parameters: *const Parameters,
+    semaphores: Slice<Handle>,
+    parameters: Slice<Parameters>,
     count: u32,
     stream: Handle,
 ) -> Outcome {
     let values = |of: &Semaphore, fence| vec![value(of, if of.timeline { fence } else { 1 }, None)];
-    // SAFETY: the caller's.
-    unsafe { run(call, semaphores, parameters, count, stream, values) }
+    run(call, semaphores, parameters, count, stream, values)
 }
 
-unsafe fn wait(
+fn wait(
     call: &mut Call,
-    semaphores: *const Handle,
-    parameters: *const Parameters,
+    semaphores: Slice<Handle>,
+    parameters: Slice<Parameters>,
     count: u32,
     stream: Handle,
 ) -> Outcome {
@@ -133,6 +128,5 @@ unsafe fn wait(
             vec![value(of, 1, Some(EQUAL)), value(of, 0, None)]
         }
     };
-    // SAFETY: the caller's.
-    unsafe { run(call, semaphores, parameters, count, stream, values) }
+    run(call, semaphores, parameters, count, stream, values)
 }

@@ -1,47 +1,46 @@
 //! Streams, and values in memory that they wait for and write.
 
 use super::context::GREATEST_PRIORITY;
-use super::put;
 use crate::call::Call;
 use crate::config::config;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
+use crate::parameter::{In, Out, Slice};
 use crate::state::{self, Orphan, Stream, StreamKind};
 use crate::truth;
 use crate::work::{Work, issue};
 use crate::worker::Value;
 
 exports! {
-    cuStreamCreate => create(stream: *mut Handle, flags: u32);
-    cuStreamCreateWithPriority => create_with_priority(stream: *mut Handle, flags: u32, priority: i32);
+    cuStreamCreate => create(stream: Out<Handle>, flags: u32);
+    cuStreamCreateWithPriority => create_with_priority(stream: Out<Handle>, flags: u32, priority: i32);
     cuStreamDestroy | cuStreamDestroy_v2 => destroy(stream: Handle);
     cuStreamQuery | cuStreamQuery_ptsz => query(stream: Handle);
     cuStreamSynchronize | cuStreamSynchronize_ptsz => synchronize(stream: Handle);
-    cuStreamGetFlags | cuStreamGetFlags_ptsz => get_flags(stream: Handle, flags: *mut u32);
-    cuStreamGetPriority | cuStreamGetPriority_ptsz => get_priority(stream: Handle, priority: *mut i32);
-    cuStreamGetId | cuStreamGetId_ptsz => get_id(stream: Handle, id: *mut u64);
-    cuStreamGetCtx | cuStreamGetCtx_ptsz => get_context(stream: Handle, context: *mut Handle);
-    cuStreamGetCtx_v2 | cuStreamGetCtx_v2_ptsz => get_context_v2(stream: Handle, context: *mut Handle, green: *mut Handle);
-    cuStreamGetDevice | cuStreamGetDevice_ptsz => get_device(stream: Handle, device: *mut i32);
+    cuStreamGetFlags | cuStreamGetFlags_ptsz => get_flags(stream: Handle, flags: Out<u32>);
+    cuStreamGetPriority | cuStreamGetPriority_ptsz => get_priority(stream: Handle, priority: Out<i32>);
+    cuStreamGetId | cuStreamGetId_ptsz => get_id(stream: Handle, id: Out<u64>);
+    cuStreamGetCtx | cuStreamGetCtx_ptsz => get_context(stream: Handle, context: Out<Handle>);
+    cuStreamGetCtx_v2 | cuStreamGetCtx_v2_ptsz => get_context_v2(stream: Handle, context: Out<Handle>, green: Out<Handle>);
+    cuStreamGetDevice | cuStreamGetDevice_ptsz => get_device(stream: Handle, device: Out<i32>);
     cuStreamWaitEvent | cuStreamWaitEvent_ptsz => wait_event(stream: Handle, event: Handle, flags: u32);
-    cuStreamGetAttribute | cuStreamGetAttribute_ptsz => get_attribute(stream: Handle, attribute: u32, value: *mut [u64; 8]);
-    cuStreamSetAttribute | cuStreamSetAttribute_ptsz => set_attribute(stream: Handle, attribute: u32, value: *const [u64; 8]);
+    cuStreamGetAttribute | cuStreamGetAttribute_ptsz => get_attribute(stream: Handle, attribute: u32, value: Out<[u64; 8]>);
+    cuStreamSetAttribute | cuStreamSetAttribute_ptsz => set_attribute(stream: Handle, attribute: u32, value: In<[u64; 8]>);
     cuStreamCopyAttributes | cuStreamCopyAttributes_ptsz => copy_attributes(to: Handle, from: Handle);
     cuStreamWaitValue32 | cuStreamWaitValue32_ptsz | cuStreamWaitValue32_v2 | cuStreamWaitValue32_v2_ptsz => wait_value_32(stream: Handle, address: u64, value: u32, flags: u32);
     cuStreamWaitValue64 | cuStreamWaitValue64_ptsz | cuStreamWaitValue64_v2 | cuStreamWaitValue64_v2_ptsz => wait_value_64(stream: Handle, address: u64, value: u64, flags: u32);
     cuStreamWriteValue32 | cuStreamWriteValue32_ptsz | cuStreamWriteValue32_v2 | cuStreamWriteValue32_v2_ptsz => write_value_32(stream: Handle, address: u64, value: u32, flags: u32);
     cuStreamWriteValue64 | cuStreamWriteValue64_ptsz | cuStreamWriteValue64_v2 | cuStreamWriteValue64_v2_ptsz => write_value_64(stream: Handle, address: u64, value: u64, flags: u32);
-    cuStreamBatchMemOp | cuStreamBatchMemOp_ptsz | cuStreamBatchMemOp_v2 | cuStreamBatchMemOp_v2_ptsz => batch_memory_operations(stream: Handle, count: u32, operations: *const MemoryOperation, flags: u32);
+    cuStreamBatchMemOp | cuStreamBatchMemOp_ptsz | cuStreamBatchMemOp_v2 | cuStreamBatchMemOp_v2_ptsz => batch_memory_operations(stream: Handle, count: u32, operations[count]: Slice<MemoryOperation>, flags: u32);
 }
 
-unsafe fn create(call: &mut Call, stream: *mut Handle, flags: u32) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { create_with_priority(call, stream, flags, 0) }
+fn create(call: &mut Call, stream: Out<Handle>, flags: u32) -> Outcome {
+    create_with_priority(call, stream, flags, 0)
 }
 
-unsafe fn create_with_priority(call: &mut Call, stream: *mut Handle, flags: u32, priority: i32) -> Outcome {
-    if stream.is_null() || flags > 1 {
+fn create_with_priority(call: &mut Call, stream: Out<Handle>, flags: u32, priority: i32) -> Outcome {
+    if flags > 1 {
         return Err(INVALID_VALUE);
     }
     let mut state = call.lock();
@@ -50,11 +49,11 @@ unsafe fn create_with_priority(call: &mut Call, stream: *mut Handle, flags: u32,
     // cuda.h: a priority outside the range is clamped to it.
     let priority = priority.clamp(GREATEST_PRIORITY, 0);
     let handle = state.new_stream(context, StreamKind::Created, flags, priority)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(stream, handle) }
+    stream.put(handle);
+    Ok(())
 }
 
-unsafe fn destroy(call: &mut Call, stream: Handle) -> Outcome {
+fn destroy(call: &mut Call, stream: Handle) -> Outcome {
     let mut state = call.lock();
     state.current()?;
     let of = state.streams.get(stream).filter(|of| of.kind == StreamKind::Created).ok_or(INVALID_HANDLE)?;
@@ -62,7 +61,7 @@ unsafe fn destroy(call: &mut Call, stream: Handle) -> Outcome {
     if let Some(capture) = capture
         && let Some(capture) = state.captures.get_mut(&capture)
     {
-        // A capture whose stream goes cannot be ended as it should.
+        // A capture whose stream is destroyed can no longer be ended.
         capture.invalid = true;
         capture.tips.remove(&stream);
     }
@@ -83,7 +82,7 @@ unsafe fn destroy(call: &mut Call, stream: Handle) -> Outcome {
     Ok(())
 }
 
-unsafe fn query(call: &mut Call, stream: Handle) -> Outcome {
+fn query(call: &mut Call, stream: Handle) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     state.check_legacy(stream)?;
@@ -99,7 +98,7 @@ unsafe fn query(call: &mut Call, stream: Handle) -> Outcome {
     Ok(())
 }
 
-unsafe fn synchronize(call: &mut Call, stream: Handle) -> Outcome {
+fn synchronize(call: &mut Call, stream: Handle) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     state.check_legacy(stream)?;
@@ -109,80 +108,73 @@ unsafe fn synchronize(call: &mut Call, stream: Handle) -> Outcome {
     let work = state.stream_work(stream);
     drop(state);
     state::wait_all(&work);
-    call.tell_sync("stream", id, 0);
+    call.report_sync("stream", id, 0);
     Ok(())
 }
 
-unsafe fn get_flags(call: &mut Call, stream: Handle, flags: *mut u32) -> Outcome {
+fn get_flags(call: &mut Call, stream: Handle, flags: Out<u32>) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     state.check_question(stream)?;
     let known = state.checked(stream).flags;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(flags, known) }
+    flags.put(known);
+    Ok(())
 }
 
-unsafe fn get_priority(call: &mut Call, stream: Handle, priority: *mut i32) -> Outcome {
+fn get_priority(call: &mut Call, stream: Handle, priority: Out<i32>) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     state.check_question(stream)?;
     let known = state.checked(stream).priority;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(priority, known) }
+    priority.put(known);
+    Ok(())
 }
 
-unsafe fn get_id(call: &mut Call, stream: Handle, id: *mut u64) -> Outcome {
+fn get_id(call: &mut Call, stream: Handle, id: Out<u64>) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     state.check_question(stream)?;
     let known = state.checked(stream).id;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(id, known) }
+    id.put(known);
+    Ok(())
 }
 
-unsafe fn get_context(call: &mut Call, stream: Handle, context: *mut Handle) -> Outcome {
+fn get_context(call: &mut Call, stream: Handle, context: Out<Handle>) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     state.check_question(stream)?;
     let Stream { context: known, kind, .. } = *state.checked(stream);
-    // cuda.h of CUDA 12, cuStreamGetCtx: not for streams of cuGreenCtxStreamCreate (and the simulator does not tell them from
-    // others of a green context). Of CUDA 13: what cuCtxFromGreenCtx returns.
+    // cuda.h of CUDA 12, cuStreamGetCtx: not for streams of cuGreenCtxStreamCreate (the simulator does not distinguish
+    // them from a green context's other streams). CUDA 13 returns the context of cuCtxFromGreenCtx.
     let is_green = state.root(known) != known && kind == StreamKind::Created;
     if is_green && config().driver_version < 13000 {
         return Err(NOT_SUPPORTED);
     }
-    // SAFETY: cuda.h's promise.
-    unsafe { put(context, known) }
+    context.put(known);
+    Ok(())
 }
 
-unsafe fn get_context_v2(
-    call: &mut Call,
-    stream: Handle,
-    context: *mut Handle,
-    green: *mut Handle,
-) -> Outcome {
+fn get_context_v2(call: &mut Call, stream: Handle, context: Out<Handle>, green: Out<Handle>) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     state.check_question(stream)?;
     let known = state.checked(stream).context;
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        put(green, state.green_of(known))?;
-        put(context, state.root(known))
-    }
+    green.put(state.green_of(known));
+    context.put(state.root(known));
+    Ok(())
 }
 
-unsafe fn get_device(call: &mut Call, stream: Handle, device: *mut i32) -> Outcome {
+fn get_device(call: &mut Call, stream: Handle, device: Out<i32>) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     state.check_question(stream)?;
     let context = state.checked(stream).context;
     let known = state.context(context)?.device;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(device, known as i32) }
+    device.put(known as i32);
+    Ok(())
 }
 
-unsafe fn wait_event(call: &mut Call, stream: Handle, event: Handle, flags: u32) -> Outcome {
+fn wait_event(call: &mut Call, stream: Handle, event: Handle, flags: u32) -> Outcome {
     if flags > 1 {
         return Err(INVALID_VALUE);
     }
@@ -209,7 +201,7 @@ const DOMAIN_MAP: u32 = 9;
 const DOMAIN: u32 = 10;
 const OF_STREAMS: [u32; 6] = [1, SYNCHRONIZATION_POLICY, PRIORITY, DOMAIN_MAP, DOMAIN, 16];
 
-unsafe fn get_attribute(call: &mut Call, stream: Handle, attribute: u32, value: *mut [u64; 8]) -> Outcome {
+fn get_attribute(call: &mut Call, stream: Handle, attribute: u32, value: Out<[u64; 8]>) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     if !OF_STREAMS.contains(&attribute) {
@@ -223,15 +215,15 @@ unsafe fn get_attribute(call: &mut Call, stream: Handle, attribute: u32, value: 
         _ => 0,
     };
     let known = of.attributes.get(&attribute).copied().unwrap_or([initial, 0, 0, 0, 0, 0, 0, 0]);
-    // SAFETY: cuda.h's promise: a CUstreamAttrValue is 64 bytes.
-    unsafe { put(value, known) }
+    // A CUstreamAttrValue is 64 bytes.
+    value.put(known);
+    Ok(())
 }
 
-unsafe fn set_attribute(call: &mut Call, stream: Handle, attribute: u32, value: *const [u64; 8]) -> Outcome {
+fn set_attribute(call: &mut Call, stream: Handle, attribute: u32, value: In<[u64; 8]>) -> Outcome {
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
-    // SAFETY: cuda.h's promise.
-    let mut value = *unsafe { value.as_ref() }.ok_or(INVALID_VALUE)?;
+    let mut value = *value;
     let first = value[0] as u32;
     let right = match attribute {
         SYNCHRONIZATION_POLICY => (1..=4).contains(&first),
@@ -243,7 +235,7 @@ unsafe fn set_attribute(call: &mut Call, stream: Handle, attribute: u32, value: 
     }
     let of = state.checked(stream);
     if attribute == PRIORITY {
-        // As when a stream is made, it is clamped to the range.
+        // It is clamped to the range, as at the creation of a stream.
         of.priority = (first as i32).clamp(GREATEST_PRIORITY, 0);
         value[0] = u64::from(of.priority as u32);
     }
@@ -252,7 +244,7 @@ unsafe fn set_attribute(call: &mut Call, stream: Handle, attribute: u32, value: 
 }
 
 /// cuda.h: both streams are of the same context.
-unsafe fn copy_attributes(call: &mut Call, to: Handle, from: Handle) -> Outcome {
+fn copy_attributes(call: &mut Call, to: Handle, from: Handle) -> Outcome {
     let mut state = call.lock();
     let to = state.stream(call.api.per_thread, to)?;
     let from = state.stream(call.api.per_thread, from)?;
@@ -294,37 +286,35 @@ fn values(call: &mut Call, stream: Handle, values: &[Value]) -> Outcome {
     Ok(())
 }
 
-unsafe fn wait_value_32(call: &mut Call, stream: Handle, address: u64, value: u32, flags: u32) -> Outcome {
+fn wait_value_32(call: &mut Call, stream: Handle, address: u64, value: u32, flags: u32) -> Outcome {
     values(call, stream, &[Value { address, wide: false, value: u64::from(value), wait: Some(flags) }])
 }
 
-unsafe fn wait_value_64(call: &mut Call, stream: Handle, address: u64, value: u64, flags: u32) -> Outcome {
+fn wait_value_64(call: &mut Call, stream: Handle, address: u64, value: u64, flags: u32) -> Outcome {
     values(call, stream, &[Value { address, wide: true, value, wait: Some(flags) }])
 }
 
-unsafe fn write_value_32(call: &mut Call, stream: Handle, address: u64, value: u32, _: u32) -> Outcome {
+fn write_value_32(call: &mut Call, stream: Handle, address: u64, value: u32, _: u32) -> Outcome {
     values(call, stream, &[Value { address, wide: false, value: u64::from(value), wait: None }])
 }
 
-unsafe fn write_value_64(call: &mut Call, stream: Handle, address: u64, value: u64, _: u32) -> Outcome {
+fn write_value_64(call: &mut Call, stream: Handle, address: u64, value: u64, _: u32) -> Outcome {
     values(call, stream, &[Value { address, wide: true, value, wait: None }])
 }
 
-unsafe fn batch_memory_operations(
+fn batch_memory_operations(
     call: &mut Call,
     stream: Handle,
     count: u32,
-    operations: *const MemoryOperation,
+    operations: Slice<MemoryOperation>,
     flags: u32,
 ) -> Outcome {
     // cuda.h, cuStreamBatchMemOp: at most 256 operations.
-    if flags != 0 || count > 256 || (operations.is_null() && count > 0) {
+    if flags != 0 || count > 256 {
         return Err(INVALID_VALUE);
     }
     let mut all = Vec::new();
-    for index in 0..count as usize {
-        // SAFETY: cuda.h's promise: `count` operations.
-        let MemoryOperation { operation, address, value, flags, .. } = unsafe { *operations.add(index) };
+    for &MemoryOperation { operation, address, value, flags, .. } in operations.iter() {
         let narrow = value & u64::from(u32::MAX);
         // CUstreamBatchMemOpType; 3 and 6 are barriers, which order alone satisfies.
         all.push(match operation {

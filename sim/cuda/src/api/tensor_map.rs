@@ -1,22 +1,22 @@
-//! Tensor maps: descriptions of memory that a kernel moves boxes of. Encoding one is arithmetic on the host: no memory is
-//! taken and nothing is enqueued. What is encoded here only the simulator can read.
+//! Tensor maps: descriptions of memory of which a kernel moves boxes. Encoding one is arithmetic on the host: it
+//! allocates nothing and enqueues nothing. Only the simulator can read maps that it encoded.
 
-use super::capture::list;
 use crate::call::Call;
 use crate::error::{INVALID_VALUE, Outcome};
 use crate::export::exports;
+use crate::parameter::{InOut, Out, Slice};
 
 exports! {
-    cuTensorMapEncodeTiled => tiled(map: *mut Map, kind: u32, rank: u32, address: u64, size: *const u64, strides: *const u64, extent: *const u32, steps: *const u32, interleave: u32, swizzle: u32, promotion: u32, fill: u32);
-    cuTensorMapEncodeIm2col => columns(map: *mut Map, kind: u32, rank: u32, address: u64, size: *const u64, strides: *const u64, lower: *const i32, upper: *const i32, channels: u32, pixels: u32, steps: *const u32, interleave: u32, swizzle: u32, promotion: u32, fill: u32);
-    cuTensorMapEncodeIm2colWide => wide_columns(map: *mut Map, kind: u32, rank: u32, address: u64, size: *const u64, strides: *const u64, lower: i32, upper: i32, channels: u32, pixels: u32, steps: *const u32, interleave: u32, mode: u32, swizzle: u32, promotion: u32, fill: u32);
-    cuTensorMapReplaceAddress => replace_address(map: *mut Map, address: u64);
+    cuTensorMapEncodeTiled => tiled(map: Out<Map>, kind: u32, rank: u32, address: u64, size[rank]: Slice<u64>, strides[rank.saturating_sub(1)]: Slice<u64>, extent[rank]: Slice<u32>, steps[rank]: Slice<u32>, interleave: u32, swizzle: u32, promotion: u32, fill: u32);
+    cuTensorMapEncodeIm2col => columns(map: Out<Map>, kind: u32, rank: u32, address: u64, size[rank]: Slice<u64>, strides[rank.saturating_sub(1)]: Slice<u64>, lower[rank.saturating_sub(2)]: Slice<i32>, upper[rank.saturating_sub(2)]: Slice<i32>, channels: u32, pixels: u32, steps[rank]: Slice<u32>, interleave: u32, swizzle: u32, promotion: u32, fill: u32);
+    cuTensorMapEncodeIm2colWide => wide_columns(map: Out<Map>, kind: u32, rank: u32, address: u64, size[rank]: Slice<u64>, strides[rank.saturating_sub(1)]: Slice<u64>, lower: i32, upper: i32, channels: u32, pixels: u32, steps[rank]: Slice<u32>, interleave: u32, mode: u32, swizzle: u32, promotion: u32, fill: u32);
+    cuTensorMapReplaceAddress => replace_address(map: InOut<Map>, address: u64);
 }
 
 /// `CUtensorMap` of cuda.h: 128 opaque bytes.
 pub type Map = [u64; 16];
 
-/// The first word of a map that was encoded here; behind it the address, and what its alignment depends on.
+/// The first word of a map that the simulator encoded; the address and its alignment follow.
 const ENCODED: u64 = u64::from_ne_bytes(*b"gpuspyTM");
 
 /// `CUtensorMapDataType`: what packed values are, and the first that floats are.
@@ -28,7 +28,7 @@ const FLOATS: std::ops::RangeInclusive<u32> = 6..=12;
 /// `CUtensorMapInterleave`.
 const INTERLEAVE_32: u32 = 2;
 
-/// What all maps have.
+/// The parameters that all maps have.
 struct Common {
     kind: u32,
     rank: u32,
@@ -39,13 +39,13 @@ struct Common {
     fill: u32,
 }
 
-/// An error unless all of it holds.
+/// Returns an error unless the condition holds.
 fn require(holds: bool) -> Outcome {
     if holds { Ok(()) } else { Err(INVALID_VALUE) }
 }
 
 impl Common {
-    /// Values that are packed, and lie in memory with gaps or aligned to 32 bytes.
+    /// Returns whether the values are packed and lie in memory with gaps or aligned to 32 bytes.
     fn wide_packed(&self) -> bool {
         [PACKED_4_ALIGN_16, PACKED_6_ALIGN_16].contains(&self.kind)
     }
@@ -62,16 +62,13 @@ impl Common {
         }
     }
 
-    /// What an address and strides are multiples of.
+    /// Returns the required alignment of the address and strides, bytes.
     fn alignment(&self) -> u64 {
         if self.interleave == INTERLEAVE_32 || self.wide_packed() { 32 } else { 16 }
     }
 
     /// The requirements of cuda.h, cuTensorMapEncodeTiled, that all encodings share.
-    ///
-    /// # Safety
-    /// Lists are NULL or have as many members as cuda.h asks for.
-    unsafe fn check(&self, size: *const u64, strides: *const u64, steps: *const u32) -> Outcome {
+    fn check(&self, size: &[u64], strides: &[u64], steps: &[u32]) -> Outcome {
         require(self.kind <= PACKED_6_ALIGN_16 && (1..=5).contains(&self.rank))?;
         require(
             self.interleave <= INTERLEAVE_32 && self.swizzle <= 7 && self.promotion <= 3 && self.fill <= 1,
@@ -81,10 +78,6 @@ impl Common {
         require(self.kind != PACKED_6_ALIGN_16 || self.interleave == 0)?;
         require(self.fill == 0 || FLOATS.contains(&self.kind))?;
         require(self.address.is_multiple_of(self.alignment()))?;
-        let rank = self.rank as usize;
-        // SAFETY: the caller's.
-        let (size, strides, steps) =
-            unsafe { (list(size, rank)?, list(strides, rank - 1)?, list_u32(steps, rank)?) };
         let whole = match self.kind {
             PACKED_4_ALIGN_8 => 2,
             _ if self.wide_packed() => 128,
@@ -93,7 +86,7 @@ impl Common {
         require(size.iter().all(|size| (1..=1 << 31).contains(size)) && size[0].is_multiple_of(whole))?;
         let alignment = self.alignment();
         require(strides.iter().all(|stride| stride.is_multiple_of(alignment) && *stride < 1 << 40))?;
-        // The step of the first dimension is ignored where nothing is interleaved.
+        // The step of the first dimension is ignored without interleaving.
         let ignored = usize::from(self.interleave == 0);
         require(steps[ignored..].iter().all(|step| (1..=8).contains(step)))
     }
@@ -115,53 +108,41 @@ impl Common {
     }
 
     /// Writes the map. cuda.h: its address is a multiple of 64.
-    unsafe fn write(&self, call: &Call, map: *mut Map) -> Outcome {
-        require(!map.is_null() && map.addr().is_multiple_of(64))?;
+    fn write(&self, call: &Call, map: Out<Map>) -> Outcome {
+        require(map.as_ptr().addr().is_multiple_of(64))?;
         call.lock().current()?;
         let mut encoded = [0; 16];
         encoded[..3].copy_from_slice(&[ENCODED, self.address, self.alignment()]);
-        // SAFETY: cuda.h's promise.
-        unsafe { map.write(encoded) };
+        map.put(encoded);
         Ok(())
     }
 }
 
-/// Numbers that the application gave.
-unsafe fn list_u32(numbers: *const u32, count: usize) -> Outcome<Vec<u32>> {
-    require(!numbers.is_null())?;
-    // SAFETY: the caller's.
-    Ok(unsafe { std::slice::from_raw_parts(numbers, count) }.to_vec())
-}
-
 #[allow(clippy::too_many_arguments)]
-unsafe fn tiled(
+fn tiled(
     call: &mut Call,
-    map: *mut Map,
+    map: Out<Map>,
     kind: u32,
     rank: u32,
     address: u64,
-    size: *const u64,
-    strides: *const u64,
-    extent: *const u32,
-    steps: *const u32,
+    size: Slice<u64>,
+    strides: Slice<u64>,
+    extent: Slice<u32>,
+    steps: Slice<u32>,
     interleave: u32,
     swizzle: u32,
     promotion: u32,
     fill: u32,
 ) -> Outcome {
     let common = Common { kind, rank, address, interleave, swizzle, promotion, fill };
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        common.check(size, strides, steps)?;
-        require(swizzle <= 6)?;
-        let extent = list_u32(extent, rank as usize)?;
-        require(extent.iter().all(|extent| (1..=256).contains(extent)))?;
-        common.check_inner(extent[0])?;
-        common.write(call, map)
-    }
+    common.check(&size, &strides, &steps)?;
+    require(swizzle <= 6)?;
+    require(extent.iter().all(|extent| (1..=256).contains(extent)))?;
+    common.check_inner(extent[0])?;
+    common.write(call, map)
 }
 
-/// Corners of a box of pixels: each within the range that cuda.h has for the rank, and something between them.
+/// Checks the corners of a box of pixels: each within cuda.h's range for the rank, and with pixels between them.
 fn check_corners(rank: u32, lower: &[i32], upper: &[i32]) -> Outcome {
     let range = match rank {
         3 => -32768..=32767,
@@ -172,52 +153,48 @@ fn check_corners(rank: u32, lower: &[i32], upper: &[i32]) -> Outcome {
 }
 
 #[allow(clippy::too_many_arguments)]
-unsafe fn columns(
+fn columns(
     call: &mut Call,
-    map: *mut Map,
+    map: Out<Map>,
     kind: u32,
     rank: u32,
     address: u64,
-    size: *const u64,
-    strides: *const u64,
-    lower: *const i32,
-    upper: *const i32,
+    size: Slice<u64>,
+    strides: Slice<u64>,
+    lower: Slice<i32>,
+    upper: Slice<i32>,
     channels: u32,
     pixels: u32,
-    steps: *const u32,
+    steps: Slice<u32>,
     interleave: u32,
     swizzle: u32,
     promotion: u32,
     fill: u32,
 ) -> Outcome {
     let common = Common { kind, rank, address, interleave, swizzle, promotion, fill };
-    require(rank >= 3 && !lower.is_null() && !upper.is_null())?;
-    // SAFETY: cuda.h's promise: an offset for each dimension but the first and the last.
-    unsafe {
-        common.check(size, strides, steps)?;
-        require(swizzle <= 6)?;
-        let corners = |list| std::slice::from_raw_parts(list, rank as usize - 2);
-        check_corners(rank, corners(lower), corners(upper))?;
-        require((1..=1024).contains(&pixels))?;
-        common.check_inner(channels)?;
-        common.write(call, map)
-    }
+    require(rank >= 3)?;
+    common.check(&size, &strides, &steps)?;
+    require(swizzle <= 6)?;
+    check_corners(rank, &lower, &upper)?;
+    require((1..=1024).contains(&pixels))?;
+    common.check_inner(channels)?;
+    common.write(call, map)
 }
 
 #[allow(clippy::too_many_arguments)]
-unsafe fn wide_columns(
+fn wide_columns(
     call: &mut Call,
-    map: *mut Map,
+    map: Out<Map>,
     kind: u32,
     rank: u32,
     address: u64,
-    size: *const u64,
-    strides: *const u64,
+    size: Slice<u64>,
+    strides: Slice<u64>,
     lower: i32,
     upper: i32,
     channels: u32,
     pixels: u32,
-    steps: *const u32,
+    steps: Slice<u32>,
     interleave: u32,
     mode: u32,
     swizzle: u32,
@@ -231,20 +208,18 @@ unsafe fn wide_columns(
     // CUtensorMapSwizzle: 64B, 128B, 128B_ATOM_32B, and in that mode 96B.
     require([2, 3, 4].contains(&swizzle) || (swizzle == 7 && mode == 0))?;
     check_corners(3, &[lower], &[upper])?;
-    // SAFETY: cuda.h's promise.
-    unsafe {
-        common.check(size, strides, steps)?;
-        common.check_inner(channels)?;
-        common.write(call, map)
-    }
+    common.check(&size, &strides, &steps)?;
+    common.check_inner(channels)?;
+    common.write(call, map)
 }
 
-unsafe fn replace_address(call: &mut Call, map: *mut Map, address: u64) -> Outcome {
-    require(map.addr().is_multiple_of(64))?;
+fn replace_address(call: &mut Call, map: InOut<Map>, address: u64) -> Outcome {
+    require(map.as_ptr().addr().is_multiple_of(64))?;
     call.lock().current()?;
-    // SAFETY: NULL, or what cuda.h promises to be a map.
-    let [first, place, alignment, ..] = unsafe { map.as_mut() }.ok_or(INVALID_VALUE)?;
+    let mut encoded = map.get();
+    let [first, place, alignment, ..] = &mut encoded;
     require(*first == ENCODED && address.is_multiple_of(*alignment))?;
     *place = address;
+    map.put(encoded);
     Ok(())
 }

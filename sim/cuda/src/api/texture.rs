@@ -1,23 +1,23 @@
-//! Textures and surfaces: what a kernel reads and writes through them. They describe memory and take none.
+//! Textures and surfaces, through which a kernel reads and writes memory. They describe memory and allocate none.
 
 use super::device::{ordinal, texture_limits};
-use super::put;
 use crate::call::Call;
 use crate::error::{INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::handle::{Handle, Kind, Table};
+use crate::parameter::{In, MaybeIn, Out};
 use crate::state::State;
 
 exports! {
-    cuTexObjectCreate => create(texture: *mut u64, resource: *const Resource, sampling: *const Sampling, view: *const View);
+    cuTexObjectCreate => create(texture: Out<u64>, resource: In<Resource>, sampling: In<Sampling>, view: MaybeIn<View>);
     cuTexObjectDestroy => destroy(texture: u64);
-    cuTexObjectGetResourceDesc => get_resource(resource: *mut Resource, texture: u64);
-    cuTexObjectGetTextureDesc => get_sampling(sampling: *mut Sampling, texture: u64);
-    cuTexObjectGetResourceViewDesc => get_view(view: *mut View, texture: u64);
-    cuSurfObjectCreate => create_surface(surface: *mut u64, resource: *const Resource);
+    cuTexObjectGetResourceDesc => get_resource(resource: Out<Resource>, texture: u64);
+    cuTexObjectGetTextureDesc => get_sampling(sampling: Out<Sampling>, texture: u64);
+    cuTexObjectGetResourceViewDesc => get_view(view: Out<View>, texture: u64);
+    cuSurfObjectCreate => create_surface(surface: Out<u64>, resource: In<Resource>);
     cuSurfObjectDestroy => destroy_surface(surface: u64);
-    cuSurfObjectGetResourceDesc => get_surface(resource: *mut Resource, surface: u64);
-    cuDeviceGetTexture1DLinearMaxWidth => linear_width(width: *mut usize, format: u32, channels: u32, device: i32);
+    cuSurfObjectGetResourceDesc => get_surface(resource: Out<Resource>, surface: u64);
+    cuDeviceGetTexture1DLinearMaxWidth => linear_width(width: Out<usize>, format: u32, channels: u32, device: i32);
 }
 
 /// `CUDA_RESOURCE_DESC` of cuda.h: a type and a union.
@@ -103,7 +103,7 @@ impl Default for Textures {
 }
 
 impl Textures {
-    /// A context goes, and what was made in it.
+    /// Destroys the textures and surfaces of a context that ends.
     pub fn end(&mut self, context: Handle) {
         self.textures.remove_where(|texture| texture.context == context);
         self.surfaces.remove_where(|(of, _)| *of == context);
@@ -111,7 +111,7 @@ impl Textures {
 }
 
 impl Resource {
-    /// Bytes of an element of memory; an array knows its own.
+    /// Returns the bytes of an element of linear or pitched memory.
     fn element(&self) -> Outcome<u64> {
         let channel = match self.format {
             0x01 | 0x08 => 1,
@@ -126,7 +126,8 @@ impl Resource {
         }
     }
 
-    /// Checks the rules of cuda.h, cuTexObjectCreate, but for those of sampling; the flags of the array that it is.
+    /// Checks the rules of cuda.h, cuTexObjectCreate, except those for sampling; returns the flags of the array, if it
+    /// is one.
     fn check(&self, state: &State) -> Outcome<u32> {
         if self.flags != 0 {
             return Err(INVALID_VALUE);
@@ -165,8 +166,8 @@ impl Resource {
 }
 
 impl Sampling {
-    /// Checks the rules of cuda.h, cuTexObjectCreate. That coordinates which are not normalized are clamped only, it says
-    /// too: programs leave the mode at zero, which is to wrap, and nothing is said of an error.
+    /// Checks the rules of cuda.h, cuTexObjectCreate. cuda.h also says that coordinates that are not normalized are
+    /// only clamped; but programs leave the mode at zero, which is wrap, and no document mentions an error.
     fn check(&self, resource: &Resource, array_flags: u32) -> Outcome {
         let modes =
             self.address_modes.iter().all(|mode| *mode <= 3) && self.filter <= 1 && self.mipmap_filter <= 1;
@@ -178,8 +179,8 @@ impl Sampling {
 }
 
 impl View {
-    /// Checks the rules of cuda.h, cuTexObjectCreate: the size is the array's, or four times it where blocks are read as
-    /// texels; levels and layers are those that there are.
+    /// Checks the rules of cuda.h, cuTexObjectCreate: the size is the array's, or four times that if blocks are read as
+    /// texels; levels and layers must exist.
     fn check(&self, state: &State, resource: &Resource) -> Outcome {
         let (shape, levels) = match resource.kind {
             ARRAY => (state.arrays.arrays.get(resource.of).map(|array| array.shape), 1),
@@ -199,29 +200,24 @@ impl View {
     }
 }
 
-unsafe fn create(
+fn create(
     call: &mut Call,
-    texture: *mut u64,
-    resource: *const Resource,
-    sampling: *const Sampling,
-    view: *const View,
+    texture: Out<u64>,
+    resource: In<Resource>,
+    sampling: In<Sampling>,
+    view: MaybeIn<View>,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise: each is NULL or a structure.
-    let (resource, sampling, view) = unsafe { (resource.as_ref(), sampling.as_ref(), view.as_ref()) };
-    let (resource, sampling) = (*resource.ok_or(INVALID_VALUE)?, *sampling.ok_or(INVALID_VALUE)?);
-    if texture.is_null() {
-        return Err(INVALID_VALUE);
-    }
+    let (resource, sampling, view) = (*resource, *sampling, view.get());
     let mut state = call.lock();
     let context = state.current()?;
     sampling.check(&resource, resource.check(&state)?)?;
     view.map_or(Ok(()), |view| view.check(&state, &resource))?;
     let known = state.textures.textures.insert(Texture { context, resource, sampling, view: view.copied() });
-    // SAFETY: cuda.h's promise.
-    unsafe { put(texture, known) }
+    texture.put(known);
+    Ok(())
 }
 
-unsafe fn destroy(call: &mut Call, texture: u64) -> Outcome {
+fn destroy(call: &mut Call, texture: u64) -> Outcome {
     let mut state = call.lock();
     state.current()?;
     state.textures.textures.remove(texture).map(|_| ()).ok_or(INVALID_VALUE)
@@ -233,30 +229,29 @@ fn known(call: &Call, texture: u64) -> Outcome<Texture> {
     state.textures.textures.get(texture).copied().ok_or(INVALID_VALUE)
 }
 
-unsafe fn get_resource(call: &mut Call, resource: *mut Resource, texture: u64) -> Outcome {
+fn get_resource(call: &mut Call, resource: Out<Resource>, texture: u64) -> Outcome {
     let known = known(call, texture)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(resource, known.resource) }
+    resource.put(known.resource);
+    Ok(())
 }
 
-unsafe fn get_sampling(call: &mut Call, sampling: *mut Sampling, texture: u64) -> Outcome {
+fn get_sampling(call: &mut Call, sampling: Out<Sampling>, texture: u64) -> Outcome {
     let known = known(call, texture)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(sampling, known.sampling) }
+    sampling.put(known.sampling);
+    Ok(())
 }
 
-/// cuda.h: an error where none was given.
-unsafe fn get_view(call: &mut Call, view: *mut View, texture: u64) -> Outcome {
+/// cuda.h: it is an error if the texture has no view.
+fn get_view(call: &mut Call, view: Out<View>, texture: u64) -> Outcome {
     let known = known(call, texture)?.view.ok_or(INVALID_VALUE)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(view, known) }
+    view.put(known);
+    Ok(())
 }
 
-/// Of an array that was made for it (cuda.h, CUDA_ARRAY3D_SURFACE_LDST).
-unsafe fn create_surface(call: &mut Call, surface: *mut u64, resource: *const Resource) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let resource = *unsafe { resource.as_ref() }.ok_or(INVALID_VALUE)?;
-    if surface.is_null() || resource.kind != ARRAY {
+/// Creates a surface of an array, which must allow it (cuda.h, CUDA_ARRAY3D_SURFACE_LDST).
+fn create_surface(call: &mut Call, surface: Out<u64>, resource: In<Resource>) -> Outcome {
+    let resource = *resource;
+    if resource.kind != ARRAY {
         return Err(INVALID_VALUE);
     }
     let mut state = call.lock();
@@ -265,28 +260,28 @@ unsafe fn create_surface(call: &mut Call, surface: *mut u64, resource: *const Re
         return Err(INVALID_VALUE);
     }
     let known = state.textures.surfaces.insert((context, resource));
-    // SAFETY: cuda.h's promise.
-    unsafe { put(surface, known) }
+    surface.put(known);
+    Ok(())
 }
 
-unsafe fn destroy_surface(call: &mut Call, surface: u64) -> Outcome {
+fn destroy_surface(call: &mut Call, surface: u64) -> Outcome {
     let mut state = call.lock();
     state.current()?;
     state.textures.surfaces.remove(surface).map(|_| ()).ok_or(INVALID_VALUE)
 }
 
-unsafe fn get_surface(call: &mut Call, resource: *mut Resource, surface: u64) -> Outcome {
+fn get_surface(call: &mut Call, resource: Out<Resource>, surface: u64) -> Outcome {
     let state = call.lock();
     state.current()?;
     let (_, known) = *state.textures.surfaces.get(surface).ok_or(INVALID_VALUE)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(resource, known) }
+    resource.put(known);
+    Ok(())
 }
 
-unsafe fn linear_width(_: &mut Call, width: *mut usize, format: u32, channels: u32, device: i32) -> Outcome {
+fn linear_width(_: &mut Call, width: Out<usize>, format: u32, channels: u32, device: i32) -> Outcome {
     ordinal(device)?;
     let of = Resource { kind: LINEAR, of: 0, format, channels, size: [0; 3], rest: [0; 11], flags: 0 };
     of.element()?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(width, texture_limits().linear as usize) }
+    width.put(texture_limits().linear as usize);
+    Ok(())
 }

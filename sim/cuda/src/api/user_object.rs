@@ -1,16 +1,16 @@
-//! User objects: things of the application's that graphs keep alive. The last reference that goes calls the destructor.
+//! User objects: application data that graphs keep alive. Releasing the last reference calls the destructor.
 
-use super::put;
 use crate::call::Call;
 use crate::error::{INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::graph::Graph;
 use crate::handle::Handle;
+use crate::parameter::Out;
 use crate::{thread, worker};
 use std::sync::{Arc, Weak};
 
 exports! {
-    cuUserObjectCreate => create(object: *mut Handle, pointer: u64, destroy: Option<extern "C-unwind" fn(u64)>, count: u32, flags: u32);
+    cuUserObjectCreate => create(object: Out<Handle>, pointer: u64, destroy: Option<extern "C-unwind" fn(u64)>, count: u32, flags: u32);
     cuUserObjectRetain => retain(object: Handle, count: u32);
     cuUserObjectRelease => release(object: Handle, count: u32);
     cuGraphRetainUserObject => graph_retain(graph: Handle, object: Handle, count: u32, flags: u32);
@@ -22,7 +22,7 @@ const NO_DESTRUCTOR_SYNC: u32 = 1;
 /// `CU_GRAPH_USER_OBJECT_MOVE`.
 const MOVE: u32 = 1;
 
-/// What is kept alive.
+/// The application's data.
 #[derive(Debug)]
 pub struct Kept {
     pointer: u64,
@@ -30,21 +30,21 @@ pub struct Kept {
 }
 
 impl Drop for Kept {
-    /// cuda.h, cuUserObjectCreate: destructors run on a thread of the driver's and call nothing of CUDA.
+    /// cuda.h, cuUserObjectCreate: destructors run on a thread of the driver and must not call CUDA.
     fn drop(&mut self) {
         let (destroy, pointer) = (self.destroy, self.pointer);
         worker::spawn("simcuda-object", move || thread::as_callback(|| destroy(pointer)));
     }
 }
 
-/// A user object as the application holds it.
+/// A user object.
 #[derive(Debug)]
 pub struct UserObject {
     /// The application's own references.
     count: u32,
-    /// There while `count` is not 0.
+    /// Exists while `count` is not 0.
     held: Option<Arc<Kept>>,
-    /// There while anyone holds it.
+    /// Exists while anything references it.
     kept: Weak<Kept>,
 }
 
@@ -63,26 +63,26 @@ fn counted(count: u32) -> Outcome<u32> {
     if count == 0 || count > i32::MAX as u32 { Err(INVALID_VALUE) } else { Ok(count) }
 }
 
-unsafe fn create(
+fn create(
     call: &mut Call,
-    object: *mut Handle,
+    object: Out<Handle>,
     pointer: u64,
     destroy: Option<extern "C-unwind" fn(u64)>,
     count: u32,
     flags: u32,
 ) -> Outcome {
-    let (Some(destroy), NO_DESTRUCTOR_SYNC, false) = (destroy, flags, object.is_null()) else {
+    let (Some(destroy), NO_DESTRUCTOR_SYNC) = (destroy, flags) else {
         return Err(INVALID_VALUE);
     };
     let count = counted(count)?;
     let held = Arc::new(Kept { pointer, destroy });
     let kept = Arc::downgrade(&held);
     let handle = call.lock().user_objects.insert(UserObject { count, held: Some(held), kept });
-    // SAFETY: cuda.h's promise; not NULL.
-    unsafe { put(object, handle) }
+    object.put(handle);
+    Ok(())
 }
 
-unsafe fn retain(call: &mut Call, object: Handle, count: u32) -> Outcome {
+fn retain(call: &mut Call, object: Handle, count: u32) -> Outcome {
     let mut state = call.lock();
     let object = state.user_objects.get_mut(object).ok_or(INVALID_VALUE)?;
     let kept = object.kept.upgrade().ok_or(INVALID_VALUE)?;
@@ -91,12 +91,12 @@ unsafe fn retain(call: &mut Call, object: Handle, count: u32) -> Outcome {
     Ok(())
 }
 
-unsafe fn release(call: &mut Call, object: Handle, count: u32) -> Outcome {
+fn release(call: &mut Call, object: Handle, count: u32) -> Outcome {
     let mut state = call.lock();
     state.user_objects.get_mut(object).ok_or(INVALID_VALUE)?.take(counted(count)?)
 }
 
-unsafe fn graph_retain(call: &mut Call, graph: Handle, object: Handle, count: u32, flags: u32) -> Outcome {
+fn graph_retain(call: &mut Call, graph: Handle, object: Handle, count: u32, flags: u32) -> Outcome {
     let (mut state, count) = (call.lock(), counted(count)?);
     if flags & !MOVE != 0 || state.graphs.get(graph).is_none() {
         return Err(INVALID_VALUE);
@@ -111,7 +111,7 @@ unsafe fn graph_retain(call: &mut Call, graph: Handle, object: Handle, count: u3
     Ok(())
 }
 
-unsafe fn graph_release(call: &mut Call, graph: Handle, object: Handle, count: u32) -> Outcome {
+fn graph_release(call: &mut Call, graph: Handle, object: Handle, count: u32) -> Outcome {
     let (mut state, count) = (call.lock(), counted(count)?);
     let kept =
         state.user_objects.get(object).and_then(|object| object.kept.upgrade()).ok_or(INVALID_VALUE)?;
@@ -119,7 +119,7 @@ unsafe fn graph_release(call: &mut Call, graph: Handle, object: Handle, count: u
 }
 
 impl Graph {
-    /// Gives back references to a user object.
+    /// Releases references to a user object.
     fn let_go(&mut self, object: &Arc<Kept>, mut count: u32) -> Outcome {
         let own = |(kept, _): &&mut (Arc<Kept>, u32)| Arc::ptr_eq(kept, object);
         let held: u64 = self.objects.iter_mut().filter(own).map(|(_, held)| u64::from(*held)).sum();

@@ -1,30 +1,30 @@
 //! Virtual memory management.
 
 use super::device::ordinal;
-use super::memory::{tell_alloc, tell_free};
-use super::put;
+use super::memory::{report_alloc, report_free};
 use crate::call::Call;
 use crate::config::config;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
 use crate::handle::Handle;
 use crate::memory::{Allocation, MemoryKind};
+use crate::parameter::{In, Out, Slice};
 use crate::state::Guard;
 use crate::virtual_memory::{GRANULARITY, Mapping, Origin, Physical, memory_file};
 
 exports! {
-    cuMemAddressReserve => reserve(address: *mut u64, bytes: usize, alignment: usize, hint: u64, flags: u64);
+    cuMemAddressReserve => reserve(address: Out<u64>, bytes: usize, alignment: usize, hint: u64, flags: u64);
     cuMemAddressFree => unreserve(address: u64, bytes: usize);
-    cuMemCreate => create(handle: *mut Handle, bytes: usize, properties: *const Properties, flags: u64);
+    cuMemCreate => create(handle: Out<Handle>, bytes: usize, properties: In<Properties>, flags: u64);
     cuMemRelease => release(handle: Handle);
-    cuMemRetainAllocationHandle => retain(handle: *mut Handle, address: u64);
+    cuMemRetainAllocationHandle => retain(handle: Out<Handle>, address: u64);
     cuMemMap => map(address: u64, bytes: usize, offset: usize, handle: Handle, flags: u64);
     cuMemUnmap => unmap(address: u64, bytes: usize);
-    cuMemSetAccess => set_access(address: u64, bytes: usize, access: *const Access, count: usize);
-    cuMemGetAccess => get_access(flags: *mut u64, location: *const Location, address: u64);
-    cuMemGetAllocationGranularity => granularity(granularity: *mut usize, properties: *const Properties, option: u32);
-    cuMemExportToShareableHandle => export(shared: *mut i32, handle: Handle, kind: u32, flags: u64);
-    cuMemImportFromShareableHandle => import(handle: *mut Handle, shared: usize, kind: u32);
+    cuMemSetAccess => set_access(address: u64, bytes: usize, access[count]: Slice<Access>, count: usize);
+    cuMemGetAccess => get_access(flags: Out<u64>, location: In<Location>, address: u64);
+    cuMemGetAllocationGranularity => granularity(granularity: Out<usize>, properties: In<Properties>, option: u32);
+    cuMemExportToShareableHandle => export(shared: Out<i32>, handle: Handle, kind: u32, flags: u64);
+    cuMemImportFromShareableHandle => import(handle: Out<Handle>, shared: usize, kind: u32);
 }
 
 /// `CUmemLocation` of cuda.h.
@@ -57,8 +57,8 @@ pub struct Access {
 const _: () = assert!(size_of::<Properties>() == 32 && size_of::<Access>() == 12);
 
 impl Properties {
-    /// Whose memory they describe. CU_MEM_ALLOCATION_TYPE_PINNED = 1; CU_MEM_LOCATION_TYPE_DEVICE = 1, _HOST = 2,
-    /// _HOST_NUMA = 3; CU_MEM_HANDLE_TYPE_NONE = 0, _POSIX_FILE_DESCRIPTOR = 1.
+    /// Returns whose memory the properties describe. CU_MEM_ALLOCATION_TYPE_PINNED = 1; CU_MEM_LOCATION_TYPE_DEVICE =
+    /// 1, _HOST = 2, _HOST_NUMA = 3; CU_MEM_HANDLE_TYPE_NONE = 0, _POSIX_FILE_DESCRIPTOR = 1.
     fn origin(&self) -> Outcome<Origin> {
         if self.kind != 1 {
             return Err(INVALID_VALUE);
@@ -74,9 +74,9 @@ impl Properties {
     }
 }
 
-unsafe fn reserve(
+fn reserve(
     call: &mut Call,
-    address: *mut u64,
+    address: Out<u64>,
     bytes: usize,
     alignment: usize,
     _: u64,
@@ -86,23 +86,21 @@ unsafe fn reserve(
         return Err(INVALID_VALUE);
     }
     let known = call.lock().virtual_memory.reserve(bytes as u64, alignment as u64)?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(address, known) }
+    address.put(known);
+    Ok(())
 }
 
-unsafe fn unreserve(call: &mut Call, address: u64, bytes: usize) -> Outcome {
+fn unreserve(call: &mut Call, address: u64, bytes: usize) -> Outcome {
     call.lock().virtual_memory.unreserve(address, bytes as u64)
 }
 
-unsafe fn create(
+fn create(
     call: &mut Call,
-    handle: *mut Handle,
+    handle: Out<Handle>,
     bytes: usize,
-    properties: *const Properties,
+    properties: In<Properties>,
     flags: u64,
 ) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    let properties = unsafe { properties.as_ref() }.ok_or(INVALID_VALUE)?;
     let (origin, bytes) = (properties.origin()?, bytes as u64);
     if flags != 0 || bytes == 0 || !bytes.is_multiple_of(GRANULARITY) {
         return Err(INVALID_VALUE);
@@ -115,22 +113,22 @@ unsafe fn create(
     let new = Physical { bytes, origin, references: 1, mappings: 0, shared, file };
     let known = state.virtual_memory.physical.insert(new);
     if matches!(origin, Origin::Device(_)) {
-        tell_alloc(call, known, bytes, MemoryKind::Reserved, 0);
+        report_alloc(call, known, bytes, MemoryKind::Reserved, 0);
     }
-    // SAFETY: cuda.h's promise.
-    unsafe { put(handle, known) }
+    handle.put(known);
+    Ok(())
 }
 
-/// Gives physical memory back if it was the last that held it.
+/// Releases physical memory without references and mappings.
 fn settle(call: &Call, state: &mut Guard, handle: Handle) {
     let Some(gone) = state.virtual_memory.settle(handle) else { return };
     if let Origin::Device(device) = gone.origin {
         state.memory.discharge(device, gone.bytes);
-        tell_free(call, handle, gone.bytes, MemoryKind::Reserved, 0);
+        report_free(call, handle, gone.bytes, MemoryKind::Reserved, 0);
     }
 }
 
-unsafe fn release(call: &mut Call, handle: Handle) -> Outcome {
+fn release(call: &mut Call, handle: Handle) -> Outcome {
     let mut state = call.lock();
     let physical = state.virtual_memory.physical.get_mut(handle).filter(|physical| physical.references > 0);
     physical.ok_or(INVALID_VALUE)?.references -= 1;
@@ -138,15 +136,16 @@ unsafe fn release(call: &mut Call, handle: Handle) -> Outcome {
     Ok(())
 }
 
-unsafe fn retain(call: &mut Call, handle: *mut Handle, address: u64) -> Outcome {
+fn retain(call: &mut Call, handle: Out<Handle>, address: u64) -> Outcome {
     let mut state = call.lock();
     let known = state.virtual_memory.mapping_at(address).ok_or(INVALID_VALUE)?.handle;
     state.virtual_memory.physical.get_mut(known).ok_or(INVALID_HANDLE)?.references += 1;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(handle, known) }
+    handle.put(known);
+    Ok(())
 }
 
-/// What a mapping is told as, and the bytes that the first mapping of its memory brings and the last takes.
+/// Returns a mapping's kind for the truth file, and the bytes that it adds: the first mapping of physical memory adds
+/// them, and the last one removes them.
 fn counted(state: &Guard, mapping: Mapping) -> (MemoryKind, u64) {
     let Some(physical) = state.virtual_memory.physical.get(mapping.handle) else {
         return (MemoryKind::Mapped, 0);
@@ -158,14 +157,7 @@ fn counted(state: &Guard, mapping: Mapping) -> (MemoryKind, u64) {
     }
 }
 
-unsafe fn map(
-    call: &mut Call,
-    address: u64,
-    bytes: usize,
-    offset: usize,
-    handle: Handle,
-    flags: u64,
-) -> Outcome {
+fn map(call: &mut Call, address: u64, bytes: usize, offset: usize, handle: Handle, flags: u64) -> Outcome {
     let mut state = call.lock();
     let physical = state.virtual_memory.physical.get(handle).filter(|physical| physical.references > 0);
     let origin = physical.ok_or(INVALID_VALUE)?.origin;
@@ -173,50 +165,42 @@ unsafe fn map(
         return Err(INVALID_VALUE);
     }
     state.virtual_memory.map(address, bytes as u64, offset as u64, handle)?;
-    let (kind, told) = counted(&state, Mapping { bytes: bytes as u64, handle });
+    let (kind, bytes_counted) = counted(&state, Mapping { bytes: bytes as u64, handle });
     let device = if let Origin::Device(device) = origin { device } else { 0 };
-    tell_alloc(call, address, told, kind, 0);
-    // Known by its address, but to nobody's use before cuMemSetAccess.
+    report_alloc(call, address, bytes_counted, kind, 0);
+    // The address is known, but unusable before cuMemSetAccess.
     state.virtual_memory.protect(address, false)?;
     let new = Allocation { address, usable: false, ..Allocation::new(kind, bytes as u64, 0, device) };
     state.memory.register(new);
     Ok(())
 }
 
-unsafe fn unmap(call: &mut Call, address: u64, bytes: usize) -> Outcome {
+fn unmap(call: &mut Call, address: u64, bytes: usize) -> Outcome {
     let state = call.lock();
     let mappings = state.virtual_memory.mappings_in(address, bytes as u64)?;
     if mappings.len() > 1 && config().assume.is("unmap_many", "refused") {
         return Err(INVALID_VALUE);
     }
-    // cuda.h: synchronous for most uses. What uses the memory is over then.
+    // cuda.h: synchronous for most uses, so work that uses the memory has ended afterwards.
     let contexts: Vec<_> = state.contexts.iter().map(|(handle, _)| handle).collect();
     let work: Vec<_> = contexts.iter().flat_map(|context| state.context_work(*context)).collect();
     drop(state);
     call.wait_for(&work);
     let mut state = call.lock();
     for (first, mapping) in mappings {
-        let (kind, told) = counted(&state, mapping);
+        let (kind, bytes_counted) = counted(&state, mapping);
         state.virtual_memory.unmap(first)?;
         state.memory.remove(first);
-        tell_free(call, first, told, kind, 0);
+        report_free(call, first, bytes_counted, kind, 0);
         settle(call, &mut state, mapping.handle);
     }
     Ok(())
 }
 
-unsafe fn set_access(
-    call: &mut Call,
-    address: u64,
-    bytes: usize,
-    access: *const Access,
-    count: usize,
-) -> Outcome {
-    if access.is_null() || count == 0 {
+fn set_access(call: &mut Call, address: u64, bytes: usize, access: Slice<Access>, count: usize) -> Outcome {
+    if count == 0 {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: cuda.h's promise.
-    let access = unsafe { std::slice::from_raw_parts(access, count) };
     // CU_MEM_ACCESS_FLAGS_PROT_NONE = 0, _READ = 1, _READWRITE = 3.
     if access.iter().any(|one| ![0, 1, 3].contains(&one.flags)) {
         return Err(INVALID_VALUE);
@@ -233,49 +217,40 @@ unsafe fn set_access(
     Ok(())
 }
 
-unsafe fn get_access(call: &mut Call, flags: *mut u64, location: *const Location, address: u64) -> Outcome {
-    if location.is_null() {
-        return Err(INVALID_VALUE);
-    }
+fn get_access(call: &mut Call, flags: Out<u64>, _: In<Location>, address: u64) -> Outcome {
     let state = call.lock();
     state.virtual_memory.mapping_at(address).ok_or(INVALID_VALUE)?;
     let known = if state.memory.is_usable(address) { 3 } else { 0 };
-    // SAFETY: cuda.h's promise.
-    unsafe { put(flags, known) }
+    flags.put(known);
+    Ok(())
 }
 
-unsafe fn granularity(
-    _: &mut Call,
-    granularity: *mut usize,
-    properties: *const Properties,
-    option: u32,
-) -> Outcome {
-    // SAFETY: cuda.h's promise.
-    unsafe { properties.as_ref() }.ok_or(INVALID_VALUE)?.origin()?;
+fn granularity(_: &mut Call, granularity: Out<usize>, properties: In<Properties>, option: u32) -> Outcome {
+    properties.origin()?;
     // CU_MEM_ALLOC_GRANULARITY_MINIMUM, _RECOMMENDED.
     if option > 1 {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: cuda.h's promise.
-    unsafe { put(granularity, GRANULARITY as usize) }
+    granularity.put(GRANULARITY as usize);
+    Ok(())
 }
 
-unsafe fn export(call: &mut Call, shared: *mut i32, handle: Handle, kind: u32, flags: u64) -> Outcome {
+fn export(call: &mut Call, shared: Out<i32>, handle: Handle, kind: u32, flags: u64) -> Outcome {
     let state = call.lock();
     let physical = state.virtual_memory.physical.get(handle).ok_or(INVALID_VALUE)?;
     if kind != 1 || flags != 0 || !physical.shared {
         return Err(INVALID_VALUE);
     }
     let known = physical.export()?;
-    // SAFETY: cuda.h's promise.
-    unsafe { put(shared, known) }
+    shared.put(known);
+    Ok(())
 }
 
-unsafe fn import(call: &mut Call, handle: *mut Handle, shared: usize, kind: u32) -> Outcome {
+fn import(call: &mut Call, handle: Out<Handle>, shared: usize, kind: u32) -> Outcome {
     if kind != 1 {
         return Err(INVALID_VALUE);
     }
     let known = call.lock().virtual_memory.physical.insert(Physical::import(shared as i32)?);
-    // SAFETY: cuda.h's promise.
-    unsafe { put(handle, known) }
+    handle.put(known);
+    Ok(())
 }

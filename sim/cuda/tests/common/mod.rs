@@ -1,5 +1,5 @@
-//! A program that talks to the built library as any other does: `dlopen`, `dlsym`, calls. Settings are read once per
-//! process, so a test that needs its own runs in a process of its own.
+//! A program that uses the built library as any other does: `dlopen`, `dlsym`, calls. Settings are read once per
+//! process, so a test that needs its own settings runs in a process of its own.
 
 #![allow(dead_code, clippy::missing_safety_doc)]
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The library that cargo built beside this test.
+/// Returns the library that cargo built beside this test.
 pub fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let built = test.ancestors().map(|folder| folder.join("libsimcuda.so")).find(|path| path.exists());
@@ -57,7 +57,7 @@ pub fn of_kind<'a>(truth: &'a [Value], kind: &str) -> Vec<&'a Value> {
     truth.iter().filter(|line| line["kind"] == kind).collect()
 }
 
-/// A whole number of a line.
+/// Returns a whole number from a line.
 pub fn number(line: &Value, field: &str) -> i64 {
     line[field].as_i64().unwrap_or_else(|| panic!("{field} in {line}"))
 }
@@ -100,7 +100,7 @@ macro_rules! ok {
     ($name:ident($($rest:tt)*)) => { assert_eq!($crate::cu!($name($($rest)*)), 0, stringify!($name)) };
 }
 
-/// Initialises, makes the primary context of device 0 current and returns it.
+/// Initializes the driver, makes the primary context of device 0 current, and returns it.
 pub fn begin() -> u64 {
     ok!(cuInit(0 => u32));
     let mut context = 0;
@@ -109,7 +109,7 @@ pub fn begin() -> u64 {
     context
 }
 
-/// A module's kernel. Any name will do.
+/// Loads a module with a kernel of any name, and returns the kernel.
 pub fn kernel(name: &str) -> u64 {
     let text =
         CString::new(format!(".version 8.0\n.visible .entry {name}(.param .u64 a) {{ ret; }}\n")).unwrap();
@@ -185,7 +185,7 @@ pub fn now() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Holds streams until it is opened, so that what is put on them meanwhile starts without the host's delays in it.
+/// Blocks streams until it is opened, so that the work submitted to them meanwhile starts without delays by the host.
 pub struct Gate(u64);
 
 impl Gate {
@@ -198,7 +198,7 @@ impl Gate {
         Self(flag)
     }
 
-    /// Opens them, all at the same moment.
+    /// Opens all the streams at the same moment.
     pub fn open(self) {
         // SAFETY: page-locked memory of ours, which the driver watches.
         unsafe { (self.0 as *mut u32).write_volatile(1) };
