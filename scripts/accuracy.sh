@@ -10,5 +10,5 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 "$root/scripts/build-sim.sh" >&2
 GPUSPY_ACCURACY=$scratch/page cargo test --quiet --manifest-path "$root/Cargo.toml" -p gpuspy-tests --test e2e -- \
-    --ignored --exact accuracy::the_page_of_accuracy >&2
+    --ignored --exact accuracy::print_the_accuracy_page >&2
 cat "$scratch/page"

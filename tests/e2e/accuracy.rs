@@ -1,4 +1,4 @@
-//! How far off are the durations? `scripts/accuracy.sh` prints docs/accuracy.md from here.
+//! //! Measures how far reported durations are from the truth. `scripts/accuracy.sh` prints docs/accuracy.md from here.
 
 use crate::compare::{Compared, compare, estimated};
 use crate::estimates::{by_kind, is_far_off, is_wide, mix};
@@ -8,16 +8,16 @@ use gpuspy_tests::{Done, Run, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Where a stream stood in its program.
+/// What kind of stream an operation was on.
 #[derive(Clone, Copy)]
 struct Place {
-    /// One thread used it.
+    /// Only one thread used it.
     is_alone: bool,
     /// It is its context's legacy default stream.
     is_legacy: bool,
 }
 
-/// A row: what the simulator is set to, and which operations count.
+/// A row of the page: the simulator's settings, and which operations count.
 struct Situation {
     name: &'static str,
     setting: Setting,
@@ -63,7 +63,7 @@ const SITUATIONS: &[Situation] = &[
     },
 ];
 
-/// Mixes of work whose times are hard to tell, and what each is, the worst first.
+/// Mixes of work that is hard to time (`tests/programs/hard_to_time.c`) and a description of each, the worst first.
 const MIXES: &[(&str, &str)] = &[
     ("drained", "1 µs kernels, each alone on an empty stream"),
     ("copies", "copies of 64 B to 1 MiB, pinned and pageable, some behind others"),
@@ -73,13 +73,13 @@ const MIXES: &[(&str, &str)] = &[
     ("random", "kernels of random lengths from 1 to 100 µs"),
 ];
 
-/// What the best value of an operation that does not tell may rest on.
+/// What the best value of an operation may rest on when its own events do not determine it.
 const ESTIMATORS: [Prior; 3] = [Prior::Never, Prior::Always, Prior::Agreeing];
 
-/// Random programs of each setting, besides the known work.
+/// Seeds of the random programs that run under each setting, besides the known work.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=8;
 
-/// The page, with this for the rows of its two tables.
+/// Returns the page with these rows in its two tables.
 fn page(rows: &str, mixes: &str) -> String {
     format!(
         "\
@@ -121,10 +121,10 @@ copies of one way, memory and size) is off in a run, where it is off most.
     )
 }
 
-/// The operations of a run, each with the place of its stream.
+/// Returns the operations of a run, each with the kind of stream that it was on.
 fn placed(done: &Done) -> Vec<(Compared, Place)> {
     let truth = done.truth();
-    // A context's first default stream is the legacy one: it is there before any thread can have its own.
+    // A context's first default stream is the legacy one: it exists before any thread can have its own.
     let mut legacy: BTreeMap<u64, u64> = BTreeMap::new();
     for line in truth.of("stream").filter(|line| line["default"] == true) {
         let (context, stream) = (line["context"].as_u64().unwrap(), line["stream"].as_u64().unwrap());
@@ -144,7 +144,7 @@ fn placed(done: &Done) -> Vec<(Compared, Place)> {
     compared.into_iter().zip(places).collect()
 }
 
-/// Everything that runs under a setting.
+/// Runs every program under a setting.
 fn programs(setting: Setting) -> Vec<(Compared, Place)> {
     let work = setting.iter().fold(Run::of("work_driver"), |run, (name, value)| run.env(name, value));
     let runs =
@@ -179,7 +179,7 @@ fn row(name: &str, operations: &[&Compared]) -> String {
 
 #[test]
 #[ignore = "prints the page for scripts/accuracy.sh"]
-fn the_page_of_accuracy() {
+fn print_the_accuracy_page() {
     let out = std::env::var_os("GPUSPY_ACCURACY").expect("GPUSPY_ACCURACY names the file to write");
     let mut by_setting = BTreeMap::new();
     let mut rows = String::new();
@@ -192,7 +192,7 @@ fn the_page_of_accuracy() {
     std::fs::write(out, page(&rows, &mixes())).unwrap();
 }
 
-/// The rows of work that is hard to tell.
+/// Returns the rows for the mixes that are hard to time.
 fn mixes() -> String {
     MIXES
         .iter()
@@ -200,7 +200,7 @@ fn mixes() -> String {
         .collect()
 }
 
-/// A mix, by its runs.
+/// Returns the row of one mix, from its runs.
 fn hard_row(what: &str, runs: &[Done]) -> String {
     let share = |of: fn(&Compared) -> bool, all: &[Compared]| {
         all.iter().filter(|c| of(c)).count() as f64 / all.len() as f64 * 100.0
@@ -222,7 +222,7 @@ fn hard_row(what: &str, runs: &[Done]) -> String {
     row + "\n"
 }
 
-/// By how many per cent the total of a kind of operations is off, of the kind that is off most.
+/// Returns the error, in percent, of the total of a kind of operations, for the kind whose total is furthest off.
 fn worst_total(run: &[Compared]) -> f64 {
     let off = |all: Vec<&Compared>| {
         let lengths = all.iter().filter_map(|c| c.timed()).map(|(o, truth)| (o.value(), truth));
@@ -232,7 +232,7 @@ fn worst_total(run: &[Compared]) -> f64 {
     by_kind(run).into_values().map(off).fold(0.0, f64::max)
 }
 
-/// A page without the figures of its rows.
+/// Returns a page without the figures in its rows.
 fn without_figures(page: &str) -> Vec<&str> {
     let names: Vec<&str> =
         SITUATIONS.iter().map(|s| s.name).chain(MIXES.iter().map(|(_, what)| *what)).collect();
@@ -243,7 +243,7 @@ fn without_figures(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_documented_accuracy_is_what_the_command_prints() {
+fn the_accuracy_page_has_the_text_and_rows_that_the_script_prints() {
     let documented = std::fs::read_to_string(root().join("docs/accuracy.md")).unwrap();
     let rows: String = SITUATIONS.iter().map(|situation| format!("| {} |\n", situation.name)).collect();
     let mixes: String = MIXES.iter().map(|(_, what)| format!("| {what} |\n")).collect();

@@ -1,6 +1,7 @@
-//! Calls that are seldom or many: launches of other kinds, questions in a row, and what is done before the first launch.
+//! API calls that are rare or very frequent: cooperative and legacy launches, queries in a row, and calls before the
+//! first launch.
 
-use crate::compare::{by_name, compare, intervals_hold};
+use crate::compare::{by_name, compare, intervals_contain_the_truth};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::Body;
 use gpuspy_tests::{Done, Run};
@@ -12,8 +13,8 @@ fn of(list: &Value, name: &str) -> Value {
     entry.unwrap_or_else(|| panic!("no {name} in {list}")).clone()
 }
 
-/// Records of questions, the calls that they stand for, and records that do not say which context they are about.
-fn questions(done: &Done) -> (usize, u64, usize) {
+/// Counts the records of queries, the calls that they represent, and the records that name no context.
+fn queries(done: &Done) -> (usize, u64, usize) {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let names = reader.names().clone();
     let is_question = |api: u16| names.get(Namespace::Api, api.into()).is_some_and(|n| n.contains("Query"));
@@ -27,7 +28,7 @@ fn questions(done: &Done) -> (usize, u64, usize) {
 }
 
 #[test]
-fn questions_in_a_row_are_one_record_and_every_one_is_counted() {
+fn queries_in_a_row_share_a_record_and_each_is_counted() {
     for (how, names) in
         [("driver", ["cuEventQuery", "cuStreamQuery"]), ("runtime", ["cudaEventQuery", "cudaStreamQuery"])]
     {
@@ -37,25 +38,25 @@ fn questions_in_a_row_are_one_record_and_every_one_is_counted() {
             let api = of(&report["apis"], name);
             assert_eq!(api["count"], said["apis"][name], "{name}");
             let (host, spun) = (api["host_ns"].as_u64().unwrap(), said["spun_ns"].as_u64().unwrap());
-            // The simulator's takes half a microsecond at least.
+            // One query of the simulator takes at least half a microsecond.
             assert!(host >= 500 * 20_000 && host < spun, "{name}: {host} of {spun}");
         }
-        // Ten spins of 4,000; each is told at least every tenth of a second or so.
-        let (records, calls, unknown) = questions(&done);
+        // Ten spins of 4,000 queries; each spin is reported at least about every tenth of a second.
+        let (records, calls, unknown) = queries(&done);
         assert!((10..=100).contains(&records), "{how}: {records} records");
-        assert!(calls >= 40_000, "{how}: {calls} questions");
+        assert!(calls >= 40_000, "{how}: {calls} queries");
         let failed = u64::from(how == "driver");
-        assert_eq!(unknown as u64, failed, "{how}: only the one about no event is about no context");
+        assert_eq!(unknown as u64, failed, "{how}: only the query of an invalid event has no context");
         assert_eq!(
             of(&report["apis"], names[0])["failed"],
             failed,
-            "a question that fails is a call that failed"
+            "a query that fails counts as a failed call"
         );
     }
 }
 
 #[test]
-fn launches_that_are_cooperative_or_old_are_launches_like_any() {
+fn cooperative_and_legacy_launches_are_counted_and_timed_like_others() {
     let done = Run::of("old_launches").env("SIMCUDA_DEVICES", "2").observed().succeeded();
     let (said, report) = (done.said(), done.report());
     assert_eq!(report["coverage"]["launches"], said["launches"]);
@@ -65,23 +66,23 @@ fn launches_that_are_cooperative_or_old_are_launches_like_any() {
         assert_eq!(calls.get(name), count.as_u64().as_ref(), "{name}");
     }
     let compared = compare(&done);
-    intervals_hold(&compared);
+    intervals_contain_the_truth(&compared);
     let timed = compared.iter().filter(|c| c.timed().is_some()).count();
     assert!(done.is_share(timed, compared.len(), 0.9), "{timed} of {} are timed", compared.len());
-    // Of launches in one call, too, each record ends behind its own end event's.
+    // When one call makes several launches, each record follows its own end event's.
     for work in compared.iter().map(|c| &c.work).filter(|work| work.tail != u64::MAX) {
         assert!(work.tail <= work.call.end - work.submitted + 2, "{work:?}");
     }
 }
 
 #[test]
-fn what_is_done_before_the_first_launch_is_told() {
+fn driver_calls_before_the_first_launch_are_reported() {
     let done = Run::of("setup_calls").env("SIMCUDA_DEVICES", "2").observed().succeeded();
     assert_eq!(json!(by_name(&done.report()["apis"], "name", "count")), done.said()["apis"]);
 }
 
 #[test]
-fn what_the_runtime_is_asked_for_before_the_first_launch_is_told_under_its_name() {
+fn runtime_calls_before_the_first_launch_are_reported_under_their_own_names() {
     let done = Run::of("setup_runtime").observed().succeeded();
     let (said, report) = (done.said(), done.report());
     assert_eq!(report["coverage"]["launches"], said["launches"]);

@@ -1,6 +1,6 @@
-//! Every capture mode in every arrangement of threads and streams (`tests/programs/capture_matrix.c`): each call returns
-//! with gpuspy what it returns without, whatever the simulator assumes to be unsafe; so no capture is invalidated by us.
-//! Counts are exact, and whatever was not captured is timed or untimed for a reason.
+//! Every stream capture mode in every arrangement of threads and streams (`tests/programs/capture_matrix.c`). Each call
+//! returns the same with gpuspy as without, whatever the simulator assumes to be unsafe, so gpuspy invalidates no
+//! capture. Counts are exact, and whatever was not captured is either timed or untimed for a reason.
 
 use crate::compare::{Compared, compare};
 use gpuspy_collector::model::{Reason, When};
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 const MODES: &[&str] = &["global", "thread", "relaxed"];
 
-/// The assumptions about what is potentially unsafe beside a capture: all on one side, all on the other, and streams may be
-/// made but not be asked about.
+/// The assumptions about what is unsafe beside a capture: everything allowed, everything forbidden, and a third in
+/// which streams may be created but not queried.
 fn assumed() -> [String; 3] {
     let names =
         ["event_query", "stream_query", "stream_questions", "event_create", "sync", "free", "module_load"];
@@ -21,7 +21,7 @@ fn assumed() -> [String; 3] {
     [all, none, made]
 }
 
-/// The calls and what they returned.
+/// Returns the calls and their results.
 fn calls(done: &Done) -> Value {
     done.said()["calls"].clone()
 }
@@ -54,12 +54,12 @@ fn check(mode: &str, arrangement: &str, assume: &str) {
     let refused = Reason::Untimed(Untimed::EventFailed);
     let ours =
         compared.iter().filter(|one| matches!(one.when, When::Untimed { reason, .. } if reason == refused));
-    assert_eq!(ours.count(), 0, "{what}: events of ours were refused");
+    assert_eq!(ours.count(), 0, "{what}: the driver refused events of the agent");
     let violations: Vec<String> = compared.iter().filter_map(Compared::violation).collect();
     assert!(violations.is_empty(), "{what}: {}", violations.join("\n"));
 }
 
-/// One arrangement, in every mode, under both sides of the assumptions.
+/// Checks one arrangement in every mode, under every assumption.
 fn arrangement(name: &str) {
     for mode in MODES {
         for assume in assumed() {

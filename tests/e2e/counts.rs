@@ -1,5 +1,5 @@
-//! Three clients do the same known work, each by its own route into CUDA: what the report says is compared with what they
-//! did, and each operation's interval with the simulator's truth.
+//! Three clients do the same known work, each by its own route into CUDA. The report is compared with what they did,
+//! and each operation's interval with the simulator's truth.
 
 use crate::compare::{Compared, by_name, compare, known_calls, median, slack, transfers};
 use gpuspy_collector::model::When;
@@ -49,7 +49,7 @@ pub fn counts_are_exact(done: &Done) {
     }
 }
 
-fn intervals_hold_the_truth(done: &Done, compared: &[Compared]) {
+fn intervals_and_corrections_match_the_truth(done: &Done, compared: &[Compared]) {
     let mut corrected = Vec::new();
     let mut raw = Vec::new();
     let mut raw_when_drained = Vec::new();
@@ -66,10 +66,10 @@ fn intervals_hold_the_truth(done: &Done, compared: &[Compared]) {
     let (corrected, raw, raw_when_drained) = (median(corrected), median(raw), median(raw_when_drained));
     println!("{timed} timed: median error corrected {corrected} ns, raw {raw} ns");
     println!("{drained} of them on a drained stream: raw {raw_when_drained} ns");
-    // Who is kept from its processor between the launch and its event knows less.
+    // A thread that loses its processor between the launch and its event leaves a wider interval.
     let most = 1_000.0 * (1.0 + done.pressure);
     assert!(corrected as f64 <= most, "the corrected median error is {corrected} ns");
-    // Else the correction would have nothing to correct, and the line above would say nothing.
+    // Otherwise the correction would have nothing to correct, and the line above would prove nothing.
     assert!(drained >= 500, "only {drained} operations met a drained stream");
     assert!(
         raw_when_drained > 1_000,
@@ -77,7 +77,7 @@ fn intervals_hold_the_truth(done: &Done, compared: &[Compared]) {
     );
 }
 
-/// Streams of one thread: what is timed on them, of all.
+/// Counts, on streams used by one thread only, the timed operations and all of them.
 fn timed_where_alone(compared: &[Compared]) -> (usize, usize) {
     let mut users: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for c in compared {
@@ -91,11 +91,11 @@ fn timed_where_alone(compared: &[Compared]) -> (usize, usize) {
     (timed, compared.iter().filter(alone).count())
 }
 
-fn the_work(program: &str) {
+fn the_known_work_is_counted_and_timed(program: &str) {
     let done = Run::of(program).observed().succeeded();
     counts_are_exact(&done);
     let compared = compare(&done);
-    intervals_hold_the_truth(&done, &compared);
+    intervals_and_corrections_match_the_truth(&done, &compared);
     let (timed, all) = timed_where_alone(&compared);
     println!("{program}: {timed} of {all} launches timed on streams of one thread");
     assert!(all >= 5_000, "{all}");
@@ -104,17 +104,17 @@ fn the_work(program: &str) {
 
 #[test]
 fn work_through_a_dynamic_runtime_is_counted_exactly() {
-    the_work("work_runtime");
+    the_known_work_is_counted_and_timed("work_runtime");
 }
 
 #[test]
 fn work_through_the_linked_driver_is_counted_exactly() {
-    the_work("work_driver");
+    the_known_work_is_counted_and_timed("work_driver");
 }
 
 #[test]
-fn work_through_chained_getproc_is_counted_exactly() {
-    the_work("work_getproc");
+fn work_through_getproc_is_counted_exactly() {
+    the_known_work_is_counted_and_timed("work_getproc");
 }
 
 #[test]
@@ -126,19 +126,19 @@ fn without_timing_everything_is_counted_and_nothing_timed() {
 }
 
 #[test]
-fn a_deep_queue_behind_the_apps_own_gate_never_hangs() {
+fn a_deep_queue_behind_a_wait_that_only_the_program_can_end_never_hangs() {
     for gate in ["value", "host-function"] {
         let done = Run::of("deep_queue").arg(gate).observed().succeeded();
         let coverage = done.report()["coverage"].clone();
         assert_eq!(coverage["launches"], done.said()["launches"], "{gate}");
-        // Behind the gate half of the first 128 entries are events, and one in 33 is from there on.
+        // After the gate, half of the first 128 entries are events, and one in 33 from there on.
         let runs = coverage["runs"]["launches"].as_u64().unwrap();
         assert!((480..=560).contains(&runs), "{gate}: {coverage}");
     }
 }
 
 #[test]
-fn a_stream_that_was_deep_is_timed_again_however_the_app_waits() {
+fn a_stream_that_was_deep_is_timed_again_after_any_kind_of_wait() {
     for (how, least) in [("context", 380), ("poll", 300)] {
         let done = Run::of("deep_then_empty").arg(how).observed().succeeded();
         assert!(done.report()["coverage"]["runs"]["launches"].as_u64().unwrap() > 400, "{how}: never deep");
@@ -149,14 +149,14 @@ fn a_stream_that_was_deep_is_timed_again_however_the_app_waits() {
 }
 
 #[test]
-fn captured_launches_are_marked_and_a_graph_launch_is_one_operation() {
+fn captured_launches_are_marked_and_each_graph_launch_is_one_operation() {
     let done = Run::of("capture_graph").observed().succeeded();
     let (said, coverage) = (done.said(), done.report()["coverage"].clone());
     assert_eq!(coverage["captured"], said["captured"]);
     assert_eq!(coverage["in_graphs"], said["in_graphs"]);
     assert_eq!(coverage["launches"], said["launches"]);
     assert_eq!(coverage["unattributed"], 0);
-    // None of our calls invalidated a capture: the program would have ended with 99.
+    // The agent's calls invalidated no capture: the program would have exited with 99.
     let graphs = done.truth().operations().iter().filter(|o| o.kind == "graph").count();
     let ours = compare(&done);
     let timed = ours.iter().filter(|c| c.truth.kind == "graph" && matches!(c.when, When::Timed(_))).count();

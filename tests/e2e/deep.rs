@@ -1,4 +1,5 @@
-//! Deep streams: programs that the GPU holds up keep their launch queues full, and must be as well known as others.
+//! Deep streams: programs that keep their launch queues full because the GPU is the bottleneck are reported as
+//! accurately as others.
 
 use crate::compare::by_name;
 use gpuspy_tests::truth::Operation;
@@ -6,7 +7,7 @@ use gpuspy_tests::{Done, Run, until_one_is_good};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Time that at least one of the operations takes, ns.
+/// Returns the time in which at least one of the operations runs, ns.
 fn union(operations: &[Operation]) -> u64 {
     let mut stretches: Vec<(u64, u64)> = operations.iter().map(|o| o.interval).collect();
     stretches.sort_unstable();
@@ -22,9 +23,9 @@ fn number(of: &Value) -> f64 {
     of.as_f64().unwrap_or_else(|| panic!("{of} is no number"))
 }
 
-/// What a screen says of a program that the GPU holds up, against what happened: what it knows for sure must be so, and what it
-/// estimates is good, or else why not.
-fn is_seen_busy(done: &Done, setting: &str) -> Result<(), String> {
+/// Compares the report of a GPU-bound program with what happened. The bounds must contain the truth in every run; the
+/// result says whether the best estimates are close to it.
+fn is_reported_busy(done: &Done, setting: &str) -> Result<(), String> {
     let (report, truth) = (done.report(), done.truth().operations());
     let mut wrong = Vec::new();
     let device = &report["devices"][0];
@@ -66,7 +67,7 @@ fn took(done: &Done) -> u64 {
     done.said()["took_ns"].as_u64().unwrap()
 }
 
-/// Ways to be deep: where, for how many launches, and after how many the program waits.
+/// Ways to make a stream deep: the kind of stream, how many launches, and after how many the program waits.
 const LOADS: [[&str; 3]; 6] = [
     ["one", "6000", "0"],
     ["legacy", "6000", "0"],
@@ -81,7 +82,7 @@ fn run(load: [&str; 3]) -> Run {
 }
 
 #[test]
-fn a_program_that_the_gpu_holds_up_is_seen_busy() {
+fn a_gpu_bound_program_is_reported_busy() {
     for load in LOADS {
         for timing in ["exact", "auto"] {
             until_one_is_good(|| {
@@ -89,16 +90,17 @@ fn a_program_that_the_gpu_holds_up_is_seen_busy() {
                 let coverage = done.report()["coverage"].clone();
                 let timed = number(&coverage["timed"]) / number(&coverage["launches"]);
                 let is_timed = timing == "auto" || timed >= 0.1;
-                is_seen_busy(&done, &format!("{load:?}, {timing}"))
+                is_reported_busy(&done, &format!("{load:?}, {timing}"))
                     .and_then(|()| is_timed.then_some(()).ok_or_else(|| format!("{load:?}: {coverage}")))
             });
         }
     }
 }
 
-/// Windows that open on a full queue, and what a pause leaves in it: a tenth of the time read undecided, or idle.
+/// Windows that open on a full queue, and the work that a pause leaves in it. Before, a tenth of the time read as
+/// undecided or idle.
 #[test]
-fn in_pauses_of_the_budget_a_busy_gpu_is_seen_busy_too() {
+fn a_busy_gpu_is_reported_busy_in_sampling_pauses_too() {
     for mode in ["one", "legacy", "two"] {
         until_one_is_good(|| {
             let done = run([mode, "30000", "0"]).auto("5").observed().succeeded();
@@ -114,9 +116,9 @@ fn in_pauses_of_the_budget_a_busy_gpu_is_seen_busy_too() {
 }
 
 #[test]
-fn a_program_that_the_gpu_holds_up_is_no_slower() {
+fn a_gpu_bound_program_is_not_slowed_down() {
     for load in [LOADS[0], LOADS[2]] {
-        // The least by turns, until it is as it should be: what else the machine does makes each longer, and none shorter.
+        // Compares the shortest of alternating runs: other load on the machine makes each run longer and none shorter.
         let (mut plain, mut ours) = (u64::MAX, u64::MAX);
         let is_no_slower = (0..15).any(|_| {
             plain = plain.min(took(&run(load).plain().succeeded()));
@@ -128,8 +130,9 @@ fn a_program_that_the_gpu_holds_up_is_no_slower() {
 }
 
 #[test]
-fn a_program_that_fills_its_queue_behind_its_own_gate_is_not_blocked() {
-    // A kernel that spins looks like any other; what still runs before it lets our events stand denser for a while.
+fn a_program_that_fills_its_queue_behind_its_own_wait_is_not_blocked() {
+    // A spinning kernel looks like any other; kernels that still run before it let the agent's events be denser at
+    // first.
     for (gate, ahead) in [
         ("value", "0"),
         ("value", "100"),
@@ -143,7 +146,7 @@ fn a_program_that_fills_its_queue_behind_its_own_gate_is_not_blocked() {
 }
 
 #[test]
-fn launch_queues_of_another_length_are_filled_no_further() {
+fn launch_queues_of_other_lengths_are_not_overfilled() {
     for (scale, queued) in [("0.25x", "225"), ("0.5x", "450"), ("2x", "1800"), ("4x", "3600")] {
         let run = Run::of("deep_queue").arg("value").arg(queued).env("CUDA_SCALE_LAUNCH_QUEUES", scale);
         let done = run.observed().succeeded();
@@ -152,7 +155,7 @@ fn launch_queues_of_another_length_are_filled_no_further() {
 }
 
 #[test]
-fn each_kernel_that_comes_on_a_deep_stream_is_timed() {
+fn each_kernel_that_first_appears_on_a_deep_stream_is_timed() {
     let done = run(LOADS[0]).observed().succeeded();
     let timed = by_name(&done.report()["kernels"], "name", "timed");
     assert!(timed.values().all(|timed| *timed >= 200), "{timed:?}");
@@ -169,7 +172,7 @@ fn a_program_that_launches_only_programmatically_is_timed_in_bursts() {
         let busy = union(&truth.operations()) as f64;
         let compute = &report["devices"][0]["compute_ns"];
         let [lo, value, hi] = ["lo", "value", "hi"].map(|key| number(&compute[key]));
-        // Where the host was kept from its processor the GPU waited, which nobody can tell from inside a burst.
+        // Where the host lost its processor the GPU waited, which nothing inside a burst can show.
         assert!(lo <= busy && busy <= hi && 0.96 * busy <= value, "{stream}: {busy}, said {compute}");
         assert!(lo >= 0.5 * busy, "{stream}: {busy}, said {compute}");
         let cut = truth.of("kernel").filter(|kernel| kernel["cut"] == true).count();
@@ -178,7 +181,7 @@ fn a_program_that_launches_only_programmatically_is_timed_in_bursts() {
 }
 
 #[test]
-fn a_host_that_stalls_without_a_wait_leaves_gaps() {
+fn host_stalls_without_a_wait_are_reported_as_gaps() {
     for timing in ["exact", "auto"] {
         let done = Run::of("host_stalls").observed_with(&["--timing", timing]).succeeded();
         let (report, truth) = (done.report(), done.truth().operations());

@@ -1,4 +1,5 @@
-//! Where our events stand: shared between neighbours, never inside a sequence of programmatic launches.
+//! Where the agent's events are placed: shared between neighbours, and never inside a sequence of programmatic
+//! launches.
 
 use crate::compare::{self, Compared, compare, median, slack};
 use crate::runs;
@@ -11,7 +12,7 @@ use gpuspy_tests::{Done, Run};
 use gpuspy_wire::record::flag;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All work of a trace, in its order, with what the model makes of it.
+/// Returns all work of a trace in order, with the model's interpretation of it.
 fn work(done: &Done) -> Vec<(Work, Action, When)> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let (names, clocks) = (reader.names().clone(), Survey::of(reader.records()));
@@ -25,9 +26,9 @@ fn work(done: &Done) -> Vec<(Work, Action, When)> {
     all
 }
 
-fn intervals_hold(done: &Done) -> Vec<Compared> {
+fn intervals_contain_the_truth(done: &Done) -> Vec<Compared> {
     let compared = compare(done);
-    compare::intervals_hold(&compared);
+    compare::intervals_contain_the_truth(&compared);
     compared
 }
 
@@ -35,7 +36,7 @@ fn busy_stream() -> Run {
     Run::of("busy_stream")
 }
 
-/// Of the timed operations, how many began with the event that ended the one before.
+/// Counts the timed operations that share their start event with the end of the operation before, and all timed ones.
 fn shared(done: &Done) -> (usize, usize) {
     let timed = |w: &&(Work, Action, When)| matches!(w.2, When::Timed(_));
     let work = work(done);
@@ -44,14 +45,14 @@ fn shared(done: &Done) -> (usize, usize) {
 }
 
 #[test]
-fn on_a_busy_stream_one_event_ends_an_operation_and_begins_the_next() {
+fn on_a_busy_stream_one_event_ends_an_operation_and_starts_the_next() {
     let done = busy_stream().observed().succeeded();
     let (shared, timed) = shared(&done);
     println!("{shared} of {timed} share their start event");
     assert!(shared * 10 > timed * 8, "{shared} of {timed}");
-    // One in 64 at least is not shared: how else would one know what an event costs.
+    // At least one in 64 is not shared: only such pairs show what an event costs.
     assert!(shared * 64 <= timed * 63, "{shared} of {timed}");
-    let errors = intervals_hold(&done)
+    let errors = intervals_contain_the_truth(&done)
         .iter()
         .filter_map(|c| c.timed().map(|(o, truth)| o.value().abs_diff(truth)))
         .collect();
@@ -59,22 +60,22 @@ fn on_a_busy_stream_one_event_ends_an_operation_and_begins_the_next() {
 }
 
 #[test]
-fn without_sharing_every_operation_has_its_pair() {
+fn without_sharing_every_operation_has_its_own_event_pair() {
     let done = busy_stream().env("GPUSPY_EVENTS", "pairs").observed().succeeded();
     assert_eq!(shared(&done).0, 0);
-    intervals_hold(&done);
+    intervals_contain_the_truth(&done);
 }
 
-/// GPU time between a kernel's end and the next one's begin, in the median: where the stream was busy, our events and
-/// nothing else lie there.
+/// Returns the median GPU time between a kernel's end and the next one's start: where the stream was busy, only the
+/// agent's events lie there.
 fn between_kernels(done: &Done) -> u64 {
     let all = done.truth().operations();
     median(all.windows(2).map(|pair| pair[1].interval.0 - pair[0].interval.1).collect())
 }
 
 #[test]
-fn what_our_events_cost_the_gpu_is_halved_by_sharing() {
-    // An event takes 2 µs of the GPU here, a kernel 20.
+fn sharing_halves_the_gpu_time_taken_by_the_agents_events() {
+    // An event takes 2 µs of the GPU here, a kernel 20 µs.
     let costly = || busy_stream().env("SIMCUDA_EVENT_NS", "2000");
     let pairs = costly().env("GPUSPY_EVENTS", "pairs").observed().succeeded();
     let shared = costly().observed().succeeded();
@@ -82,20 +83,20 @@ fn what_our_events_cost_the_gpu_is_halved_by_sharing() {
     let (by_pairs, by_shared) = (between_kernels(&pairs), between_kernels(&shared));
     println!("between kernels: {plain} ns without gpuspy, {by_pairs} ns with pairs, {by_shared} ns shared");
     assert_eq!((plain, by_pairs, by_shared), (0, 4_000, 2_000));
-    [pairs, shared].iter().for_each(|done| drop(intervals_hold(done)));
+    [pairs, shared].iter().for_each(|done| drop(intervals_contain_the_truth(done)));
 }
 
 #[test]
-fn an_event_is_not_shared_across_what_stands_between() {
+fn an_event_is_not_shared_across_waits_and_host_functions() {
     let done = Run::of("in_between").observed().succeeded();
-    let compared = intervals_hold(&done);
+    let compared = intervals_contain_the_truth(&done);
     let timed = compared.iter().filter(|c| c.timed().is_some()).count();
     assert!(done.is_share(timed, compared.len(), 0.9), "{timed} of {}", compared.len());
     let (shared, timed) = shared(&done);
-    assert!(shared * 2 > timed, "{shared} of {timed}: this shows nothing");
+    assert!(shared * 2 > timed, "{shared} of {timed}: the test proves nothing");
 }
 
-/// The bursts of a trace, each with the correlations of its launches.
+/// Returns the bursts of a trace, each with the correlations of its launches.
 fn bursts(done: &Done) -> Vec<(Option<GpuInterval>, Vec<u64>)> {
     runs::of(done).into_iter().map(|burst| (burst.interval, burst.members)).collect()
 }
@@ -104,14 +105,14 @@ fn programmatic_launches_are_timed_as_bursts(program: &str) {
     let done = Run::of(program).observed().succeeded();
     let (said, truth) = (done.said(), done.truth());
 
-    // Each kernel cuts one sequence at most: a stream of each of two threads can find out at the same time.
+    // Each kernel cuts at most one sequence per thread: the streams of two threads can find out at the same time.
     let cut = truth.of("kernel").filter(|kernel| kernel["cut"] == true);
     let cut: Vec<&str> = cut.map(|kernel| kernel["name"].as_str().unwrap()).collect();
     println!("{} of {} sequences were cut: {cut:?}", cut.len(), said["chains"]);
     let kernels = said["kernels"].as_object().unwrap().len();
     assert!(cut.len() <= 2 * kernels, "{cut:?}");
 
-    let compared = intervals_hold(&done);
+    let compared = intervals_contain_the_truth(&done);
     let by_correlation: BTreeMap<u64, &Compared> = compared.iter().map(|c| (c.correlation, c)).collect();
     let all = bursts(&done);
     let mut inside = BTreeSet::new();
@@ -131,7 +132,7 @@ fn programmatic_launches_are_timed_as_bursts(program: &str) {
     let told = &done.report()["coverage"]["bursts"];
     assert_eq!(told["count"], all.len());
     assert_eq!(told["launches"], inside.len());
-    // No programmatic launch was timed by itself, and few stayed outside of bursts.
+    // No programmatic launch was timed by itself, and few stayed outside bursts.
     let programmatic: Vec<u64> = work(&done)
         .iter()
         .filter(|(work, ..)| is_programmatic(work))
@@ -150,34 +151,34 @@ fn is_programmatic(work: &Work) -> bool {
 }
 
 #[test]
-fn chains_of_the_driver_api_are_timed_as_bursts() {
+fn programmatic_launches_of_the_driver_api_are_timed_as_bursts() {
     programmatic_launches_are_timed_as_bursts("programmatic");
 }
 
 #[test]
-fn chains_of_the_runtime_are_timed_as_bursts() {
+fn programmatic_launches_of_the_runtime_are_timed_as_bursts() {
     programmatic_launches_are_timed_as_bursts("programmatic_runtime");
 }
 
-/// Kernels that an event of ours has cut off from the sequence they were launched to go on with.
+/// Counts the kernels that one of the agent's events separated from the sequence they were launched to continue.
 fn cut(done: &Done) -> usize {
     done.truth().of("kernel").filter(|kernel| kernel["cut"] == true).count()
 }
 
 #[test]
-fn a_wait_for_something_else_cuts_no_chain() {
+fn a_wait_for_something_else_cuts_no_sequence_of_programmatic_launches() {
     let done = Run::of("chain_and_waits").observed().succeeded();
-    intervals_hold(&done);
-    assert!(cut(&done) <= 2, "{} launches were cut off by us; two kernels can be, once each", cut(&done));
+    intervals_contain_the_truth(&done);
+    assert!(cut(&done) <= 2, "{} launches were cut off by the agent; two kernels can be, once each", cut(&done));
 }
 
 #[test]
-fn pauses_of_the_budget_cut_no_chain() {
-    // After the first phase next to nothing is timed, the stream is never waited for and looks deep.
+fn sampling_pauses_cut_no_sequence_of_programmatic_launches() {
+    // After the first phase almost nothing is timed; the stream is never waited for and looks deep.
     let run = Run::of("storm").arg("1500").arg("1").arg("chains").auto("0.5");
     let done = run.env("SIMCUDA_HOST_COST", "launch=20000").observed().succeeded();
     let pauses = done.report()["coverage"]["untimed"]["budget"].as_u64().unwrap();
     assert!(pauses > 500, "there is something to cut: {pauses}");
     println!("{} of {} sequences were cut", cut(&done), done.said()["launches"].as_u64().unwrap() / 2);
-    assert!(cut(&done) <= 4, "{} launches were cut off by us", cut(&done));
+    assert!(cut(&done) <= 4, "{} launches were cut off by the agent", cut(&done));
 }

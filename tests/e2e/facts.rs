@@ -1,4 +1,5 @@
-//! What the driver says of kernels: as the simulator answered it, asked once for each shape, by nobody but the launch.
+//! What the driver says about kernels: the trace has the simulator's answers, the agent queries each shape once, and
+//! only launches cause queries.
 
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, KernelFacts};
@@ -10,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Kernel, threads, dynamic shared bytes, device.
 type Shape = (String, u32, u32, u32);
 
-/// What was told, by shape; no shape of a handle twice.
-fn told(done: &Done) -> BTreeMap<Shape, KernelFacts> {
+/// Returns the recorded facts by shape, and checks that no shape of a handle was recorded twice.
+fn recorded(done: &Done) -> BTreeMap<Shape, KernelFacts> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let names = reader.names().clone();
-    let (mut devices, mut told) = (BTreeMap::new(), BTreeMap::new());
+    let (mut devices, mut recorded) = (BTreeMap::new(), BTreeMap::new());
     for record in reader.records() {
         match record.body {
             Body::Context(context) => {
@@ -23,52 +24,52 @@ fn told(done: &Done) -> BTreeMap<Shape, KernelFacts> {
             Body::KernelFacts(facts) => {
                 let name = names.get(Namespace::Kernel, facts.kernel).unwrap().to_owned();
                 let shape = (name, facts.threads, facts.shared_bytes, devices[&facts.context]);
-                assert_eq!(told.insert(shape, facts.clone()), None, "{facts:?} again");
+                assert_eq!(recorded.insert(shape, facts.clone()), None, "{facts:?} again");
             }
             _ => {}
         }
     }
-    told
+    recorded
 }
 
-/// What the simulator was asked about a kernel.
-fn asked<'t>(truth: &'t [Value], kernel: &str, key: &str, value: u32) -> Vec<&'t Value> {
+/// Returns the simulator's log of queries about a kernel.
+fn queries_about<'t>(truth: &'t [Value], kernel: &str, key: &str, value: u32) -> Vec<&'t Value> {
     truth.iter().filter(|line| line["kernel"] == kernel && line[key] == value).collect()
 }
 
-/// Each value is the simulator's answer, and each was asked once.
-fn as_answered(done: &Done, told: &BTreeMap<Shape, KernelFacts>) {
+/// Checks that each value is the simulator's answer and that each was queried once.
+fn as_answered(done: &Done, recorded: &BTreeMap<Shape, KernelFacts>) {
     let truth = done.truth();
     let truth: Vec<Value> = truth.of("asked").cloned().collect();
-    for ((name, threads, shared, _), facts) in told {
+    for ((name, threads, shared, _), facts) in recorded {
         let ours =
             [facts.max_threads.into(), facts.static_shared_bytes, facts.local_bytes, facts.registers.into()];
         for (attribute, ours) in [0, 1, 3, 4].into_iter().zip(ours) {
-            let answers = asked(&truth, name, "attribute", attribute);
+            let answers = queries_about(&truth, name, "attribute", attribute);
             assert!(
                 !answers.is_empty() && answers.iter().all(|line| line["value"] == ours),
                 "{facts:?}: {answers:?}"
             );
             assert_eq!(
                 answers.len(),
-                told.keys().filter(|(other, ..)| other == name).count(),
+                recorded.keys().filter(|(other, ..)| other == name).count(),
                 "{name}: once a shape"
             );
         }
-        let answers = asked(&truth, name, "threads", *threads);
+        let answers = queries_about(&truth, name, "threads", *threads);
         let answers: Vec<_> = answers.into_iter().filter(|line| line["shared"] == *shared).collect();
-        let alike = told.keys().filter(|(kernel, t, s, _)| (kernel, t, s) == (name, threads, shared)).count();
+        let alike = recorded.keys().filter(|(kernel, t, s, _)| (kernel, t, s) == (name, threads, shared)).count();
         assert_eq!(answers.len(), alike, "{name} {threads} {shared}");
         assert!(
             answers.iter().all(|line| line["value"] == facts.blocks_per_multiprocessor),
             "{facts:?}: {answers:?}"
         );
     }
-    let of_told = |line: &Value| told.keys().any(|(name, ..)| line["kernel"] == name.as_str());
-    assert!(truth.iter().all(of_told), "nothing else is asked");
+    let of_told = |line: &Value| recorded.keys().any(|(name, ..)| line["kernel"] == name.as_str());
+    assert!(truth.iter().all(of_told), "the agent queries nothing else");
 }
 
-fn shapes_of_the_program() -> BTreeSet<Shape> {
+fn expected_shapes() -> BTreeSet<Shape> {
     let list = [
         ("plain_5us", 256, 0, 0),
         ("plain_5us", 96, 4096, 0),
@@ -92,27 +93,27 @@ fn shapes_of_the_program() -> BTreeSet<Shape> {
         .collect()
 }
 
-/// The row of a kernel.
+/// Returns the row of a kernel.
 fn kernel(report: &Value, name: &str) -> Value {
     let kernels = report["kernels"].as_array().unwrap();
     kernels.iter().find(|kernel| kernel["name"] == name).unwrap_or_else(|| panic!("no {name}")).clone()
 }
 
-/// The program's own file: of a preloaded program, as the kernel tells it.
+/// Returns the path of the program's own file: for a preloaded program, as the Linux kernel reports it.
 fn path(name: &str) -> Value {
     std::fs::canonicalize(program(name)).unwrap().to_str().unwrap().into()
 }
 
 #[test]
-fn a_kernels_facts_are_the_drivers_and_asked_once_for_each_shape() {
+fn kernel_facts_are_the_drivers_and_queried_once_for_each_shape() {
     for timing in ["exact", "off"] {
         let run = Run::of("kernel_facts").env("SIMCUDA_DEVICES", "2").env("GPUSPY_TIMING", timing);
         let done = run.observed().succeeded();
-        let told = told(&done);
-        assert_eq!(told.keys().cloned().collect::<BTreeSet<_>>(), shapes_of_the_program(), "{timing}");
-        as_answered(&done, &told);
-        let wide = &told[&("wide_regs128_smem16384_local48_5us".to_owned(), 256, 64 << 10, 0)];
-        // 128 registers: 16 warps, two blocks of 8. 80 KiB and 1: two blocks of 228.
+        let recorded = recorded(&done);
+        assert_eq!(recorded.keys().cloned().collect::<BTreeSet<_>>(), expected_shapes(), "{timing}");
+        as_answered(&done, &recorded);
+        let wide = &recorded[&("wide_regs128_smem16384_local48_5us".to_owned(), 256, 64 << 10, 0)];
+        // 128 registers: 16 warps, two blocks of 8 warps. 80 KiB and 1 KiB of shared memory: two blocks in 228 KiB.
         assert_eq!((wide.registers, wide.local_bytes, wide.blocks_per_multiprocessor), (128, 48, 2));
         assert_eq!(wide.max_threads, 512);
         let report = done.report();
@@ -127,7 +128,8 @@ fn a_kernels_facts_are_the_drivers_and_asked_once_for_each_shape() {
     }
 }
 
-/// By hand, from what the program launched and what the simulator's 132 multiprocessors of 64 warps hold.
+/// Compares with figures worked out by hand from what the program launched and from the simulator's 132 multiprocessors
+/// of 64 warps.
 fn in_the_report(report: &Value) {
     let keys = [
         "shapes",
@@ -143,19 +145,19 @@ fn in_the_report(report: &Value) {
         (waves["min"].as_f64(), waves["max"].as_f64())
     };
     let is = |name: &str, truth: Value| assert_eq!(json!(has(name)), truth, "{name}");
-    // Two of three launches of 256 threads, one of 96, one of 1024, and those of a size that no call said.
+    // Two of three launches of 256 threads, one of 96, one of 1024, and those of a size that no call gave.
     is("plain_5us", json!([4, 256, 32, 8, 1.0, ["warps", "registers"]]));
     assert_eq!(waves("plain_5us"), (Some(0.25), Some(0.25)));
     is("wide_regs128_smem16384_local48_5us", json!([1, 256, 128, 2, 0.25, ["registers", "shared memory"]]));
-    // A CUkernel, its CUfunction, and that in a cooperative launch.
+    // A CUkernel, its CUfunction, and the same function in a cooperative launch.
     is("kernel_regs64_5us", json!([3, 512, 64, 2, 0.5, ["registers"]]));
-    // 72 registers: 2304 a warp, 7 in each part, 28 warps in blocks of two.
+    // 72 registers: 2304 a warp, 7 warps in each part, 28 warps in blocks of two.
     is("both_regs72_5us", json!([1, 64, 72, 14, 0.4375, ["registers"]]));
     is("captured_kernel_regs56_5us", json!([1, 160, 56, 7, 35.0 / 64.0, ["registers"]]));
     assert_eq!(waves("captured_kernel_regs56_5us"), (Some(20.0 / 924.0), Some(20.0 / 924.0)));
-    assert_eq!(waves("node_regs40_smem512_5us"), (None, None), "nobody saw it launched");
+    assert_eq!(waves("node_regs40_smem512_5us"), (None, None), "no call was observed to launch it");
     for (name, registers) in [("one_regs50_5us", 50), ("two_regs60_5us", 60), ("three_regs70_5us", 70)] {
-        assert_eq!(kernel(report, name)["registers"], registers, "{name}: by the same handle");
+        assert_eq!(kernel(report, name)["registers"], registers, "{name}: same handle");
     }
     for row in report["kernels"].as_array().unwrap() {
         let by = if row["name"].as_str().unwrap().contains("kernel") {
@@ -168,8 +170,8 @@ fn in_the_report(report: &Value) {
 }
 
 #[test]
-fn a_kernel_is_from_the_file_that_holds_it() {
-    // The runtime, by stubs and by handles; the driver, by symbols and by pointers; a library with kernels of its own.
+fn a_kernel_is_attributed_to_the_file_that_contains_it() {
+    // The runtime by stubs and by handles; the driver by symbols and by pointers; a library with kernels of its own.
     let programs = [
         ("work_runtime", "work_runtime", "work_5us", Value::Null),
         ("work_driver", "work_driver", "work_5us", "cuModuleLoadData".into()),
@@ -186,7 +188,7 @@ fn a_kernel_is_from_the_file_that_holds_it() {
 }
 
 #[test]
-fn however_often_a_kernel_is_launched_the_driver_is_asked_once_of_each_handle() {
+fn the_driver_is_queried_once_for_each_handle_however_often_it_is_launched() {
     let done = Run::of("work_runtime").observed().succeeded();
     let truth = done.truth();
     let (launches, mut handles) = (truth.enqueued("kernel"), BTreeMap::new());
@@ -200,7 +202,7 @@ fn however_often_a_kernel_is_launched_the_driver_is_asked_once_of_each_handle() 
 }
 
 #[test]
-fn a_driver_that_does_not_answer_costs_the_facts_and_nothing_else() {
+fn a_driver_that_refuses_queries_costs_the_facts_and_nothing_else() {
     let silent = "cuFuncGetAttribute:999:*,cuKernelGetAttribute:999:*,cuOccupancyMaxActiveBlocksPerMultiprocessor:999:*";
     let run = Run::of("work_driver").env("SIMCUDA_FAIL", silent).env("GPUSPY_TIMING", "off");
     let done = run.observed().succeeded();
@@ -212,20 +214,20 @@ fn a_driver_that_does_not_answer_costs_the_facts_and_nothing_else() {
     assert_eq!((&kernel["library"], &kernel["threads"]), (&path("work_driver"), &json!(64)));
 }
 
-/// The report tells nothing of it; that it is asked for changes nothing in what is counted.
+/// The report does not show the answer; the query changes nothing in what is counted.
 #[test]
-fn a_function_says_what_its_fat_binary_has_code_for() {
+fn cufunc_attributes_match_the_code_in_the_fat_binary() {
     let versions = |assumed: &str| {
         let done = Run::of("function_versions").env("SIMCUDA_ASSUME", assumed).observed().succeeded();
         assert_eq!(done.report()["coverage"]["launches"], done.said()["launches"]);
         let truth = done.truth();
-        let asked = |kernel: &str, attribute: u64| {
+        let queries_about = |kernel: &str, attribute: u64| {
             let mut lines =
                 truth.of("asked").filter(|l| l["kernel"] == kernel && l["attribute"] == attribute);
             lines.next().unwrap()["value"].clone()
         };
         for (kernel, said) in done.said()["versions"].as_object().unwrap() {
-            assert_eq!(*said, json!([asked(kernel, 5), asked(kernel, 6)]), "{kernel}");
+            assert_eq!(*said, json!([queries_about(kernel, 5), queries_about(kernel, 6)]), "{kernel}");
         }
         done.said()["versions"].clone()
     };

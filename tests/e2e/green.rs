@@ -1,6 +1,6 @@
-//! Green contexts: parts of a device that work at the same time, under one context of ours.
+//! Green contexts: parts of a device that work at the same time, reported under one context.
 
-use crate::compare::{Compared, by_name, compare, intervals_hold, known_calls, pair};
+use crate::compare::{Compared, by_name, compare, intervals_contain_the_truth, known_calls, pair};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::Body;
 use gpuspy_tests::{Done, Run};
@@ -12,7 +12,7 @@ fn run(settings: &[(&str, &str)]) -> Done {
     settings.iter().fold(run, |run, (name, value)| run.env(name, value)).observed().succeeded()
 }
 
-/// Counts and names are the program's.
+/// Checks that counts and names are the program's.
 fn counted(done: &Done) -> Value {
     let (said, report) = (done.said(), done.report());
     let coverage = report["coverage"].clone();
@@ -26,16 +26,16 @@ fn counted(done: &Done) -> Value {
     coverage
 }
 
-/// The same, each launch has its stream, and intervals hold the truth.
+/// Checks the same, that each launch has its stream, and that intervals contain the truth.
 fn holds(done: &Done) -> Vec<Compared> {
     let coverage = counted(done);
     assert_eq!(coverage["unattributed"], 0, "{coverage}");
     let compared = compare(done);
-    intervals_hold(&compared);
+    intervals_contain_the_truth(&compared);
     compared
 }
 
-/// How many contexts we have told of.
+/// Counts the contexts that the trace records.
 fn contexts(done: &Done) -> usize {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let handles = reader.records().filter_map(|record| match record.body {
@@ -54,14 +54,14 @@ fn two_green_contexts_are_counted_and_timed_as_streams_of_one_context() {
     for version in ["12090", "13000"] {
         let done = run(&[("SIMCUDA_DRIVER_VERSION", version)]);
         let compared = holds(&done);
-        // The program makes no wrong call; nor may we.
+        // The program makes no invalid call; neither may the agent.
         assert_eq!(failures(&done), Vec::<String>::new());
         let timed = compared.iter().filter(|c| c.timed().is_some()).count();
         println!("{version}: {timed} of {} timed, {}", compared.len(), done.report()["coverage"]["untimed"]);
         assert!(done.is_share(timed, compared.len(), 0.95), "{timed} of {}", compared.len());
         let of_work: BTreeSet<u32> = compared.iter().map(|c| c.work.call.context).collect();
         assert_eq!((of_work.len(), contexts(&done)), (1, 1), "{of_work:?}");
-        // They did run at once.
+        // They did run at the same time.
         let left: Vec<_> = compared.iter().filter(|c| c.truth.name == "left_40us").collect();
         let overlaps = compared.iter().filter(|c| c.truth.name == "right_60us").filter(|right| {
             let (begin, end) = right.truth.interval;
@@ -72,21 +72,21 @@ fn two_green_contexts_are_counted_and_timed_as_streams_of_one_context() {
 }
 
 #[test]
-fn a_driver_that_does_not_tell_whose_green_contexts_are_is_counted_exactly() {
+fn launches_are_counted_exactly_if_the_driver_does_not_say_whose_a_green_context_is() {
     let done = run(&[("SIMCUDA_FAIL", "cuStreamGetCtx:801:*")]);
     let coverage = counted(&done);
-    // What is launched inside them. From outside, their streams pass for the current context's.
+    // Only what is launched inside them is affected. From outside, their streams count as the current context's.
     assert_eq!(coverage["untimed"]["no_stream"], coverage["unattributed"]);
     assert!(coverage["unattributed"].as_u64() > Some(0), "{coverage}");
-    intervals_hold(&pair(&done));
+    intervals_contain_the_truth(&pair(&done));
 }
 
 #[test]
-fn green_contexts_that_take_no_other_events_are_counted_exactly() {
+fn launches_are_counted_exactly_if_green_contexts_refuse_the_primary_contexts_events() {
     let done = run(&[("SIMCUDA_ASSUME", "green_events=own")]);
     holds(&done);
     println!("{}", done.report()["coverage"]["untimed"]);
-    // Each refusal is one of ours, and of a record.
+    // Each failed call is an event record of the agent's that the driver refused.
     let refused = done
         .truth()
         .of("failed")

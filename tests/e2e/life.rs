@@ -1,5 +1,5 @@
-//! The agent is a guest in someone's process: it changes nothing that the program could notice, from its birth to its
-//! end, however that comes, and what it has seen is not lost with it.
+//! The agent is a guest in another program's process: from start to end, however the process ends, it changes nothing
+//! that the program could notice, and what it recorded is not lost.
 
 mod bare;
 mod damage;
@@ -17,12 +17,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The lines on stderr that are ours.
+/// Returns the agent's lines on stderr.
 fn our_lines(done: &Done) -> Vec<&str> {
     done.stderr.lines().filter(|l| l.starts_with("gpuspy: ")).collect()
 }
 
-/// The one line on stderr, which is ours.
+/// Returns the only line on stderr, which is the agent's.
 fn the_line(done: &Done) -> &str {
     let lines: Vec<&str> = done.stderr.lines().collect();
     assert_eq!(lines.len(), 1, "{}", done.stderr);
@@ -30,7 +30,7 @@ fn the_line(done: &Done) -> &str {
     lines[0]
 }
 
-/// Names of the files in the run's folder, without the simulator's truth.
+/// Returns the names of the files in the run's folder, without the simulator's truth.
 pub(crate) fn files(done: &Done) -> Vec<String> {
     let entries = std::fs::read_dir(done.folder()).unwrap();
     let names = entries.map(|e| e.unwrap().file_name().into_string().unwrap());
@@ -47,7 +47,7 @@ fn launches(report: &Value) -> u64 {
     number(report, "/coverage/launches")
 }
 
-/// What the report says about every launch adds up to all of them.
+/// Checks that the report's parts of all launches add up to the total.
 fn assert_all_accounted(report: &Value) {
     let untimed = report["coverage"]["untimed"].as_object().unwrap();
     let untimed: u64 = untimed.values().map(|v| v.as_u64().unwrap()).sum();
@@ -56,13 +56,13 @@ fn assert_all_accounted(report: &Value) {
 }
 
 #[test]
-fn the_agent_brings_nothing_but_libc_along() {
+fn the_agent_depends_on_libc_only() {
     let script = gpuspy_tests::root().join("scripts/check-agent-deps.sh");
     let output = Command::new("bash").arg(script).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// `gpuspy collect --dir`, listening.
+/// A listening `gpuspy collect --dir`.
 struct Listener {
     folder: tempfile::TempDir,
     process: Child,
@@ -73,7 +73,7 @@ impl Listener {
         Listener::run("exec \"$0\" collect --dir \"$1\"")
     }
 
-    /// One that may write no larger files.
+    /// Starts one under this limit on the size of files.
     fn limited_to_kib(kib: u32) -> Listener {
         Listener::run(&format!("ulimit -f {kib}; exec \"$0\" collect --dir \"$1\""))
     }
@@ -95,21 +95,21 @@ impl Listener {
         self.folder.path().join("gpuspy.sock")
     }
 
-    /// `GPUSPY_SOCKET=…`
+    /// Returns `GPUSPY_SOCKET=…`.
     fn variable(&self) -> String {
         format!("GPUSPY_SOCKET={}", self.socket().display())
     }
 
     fn signal(&self, number: i32) {
-        // SAFETY: a child of ours that has not been waited for.
+        // SAFETY: signals a child of ours that has not been waited for.
         unsafe { libc::kill(self.process.id() as i32, number) };
     }
 
-    /// Ends it, and returns the traces it wrote, which lie as long as the listener does.
+    /// Ends the listener and returns the traces that it wrote, which exist as long as the listener does.
     fn stop(&self) -> Vec<PathBuf> {
         self.signal(libc::SIGINT);
         let is_over = || {
-            // SAFETY: all-zero is a siginfo_t; asks about a child of ours and leaves it to be waited for.
+            // SAFETY: all-zero is a valid siginfo_t; waitid queries a child of ours and leaves it to be waited for.
             unsafe {
                 let mut info: libc::siginfo_t = std::mem::zeroed();
                 let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;

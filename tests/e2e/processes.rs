@@ -27,7 +27,7 @@ fn said(done: &Done) -> BTreeMap<u64, Value> {
     said
 }
 
-fn ask(arguments: &[&str], path: &Path) -> Output {
+fn run_gpuspy(arguments: &[&str], path: &Path) -> Output {
     Command::new(gpuspy()).arg(arguments[0]).arg(path).args(&arguments[1..]).output().unwrap()
 }
 
@@ -82,7 +82,7 @@ fn a_job_of_three_is_told_process_by_process() {
         }
     }
 
-    let screen = text(&ask(&["report"], &traces).stdout);
+    let screen = text(&run_gpuspy(&["report"], &traces).stdout);
     for (rank, ending) in [(0, "exited"), (1, "killed by SIGKILL"), (2, "crashed with SIGSEGV")] {
         let pid = said[&rank]["pid"].to_string();
         let start = [rank.to_string(), pid];
@@ -95,7 +95,7 @@ fn a_job_of_three_is_told_process_by_process() {
 fn an_export_to_a_directory_has_a_file_for_each_rank() {
     let (done, traces) = family();
     let folder = done.folder().join("exports/");
-    let output = ask(&["export", "-o", folder.to_str().unwrap()], &traces);
+    let output = run_gpuspy(&["export", "-o", folder.to_str().unwrap()], &traces);
     let wrote =
         format!("gpuspy: wrote rank0.json.gz, rank1.json.gz, rank2.json.gz into {}\n", folder.display());
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), wrote));
@@ -112,7 +112,7 @@ fn an_export_to_a_directory_has_a_file_for_each_rank() {
         let mut pids = events.iter().filter(|e| e["cat"] == "cuda_driver").map(|e| &e["pid"]);
         assert!(pids.all(|pid| *pid == said["pid"]));
     }
-    let one = ask(&["export"], &traces).stdout;
+    let one = run_gpuspy(&["export"], &traces).stdout;
     assert!(!text(&one).contains("distributedInfo"), "one file of three ranks has none");
 }
 
@@ -124,7 +124,7 @@ fn a_process_without_a_rank_is_told_apart_by_its_pid() {
     let processes = whole["processes"].as_array().unwrap();
     assert!(processes.iter().all(|p| p["rank"].is_null() && p["local_rank"].is_null()), "{processes:#?}");
     let folder = done.folder().join("exports/");
-    assert!(ask(&["export", "-o", folder.to_str().unwrap()], &traces).status.success());
+    assert!(run_gpuspy(&["export", "-o", folder.to_str().unwrap()], &traces).status.success());
     let mut expected: Vec<String> = processes.iter().map(|p| format!("pid{}.json.gz", p["pid"])).collect();
     expected.sort();
     assert_eq!(names(&folder), expected);
@@ -138,7 +138,7 @@ fn what_cannot_be_read_in_a_directory_is_named_and_the_rest_is_reported() {
     let mut files = names(&traces);
     fs::write(traces.join("rubbish.gspy"), "rubbish").unwrap();
     fs::write(traces.join("notes.txt"), "none of ours").unwrap();
-    let output = ask(&["report", "--json"], &traces);
+    let output = run_gpuspy(&["report", "--json"], &traces);
     let error = text(&output.stderr);
     assert!(output.status.success() && error.lines().count() == 1, "{error}");
     assert!(error.starts_with("gpuspy: cannot read ") && error.contains("rubbish.gspy"), "{error}");
@@ -150,7 +150,7 @@ fn what_cannot_be_read_in_a_directory_is_named_and_the_rest_is_reported() {
     let bytes = fs::read(traces.join(&cut)).unwrap();
     fs::write(traces.join(&cut), &bytes[..bytes.len() - 10]).unwrap();
     fs::remove_file(traces.join("rubbish.gspy")).unwrap();
-    let screen = text(&ask(&["report"], &traces).stdout);
+    let screen = text(&run_gpuspy(&["report"], &traces).stdout);
     let told: Vec<&str> = screen.lines().filter(|line| line.contains("cut trace")).collect();
     assert!(told.len() == 1 && told[0].contains(&cut), "{told:?}");
     let whole = report(&traces);

@@ -1,6 +1,6 @@
 //! Handles that come back as others': functions' names and streams' ids are those of the living.
 
-use crate::compare::{Compared, by_name, compare, intervals_hold, pair};
+use crate::compare::{Compared, by_name, compare, intervals_contain_the_truth, pair};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, What, Work};
 use gpuspy_tests::{Done, Run};
@@ -20,7 +20,7 @@ fn functions_whose_handles_come_back_keep_their_own_names() {
     let (said, report) = (done.said(), done.report());
     assert_eq!(report["coverage"]["launches"], said["launches"]);
     assert_eq!(json!(by_name(&report["kernels"], "name", "count")), said["kernels"]);
-    intervals_hold(&compare(&done));
+    intervals_contain_the_truth(&compare(&done));
 
     // Launch by launch, too: the program has one thread.
     let names = TraceReader::open(&done.trace()).unwrap().names().clone();
@@ -47,7 +47,7 @@ fn streams_whose_handles_come_back_have_ids_of_their_own() {
         assert_eq!(coverage["launches"], said["launches"], "{failing}: {coverage}");
         assert_eq!((&coverage["dropped"], &coverage["unattributed"]), (&json!(0), &json!(0)), "{coverage}");
         let compared = if failing.is_empty() { compare(&done) } else { pair(&done) };
-        intervals_hold(&compared);
+        intervals_contain_the_truth(&compared);
         let timed = compared.iter().filter(|c| c.timed().is_some()).count();
         println!("{failing}: {timed} of {} timed", compared.len());
         assert!(done.is_share(timed, compared.len(), 0.9), "{failing}: {coverage}");

@@ -1,7 +1,7 @@
 //! Streams among each other: one that stands still, one that several threads use, more than there are events for, and ones
 //! that the driver says little about.
 
-use crate::compare::{Compared, by_name, compare, intervals_hold};
+use crate::compare::{Compared, by_name, compare, intervals_contain_the_truth};
 use gpuspy_tests::{Done, Run};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn a_stalled_stream_holds_no_other_back() {
     let done = Run::of("stalled").observed().succeeded();
     counted(&done);
     let compared = compare(&done);
-    intervals_hold(&compared);
+    intervals_contain_the_truth(&compared);
     let flowing: Vec<&Compared> = of(&compared, "flowing_10us").collect();
     let timed = flowing.iter().filter(|c| c.timed().is_some()).count();
     assert!(done.is_share(timed, flowing.len(), 0.99), "{timed} of {}", flowing.len());
@@ -55,7 +55,7 @@ fn threads_on_one_stream_never_wait_for_each_other_and_are_counted() {
     let during_the_copy = done.said()["meanwhile"].as_u64();
     assert!(coverage["untimed"]["contended"].as_u64() >= during_the_copy, "{coverage}");
     let compared = compare(&done);
-    intervals_hold(&compared);
+    intervals_contain_the_truth(&compared);
     // Who was first is timed all the same.
     assert!(compared.iter().filter(|c| c.timed().is_some()).count() > 100, "{coverage}");
 }
@@ -67,7 +67,7 @@ fn more_pending_work_than_there_are_events_is_counted_and_nothing_waits() {
     println!("{} timed, {}", coverage["timed"], coverage["untimed"]);
     assert!(coverage["untimed"]["no_event"].as_u64() > Some(0), "{coverage}");
     let compared = compare(&done);
-    intervals_hold(&compared);
+    intervals_contain_the_truth(&compared);
     // The events come back.
     let timed =
         |name| (of(&compared, name).filter(|c| c.timed().is_some()).count(), of(&compared, name).count());
@@ -81,7 +81,7 @@ fn streams_that_do_not_tell_their_context_are_counted_exactly() {
     let done = Run::of("work_driver").env("SIMCUDA_FAIL", "cuStreamGetCtx:801:*").observed().succeeded();
     crate::counts::counts_are_exact(&done);
     println!("{}", done.report()["coverage"]["untimed"]);
-    intervals_hold(&compare(&done));
+    intervals_contain_the_truth(&compare(&done));
 }
 
 /// The runtime's program also destroys one twice, which fails.
@@ -95,7 +95,7 @@ fn what_stands_behind_a_semaphore_of_another_api_is_timed_from_when_it_opens() {
             assert_eq!(json!(calls.get(name)), *count, "{name}");
         }
         let compared = compare(&done);
-        intervals_hold(&compared);
+        intervals_contain_the_truth(&compared);
         let is_of_semaphores = |line: &&Value| line["api"].as_str().unwrap().contains("Semaphore");
         let failed = done.truth().of("failed").filter(is_of_semaphores).count();
         assert_eq!(failed, usize::from(program == "semaphores_runtime"));

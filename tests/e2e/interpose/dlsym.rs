@@ -1,6 +1,6 @@
 //! `dlsym`: what it answers, to whom, and what it leaves behind.
 
-use super::{assert_every_launch_counted_once, assert_silent, table};
+use super::{assert_each_launch_is_counted_once, assert_silent, table};
 use gpuspy_tests::{Done, Run};
 use serde_json::Value;
 
@@ -57,12 +57,12 @@ fn dlerror_tells_what_it_tells_without_us() {
 fn library_in_between_finds_the_next_function_and_not_its_own() {
     let done = Run::of("rtld_next").preloaded().succeeded();
     assert_eq!(done.said()["middle_calls"], 200);
-    assert_every_launch_counted_once(&done);
+    assert_each_launch_is_counted_once(&done);
 }
 
 #[test]
 fn launches_through_dlsym_are_counted_once() {
-    assert_every_launch_counted_once(&Run::of("dlsym_launch").preloaded().succeeded());
+    assert_each_launch_is_counted_once(&Run::of("dlsym_launch").preloaded().succeeded());
 }
 
 fn without_driver(done: &Done, answer: Option<i64>) {

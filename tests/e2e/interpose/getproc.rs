@@ -1,6 +1,6 @@
 //! `cuGetProcAddress`: requests and results are the driver's, pointers are ours for exactly the table's functions.
 
-use super::{assert_every_launch_counted_once, assert_silent, table};
+use super::{assert_each_launch_is_counted_once, assert_silent, table};
 use gpuspy_collector::trace::{TraceReader, wait_until_complete};
 use gpuspy_tests::{Done, Run, program, root};
 use serde_json::{Value, json};
@@ -179,7 +179,7 @@ fn agent_exports_the_table_the_loader_s_calls_and_nvtx_s_entry_and_nothing_else(
 
 #[test]
 fn launches_through_chained_getproc_are_counted_once() {
-    assert_every_launch_counted_once(&Run::of("work_getproc").preloaded().succeeded());
+    assert_each_launch_is_counted_once(&Run::of("work_getproc").preloaded().succeeded());
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn driver_entry_points_of_the_runtime_are_hooks_for_the_tables_functions() {
         let expected = if asked == "cuMemRangeGetAttribute" { "libcuda.so.1" } else { "libgpuspy.so" };
         assert_eq!(object, expected, "{asked}");
     }
-    assert_every_launch_counted_once(&done);
+    assert_each_launch_is_counted_once(&done);
     assert_eq!(
         super::apis(&done.report())["cuLaunchKernel"],
         (300, 0),

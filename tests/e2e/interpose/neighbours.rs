@@ -1,7 +1,7 @@
 //! Other preloaded libraries that are between a program and CUDA: they keep being called, wherever they stand, and we
 //! count as if they were not there.
 
-use super::{assert_every_launch_counted_once, assert_silent};
+use super::{assert_each_launch_is_counted_once, assert_silent};
 use gpuspy_tests::{Done, Run, program};
 
 /// A client, by the route that its launches take.
@@ -41,7 +41,7 @@ fn both_see_everything(client: Client, neighbour: &str, before: bool) {
     let (first, last) = if before { (vec![&*library], vec![]) } else { (vec![], vec![&*library]) };
     let done = run(client).preloaded_among(&first, &last).succeeded();
     assert_eq!(told(&done, neighbour), expected, "with us");
-    assert_every_launch_counted_once(&done);
+    assert_each_launch_is_counted_once(&done);
 }
 
 #[test]
@@ -95,6 +95,6 @@ fn wrapper_and_dlsym_hook_on_both_sides_are_called_and_nothing_is_counted_twice(
         let done = run(client).preloaded_among(&["libwraplaunch.so"], &["libhookdlsym.so"]).succeeded();
         assert_eq!(told(&done, "wraplaunch"), [client.wraplaunch]);
         assert_eq!(told(&done, "hookdlsym"), client.hookdlsym);
-        assert_every_launch_counted_once(&done);
+        assert_each_launch_is_counted_once(&done);
     }
 }

@@ -1,6 +1,6 @@
 //! Scopes: each call is counted once, under the name that the program called, on the stream that the work went to.
 
-use super::{apis, assert_every_launch_counted_once};
+use super::{apis, assert_each_launch_is_counted_once};
 use gpuspy_collector::trace::record::{Body, Record, What, Work};
 use gpuspy_collector::trace::{TraceReader, wait_until_complete};
 use gpuspy_tests::{Run, program, sim_lib, truth::Truth};
@@ -161,8 +161,8 @@ fn runtime_calls_are_counted_once_under_their_own_names() {
 fn runtime_calls_whose_driver_calls_are_hidden_are_recorded_by_the_runtime_layer() {
     let seen = Run::of("work_runtime").preloaded().succeeded();
     let hidden = Run::of("work_runtime").preloaded_among(&["libhookdlsym.so"], &[]).succeeded();
-    assert_every_launch_counted_once(&seen);
-    assert_every_launch_counted_once(&hidden);
+    assert_each_launch_is_counted_once(&seen);
+    assert_each_launch_is_counted_once(&hidden);
     let (seen_report, hidden_report) = (seen.report(), hidden.report());
     assert_eq!(seen_report["coverage"]["driver_hooked"], true);
     assert_eq!(hidden_report["coverage"]["driver_hooked"], false);
@@ -188,7 +188,7 @@ fn runtime_calls_whose_driver_calls_are_hidden_are_recorded_by_the_runtime_layer
 /// A program whose plugins use runtimes that no global search would find, as Python's modules do.
 fn plugins_are_seen(run: Run) {
     let done = run.preloaded().succeeded();
-    assert_every_launch_counted_once(&done);
+    assert_each_launch_is_counted_once(&done);
     let (said, report) = (done.said(), done.report());
     let (launches, calls) = (said["launches"].as_u64().unwrap(), said["calls"].as_u64().unwrap());
     let apis = apis(&report);
