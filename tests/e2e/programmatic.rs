@@ -1,4 +1,5 @@
-//! Chains of programmatic launches: what the client programs do with them, by the simulator's truth.
+//! Checks by the simulator's truth that the client programs' programmatic launches do overlap, and that all are
+//! counted.
 
 use crate::compare::by_name;
 use gpuspy_tests::{Done, Run};
@@ -13,12 +14,12 @@ fn kernels(report: &Value) -> Value {
     json!(by_name(&report["kernels"], "name", "count"))
 }
 
-fn chains_overlap_and_are_counted(program: &str) {
+fn sequences_overlap_and_are_counted(program: &str) {
     let done = Run::of(program).plain().succeeded();
     let said = done.said();
     assert_eq!(json!(done.truth().enqueued("kernel")), said["launches"]);
     assert_eq!(json!(of_kernels(&done, "programmatic")), said["programmatic"]);
-    assert_eq!(of_kernels(&done, "cut"), 0, "the program itself cuts nothing");
+    assert_eq!(of_kernels(&done, "cut"), 0, "the program itself cuts no sequence");
     let followers = said["in_chains"].as_u64().unwrap() - said["chains"].as_u64().unwrap();
     let overlaps = of_kernels(&done, "overlaps");
     // A kernel that is submitted late finds nothing left to overlap.
@@ -27,16 +28,16 @@ fn chains_overlap_and_are_counted(program: &str) {
     let done = Run::of(program).observed().succeeded();
     let (said, report) = (done.said(), done.report());
     assert_eq!(report["coverage"]["launches"], said["launches"]);
-    assert_eq!(report["coverage"]["driver_hooked"], true, "cuLaunchKernelEx launches, too");
+    assert_eq!(report["coverage"]["driver_hooked"], true, "launches by cuLaunchKernelEx are hooked too");
     assert_eq!(kernels(&report), said["kernels"]);
 }
 
 #[test]
-fn chains_of_the_driver_api_overlap_and_are_counted() {
-    chains_overlap_and_are_counted("programmatic");
+fn programmatic_launches_of_the_driver_api_overlap_and_are_counted() {
+    sequences_overlap_and_are_counted("programmatic");
 }
 
 #[test]
-fn chains_of_the_runtime_overlap_and_are_counted() {
-    chains_overlap_and_are_counted("programmatic_runtime");
+fn programmatic_launches_of_the_runtime_overlap_and_are_counted() {
+    sequences_overlap_and_are_counted("programmatic_runtime");
 }

@@ -1,12 +1,12 @@
-//! Random CUDA programs (`tests/programs/random_program.c`), each the same for its seed: what the report counts is what
-//! the program did, and the true duration of every timed operation is inside its interval, whatever the simulator assumes.
+//! Random CUDA programs (`tests/programs/random_program.c`), each the same for its seed. The report counts what the
+//! program did, and the interval of every timed operation contains its true duration, whatever the simulator assumes.
 //!
-//! `GPUSPY_RANDOM_CASES=N` runs N seeds instead of a few; `GPUSPY_RANDOM_FIRST=SEED` runs them from there on, one after
-//! the other, with `GPUSPY_RANDOM_STEPS=N` steps of each thread instead of 50 (20 of deep ones). `GPUSPY_RANDOM_KEEP=FOLDER` keeps the trace
-//! and the truth of each program that fails.
+//! `GPUSPY_RANDOM_CASES=N` runs N seeds instead of a few. `GPUSPY_RANDOM_FIRST=SEED` runs them from that seed on, one
+//! after the other. `GPUSPY_RANDOM_STEPS=N` takes N steps in each thread instead of 50 (20 in deep programs).
+//! `GPUSPY_RANDOM_KEEP=FOLDER` keeps the trace and the truth of each program that fails.
 
 use crate::compare::{Compared, by_name, compare, known_calls, median, transfers};
-use crate::memory::{Use, told_uses, true_uses};
+use crate::memory::{Use, reported_uses, true_uses};
 use crate::runs;
 use crate::tables;
 use gpuspy_tests::{Done, Run, sim_lib};
@@ -15,28 +15,29 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use std::ffi::{CStr, CString};
 
-/// What the simulator is set to.
+/// The simulator's settings.
 pub type Setting = &'static [(&'static str, &'static str)];
 
-/// What the programs are made of: a seed that found something stands for the program that it made then.
+/// Which operations a program is made of. A seed that once found a bug stands for the program that it made with its
+/// breadth, so a breadth never changes: new operations get a breadth of their own.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Breadth {
     /// Streams, waits, copies, launches, captures, threads, contexts.
     Narrow,
-    /// Also sequences of programmatic launches, graphs by hand, and phases between which contexts are reset.
+    /// Also sequences of programmatic launches, graphs built by hand, and phases between which contexts are reset.
     Wide,
-    /// Also every other way to take memory.
+    /// Also every other way to allocate memory.
     Memory,
-    /// Narrow, and half of the steps make a stream deep, or use it while it is.
+    /// Narrow, but half of the steps make a stream deep or use it while it is.
     Deep,
 }
 
-/// Settings under which all must hold: clocks, events, driver versions, and what is only assumed about the driver.
+/// Settings under which all checks must pass: clocks, events, driver versions, and assumptions about the driver.
 const SETTINGS: &[Setting] = &[
     &[],
     &[("SIMCUDA_CLOCK_DRIFT_PPB", "50000")],
     &[("SIMCUDA_CLOCK_DRIFT_PPB", "-50000"), ("SIMCUDA_CLOCK_OFFSET_NS", "-7200000000000")],
-    // 1 ppm in a second, and what is more than the collector assumes.
+    // 1 ppm in a second, and more than the collector assumes.
     &[("SIMCUDA_CLOCK_WANDER_PPB", "50"), ("SIMCUDA_CLOCK_WANDER_PERIOD_NS", "314000000")],
     &[("SIMCUDA_CLOCK_WANDER_PPB", "2000"), ("SIMCUDA_CLOCK_WANDER_PERIOD_NS", "100000000")],
     &[("SIMCUDA_EVENT_RESOLUTION_NS", "32")],
@@ -95,8 +96,8 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_ASSUME", "programmatic_trigger=0,launch_events=late,negative_elapsed=refused")],
 ];
 
-/// Runs a program. A poller that gets no processor on a busy machine cannot enlarge a ring in time; what is dropped then
-/// is counted, which is right, and shows nothing else: such a run is done again.
+/// Runs a program. On a busy machine a poller that gets no processor cannot enlarge a ring in time. What is dropped
+/// then is counted, which is correct but proves nothing else, so such a run is repeated.
 pub fn run(seed: u64, breadth: Breadth, setting: Setting) -> Done {
     let steps = number("GPUSPY_RANDOM_STEPS").unwrap_or(if breadth == Breadth::Deep { 20 } else { 50 });
     let once = || {
@@ -113,10 +114,10 @@ pub fn run(seed: u64, breadth: Breadth, setting: Setting) -> Done {
     let is_whole = |done: &Done| !done.status.success() || done.report()["coverage"]["dropped"] == 0;
     let runs = std::iter::repeat_with(once).take(5).enumerate();
     let last = runs.map(|(again, done)| (again == 4 || is_whole(&done), done)).find(|(good, _)| *good);
-    last.map(|(_, done)| done).expect("the last one is taken as it is")
+    last.map(|(_, done)| done).expect("at least one run")
 }
 
-/// The report's counts against the program's.
+/// Compares the report's counts with the program's.
 fn check_counts(done: &Done) -> Result<(), TestCaseError> {
     let (said, report) = (done.said(), done.report());
     let coverage = &report["coverage"];
@@ -159,10 +160,10 @@ fn check_counts(done: &Done) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What is held, by kind, is what was held; with several threads, whose calls overlap, the most at once is inside its interval.
+/// Checks memory use by kind. With several threads, whose calls overlap, the peak has to be inside its interval.
 fn check_memory(done: &Done) -> Result<(), TestCaseError> {
     let (report, truth) = (done.report(), true_uses(&done.truth()));
-    let (told, memory) = (told_uses(&report), &report["memory"]);
+    let (told, memory) = (reported_uses(&report), &report["memory"]);
     let alone = done.said()["threads"] == 1;
     let kinds = truth.0.iter().map(|(kind, truth)| {
         let told = told.0.get(kind).copied().unwrap_or_default();
@@ -177,7 +178,7 @@ fn check_memory(done: &Done) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The parts of each device's span sum to it exactly.
+/// Checks that the parts of each device's span sum to it exactly.
 fn check_identity(report: &Value) -> Result<(), TestCaseError> {
     let parts = [
         "compute_ns",
@@ -209,9 +210,9 @@ fn check_intervals(compared: &[Compared]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Runs a program and checks all of it. The error tells how to run it again.
+/// Runs a program and checks everything. The error says how to run it again.
 fn check(seed: u64, breadth: Breadth, setting: Setting) -> Result<(), TestCaseError> {
-    // Whatever panics in here, the seed is told.
+    // Print the seed, in case something below panics.
     println!("random_program {seed} with {setting:?}");
     let done = run(seed, breadth, setting);
     let checks = || {
@@ -247,7 +248,7 @@ fn check(seed: u64, breadth: Breadth, setting: Setting) -> Result<(), TestCaseEr
     })
 }
 
-/// What is wrong with a program, also where that panics.
+/// Returns what is wrong with a program, also if a check panics.
 fn failure(seed: u64, setting: Setting) -> Option<String> {
     match std::panic::catch_unwind(|| check(seed, breadth_of(seed), setting)) {
         Ok(result) => result.err().map(|error| error.to_string()),
@@ -259,7 +260,7 @@ fn setting_of(seed: u64) -> Setting {
     SETTINGS[seed as usize % SETTINGS.len()]
 }
 
-/// Of seeds that nobody chose.
+/// Returns the breadth for a seed that was drawn at random.
 fn breadth_of(seed: u64) -> Breadth {
     match seed % 3 {
         0 => Breadth::Wide,
@@ -286,23 +287,23 @@ fn fixed_seeds_under_every_setting() {
 }
 
 #[test]
-fn memory_of_every_kind_under_some_settings() {
+fn memory_programs_under_some_settings() {
     for (seed, setting) in (1..).zip(SETTINGS.iter().step_by(3)) {
         must(check(seed, Breadth::Memory, setting));
     }
 }
 
 #[test]
-fn deep_streams_under_some_settings() {
+fn deep_programs_under_some_settings() {
     for (seed, setting) in (1..).zip(SETTINGS.iter().rev().step_by(3)) {
         must(check(seed, Breadth::Deep, setting));
     }
 }
 
 #[test]
-fn settings_have_every_value_of_every_assumption() {
+fn the_settings_cover_every_value_of_every_assumption() {
     let path = CString::new(sim_lib().join("libcuda.so.1").to_str().unwrap()).unwrap();
-    // SAFETY: a library without constructors of its own; the function takes nothing and returns a C string that stays.
+    // SAFETY: the library has no constructors of its own, and the function takes nothing and returns a static C string.
     let text = unsafe {
         let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         assert!(!library.is_null());
@@ -331,7 +332,8 @@ fn settings_have_every_value_of_every_assumption() {
     assert!(text.lines().count() > 20, "{text}");
 }
 
-// Seeds that found something, by what they found. How threads interleave differs from run to run: each is run a few times.
+// The tests below run seeds that found a bug, named after the bug. Threads interleave differently in each run, so each
+// seed is run a few times.
 
 fn found(seeds: &[u64], setting: Setting) {
     for _ in 0..3 {
@@ -340,47 +342,47 @@ fn found(seeds: &[u64], setting: Setting) {
 }
 
 #[test]
-fn an_end_of_capture_that_ends_nothing_uncounts_no_other_capture() {
+fn an_end_of_capture_that_fails_leaves_other_captures_counted() {
     found(&[17, 21, 25], &[]);
 }
 
 #[test]
-fn asking_how_deep_a_stream_is_invalidates_no_capture() {
+fn querying_a_streams_depth_invalidates_no_capture() {
     found(&[2003, 2018, 2020], &[]);
 }
 
 #[test]
-fn the_handle_of_a_dead_stream_makes_no_stream() {
+fn a_call_with_a_destroyed_streams_handle_adds_no_stream() {
     found(&[2000, 2001], &[]);
 }
 
 #[test]
-fn a_contexts_handles_may_be_anothers_before_its_destroy_has_returned() {
+fn a_contexts_handles_may_be_reused_before_its_destroy_call_returns() {
     found(&[3028, 3028], &[]);
 }
 
 #[test]
-fn a_stream_being_made_is_not_retired_under_its_maker() {
+fn a_stream_that_is_being_created_is_not_retired() {
     found(&[63, 72, 77], &[]);
 }
 
 #[test]
-fn an_event_recorded_or_memory_freed_across_streams_is_no_part_of_an_operation() {
+fn event_records_and_frees_on_other_streams_are_not_part_of_an_operation() {
     found(&[2017, 2032], &[]);
 }
 
 #[test]
-fn a_graph_that_waits_for_its_last_launch_holds_its_stream() {
+fn a_graph_that_waits_for_its_previous_launch_occupies_its_stream() {
     found(&[2, 8, 16, 32], &[]);
 }
 
 #[test]
-fn with_one_connection_an_event_waits_for_what_other_streams_have_queued() {
+fn with_one_hardware_queue_an_event_waits_for_work_of_other_streams() {
     found(&[21, 45, 93], &[("CUDA_DEVICE_MAX_CONNECTIONS", "1")]);
 }
 
 #[test]
-fn streams_that_share_a_queue_are_as_one() {
+fn streams_that_share_a_hardware_queue_delay_each_other() {
     found(&[21, 45, 93, 2003, 3028], &[("CUDA_DEVICE_MAX_CONNECTIONS", "2")]);
     found(&[21, 45, 93, 2003, 3028], &[("CUDA_DEVICE_MAX_CONNECTIONS", "5")]);
 }
@@ -393,14 +395,14 @@ fn events_inside_graphs_change_nothing_but_time() {
 }
 
 #[test]
-fn coarse_stamps_widen_the_interval() {
+fn coarse_event_timestamps_widen_the_interval() {
     found(&[3, 4], &[("SIMCUDA_EVENT_RESOLUTION_NS", "500")]);
     found(&[3, 4], &[("SIMCUDA_EVENT_RESOLUTION_NS", "32")]);
     found(&[3, 4, 5, 6], &[("SIMCUDA_EVENT_RESOLUTION_NS", "1024")]);
 }
 
 #[test]
-fn what_an_event_costs_the_gpu_is_not_the_operations() {
+fn the_gpu_time_of_an_event_is_not_counted_as_the_operations() {
     found(&[5, 21], &[("SIMCUDA_EVENT_NS", "300")]);
     found(&[5, 6], &[("SIMCUDA_EVENT_NS", "2000")]);
 }

@@ -1,4 +1,4 @@
-//! Handles that come back as others': functions' names and streams' ids are those of the living.
+//! Handles that are reused: the names of functions and the ids of streams are those of the current owner of the handle.
 
 use crate::compare::{Compared, by_name, compare, intervals_contain_the_truth, pair};
 use gpuspy_collector::trace::TraceReader;
@@ -15,14 +15,14 @@ fn work(done: &Done) -> Vec<Work> {
 }
 
 #[test]
-fn functions_whose_handles_come_back_keep_their_own_names() {
+fn functions_with_reused_handles_keep_their_own_names() {
     let done = Run::of("reused_functions").observed().succeeded();
     let (said, report) = (done.said(), done.report());
     assert_eq!(report["coverage"]["launches"], said["launches"]);
     assert_eq!(json!(by_name(&report["kernels"], "name", "count")), said["kernels"]);
     intervals_contain_the_truth(&compare(&done));
 
-    // Launch by launch, too: the program has one thread.
+    // The names match launch by launch, too: the program has one thread.
     let names = TraceReader::open(&done.trace()).unwrap().names().clone();
     let work = work(&done);
     let name = |work: &Work| match work.what {
@@ -35,12 +35,12 @@ fn functions_whose_handles_come_back_keep_their_own_names() {
     let by_kernel = |work: &&Work| matches!(work.what, What::Kernel { function, .. } if said["kernel_handle"] == function);
     let flagged = |work: &&Work| work.call.flags & flag::KERNEL_HANDLE != 0;
     assert_eq!(said["by_kernel_handle"], work.iter().filter(by_kernel).count());
-    assert!(work.iter().all(|w| by_kernel(&w) == flagged(&w)), "a CUkernel is marked, and nothing else");
+    assert!(work.iter().all(|w| by_kernel(&w) == flagged(&w)), "exactly the CUkernels are marked");
 }
 
 #[test]
-fn streams_whose_handles_come_back_have_ids_of_their_own() {
-    // With the driver's ids, and where it has none with ours.
+fn streams_with_reused_handles_have_their_own_ids() {
+    // Both with the driver's stream ids and, where it offers none, with the agent's.
     for failing in ["", "cuStreamGetId:801:*"] {
         let done = Run::of("reused_streams").env("SIMCUDA_FAIL", failing).observed().succeeded();
         let (said, coverage) = (done.said(), done.report()["coverage"].clone());
@@ -61,7 +61,7 @@ fn streams_whose_handles_come_back_have_ids_of_their_own() {
 }
 
 #[test]
-fn an_event_whose_handle_comes_back_says_nothing_of_the_stream_before() {
+fn a_reused_event_handle_does_not_make_a_deep_stream_look_empty() {
     let report = Run::of("reused_event").observed().succeeded().report();
     let timed = by_name(&report["kernels"], "name", "timed");
     assert!(timed["deep_5us"] > 0, "{timed:?}");

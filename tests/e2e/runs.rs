@@ -1,5 +1,5 @@
-//! Launches that are timed together, bursts and runs: what is said of each against the simulator's truth. `random.rs` asks
-//! this of every random program.
+//! Compares bursts and runs, which are launches that are timed together, with the simulator's truth.
+//! `random_programs.rs` checks every random program with this.
 
 use crate::compare::{Compared, slack};
 use crate::random::Setting;
@@ -15,19 +15,20 @@ use std::collections::BTreeMap;
 /// A burst or a run.
 pub struct Together {
     pub work: Work,
-    /// When it ran, if that is known.
+    /// Its interval, if it is timed.
     pub interval: Option<GpuInterval>,
     /// The correlations of its launches.
     pub members: Vec<u64>,
 }
 
-/// Those of a trace.
+/// Returns the bursts and runs of a trace.
 pub fn of(done: &Done) -> Vec<Together> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let names = reader.names().clone();
     let clocks = Survey::of(reader.records());
     let mut model = Model::new(&names, &clocks);
-    // Another thread may end a run before the record of its last launch has come: what belongs to which is told by when.
+    // Another thread may end a run before the record of its last launch arrives, so launches are assigned by submission
+    // time.
     let mut launched: BTreeMap<(u32, u64), Vec<(u64, u64)>> = BTreeMap::new();
     let mut all: Vec<Together> = Vec::new();
     for record in reader.records() {
@@ -45,14 +46,14 @@ pub fn of(done: &Done) -> Vec<Together> {
         let of_stream = launched.get_mut(&(run.work.call.context, run.work.stream)).unwrap();
         of_stream.sort_unstable();
         let first = of_stream.partition_point(|(submitted, _)| *submitted < run.work.submitted);
-        let members = of_stream.get(first..first + run.members.len()).expect("all of its launches are there");
+        let members = of_stream.get(first..first + run.members.len()).expect("the trace has every launch of the run");
         assert!(members.iter().all(|(submitted, _)| *submitted <= run.work.call.end), "{:?}", run.work);
         run.members = members.iter().map(|(_, correlation)| *correlation).collect();
     }
     all
 }
 
-/// Whether operations run one after the other without a ns between them from `from` to `to`.
+/// Returns whether operations run without a gap from `from` to `to`.
 fn is_covered(sorted: &[(u64, u64)], from: i64, to: i64) -> bool {
     let mut reached = from;
     let first = sorted.partition_point(|(_, end)| *end as i64 <= from);
@@ -65,9 +66,9 @@ fn is_covered(sorted: &[(u64, u64)], from: i64, to: i64) -> bool {
     reached >= to
 }
 
-/// What is wrong with what is said of bursts and runs, a line each.
+/// Lists what is wrong with bursts and runs, one line each.
 pub fn violations(done: &Done, compared: &[Compared], setting: Setting) -> Vec<String> {
-    // Clocks that run apart faster than is assumed can be off against each other by more than is said.
+    // Skips clocks that drift faster than the collector assumes: their error can exceed the reported one.
     if setting.iter().any(|(name, value)| *name == "SIMCUDA_CLOCK_WANDER_PPB" && *value == "2000") {
         return Vec::new();
     }
@@ -90,7 +91,7 @@ pub fn violations(done: &Done, compared: &[Compared], setting: Setting) -> Vec<S
         let lasted = end - begin;
         let lengths = (o.lo().saturating_sub(slack(lasted)), o.hi() + slack(lasted));
         let stream = by_correlation[&run.members[0]].truth.stream;
-        // By what the two clocks may be off there is nothing to say at the ends.
+        // Within the clocks' uncertainty, nothing is claimed at the ends.
         let (from, to) = (o.busy_from + off_by, o.earliest_end - off_by);
         let is_certain =
             o.basis == Basis::BoundsOnly || to <= from || is_covered(&streams[&stream], from, to);

@@ -1,5 +1,5 @@
-//! The report's tables against the simulator's truth: exactly what is promised exactly, and every interval holds what was
-//! reckoned from the truth file. `random.rs` asks this of every random program.
+//! Compares the report's tables with the simulator's truth: exactly where exactness is promised, elsewhere the interval
+//! has to contain what is computed from the truth file. `random_programs.rs` checks every random program with this.
 
 use crate::compare::{Compared, compare, slack};
 use crate::random::Setting;
@@ -8,7 +8,7 @@ use gpuspy_tests::{Done, Run, report};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What is wrong with the report of a run, a line each.
+/// Lists what is wrong with the report of a run, one line each.
 pub fn violations(done: &Done, compared: &[Compared], setting: Setting) -> Vec<String> {
     let (report, truth) = (done.report(), done.truth());
     let mut check = Check { report: &report, wrong: Vec::new() };
@@ -22,7 +22,7 @@ pub fn violations(done: &Done, compared: &[Compared], setting: Setting) -> Vec<S
     check.wrong
 }
 
-/// Calls that wait for their context's work on the simulator, whatever it assumes but `free`.
+/// Calls that wait for their context's work on the simulator, whatever it assumes except for `free`.
 const WAITS_ALWAYS: [&str; 9] = [
     "cudaFree",
     "cudaFreeHost",
@@ -40,22 +40,22 @@ struct Check<'r> {
     wrong: Vec<String>,
 }
 
-/// A number of a report; its absence is wrong, too.
+/// Returns a number of a report; a missing one counts as wrong, too.
 fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap_or(f64::NAN)
 }
 
-/// Clocks that run apart faster than is assumed can be off against each other by more than is said.
+/// Returns whether the clocks drift faster than the collector assumes, so that their error can exceed the reported one.
 fn is_wild(setting: Setting) -> bool {
     setting.iter().any(|(name, value)| *name == "SIMCUDA_CLOCK_WANDER_PPB" && *value == "2000")
 }
 
-/// The sum of an object's numbers.
+/// Returns the sum of an object's numbers.
 pub fn sum(parts: &Value) -> u64 {
     parts.as_object().unwrap().values().map(|ns| ns.as_u64().unwrap()).sum()
 }
 
-/// Operations that belong together: all of them, and the true lengths of those that are timed.
+/// Operations that belong together: their count, and the true lengths of those that are timed.
 #[derive(Default)]
 struct Group {
     count: u64,
@@ -78,7 +78,7 @@ impl Group {
         self.timed.iter().sum()
     }
 
-    /// By how much sums can be off, since the GPU's clock is not the host's.
+    /// Returns by how much sums can be off, since the GPU's clock is not the host's.
     fn slack(&self) -> u64 {
         self.timed.iter().map(|ns| slack(*ns)).sum()
     }
@@ -99,7 +99,7 @@ impl Check<'_> {
         }
     }
 
-    /// The total of a group: what is extrapolated is no less than what was timed.
+    /// Checks the total of a group: an extrapolated total is no less than the timed part.
     fn total(&mut self, what: &str, ours: &Value, group: &Group) {
         let (sum, slack) = (group.sum() as f64, group.slack() as f64);
         match (group.timed.len(), group.untimed) {
@@ -131,7 +131,7 @@ impl Check<'_> {
         }
     }
 
-    /// Mean, median and extremes of the timed ones.
+    /// Checks mean, median and extremes of the timed operations.
     fn lengths(&mut self, name: &str, kernel: &Value, group: &mut Group) {
         let timed = &mut group.timed;
         timed.sort_unstable();
@@ -152,7 +152,7 @@ impl Check<'_> {
         let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
         for c in compared {
             let key = match c.truth.kind.as_str() {
-                // Where both sides are devices', no host memory takes part, managed or not.
+                // If both sides are device memory, no host memory takes part, managed or not.
                 "copy" if ["DtoD", "PtoP"].contains(&c.truth.direction.as_str()) => {
                     (&*c.truth.direction, "none")
                 }
@@ -177,7 +177,7 @@ impl Check<'_> {
         }
     }
 
-    /// A call that failed on purpose is no call in the program's own account.
+    /// Checks the calls. The program's own counts leave out calls that failed on purpose.
     fn calls(&mut self, said: &Value) {
         let known = crate::compare::known_calls(said);
         let ours = self.report["apis"].as_array().unwrap();
@@ -195,7 +195,7 @@ impl Check<'_> {
         }
     }
 
-    /// The parts of start-up and of warm-up sum to their wholes.
+    /// Checks that the parts of start-up and of warm-up sum to their totals.
     fn startup(&mut self) {
         let startup = &self.report["startup"];
         let launched = |list: &str| self.report[list].as_array().unwrap().iter().any(|row| row["count"] != 0);
@@ -209,7 +209,8 @@ impl Check<'_> {
         self.equal("warm-up", &startup["warm_up_ns"], sum(&startup["until_steady_ns"]));
     }
 
-    /// Calls that are said to have waited did, and no other did but those that nobody can tell of.
+    /// Checks that calls reported to have waited did wait, and that no other call did except those that cannot be
+    /// decided.
     fn waits(&mut self, done: &Done, setting: Setting) {
         let is_set = |what: &str| setting.iter().any(|(_, value)| value.contains(what));
         if is_set("free=returns") || is_wild(setting) {
@@ -224,8 +225,8 @@ impl Check<'_> {
             let crate::waits::Waited { at_most: count, most: ns, .. } =
                 truth.get(api).copied().unwrap_or_default();
             let (told, lo) = (number(row, "count"), number(&row["waited"], "lo"));
-            // Also host functions, values and what another process records are waited for, and those are no operations:
-            // what is told is the least there was.
+            // Calls also wait for host functions, for values in memory and for events of other processes, which are no
+            // operations, so the reported wait is a lower bound.
             let slack = slack(ns) as f64 + 2.0 * told;
             if lo > ns as f64 + slack || told > count as f64 {
                 self.wrong.push(format!("{row}, in truth {count} that waited {ns} ns"));
@@ -261,7 +262,7 @@ impl Check<'_> {
         }
     }
 
-    /// Each part of a device's time holds the truth, which is reckoned from when operations occupied their streams.
+    /// Checks each part of a device's time against the truth, computed from when operations occupied their streams.
     fn devices(&mut self, operations: &[Operation], setting: Setting) {
         for device in self.report["devices"].as_array().unwrap() {
             let ran = operations.iter().filter(|o| Some(o.device) == device["id"].as_u64());
@@ -273,7 +274,7 @@ impl Check<'_> {
                 ("idle_ns", truth.idle),
             ] {
                 if !is_wild(setting) {
-                    // Edges are whole ns, and there are two for each operation.
+                    // Edges are whole ns, and each operation has two.
                     let slack = slack(truth) + 2 * operations.len() as u64;
                     self.holds(
                         &format!("{part} of {}", device["id"]),
@@ -287,7 +288,7 @@ impl Check<'_> {
     }
 }
 
-/// What a device's time went to, by the truth: kernels, graphs, transfers, each where none before it ran.
+/// How a device's time divides, by the truth: kernels, graphs, transfers, each where none of those before it ran.
 #[derive(Default)]
 struct Parts {
     classes: [u64; 3],
@@ -321,8 +322,8 @@ impl Parts {
     }
 }
 
-/// Adds up the numbers of reports that add up, entries of lists by what names them. What a GPU did for several processes is
-/// no sum: see `processes.rs`.
+/// Sums the additive numbers of reports, with list entries identified by their names. The work of one GPU for several
+/// processes is no sum: see `processes.rs`.
 fn summed(reports: &[Value]) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for report in reports {
@@ -355,21 +356,21 @@ fn add(sums: &mut BTreeMap<String, f64>, what: String, value: &Value) {
     }
 }
 
-/// Of more launches than are kept one by one, the median is read from bins.
+/// With more launches than are kept individually, the median is read from a sketch's bins.
 #[test]
-fn medians_of_tens_of_thousands_of_launches_hold_the_truth() {
+fn medians_of_tens_of_thousands_of_launches_contain_the_truth() {
     let done = Run::of("mixed_kernels").arg("800").observed().succeeded();
     let report = done.report();
     let is_sketch = |kernel: &&Value| kernel["median_ns"]["kind"] == "sketch";
     let sketches = report["kernels"].as_array().unwrap().iter().filter(is_sketch).count();
-    assert!(sketches > 0, "too few were timed: the test shows nothing");
+    assert!(sketches > 0, "too few were timed: the test proves nothing");
     let mut check = Check { report: &report, wrong: Vec::new() };
     check.kernels(&compare(&done));
     assert!(check.wrong.is_empty(), "{}", check.wrong.join("\n"));
 }
 
 #[test]
-fn a_run_is_the_sum_of_its_processes() {
+fn the_report_of_a_run_is_the_sum_of_its_processes() {
     let done = Run::of("fork_child").arg("before").observed().succeeded();
     let folder = done.trace();
     let traces = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());

@@ -1,4 +1,4 @@
-//! Calls that wait for the GPU unasked, and how long it takes until the first kernel runs, against what the simulator says.
+//! Compares implicit waits for the GPU, and the time until the first kernel runs, with the simulator's truth.
 
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::Body;
@@ -7,7 +7,7 @@ use gpuspy_wire::record::{Namespace, flag};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A call as the trace has it: the outermost one.
+/// An outermost API call of the trace.
 struct Called {
     tid: u64,
     api: String,
@@ -31,27 +31,27 @@ fn calls(done: &Done) -> Vec<Called> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Waited {
     pub count: u64,
-    /// Calls for which the work was unfinished when the app made them. A thread that loses its processor on the way comes late to
-    /// the simulator, and need not wait there any more.
+    /// Calls for which the work was unfinished when the app made them. A thread that loses its processor before it
+    /// reaches the simulator may not have to wait there any more.
     pub at_most: u64,
-    /// From when the simulator was entered: the hooks' part and the runtime's came before.
+    /// Counted from the entry into the simulator, without the time before that in hooks and runtime.
     pub least: u64,
-    /// From when the app made the call.
+    /// Counted from when the app made the call.
     pub most: u64,
 }
 
-/// By the outermost API: the calls that waited.
+/// Returns the calls that waited, by the outermost API.
 pub fn truth(done: &Done) -> BTreeMap<String, Waited> {
     let calls = calls(done);
     let mut waited: BTreeMap<String, Waited> = BTreeMap::new();
     for line in done.truth().of("waited") {
         let number = |key: &str| line[key].as_u64().unwrap();
         let (tid, begin, until) = (number("tid"), number("begin"), number("until"));
-        // Two clocks are compared: ticks, as the collector has turned them into ns, and the simulator's own.
+        // Compares two clocks: the collector's ns, converted from ticks, and the simulator's own.
         let off = |call: &&Called| call.begin.saturating_sub(begin).max(begin.saturating_sub(call.end));
         let call =
             calls.iter().filter(|call| call.tid == tid).min_by_key(off).filter(|call| off(call) < 20_000);
-        assert!(call.is_some() || until <= begin, "no call holds {line}");
+        assert!(call.is_some() || until <= begin, "no call contains {line}");
         let Some(call) = call else { continue };
         let sum = waited.entry(call.api.clone()).or_default();
         sum.count += u64::from(until > begin);
@@ -63,11 +63,11 @@ pub fn truth(done: &Done) -> BTreeMap<String, Waited> {
     waited
 }
 
-/// What is wrong with a row's interval.
+/// Returns what is wrong with a row's interval.
 pub fn misses(row: &Value, truth: Waited) -> Option<String> {
     let waited = |key: &str| row["waited"][key].as_u64().unwrap();
     let Waited { least, most, .. } = truth;
-    // Whole ns, and a GPU clock that is not the host's.
+    // Allows for whole ns, and for a GPU clock that is not the host's.
     let slack = 2 * row["count"].as_u64().unwrap() + most / 20_000;
     let holds = waited("lo") <= most + slack && least <= waited("hi") + slack;
     let is_in_call = waited("hi") <= row["host_ns"].as_u64().unwrap() && waited("lo") <= waited("value");
@@ -75,7 +75,7 @@ pub fn misses(row: &Value, truth: Waited) -> Option<String> {
 }
 
 #[test]
-fn calls_that_wait_unasked_are_counted_and_timed() {
+fn implicit_waits_are_counted_and_timed() {
     let done = Run::of("implicit_waits").observed().succeeded();
     let (said, report, truth) = (done.said(), done.report(), truth(&done));
     let mut expected = said["waits"].as_object().unwrap().clone();
@@ -83,7 +83,7 @@ fn calls_that_wait_unasked_are_counted_and_timed() {
         let api = row["api"].as_str().unwrap();
         let waits = expected.remove(api).unwrap_or(Value::from(0));
         assert_eq!(row["count"], waits, "{row}");
-        // The agent asks its poller to drain before a context ends: the driver has nothing to wait for then.
+        // The agent drains its poller before a context ends, so the driver has nothing left to wait for.
         if row["cause"] == "context_end" {
             continue;
         }
@@ -102,7 +102,7 @@ fn calls_that_wait_unasked_are_counted_and_timed() {
 }
 
 #[test]
-fn calls_that_do_not_wait_on_this_driver_are_not_said_to() {
+fn calls_that_do_not_wait_on_this_driver_are_not_reported() {
     let assume = "free=returns,pageable_async=asynchronous";
     let done = Run::of("implicit_waits").env("SIMCUDA_ASSUME", assume).observed().succeeded();
     let (report, truth) = (done.report(), truth(&done));
@@ -114,7 +114,7 @@ fn calls_that_do_not_wait_on_this_driver_are_not_said_to() {
 }
 
 #[test]
-fn without_gpu_times_nobody_is_said_to_have_waited() {
+fn without_gpu_times_no_call_is_reported_to_have_waited() {
     let done = Run::of("implicit_waits").env("GPUSPY_TIMING", "off").observed().succeeded();
     let report = done.report();
     let rows = report["implicit_syncs"].as_array().unwrap();
@@ -128,7 +128,7 @@ fn number(value: &Value, key: &str) -> u64 {
 }
 
 #[test]
-fn start_up_is_explained() {
+fn the_parts_of_startup_are_reported() {
     const COST: &str = "context=30000000,load=12000000,module=20000000";
     let done = Run::of("implicit_waits").env("SIMCUDA_HOST_COST", COST).observed().succeeded();
     let (report, operations) = (done.report(), done.truth().operations());
@@ -147,7 +147,7 @@ fn start_up_is_explained() {
         assert!(number(parts, part) >= least, "{part}: {startup}");
     }
     assert_eq!([&startup["processes"], &startup["untimed"], &startup["steady"]], [1, 0, 0]);
-    // One module for the kernel, and one a round.
+    // One module for the kernel, and one for each round.
     let [loads] = startup["loads"].as_array().unwrap().as_slice() else { panic!("{startup}") };
     assert_eq!(loads["count"], 4);
     assert!(loads["library"].as_str().unwrap().ends_with("/implicit_waits"), "{loads}");
@@ -158,7 +158,7 @@ fn start_up_is_explained() {
 }
 
 #[test]
-fn a_process_that_launches_what_it_has_launched_before_is_steady() {
+fn a_process_that_only_repeats_launches_is_reported_steady() {
     let done = Run::of("steady").observed().succeeded();
     let startup = &done.report()["startup"];
     assert_eq!(startup["steady"], 1, "{startup}");

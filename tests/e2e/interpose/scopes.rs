@@ -1,4 +1,4 @@
-//! Scopes: each call is counted once, under the name that the program called, on the stream that the work went to.
+//! Each call is counted once, under the name that the program called, on the stream that the work went to.
 
 use super::{apis, assert_each_launch_is_counted_once};
 use gpuspy_collector::trace::record::{Body, Record, What, Work};
@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-/// A trace's kernels: their name, stream and the layer that recorded them.
+/// Returns a trace's kernels: their name, stream and the layer that recorded them.
 fn kernels(trace: &Path) -> Vec<(String, u64, Option<Via>)> {
-    assert!(wait_until_complete(trace, Duration::from_secs(10)).unwrap(), "the collector ends");
+    assert!(wait_until_complete(trace, Duration::from_secs(10)).unwrap(), "the trace is complete");
     let mut reader = TraceReader::open(trace).unwrap();
     let names = reader.names().clone();
     let kernel = |record: Record| match record.body {
@@ -24,7 +24,7 @@ fn kernels(trace: &Path) -> Vec<(String, u64, Option<Via>)> {
     reader.records().filter_map(kernel).collect()
 }
 
-/// How many kernels of a name were on a stream.
+/// Counts kernels by name and stream.
 fn by_stream(list: impl Iterator<Item = (String, u64)>) -> BTreeMap<(String, u64), u64> {
     let mut counts = BTreeMap::new();
     for kernel in list {
@@ -34,7 +34,7 @@ fn by_stream(list: impl Iterator<Item = (String, u64)>) -> BTreeMap<(String, u64
 }
 
 #[test]
-fn default_stream_work_is_on_the_stream_that_the_variant_means() {
+fn default_stream_work_is_on_the_stream_of_the_called_variant() {
     let done = Run::of("default_streams").preloaded().succeeded();
     let said = done.said();
     let expected: BTreeMap<(String, u64), u64> = said["launches"]
@@ -54,13 +54,13 @@ fn default_stream_work_is_on_the_stream_that_the_variant_means() {
     assert_eq!(by_stream(recorded.into_iter().map(|(name, stream, _)| (name, stream))), expected);
 }
 
-/// A map of counts: name → (calls, failed).
+/// Builds a map of counts: name → (calls, failed).
 fn expected(counts: &[(&str, u64, u64)]) -> BTreeMap<String, (u64, u64)> {
     counts.iter().map(|(name, calls, failed)| ((*name).to_owned(), (*calls, *failed))).collect()
 }
 
 #[test]
-fn calls_that_do_nothing_are_calls_and_no_work() {
+fn calls_that_do_nothing_are_counted_as_calls_but_not_as_work() {
     let done = Run::of("nothing_done").preloaded().succeeded();
     let report = done.report();
     assert_eq!(report["coverage"]["launches"], 0);
@@ -77,7 +77,7 @@ fn calls_that_do_nothing_are_calls_and_no_work() {
     assert_eq!(report["memory"]["allocations"], 1);
     assert_eq!(report["memory"]["frees"], 1);
     assert_eq!(report["memory"]["live_bytes"], 0);
-    // As the program's text has them. The runtime's own start is inside the first call.
+    // As in the program's source. The runtime's own initialization happens inside the first call.
     let calls = [
         ("cudaMalloc", 3, 1),
         ("cudaMemcpy", 4, 1),
@@ -100,8 +100,8 @@ fn runtime_calls_are_counted_once_under_their_own_names() {
     for key in ["launches", "captured", "in_graphs"] {
         assert_eq!(report["coverage"][key], plain[key], "{key}");
     }
-    // As the program's text has them; those that start with "cu" are the driver calls of runtime functions that are not
-    // in the table: initialisation, unloading.
+    // As in the program's source. Names that start with "cu" are driver calls of runtime functions that are not in the
+    // table: initialization, unloading.
     let calls = [
         ("cuInit", 1, 0),
         ("cuDevicePrimaryCtxRetain", 1, 0),
@@ -155,10 +155,10 @@ fn runtime_calls_are_counted_once_under_their_own_names() {
     assert_eq!(apis(&report), expected(&calls));
 }
 
-/// The runtime's route to the driver leads past us (a dlsym hook before us answers it from libc): the runtime's own calls
-/// make the records, each once, without GPU times, and the report says so first.
+/// A dlsym hook before the agent answers the runtime's lookups from libc, so its driver calls bypass the agent. Then
+/// the runtime calls make the records, each once, without GPU times, and the report says so first.
 #[test]
-fn runtime_calls_whose_driver_calls_are_hidden_are_recorded_by_the_runtime_layer() {
+fn runtime_calls_are_recorded_by_the_runtime_hooks_if_their_driver_calls_are_hidden() {
     let seen = Run::of("work_runtime").preloaded().succeeded();
     let hidden = Run::of("work_runtime").preloaded_among(&["libhookdlsym.so"], &[]).succeeded();
     assert_each_launch_is_counted_once(&seen);
@@ -178,15 +178,15 @@ fn runtime_calls_whose_driver_calls_are_hidden_are_recorded_by_the_runtime_layer
         list.map(|t| ["kind", "host_memory", "count", "bytes"].map(|key| t[key].clone())).collect()
     };
     assert_eq!(amounts(&hidden_report), amounts(&seen_report));
-    // The same calls under the same names, apart from the driver's own that only one of them can see.
+    // The same calls under the same names, except for the driver calls that only one of the two runs can observe.
     let runtime_calls = |report: &Value| -> BTreeMap<String, (u64, u64)> {
         apis(report).into_iter().filter(|(name, _)| name.contains("cuda")).collect()
     };
     assert_eq!(runtime_calls(&hidden_report), runtime_calls(&seen_report));
 }
 
-/// A program whose plugins use runtimes that no global search would find, as Python's modules do.
-fn plugins_are_seen(run: Run) {
+/// Checks a program whose plugins use runtimes that no global symbol search finds, as Python's extension modules do.
+fn check_plugins(run: Run) {
     let done = run.preloaded().succeeded();
     assert_each_launch_is_counted_once(&done);
     let (said, report) = (done.said(), done.report());
@@ -200,17 +200,18 @@ fn plugins_are_seen(run: Run) {
 }
 
 #[test]
-fn runtime_outside_the_global_scope_is_found() {
-    plugins_are_seen(Run::of("plugins"));
+fn a_runtime_outside_the_global_scope_is_found() {
+    check_plugins(Run::of("plugins"));
 }
 
 #[test]
 fn with_two_runtimes_each_caller_keeps_its_own() {
-    plugins_are_seen(Run::of("plugins").arg("both").env("SIMCUDA_DRIVER_VERSION", "13050"));
+    check_plugins(Run::of("plugins").arg("both").env("SIMCUDA_DRIVER_VERSION", "13050"));
 }
 
-/// The programs of `plugins`, in a folder of their own, with CUDA 12's runtime under another name, as auditwheel puts it
-/// into wheels. The name is changed wherever it stands, as patchelf does it; it may not be longer than the old one.
+/// Copies the programs of `plugins` into a folder of their own, with CUDA 12's runtime under another name, as
+/// auditwheel does in wheels. Every occurrence of the name is replaced, as patchelf does; the new name may not be
+/// longer than the old one.
 fn plugins_with_renamed_runtime(name: &str) -> (tempfile::TempDir, Run) {
     let folder = tempfile::tempdir().unwrap();
     let old = b"libcudart.so.12\0";
@@ -240,19 +241,19 @@ fn plugins_with_renamed_runtime(name: &str) -> (tempfile::TempDir, Run) {
 fn a_renamed_runtime_outside_the_global_scope_is_found() {
     for name in ["libcudart-d.so", "librenamed.so"] {
         let (_folder, run) = plugins_with_renamed_runtime(name);
-        plugins_are_seen(run);
+        check_plugins(run);
     }
 }
 
 #[test]
 fn a_renamed_runtime_is_not_mistaken_for_another() {
     let (_folder, run) = plugins_with_renamed_runtime("libcudart-d.so");
-    plugins_are_seen(run.arg("both"));
+    check_plugins(run.arg("both"));
 }
 
-/// Another preload's function is called whichever runtime is meant, as it is without us.
+/// Another preload's function is called whichever runtime is meant, as without the agent.
 #[test]
-fn a_preload_that_wraps_a_runtime_function_sees_the_calls_to_both_runtimes() {
+fn a_preloaded_wrapper_of_a_runtime_function_gets_the_calls_to_both_runtimes() {
     let done = Run::of("plugins").arg("both").env("SIMCUDA_DRIVER_VERSION", "13050");
     let done = done.preloaded_among(&[], &["libwrapsync.so"]).succeeded();
     assert!(done.stdout.contains("wrapsync 6\n"), "{}", done.stdout);
@@ -272,7 +273,7 @@ fn a_thread_that_a_library_constructor_waits_for_can_call_cuda() {
 }
 
 #[test]
-fn a_call_site_outlives_the_runtime_that_it_led_to() {
+fn a_call_site_works_after_the_runtime_that_it_led_to_is_unloaded() {
     let done = Run::of("unload_runtime").preloaded().succeeded();
     assert_eq!(apis(&done.report())["cudaDeviceSynchronize"], (2, 0));
 }

@@ -1,4 +1,5 @@
-//! The simulator has every function of the table and of NVIDIA's runtime, or is said not to have it.
+//! The simulator implements every function of the agent's table and of NVIDIA's runtime, or lists it with a reason as
+//! missing.
 
 #[path = "../../../sim/cudart/src/lacking.rs"]
 mod lacking;
@@ -8,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Driver functions that the simulator exports and that fail there, by what they begin with.
+/// Driver functions that the simulator exports but that fail there, by how their names start, with the reason.
 const DRIVER_LACKS: &[(&str, &str)] = &[
     ("cuGraphics", "what they map is registered by graphics APIs, of which there is none"),
     ("cuFabricCpyBatchAsync", "copies between the machines of a fabric"),
@@ -18,7 +19,7 @@ const DRIVER_LACKS: &[(&str, &str)] = &[
     ("cuMemMapArrayAsync", "arrays whose tiles have memory each for itself"),
 ];
 
-/// The runtimes: the version in their names, and where NVIDIA's lies.
+/// The runtimes: the version in their names, and the download that contains NVIDIA's.
 const RUNTIMES: &[(&str, &str)] = &[("12", "cuda-12.9"), ("13", "cuda-13")];
 
 fn exports(library: &Path) -> BTreeSet<String> {
@@ -29,7 +30,8 @@ fn exports(library: &Path) -> BTreeSet<String> {
     text.lines().map(name).collect()
 }
 
-/// The driver's functions that do something: what its `exports!` tables name, as its build script reads them.
+/// Returns the driver functions that are implemented: those named in the simulator's `exports!` tables, as its build
+/// script reads them.
 fn simulated() -> BTreeSet<String> {
     let folder = gpuspy_tests::root().join("sim/cuda/src/api");
     let mut names = BTreeSet::new();
@@ -46,10 +48,10 @@ fn simulated() -> BTreeSet<String> {
 fn check(wanted: &BTreeSet<String>, has: &BTreeSet<String>, lacks: &[(&str, &str)]) {
     let is_excused = |name: &str| lacks.iter().any(|(start, _)| name.starts_with(start));
     let missing: Vec<_> = wanted.difference(has).filter(|name| !is_excused(name)).collect();
-    assert!(missing.is_empty(), "hooked, and nothing to try it on: {missing:?}");
+    assert!(missing.is_empty(), "hooked, but the simulator lacks them: {missing:?}");
     for (start, why) in lacks {
         let still = wanted.difference(has).any(|name| name.starts_with(start));
-        assert!(still, "{start} ({why}) is there by now: take it off the list");
+        assert!(still, "{start} ({why}) is implemented: remove it from the list");
     }
 }
 
@@ -61,7 +63,8 @@ fn the_simulated_driver_has_every_function_of_the_table() {
     check(&wanted, &simulated(), DRIVER_LACKS);
 }
 
-/// What a runtime exports, NVIDIA's or the simulator's; its version node beside them is no function.
+/// Returns the functions that a runtime exports, NVIDIA's or the simulator's; the version node among the exports is no
+/// function.
 fn of_runtime(library: &Path) -> BTreeSet<String> {
     let is_function = |name: &String| name.starts_with("cuda") || name.starts_with("__cuda");
     exports(library).into_iter().filter(is_function).collect()
@@ -71,32 +74,32 @@ fn of_simulator(version: &str) -> BTreeSet<String> {
     of_runtime(&gpuspy_tests::sim_lib().join(format!("libcudart.so.{version}")))
 }
 
-/// By `scripts/fetch.sh`; where that has not run, `nm` fails and the test with it.
+/// Reads the library that `scripts/fetch.sh` downloads; if it is missing, `nm` fails and the test with it.
 fn of_nvidia(version: &str, download: &str) -> BTreeSet<String> {
     let folder = gpuspy_tests::root().join("downloads").join(download).join("lib");
     of_runtime(&folder.join(format!("libcudart.so.{version}")))
 }
 
-/// Runtime functions that the simulator is said not to have.
+/// Returns the runtime functions that the simulator lists as missing.
 fn listed() -> BTreeSet<String> {
     lacking::LACKING.iter().flat_map(|(_, names)| names.iter().map(|name| (*name).to_owned())).collect()
 }
 
 #[test]
-fn each_simulated_runtime_exports_what_nvidias_of_its_version_does_or_says_why_not() {
+fn each_simulated_runtime_exports_what_nvidias_does_or_lists_why_not() {
     let mut missing_anywhere = BTreeSet::new();
     for (version, download) in RUNTIMES {
         let (theirs, ours) = (of_nvidia(version, download), of_simulator(version));
         assert!(theirs.len() > 400, "NVIDIA's runtime {version} exports {} functions", theirs.len());
         let missing: BTreeSet<String> = theirs.difference(&ours).cloned().collect();
         let unsaid: Vec<_> = missing.difference(&listed()).cloned().collect();
-        assert_eq!(unsaid, Vec::<String>::new(), "lacking in .so.{version}, and not in lacking.rs");
+        assert_eq!(unsaid, Vec::<String>::new(), "missing from .so.{version}, but not in lacking.rs");
         let more: Vec<_> = ours.difference(&theirs).collect();
         assert_eq!(more, Vec::<&String>::new(), "NVIDIA's .so.{version} has no such function");
         missing_anywhere.extend(missing);
     }
     let stale: Vec<_> = listed().difference(&missing_anywhere).cloned().collect();
-    assert_eq!(stale, Vec::<String>::new(), "in lacking.rs, and not lacking");
+    assert_eq!(stale, Vec::<String>::new(), "in lacking.rs, but not missing");
 }
 
 #[test]
@@ -104,5 +107,5 @@ fn the_simulated_runtimes_have_every_function_of_the_table() {
     let has: BTreeSet<String> = RUNTIMES.iter().flat_map(|(version, _)| of_simulator(version)).collect();
     let unsaid: Vec<_> =
         table("runtime").difference(&has).filter(|name| !listed().contains(*name)).cloned().collect();
-    assert_eq!(unsaid, Vec::<String>::new(), "hooked, and nothing to try it on");
+    assert_eq!(unsaid, Vec::<String>::new(), "hooked, but the simulator lacks them");
 }

@@ -1,4 +1,4 @@
-//! `LD_PRELOAD=libgpuspy.so program`, and nothing else.
+//! The bare preload: `LD_PRELOAD=libgpuspy.so program`, and nothing else.
 
 use super::{files, launches, the_line};
 use gpuspy_tests::{Done, Run, gpuspy, report};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Does what the line says: runs its command in a shell, elsewhere, and returns what that prints.
+/// Runs the command that the line suggests, in a shell in another directory, and returns its output.
 fn follow(line: &str) -> String {
     let (_, command) = line.split_once("read it with: ").unwrap_or_else(|| panic!("{line}"));
     let output = Command::new("sh").arg("-c").arg(command).current_dir("/").output().unwrap();
@@ -19,7 +19,7 @@ fn follow(line: &str) -> String {
 }
 
 #[test]
-fn a_trace_of_its_own_name_lies_in_the_working_directory_and_one_line_says_so() {
+fn the_trace_goes_into_the_working_directory_and_one_line_names_it() {
     let done = Run::of("plain_work").preloaded().succeeded();
     let name = format!("gpuspy-plain_work-{}.gspy", done.said()["pid"]);
     let line = the_line(&done);
@@ -33,7 +33,7 @@ fn a_trace_of_its_own_name_lies_in_the_working_directory_and_one_line_says_so() 
 }
 
 #[test]
-fn the_lines_command_works_where_the_shell_would_stumble() {
+fn the_suggested_command_works_for_folders_with_shell_characters() {
     let run = Run::of("plain_work");
     let folder = run.folder().join("it's a $HOME; \"x\"");
     std::fs::create_dir(&folder).unwrap();
@@ -44,7 +44,7 @@ fn the_lines_command_works_where_the_shell_would_stumble() {
 }
 
 #[test]
-fn a_report_right_after_the_end_is_complete() {
+fn a_report_right_after_the_program_ends_is_complete() {
     for count in [1, 30, 300, 20_000] {
         let run = Run::of("flood").arg(count.to_string());
         let command = run.preloaded_command();
@@ -56,7 +56,7 @@ fn a_report_right_after_the_end_is_complete() {
 }
 
 #[test]
-fn a_program_of_a_single_call_is_seen() {
+fn a_program_with_a_single_cuda_call_is_recorded() {
     for _ in 0..10 {
         let done = Run::of("init_only").preloaded().succeeded();
         let report = done.report();
@@ -67,18 +67,18 @@ fn a_program_of_a_single_call_is_seen() {
 }
 
 #[test]
-fn quiet_is_quiet_and_still_traced() {
+fn gpuspy_quiet_prints_nothing_and_still_traces() {
     let done = Run::of("plain_work").env("GPUSPY_QUIET", "1").preloaded().succeeded();
     assert_eq!(done.stderr, "");
     assert_eq!(launches(&done.report()), 200);
 }
 
 #[test]
-fn the_line_that_nobody_reads_does_not_change_the_exit_code() {
+fn a_closed_stderr_pipe_does_not_change_the_exit_code() {
     for collector in [None, Some("/no/such/gpuspy")] {
         let run = Run::of("plain_work");
         let program = run.preloaded_command();
-        // `true` is gone when the program ends; its own output goes elsewhere.
+        // `true` has ended by the time the program ends; the program's own output goes elsewhere.
         let script = "{ sleep 0.3; \"$0\" >/dev/null; } 2>&1 | true; exit ${PIPESTATUS[0]}";
         let mut shell = Command::new("bash");
         shell.arg("-c").arg(script).arg(program.get_program()).current_dir(run.folder());
@@ -96,7 +96,7 @@ fn the_line_that_nobody_reads_does_not_change_the_exit_code() {
 }
 
 #[test]
-fn gpuspy_0_turns_the_agent_off() {
+fn gpuspy_0_disables_the_agent() {
     let done = Run::of("plain_work").env("GPUSPY", "0").preloaded().succeeded();
     assert_eq!(done.stderr, "");
     assert_eq!(done.said()["launches"], 200);
@@ -104,20 +104,20 @@ fn gpuspy_0_turns_the_agent_off() {
     assert_eq!(files(&done), [] as [&str; 0]);
 }
 
-/// Root writes where it may not, unless that right is taken from it; other users have none to lose.
+/// Keeps root from writing where permissions forbid it; other users have no such right to lose.
 fn without_override(command: &mut Command) {
-    // linux/capability.h: CAP_DAC_OVERRIDE. Out of the bounding set, exec does not give it to root.
+    // linux/capability.h: CAP_DAC_OVERRIDE. Without it in the bounding set, exec does not give it to root.
     const CAP_DAC_OVERRIDE: libc::c_ulong = 1;
     let drop = || {
-        // SAFETY: takes numbers; a refusal (not root) is as good.
+        // SAFETY: takes numbers only; a refusal (not root) does no harm.
         unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0) };
         Ok(())
     };
-    // SAFETY: one system call, neither allocates nor locks.
+    // SAFETY: the closure makes one system call, and neither allocates nor locks.
     unsafe { command.pre_exec(drop) };
 }
 
-/// Runs plain work in a directory that cannot be written, and returns where the line says that the trace is.
+/// Runs plain work in a directory that cannot be written, and returns the path of the trace that the line names.
 fn in_unwritable_directory(variables: &[(&str, &str)]) -> (Done, PathBuf) {
     let run = Run::of("plain_work");
     let root = run.folder().to_owned();
@@ -146,20 +146,20 @@ fn an_unwritable_directory_sends_the_trace_to_gpuspy_dir() {
 }
 
 #[test]
-fn without_gpuspy_dir_it_goes_to_tmpdir() {
+fn without_gpuspy_dir_the_trace_goes_to_tmpdir() {
     let (done, path) = in_unwritable_directory(&[("TMPDIR", "tmp")]);
     assert_eq!(path.parent(), Some(&*done.folder().join("tmp")));
 }
 
 #[test]
-fn without_either_it_goes_to_tmp() {
+fn without_gpuspy_dir_and_tmpdir_the_trace_goes_to_tmp() {
     let (_done, path) = in_unwritable_directory(&[]);
     assert_eq!(path.parent(), Some(Path::new("/tmp")));
     std::fs::remove_file(path).unwrap();
 }
 
 #[test]
-fn no_collector_to_be_found_is_one_line_and_the_program_runs() {
+fn a_missing_collector_is_reported_in_one_line_and_the_program_runs() {
     let done = Run::of("plain_work").env("GPUSPY_COLLECTOR", "/no/such/gpuspy").preloaded().succeeded();
     let line = the_line(&done);
     assert!(line.contains("runs unobserved") && line.contains("GPUSPY_COLLECTOR"), "{line}");
@@ -168,7 +168,7 @@ fn no_collector_to_be_found_is_one_line_and_the_program_runs() {
 }
 
 #[test]
-fn the_first_calls_of_many_threads_begin_one_session() {
+fn simultaneous_first_calls_of_many_threads_start_one_session() {
     for _ in 0..20 {
         let done = Run::of("first_calls").preloaded().succeeded();
         assert_eq!(done.said()["agent_threads"], 1);
@@ -178,19 +178,19 @@ fn the_first_calls_of_many_threads_begin_one_session() {
 }
 
 #[test]
-fn without_a_collector_nothing_more_is_recorded() {
+fn without_a_collector_recording_stops() {
     let unreachable = ("GPUSPY_SOCKET", "/no/such/socket");
     for (name, value) in [unreachable, ("GPUSPY_COLLECTOR", "/no/such/gpuspy")] {
         let done = Run::of("unobserved_threads").env(name, value).preloaded().succeeded();
         assert!(the_line(&done).contains("runs unobserved"));
-        // Header and slots, the poller's ring, the first thread's in up to three sizes.
+        // Header and slots, the poller's ring, and the first thread's ring in up to three sizes.
         assert!(done.said()["mappings"].as_u64().unwrap() <= 7, "{}", done.stdout);
     }
 }
 
-/// A collector that holds everything it was given and does nothing until it is told to go.
-fn tardy_collector(folder: &Path) -> PathBuf {
-    let script = folder.join("tardy");
+/// Writes a collector that keeps what it was given open, and starts only when the file `go` exists.
+fn late_collector(folder: &Path) -> PathBuf {
+    let script = folder.join("collector");
     let text = format!(
         "#!/bin/sh\nn=0\nwhile [ ! -e {0}/go ] && [ $n -lt 600 ]; do sleep 0.1; n=$((n+1)); done\nexec {1} \"$@\"\n",
         folder.display(),
@@ -202,14 +202,14 @@ fn tardy_collector(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_pipe_ends_with_the_program_and_not_with_its_collector() {
+fn a_pipe_closes_with_the_program_and_not_with_its_collector() {
     let run = Run::of("plain_work");
-    let tardy = tardy_collector(run.folder());
+    let collector = late_collector(run.folder());
     for redirect in ["", "2>&1"] {
         let program = run.preloaded_command();
         let script = format!("\"$0\" {redirect} | cat");
         let mut shell = Command::new("sh");
-        shell.arg("-c").arg(script).arg(program.get_program()).env("GPUSPY_COLLECTOR", &tardy);
+        shell.arg("-c").arg(script).arg(program.get_program()).env("GPUSPY_COLLECTOR", &collector);
         for (name, value) in program.get_envs() {
             match value {
                 Some(value) => shell.env(name, value),
@@ -218,12 +218,12 @@ fn a_pipe_ends_with_the_program_and_not_with_its_collector() {
         }
         let began = Instant::now();
         let output = shell.current_dir(run.folder()).stdin(Stdio::null()).output().unwrap();
-        // The collector would have held the pipe for a minute.
+        // The collector would have kept the pipe open for a minute.
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-        let told = String::from_utf8_lossy(if redirect.is_empty() { &output.stderr } else { &output.stdout });
-        assert!(told.contains("gpuspy: the trace is"), "{told}");
+        let output_text = String::from_utf8_lossy(if redirect.is_empty() { &output.stderr } else { &output.stdout });
+        assert!(output_text.contains("gpuspy: the trace is"), "{output_text}");
     }
-    // Late as they were, the collectors lose nothing.
+    // The collectors start late, and lose nothing.
     std::fs::write(run.folder().join("go"), "").unwrap();
     let traces = || {
         let entries = std::fs::read_dir(run.folder()).unwrap().map(|e| e.unwrap().path());

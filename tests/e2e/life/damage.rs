@@ -1,4 +1,4 @@
-//! A real trace, cut and corrupted everywhere: there is a report, or a clear error.
+//! A real trace, truncated and corrupted at every byte: there is a report, or a clear error.
 
 use gpuspy_collector::analyze::{self, Input, ProcessReport};
 use gpuspy_collector::model::filter::Filter;
@@ -10,7 +10,7 @@ use std::io::Cursor;
 use std::path::Path;
 use std::process::Command;
 
-/// A small trace of a real run.
+/// Returns a small trace of a real run.
 fn trace() -> Vec<u8> {
     let done = Run::of("plain_work").observed_with(&["--no-report"]).succeeded();
     let bytes = std::fs::read(done.trace()).unwrap();
@@ -18,7 +18,7 @@ fn trace() -> Vec<u8> {
     bytes
 }
 
-/// All that `gpuspy report` does with a trace's bytes; `None` when it would say that it cannot read it.
+/// Does what `gpuspy report` does with a trace's bytes; `None` if it cannot be read.
 fn report(bytes: &[u8]) -> Option<ProcessReport> {
     let mut reader = TraceReader::new(Cursor::new(bytes)).ok()?;
     let clocks = Survey::of(reader.records());
@@ -52,11 +52,11 @@ fn a_trace_cut_at_any_byte_is_reported_or_refused() {
     let mut reported = 0;
     for length in 0..whole.len() {
         let Some(report) = report(&whole[..length]) else {
-            assert_eq!(reported, 0, "{length} bytes cannot be read, fewer can");
+            assert_eq!(reported, 0, "{length} bytes cannot be read, although fewer can");
             continue;
         };
         reported += 1;
-        assert!(launches(&report) >= last, "{length} bytes hold fewer launches than fewer bytes");
+        assert!(launches(&report) >= last, "{length} bytes contain fewer launches than a shorter trace");
         last = launches(&report);
     }
     assert!(reported > whole.len() / 2, "{reported} of {} lengths", whole.len());
@@ -67,7 +67,7 @@ fn a_trace_with_any_byte_flipped_is_reported_or_refused() {
     let whole = trace();
     let is_reported = |at: usize| {
         let mut bytes = whole.clone();
-        // All of a byte, or one bit of it, by turns.
+        // Flips all bits of a byte or one of them, alternately.
         bytes[at] ^= if at.is_multiple_of(2) { 0xff } else { 1 << (at / 2 % 8) };
         let report = report(&bytes);
         if let Some(report) = &report {
@@ -75,7 +75,7 @@ fn a_trace_with_any_byte_flipped_is_reported_or_refused() {
         }
         report.is_some()
     };
-    // Nothing else runs meanwhile: every processor takes its share.
+    // Nothing else runs meanwhile, so every processor takes a share.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let share = |first: usize| (first..whole.len()).step_by(processors).filter(|at| is_reported(*at)).count();
     let reported: usize = std::thread::scope(|scope| {
@@ -85,7 +85,8 @@ fn a_trace_with_any_byte_flipped_is_reported_or_refused() {
     assert!(reported > whole.len() / 2, "{reported} of {} flips", whole.len());
 }
 
-/// `gpuspy report` of these bytes: its exit code, with a screen for 0 and one line for 3.
+/// Runs `gpuspy report` on these bytes and returns its exit code, after checking that 0 comes with a screen and 3 with
+/// one line.
 fn by_executable(folder: &Path, bytes: &[u8]) -> i32 {
     let path = folder.join("damaged.gspy");
     std::fs::write(&path, bytes).unwrap();
@@ -102,7 +103,7 @@ fn by_executable(folder: &Path, bytes: &[u8]) -> i32 {
 }
 
 #[test]
-fn the_command_ends_with_0_or_3_on_damaged_traces() {
+fn the_report_command_exits_with_0_or_3_on_damaged_traces() {
     let whole = trace();
     let folder = tempfile::tempdir().unwrap();
     let mut codes = std::collections::BTreeMap::<i32, u32>::new();

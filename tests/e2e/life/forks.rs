@@ -1,4 +1,4 @@
-//! Processes that become two, or others.
+//! Processes that fork or execute another program.
 
 use super::{launches, our_lines};
 use gpuspy_collector::trace::TraceReader;
@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Whether anything was written. The place of a trace is made before its collector is started: a process that ends within
-/// that millisecond leaves it empty.
+/// Returns whether the trace contains anything. Its file is created before its collector is started, so a process that
+/// ends within that millisecond leaves it empty.
 fn has_begun(trace: &Path) -> bool {
     let until = Instant::now() + Duration::from_secs(2);
     loop {
@@ -22,7 +22,7 @@ fn has_begun(trace: &Path) -> bool {
     }
 }
 
-/// The reports of all traces, by pid. The tests count them: a process that lived has one.
+/// Returns the reports of all traces, by pid. The tests count them: each process that ran has one.
 fn reports(done: &Done) -> BTreeMap<u64, Vec<Value>> {
     let mut reports = BTreeMap::<_, Vec<_>>::new();
     for trace in done.traces().into_iter().filter(|t| has_begun(t)) {
@@ -36,14 +36,14 @@ fn said_all(done: &Done) -> Vec<Value> {
     done.stdout.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
 
-/// Forking, where memory can be marked to be wiped in a child, and where it cannot, as under gVisor.
+/// Runs the forking program, where memory can be marked to be wiped in a child, or where it cannot, as under gVisor.
 fn fork_child(how: &str, refused: bool) -> Done {
     let run = Run::of("fork_child").arg(how);
     let run = if refused { run.arg("refused") } else { run };
     run.preloaded().succeeded()
 }
 
-fn parent_and_child_have_a_trace_each(refused: bool) {
+fn check_both_traces(refused: bool) {
     let done = fork_child("before", refused);
     let reports = reports(&done);
     assert_eq!(our_lines(&done).len(), 2, "{}", done.stderr);
@@ -56,7 +56,7 @@ fn parent_and_child_have_a_trace_each(refused: bool) {
     }
 }
 
-fn nothing_is_taken_from_the_parent(how: &str, refused: bool) {
+fn check_parent_is_unaffected(how: &str, refused: bool) {
     let done = fork_child(how, refused);
     let parent = done.said()["pid"].as_u64().unwrap();
     let reports = reports(&done);
@@ -65,7 +65,7 @@ fn nothing_is_taken_from_the_parent(how: &str, refused: bool) {
     assert_eq!(launches(report), 200);
     assert_eq!(report["coverage"]["timed"], 200);
     assert_eq!(report["processes"][0]["ending"], "exited");
-    // The child's one call failed. Where it lived long enough to be seen, it has done no work.
+    // The child's one call failed. If it lived long enough to be recorded, it has done no work.
     for (_, others) in reports.iter().filter(|(pid, _)| **pid != parent) {
         assert!(others.iter().all(|r| launches(r) == 0));
     }
@@ -74,7 +74,7 @@ fn nothing_is_taken_from_the_parent(how: &str, refused: bool) {
     assert_eq!(
         records.records().filter(|record| has_failed(&record.body)).count(),
         0,
-        "what the child called"
+        "the child's only call"
     );
 }
 
@@ -86,24 +86,24 @@ fn trace_of(done: &Done, pid: u64) -> PathBuf {
 
 #[test]
 fn parent_and_child_that_both_use_cuda_have_a_trace_each() {
-    parent_and_child_have_a_trace_each(false);
+    check_both_traces(false);
 }
 
 #[test]
-fn a_fork_after_cuda_takes_nothing_from_the_parent() {
-    nothing_is_taken_from_the_parent("after", false);
-    nothing_is_taken_from_the_parent("cloned", false);
+fn a_fork_after_cuda_does_not_affect_the_parents_trace() {
+    check_parent_is_unaffected("after", false);
+    check_parent_is_unaffected("cloned", false);
 }
 
 #[test]
-fn where_memory_is_not_wiped_by_the_kernel_processes_are_told_apart_all_the_same() {
-    parent_and_child_have_a_trace_each(true);
-    nothing_is_taken_from_the_parent("after", true);
-    nothing_is_taken_from_the_parent("cloned", true);
+fn forked_children_are_recognized_without_wipe_on_fork() {
+    check_both_traces(true);
+    check_parent_is_unaffected("after", true);
+    check_parent_is_unaffected("cloned", true);
 }
 
 #[test]
-fn a_program_that_becomes_another_keeps_what_it_did() {
+fn a_program_that_executes_another_keeps_its_records() {
     let run = Run::of("exec_after").arg(program("wait_any"));
     let done = run.preloaded().succeeded();
     let said = said_all(&done);
@@ -119,7 +119,7 @@ fn a_program_that_becomes_another_keeps_what_it_did() {
 }
 
 #[test]
-fn a_program_that_executes_itself_again_overwrites_nothing() {
+fn a_program_that_executes_itself_overwrites_no_trace() {
     let own = program("exec_after");
     let done = Run::of("exec_after").arg(&own).preloaded().succeeded();
     assert_eq!(done.traces().len(), 2, "same name, same pid");

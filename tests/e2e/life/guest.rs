@@ -1,4 +1,4 @@
-//! Hosts with special house rules: those that reap, that are PID 1, that may write no file, that lock their memory.
+//! Processes with special rules: those that reap children, run as PID 1, may write no files, or lock their memory.
 
 use super::{files, launches, the_line};
 use gpuspy_tests::{Done, Run, agent, program, report};
@@ -6,25 +6,25 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 #[test]
-fn a_program_that_waits_for_any_child_sees_only_its_own() {
+fn a_program_that_waits_for_any_child_gets_only_its_own() {
     let done = Run::of("wait_any").preloaded().succeeded();
     assert_eq!(done.said()["reaped"], 2);
     assert_eq!(launches(&done.report()), done.said()["launches"]);
 }
 
 #[test]
-fn a_subreaper_that_waits_for_any_child_sees_only_its_own_and_is_told_that_it_is_unobserved() {
+fn a_subreaper_gets_only_its_own_children_and_one_line_says_that_it_is_unobserved() {
     let run = Run::of("wait_any");
     let mut command = run.preloaded_command();
     let subreaper = || {
-        // Kept across exec (prctl(2)).
-        // SAFETY: takes numbers.
+        // The setting is kept across exec (prctl(2)).
+        // SAFETY: takes numbers only.
         match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),
         }
     };
-    // SAFETY: one system call, neither allocates nor locks.
+    // SAFETY: the closure makes one system call, and neither allocates nor locks.
     unsafe { command.pre_exec(subreaper) };
     let done = run.finish(command).succeeded();
     assert_eq!(done.said()["reaped"], 2);
@@ -37,7 +37,8 @@ fn assert_unobserved(done: &Done, why: &str) {
     assert_eq!(files(done), [] as [&str; 0]);
 }
 
-/// A command that runs another as PID 1 of a namespace; `None`, with a line to say so, where that is not permitted.
+/// Returns a command that runs another as PID 1 of a namespace; `None`, with a line that says so, if that is not
+/// permitted.
 fn as_pid_1() -> Option<Vec<&'static str>> {
     let unshare = vec!["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
     let output = Command::new(unshare[0]).args(&unshare[1..]).arg("true").output();
@@ -48,7 +49,7 @@ fn as_pid_1() -> Option<Vec<&'static str>> {
     permitted.then_some(unshare)
 }
 
-/// A client as PID 1, preloaded.
+/// Prepares a client that runs as PID 1 with the agent preloaded.
 fn preloaded_as_pid_1(unshare: &[&str], client: &str, variables: &[String]) -> Run {
     let run = unshare[1..].iter().fold(Run::command(unshare[0]), Run::arg);
     let run = run.arg("env").arg(format!("LD_PRELOAD={}", agent().display()));
@@ -56,7 +57,7 @@ fn preloaded_as_pid_1(unshare: &[&str], client: &str, variables: &[String]) -> R
 }
 
 #[test]
-fn pid_1_is_told_that_it_is_unobserved_and_reaps_only_its_own() {
+fn pid_1_reaps_only_its_own_children_and_one_line_says_that_it_is_unobserved() {
     let Some(unshare) = as_pid_1() else { return };
     let done = preloaded_as_pid_1(&unshare, "plain_work", &[]).plain().succeeded();
     assert_eq!((&done.said()["pid"], &done.said()["launches"]), (&1.into(), &200.into()));
@@ -90,7 +91,7 @@ fn a_listening_collector_observes_pid_1() {
 #[test]
 fn a_file_size_limit_does_no_harm() {
     for bytes in ["1048576", "4096", "0"] {
-        // The simulator's truth is a file as well.
+        // The simulator's truth file would be limited as well.
         let done = Run::of("rlimit_fsize").arg(bytes).env("SIMCUDA_TRUTH", "").preloaded().succeeded();
         assert_eq!(done.said()["launches"], 200);
         assert_unobserved(&done, "ulimit -f");
@@ -108,7 +109,7 @@ fn a_collector_under_a_file_size_limit_keeps_what_fits() {
     };
     let done = limited("ulimit -f 0; exec \"$0\" run -o trace.gspy -- \"$1\" 300").plain();
     assert_eq!(done.status.code(), Some(5), "{}", done.stderr);
-    // The collector alone: it ends the trace where the limit is, and is not ended itself.
+    // Only the collector under the limit: it ends the trace at the limit, and is not killed itself.
     let listener = super::Listener::limited_to_kib(8);
     let done = Run::of("flood").arg("50000").env("GPUSPY_SOCKET", listener.socket()).preloaded().succeeded();
     assert_eq!(done.said()["launches"], 50_000);
@@ -119,7 +120,7 @@ fn a_collector_under_a_file_size_limit_keeps_what_fits() {
 }
 
 #[test]
-fn a_file_under_the_number_of_a_descriptor_of_ours_is_not_written() {
+fn a_file_that_reuses_one_of_the_agents_descriptor_numbers_is_not_written() {
     let run = Run::of("close_all");
     let folder = run.folder().to_owned();
     let done = run.arg(folder).env("SIMCUDA_TRUTH", "").preloaded().succeeded();
@@ -127,12 +128,12 @@ fn a_file_under_the_number_of_a_descriptor_of_ours_is_not_written() {
     assert_eq!(done.said()["file_blocks"], 0, "{}", done.stdout);
 }
 
-/// What the agent may add to a process whose every mapping is resident: its header and slots, a ring or two of 64 KiB,
-/// its tables, a thread's stack, and what libc takes for a second thread.
+/// What the agent may add to a process whose every mapping is resident: its header and slots, one or two rings of 64
+/// KiB, its tables, a thread's stack, and libc's memory for a second thread.
 const RESIDENT_KIB: i64 = 8 << 10;
 
 #[test]
-fn locked_memory_does_no_harm_and_little_is_added() {
+fn locked_memory_does_no_harm_and_the_agent_adds_little_resident_memory() {
     let plain = Run::of("mlockall_future").plain();
     if plain.status.code() == Some(77) {
         eprintln!("skipped: {}", plain.stderr);

@@ -1,14 +1,14 @@
-//! A collector that does not collect: the program runs on, and what had no room is counted.
+//! A collector that does not collect: the program goes on, and records without room are counted.
 
 use super::{Listener, launches, number};
 use gpuspy_tests::{Run, report};
 use std::time::{Duration, Instant};
 
-/// More launches than all of a thread's buffers hold: 74 752 cells of 64 bytes, two a launch.
+/// More launches than all of a thread's rings hold: 74 752 cells of 64 bytes, two for each launch.
 const LAUNCHES: u64 = 100_000;
 
 #[test]
-fn a_stopped_collector_stops_nobody_and_the_drops_are_counted() {
+fn a_stopped_collector_does_not_stop_the_program_and_drops_are_counted() {
     let run = || Run::of("flood").arg(LAUNCHES.to_string());
     let plain = run().plain().succeeded();
     let listener = Listener::start();
@@ -25,7 +25,7 @@ fn a_stopped_collector_stops_nobody_and_the_drops_are_counted() {
     let (seen, dropped) = (launches(&report), number(&report, "/coverage/dropped_by/ring_full"));
     assert!(seen > 20_000, "the rings hold that many: {seen}");
     assert!(seen < LAUNCHES, "{seen}");
-    // The poller's ring can be full as well: GPU times are dropped and counted with the launches.
+    // The poller's ring can be full as well: dropped GPU times are counted with the launches.
     assert!(seen + dropped >= LAUNCHES, "{seen} + {dropped}");
     assert_eq!(report["processes"][0]["ending"], "exited");
 }
@@ -44,7 +44,7 @@ fn a_peer_that_accepts_and_never_reads_does_no_harm() {
 }
 
 #[test]
-fn a_socket_where_nobody_listens_is_one_line() {
+fn a_socket_without_a_listener_is_reported_in_one_line() {
     let done = Run::of("plain_work").env("GPUSPY_SOCKET", "/no/such/socket").preloaded().succeeded();
     let line = super::the_line(&done);
     assert!(line.contains("runs unobserved") && line.contains("/no/such/socket"), "{line}");

@@ -1,13 +1,13 @@
-//! Programs that never call CUDA: the agent is loaded, and nothing else happens.
+//! Programs that never call CUDA: the agent is loaded, and does nothing.
 
 use super::files;
 use gpuspy_tests::{Done, Run};
 
-/// Runs a command without the agent and with it, and compares all that can be seen from outside.
-fn notices_nothing(command: &[&str]) -> Done {
+/// Runs a command without the agent and with it, and compares everything that can be observed from outside.
+fn is_unaffected(command: &[&str]) -> Done {
     let run = || {
         let run = Run::command(command[0]).without_gpu();
-        // Where a trace would go when it cannot lie here.
+        // Where a trace would go if the working directory could not be written.
         let folder = run.folder().to_owned();
         let run = command[1..].iter().fold(run, Run::arg);
         run.env("GPUSPY_DIR", &folder).env("TMPDIR", &folder)
@@ -26,23 +26,23 @@ fn notices_nothing(command: &[&str]) -> Done {
 }
 
 #[test]
-fn ls_notices_nothing() {
-    notices_nothing(&["ls", "-la", "/usr/bin"]);
-    let failed = notices_nothing(&["bash", "-c", "ls /no/such/folder || echo $?"]);
+fn ls_is_unaffected() {
+    is_unaffected(&["ls", "-la", "/usr/bin"]);
+    let failed = is_unaffected(&["bash", "-c", "ls /no/such/folder || echo $?"]);
     assert_eq!(failed.stdout, "2\n");
 }
 
 #[test]
-fn bash_notices_nothing_and_has_no_thread_and_no_child_more() {
+fn bash_is_unaffected_and_has_no_additional_thread_or_child() {
     let script = "set -- /proc/$$/task/*; read -r children < /proc/$$/task/$$/children; \
                   echo \"$# tasks, children: $children.\"; echo to stderr >&2; (exit 7); exit $?";
-    let done = notices_nothing(&["bash", "-c", script]);
+    let done = is_unaffected(&["bash", "-c", script]);
     assert_eq!(done.stdout, "1 tasks, children: .\n");
     assert_eq!(done.status.code(), Some(7));
 }
 
 #[test]
-fn python_notices_nothing_and_has_no_thread_no_child_and_no_descriptor_more() {
+fn python_is_unaffected_and_has_no_additional_thread_child_or_descriptor() {
     let script = "import os, subprocess, time\n\
                   subprocess.run(['true'], check=True)\n\
                   time.sleep(0.2)\n\
@@ -50,12 +50,12 @@ fn python_notices_nothing_and_has_no_thread_no_child_and_no_descriptor_more() {
                   print('children:', open('/proc/thread-self/children').read())\n\
                   print(sorted(os.readlink(f'/proc/self/fd/{f}').split(':')[0] for f in (0, 1, 2)))\n\
                   print(len(os.listdir('/proc/self/fd')), 'descriptors')\n";
-    let done = notices_nothing(&["python3", "-c", script]);
+    let done = is_unaffected(&["python3", "-c", script]);
     assert!(done.stdout.starts_with("1 tasks\nchildren: \n"), "{}", done.stdout);
 }
 
 #[test]
-fn gcc_notices_nothing_and_makes_the_same_object() {
+fn gcc_is_unaffected_and_writes_the_same_object() {
     let object = |preloaded: bool| {
         let run = Run::command("gcc").without_gpu();
         std::fs::write(run.folder().join("add.c"), "int add(int a, int b) { return a + b; }\n").unwrap();
@@ -66,12 +66,12 @@ fn gcc_notices_nothing_and_makes_the_same_object() {
         std::fs::read(done.folder().join("add.o")).unwrap()
     };
     assert_eq!(object(true), object(false));
-    notices_nothing(&["gcc", "--version"]);
+    is_unaffected(&["gcc", "--version"]);
 }
 
-/// The tests above would pass without any agent.
+/// Without this check, the tests above would also pass without an agent.
 #[test]
-fn the_agent_is_in_those_programs() {
+fn the_agent_is_loaded_into_those_programs() {
     let done = Run::command("grep").arg("-c").arg("libgpuspy.so").arg("/proc/self/maps").without_gpu();
     let done = done.preloaded().succeeded();
     assert!(done.stdout.trim().parse::<u32>().unwrap() > 0, "{}", done.stdout);

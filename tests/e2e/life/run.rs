@@ -16,7 +16,7 @@ fn the_exit_code_is_the_programs() {
 }
 
 #[test]
-fn what_is_not_there_is_127_and_what_cannot_run_is_126() {
+fn a_missing_program_is_127_and_one_that_cannot_run_is_126() {
     let done = Run::command("nonexistent-program").observed();
     assert_eq!(done.status.code(), Some(127));
     assert_eq!(our_lines(&done).len(), 1, "{}", done.stderr);
@@ -29,7 +29,7 @@ fn what_is_not_there_is_127_and_what_cannot_run_is_126() {
 }
 
 #[test]
-fn stdout_is_the_programs_alone() {
+fn stdout_contains_only_the_programs_output() {
     let done = Run::of("plain_work").observed().succeeded();
     assert_eq!(done.stdout.lines().count(), 1, "{}", done.stdout);
     assert_eq!(done.said()["launches"], 200);
@@ -46,7 +46,7 @@ fn the_users_own_preload_is_kept_and_called() {
 }
 
 #[test]
-fn no_cuda_call_means_no_trace() {
+fn a_program_without_cuda_calls_leaves_no_trace() {
     let done = Run::command("python3").arg("-c").arg("print('done')").observed().succeeded();
     assert_eq!(done.stdout, "done\n");
     assert_eq!(files(&done), [] as [&str; 0]);
@@ -56,7 +56,7 @@ fn no_cuda_call_means_no_trace() {
 }
 
 #[test]
-fn two_processes_make_the_file_a_directory_and_its_report_is_their_sum() {
+fn traces_of_two_processes_go_into_a_directory_and_are_reported_together() {
     let done = Run::of("fork_child").arg("before").observed().succeeded();
     let directory = done.folder().join("trace.gspy");
     assert!(directory.is_dir(), "{:?}\n{}", files(&done), done.stderr);

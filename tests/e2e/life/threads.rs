@@ -1,4 +1,4 @@
-//! Threads that come and go, are cancelled, jump, and look at errno.
+//! Threads that come and go, are cancelled, jump out of calls, and check errno.
 
 use super::{assert_all_accounted, launches, number};
 use gpuspy_tests::Run;
@@ -14,7 +14,7 @@ fn two_hundred_short_threads_are_counted_exactly() {
 }
 
 #[test]
-fn a_thread_cancelled_inside_a_synchronise_call_ends_alone() {
+fn cancelling_a_thread_inside_a_synchronize_call_ends_only_that_thread() {
     for observed in [false, true] {
         let run = Run::of("cancel").arg("inside");
         let done = if observed { run.preloaded() } else { run.plain() }.succeeded();
@@ -26,8 +26,8 @@ fn a_thread_cancelled_inside_a_synchronise_call_ends_alone() {
 }
 
 #[test]
-fn a_thread_with_a_pending_cancellation_gets_through_its_first_call() {
-    // The simulator opens its truth, which is a cancellation point of its own.
+fn a_thread_with_a_pending_cancellation_completes_its_first_call() {
+    // The simulator opens its truth file, which is a cancellation point of its own.
     let run = || Run::of("cancel").arg("pending").env("SIMCUDA_TRUTH", "");
     run().plain().succeeded();
     let done = run().preloaded().succeeded();
@@ -35,18 +35,18 @@ fn a_thread_with_a_pending_cancellation_gets_through_its_first_call() {
 }
 
 #[test]
-fn a_jump_out_of_a_call_leaves_the_thread_observed() {
+fn a_thread_is_still_recorded_after_it_jumps_out_of_a_call() {
     let done = Run::of("longjmp").preloaded().succeeded();
     let report = done.report();
     assert_eq!(launches(&report), done.said()["launches"]);
-    // The driver call, and the runtime call with the driver call inside it.
+    // One record is the driver call, the other the runtime call with a driver call inside it.
     assert_eq!(number(&report, "/coverage/dropped_by/scope_lost"), 3, "{:#}", report["coverage"]);
 }
 
 #[test]
 fn errno_is_left_alone() {
     for timing in ["exact", "off"] {
-        // A driver that leaves errno alone, and one that sets it in every call: then each call's own must be what is left.
+        // First a driver that leaves errno alone, then one that sets it in every call; its value must be kept.
         for sets in ["0", "1"] {
             let run = || Run::of("errno_kept").env("GPUSPY_TIMING", timing).env("SIMCUDA_ERRNO", sets);
             let plain = run().plain().succeeded().said();
