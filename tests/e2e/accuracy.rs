@@ -2,7 +2,7 @@
 
 use crate::compare::{Compared, compare, estimated};
 use crate::estimates::{by_kind, is_far_off, is_wide, mix};
-use crate::random::{self, Breadth, Setting};
+use crate::random_programs::{self, Breadth, Setting};
 use gpuspy_collector::model::typical::Prior;
 use gpuspy_tests::{Done, Run, root};
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,7 +148,7 @@ fn placed(done: &Done) -> Vec<(Compared, Place)> {
 fn programs(setting: Setting) -> Vec<(Compared, Place)> {
     let work = setting.iter().fold(Run::of("work_driver"), |run, (name, value)| run.env(name, value));
     let runs =
-        std::iter::once(work.observed()).chain(SEEDS.map(|seed| random::run(seed, Breadth::Narrow, setting)));
+        std::iter::once(work.observed()).chain(SEEDS.map(|seed| random_programs::run(seed, Breadth::Narrow, setting)));
     runs.flat_map(|done| placed(&done.succeeded())).collect()
 }
 

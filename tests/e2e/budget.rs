@@ -4,7 +4,7 @@
 use crate::compare::{by_name, slack};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, Names, What, Window, Work};
-use gpuspy_tests::{Done, Run, gpuspy};
+use gpuspy_tests::{Done, Run, gpuspy, until_one_is_good};
 use gpuspy_wire::record::{Fact, Namespace, Untimed, WindowChange};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -166,7 +166,7 @@ fn the_first_phase_is_timed_in_full() {
 fn every_launch_is_counted_whether_it_is_timed_or_not() {
     for program in ["work_runtime", "work_driver", "work_getproc"] {
         let done = Run::of(program).auto("0.5").observed().succeeded();
-        crate::counts::counts_are_exact(&done);
+        crate::launches::counts_are_exact(&done);
         let untimed = done.report()["coverage"]["untimed"].clone();
         assert_eq!(Windows::of(&done).fact(Fact::Timing), Some("auto 0.5"));
         println!("{program}: {untimed}");
@@ -271,31 +271,39 @@ fn with_more_streams_than_hardware_queues_only_windows_are_timed() {
     }
 }
 
-/// The stream is always busy; the agent records one event for each launch, and the program two for every 25. No host
-/// time shows what an event takes of the GPU: only the rate of launches does. Load on the machine delays launches and
-/// so spoils the best value: it has to be close in one of five runs. The bounds are checked in every run.
+/// The rate of launches on a stream that is always busy is the only place where the cost of events on the GPU shows: no
+/// host time contains it.
 #[test]
 fn the_cost_of_events_on_the_gpu_is_measured_from_launch_rates() {
-    let (kernel_ns, own) = (20_000.0, 1.0 / 25.0);
     for event_ns in [0.0, 2_000.0] {
-        let run = Run::of("busy_stream").arg("200000").auto("5").env("SIMCUDA_TRUTH", "");
-        // The hooks are hidden behind the GPU's work, and small.
-        let run = run.env("SIMCUDA_EVENT_NS", event_ns.to_string()).env("SIMCUDA_HOST_COST", "record=100");
-        let done = run.observed_with(&["--quiet"]).succeeded();
-        let report = done.report();
-        let found = &report["coverage"]["timing"]["gpu_slowdown"];
-        if found.is_null() && done.pressure > 0.3 {
-            continue; // there were no two neighbours that could be compared
-        }
-        let [lo, value, hi] = ["lo", "value", "hi"].map(|key| found[key].as_f64().unwrap());
-        let truth = event_ns / (kernel_ns + own * event_ns);
-        println!("{event_ns} ns an event cost {truth:.4}, found {lo:.4} .. {value:.4} .. {hi:.4}");
-        // Of 64 launches one has a pair of its own, and a busy machine delays some.
-        let noise = done.pressure;
-        assert!(lo - 0.01 <= truth && truth <= hi + 0.01 + 0.05 * noise, "{truth}: {found}");
-        assert!((value - truth).abs() < 0.06 + 0.1 * noise, "{truth}: {found}");
-        assert!(event_ns == 0.0 || lo > 0.0 || noise > 0.3, "{found}");
+        until_one_is_good(|| event_cost_is_near_the_truth(event_ns));
     }
+}
+
+/// Runs a stream that is always busy, on which the agent records one event for each launch and the program two for every
+/// 25, and compares the measured slowdown with what events of this length take of the GPU. The bounds have to contain the
+/// truth in every run; the result says whether the best value is close. Load on the machine delays launches and can
+/// only move the best value away from the truth.
+fn event_cost_is_near_the_truth(event_ns: f64) -> Result<(), String> {
+    let (kernel_ns, own) = (20_000.0, 1.0 / 25.0);
+    let run = Run::of("busy_stream").arg("200000").auto("5").env("SIMCUDA_TRUTH", "");
+    // The hooks' cost is small, and hidden behind the GPU's work.
+    let run = run.env("SIMCUDA_EVENT_NS", event_ns.to_string()).env("SIMCUDA_HOST_COST", "record=100");
+    let done = run.observed_with(&["--quiet"]).succeeded();
+    let report = done.report();
+    let found = &report["coverage"]["timing"]["gpu_slowdown"];
+    if found.is_null() && done.pressure > 0.3 {
+        return Ok(()); // no window and pause next to each other could be compared
+    }
+    let [lo, value, hi] = ["lo", "value", "hi"].map(|key| found[key].as_f64().unwrap());
+    let truth = event_ns / (kernel_ns + own * event_ns);
+    println!("{event_ns} ns an event cost {truth:.4}, found {lo:.4} .. {value:.4} .. {hi:.4}");
+    // Of 64 launches one has an event pair of its own, and a busy machine delays some.
+    let noise = done.pressure;
+    assert!(lo - 0.01 <= truth && truth <= hi + 0.01 + 0.05 * noise, "{truth}: {found}");
+    assert!(event_ns == 0.0 || lo > 0.0 || noise > 0.3, "{found}");
+    let is_near = (value - truth).abs() < 0.06 + 0.1 * noise;
+    is_near.then_some(()).ok_or_else(|| format!("{truth}: {found}, pressure {noise}"))
 }
 
 /// A program whose launches take longer while they are timed, in a way that neither the hooks nor the poller measure.

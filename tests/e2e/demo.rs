@@ -2,7 +2,7 @@
 
 use super::compare::slack;
 use super::doctor::fake_driver;
-use super::life::files;
+use super::lifecycle::files;
 use gpuspy_collector::analyze::estimate::Sum;
 use gpuspy_collector::analyze::{self, Damage, Input, Tables};
 use gpuspy_collector::model::filter::Filter;

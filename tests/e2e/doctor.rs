@@ -1,6 +1,6 @@
 //! `gpuspy doctor`: each injected fault is reported, a sound machine is reported sound, and nothing is left behind.
 
-use super::life::files;
+use super::lifecycle::files;
 use gpuspy_tests::{Done, Run, agent, gpuspy, program, root};
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -4,9 +4,9 @@
 mod deepbind;
 mod dlsym;
 mod getproc;
-mod neighbours;
-mod scopes;
-mod wrapper;
+mod other_preloads;
+mod call_attribution;
+mod simulator_coverage;
 
 use gpuspy_tests::Done;
 use serde_json::Value;

@@ -79,7 +79,7 @@ fn without_free_events_launches_are_counted_and_nothing_waits() {
 #[test]
 fn streams_of_unknown_context_are_counted_exactly() {
     let done = Run::of("work_driver").env("SIMCUDA_FAIL", "cuStreamGetCtx:801:*").observed().succeeded();
-    crate::counts::counts_are_exact(&done);
+    crate::launches::counts_are_exact(&done);
     println!("{}", done.report()["coverage"]["untimed"]);
     intervals_contain_the_truth(&compare(&done));
 }

@@ -1,4 +1,4 @@
-//! What NVIDIA's runtimes export and the simulator does not, with the reason. `tests/e2e/interpose/wrapper.rs` holds this table
+//! What NVIDIA's runtimes export and the simulator does not, with the reason. `tests/e2e/interpose/simulator_coverage.rs` holds this table
 //! against both libraries: a name that is neither ours nor here fails it, and so does one that is both.
 
 /// A reason, and the functions that are left out for it.

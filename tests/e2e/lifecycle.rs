@@ -1,14 +1,14 @@
 //! The agent is a guest in another program's process: from start to end, however the process ends, it changes nothing
 //! that the program could notice, and what it recorded is not lost.
 
-mod bare;
-mod damage;
-mod endings;
+mod bare_preload;
+mod damaged_traces;
+mod exits;
 mod forks;
-mod guest;
-mod overflow;
+mod restricted_processes;
+mod ring_overflow;
 mod programs_without_cuda;
-mod run;
+mod gpuspy_run;
 mod threads;
 
 use gpuspy_tests::{Done, gpuspy};

@@ -2,7 +2,7 @@
 //! launches.
 
 use crate::compare::{self, Compared, compare, median, slack};
-use crate::runs;
+use crate::runs_and_bursts;
 use gpuspy_collector::model::gpu_interval::GpuInterval;
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::model::{Action, Model, When};
@@ -98,7 +98,7 @@ fn an_event_is_not_shared_across_waits_and_host_functions() {
 
 /// Returns the bursts of a trace, each with the correlations of its launches.
 fn bursts(done: &Done) -> Vec<(Option<GpuInterval>, Vec<u64>)> {
-    runs::of(done).into_iter().map(|burst| (burst.interval, burst.members)).collect()
+    runs_and_bursts::of(done).into_iter().map(|burst| (burst.interval, burst.members)).collect()
 }
 
 fn programmatic_launches_are_timed_as_bursts(program: &str) {

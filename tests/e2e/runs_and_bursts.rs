@@ -2,7 +2,7 @@
 //! `random_programs.rs` checks every random program with this.
 
 use crate::compare::{Compared, slack};
-use crate::random::Setting;
+use crate::random_programs::Setting;
 use gpuspy_collector::model::gpu_interval::{Basis, GpuInterval};
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::model::{Action, Model, When};

@@ -7,8 +7,8 @@
 
 use crate::compare::{Compared, by_name, compare, known_calls, median, transfers};
 use crate::memory::{Use, reported_uses, true_uses};
-use crate::runs;
-use crate::tables;
+use crate::runs_and_bursts;
+use crate::report_tables;
 use gpuspy_tests::{Done, Run, sim_lib};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -222,9 +222,9 @@ fn check(seed: u64, breadth: Breadth, setting: Setting) -> Result<(), TestCaseEr
         check_identity(&done.report())?;
         let compared = compare(&done);
         check_intervals(&compared)?;
-        let wrong = runs::violations(&done, &compared, setting);
+        let wrong = runs_and_bursts::violations(&done, &compared, setting);
         prop_assert!(wrong.is_empty(), "{} runs miss the truth:\n{}", wrong.len(), wrong.join("\n"));
-        let wrong = tables::violations(&done, &compared, setting);
+        let wrong = report_tables::violations(&done, &compared, setting);
         prop_assert!(wrong.is_empty(), "{} answers miss the truth:\n{}", wrong.len(), wrong.join("\n"));
         let errors: Vec<u64> =
             compared.iter().filter_map(Compared::timed).map(|(o, truth)| o.value().abs_diff(truth)).collect();

@@ -142,7 +142,7 @@ fn the_parts_of_startup_are_reported() {
         "{truth}: {startup}"
     );
     let parts = &startup["until_first_kernel_ns"];
-    assert_eq!(crate::tables::sum(parts), number(whole, "value"));
+    assert_eq!(crate::report_tables::sum(parts), number(whole, "value"));
     for (part, least) in [("context", 30_000_000), ("load", 12_000_000), ("launch", 20_000_000)] {
         assert!(number(parts, part) >= least, "{part}: {startup}");
     }
@@ -162,7 +162,7 @@ fn a_process_that_only_repeats_launches_is_reported_steady() {
     let done = Run::of("steady").observed().succeeded();
     let startup = &done.report()["startup"];
     assert_eq!(startup["steady"], 1, "{startup}");
-    assert_eq!(crate::tables::sum(&startup["until_steady_ns"]), number(startup, "warm_up_ns"));
+    assert_eq!(crate::report_tables::sum(&startup["until_steady_ns"]), number(startup, "warm_up_ns"));
     // The module's first launch, 5 ms on this driver, is over when the first kernel runs.
     assert!(number(&startup["until_first_kernel_ns"], "launch") >= 5_000_000, "{startup}");
 }

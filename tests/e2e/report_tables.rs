@@ -2,7 +2,7 @@
 //! has to contain what is computed from the truth file. `random_programs.rs` checks every random program with this.
 
 use crate::compare::{Compared, compare, slack};
-use crate::random::Setting;
+use crate::random_programs::Setting;
 use gpuspy_tests::truth::Operation;
 use gpuspy_tests::{Done, Run, report};
 use serde_json::{Value, json};
@@ -216,13 +216,13 @@ impl Check<'_> {
         if is_set("free=returns") || is_wild(setting) {
             return;
         }
-        let truth = crate::waits::truth(done);
+        let truth = crate::waits_and_startup::truth(done);
         for row in self.report["implicit_syncs"].as_array().unwrap() {
             let api = row["api"].as_str().unwrap();
             if !WAITS_ALWAYS.contains(&api) {
                 continue;
             }
-            let crate::waits::Waited { at_most: count, most: ns, .. } =
+            let crate::waits_and_startup::Waited { at_most: count, most: ns, .. } =
                 truth.get(api).copied().unwrap_or_default();
             let (told, lo) = (number(row, "count"), number(&row["waited"], "lo"));
             // Calls also wait for host functions, for values in memory and for events of other processes, which are no
