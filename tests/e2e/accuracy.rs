@@ -101,7 +101,7 @@ and host clock is known to lie in.
 ## Best values where the events do not tell
 
 The first launch of a kernel, or one on an empty stream, can take anything from nothing to the distance of its two events. The
-interval says so; the best value inside it is a guess. These are programs made of such work (`tests/programs/mixes.c`, seeds {} to
+interval says so; the best value inside it is a guess. These are programs made of such work (`tests/programs/hard_to_time.c`, seeds {} to
 {}), by three estimators: each operation *alone*, by its own events and the clock; what its like *typically* take, wherever
 two of them tell; and that *gated*, which the report has: only where those that tell agree to 1.3 times, and at most one in ten
 of the others certainly took another time; elsewhere by the two guesses that `collector/src/model/typical.rs` explains, for what

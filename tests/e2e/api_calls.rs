@@ -32,7 +32,7 @@ fn queries_in_a_row_share_a_record_and_each_is_counted() {
     for (how, names) in
         [("driver", ["cuEventQuery", "cuStreamQuery"]), ("runtime", ["cudaEventQuery", "cudaStreamQuery"])]
     {
-        let done = Run::of("questions").arg(how).observed().succeeded();
+        let done = Run::of("query_spins").arg(how).observed().succeeded();
         let (said, report) = (done.said(), done.report());
         for name in names {
             let api = of(&report["apis"], name);
@@ -57,7 +57,7 @@ fn queries_in_a_row_share_a_record_and_each_is_counted() {
 
 #[test]
 fn cooperative_and_legacy_launches_are_counted_and_timed_like_others() {
-    let done = Run::of("old_launches").env("SIMCUDA_DEVICES", "2").observed().succeeded();
+    let done = Run::of("cooperative_and_legacy_launches").env("SIMCUDA_DEVICES", "2").observed().succeeded();
     let (said, report) = (done.said(), done.report());
     assert_eq!(report["coverage"]["launches"], said["launches"]);
     assert_eq!(json!(by_name(&report["kernels"], "name", "count")), said["kernels"]);
@@ -77,13 +77,13 @@ fn cooperative_and_legacy_launches_are_counted_and_timed_like_others() {
 
 #[test]
 fn driver_calls_before_the_first_launch_are_reported() {
-    let done = Run::of("setup_calls").env("SIMCUDA_DEVICES", "2").observed().succeeded();
+    let done = Run::of("setup_calls_driver").env("SIMCUDA_DEVICES", "2").observed().succeeded();
     assert_eq!(json!(by_name(&done.report()["apis"], "name", "count")), done.said()["apis"]);
 }
 
 #[test]
 fn runtime_calls_before_the_first_launch_are_reported_under_their_own_names() {
-    let done = Run::of("setup_runtime").observed().succeeded();
+    let done = Run::of("setup_calls_runtime").observed().succeeded();
     let (said, report) = (done.said(), done.report());
     assert_eq!(report["coverage"]["launches"], said["launches"]);
     let mut calls = by_name(&report["apis"], "name", "count");

@@ -64,7 +64,7 @@ impl Windows {
 }
 
 fn storm(percent: &str, ms: &str, threads: &str, launch: u64) -> Done {
-    let run = Run::of("storm").arg(ms).arg(threads).auto(percent);
+    let run = Run::of("launch_storm").arg(ms).arg(threads).auto(percent);
     // The truth of a million launches is not needed here.
     run.env("SIMCUDA_TRUTH", "")
         .env("SIMCUDA_HOST_COST", format!("launch={launch}"))
@@ -221,7 +221,7 @@ fn a_short_run_says_why_it_may_cost_more_than_the_budget() {
         short.contains("more than the budget of 5 % may be spent in a short run: its first second"),
         "{short}"
     );
-    let long = screen(Run::of("storm").arg("1500").env("SIMCUDA_TRUTH", ""));
+    let long = screen(Run::of("launch_storm").arg("1500").env("SIMCUDA_TRUTH", ""));
     assert!(long.contains("of a budget of 5 %, behind a first phase timed in full"), "{long}");
 }
 
@@ -239,7 +239,7 @@ fn with_one_hardware_queue_nothing_is_timed_by_default() {
 
 #[test]
 fn with_one_hardware_queue_auto_times_windows_only() {
-    let run = Run::of("storm").arg("1500").env("CUDA_DEVICE_MAX_CONNECTIONS", "1").env("SIMCUDA_TRUTH", "");
+    let run = Run::of("launch_storm").arg("1500").env("CUDA_DEVICE_MAX_CONNECTIONS", "1").env("SIMCUDA_TRUTH", "");
     let done = run.observed_with(&["--timing", "exact"]).succeeded();
     let seen = Windows::of(&done);
     assert_eq!(seen.fact(Fact::Timing), Some("auto 5"));

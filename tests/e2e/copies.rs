@@ -41,7 +41,7 @@ fn shapes(done: &Done) -> BTreeMap<String, BTreeSet<(u32, u16)>> {
 
 #[test]
 fn every_driver_call_that_moves_bytes_is_one_operation() {
-    let done = observed("moves");
+    let done = observed("copy_calls");
     is_exact(&done);
     let calls = by_name(&done.report()["apis"], "name", "count");
     assert_eq!(json!(calls), done.said()["apis"]);
@@ -78,7 +78,7 @@ fn every_driver_call_that_moves_bytes_is_one_operation() {
 
 #[test]
 fn every_runtime_call_that_moves_bytes_is_counted_under_its_own_name() {
-    let done = observed("moves_runtime");
+    let done = observed("copy_calls_runtime");
     is_exact(&done);
     let report = done.report();
     assert_eq!(report["coverage"]["launches"], 1);
@@ -90,7 +90,7 @@ fn every_runtime_call_that_moves_bytes_is_counted_under_its_own_name() {
 
 #[test]
 fn calls_whose_arguments_differ_between_cuda_12_and_13_are_counted_under_their_common_name() {
-    for program in ["versions_12", "versions_13"] {
+    for program in ["changed_signatures_12", "changed_signatures_13"] {
         let done = observed(program);
         is_exact(&done);
         let mut calls = by_name(&done.report()["apis"], "name", "count");
@@ -107,7 +107,7 @@ fn calls_whose_arguments_differ_between_cuda_12_and_13_are_counted_under_their_c
 
 #[test]
 fn every_driver_call_that_copies_an_array_is_one_operation() {
-    let done = observed("arrays");
+    let done = observed("array_copies");
     is_exact(&done);
     let calls = by_name(&done.report()["apis"], "name", "count");
     let said = known_calls(&done.said());
@@ -123,7 +123,7 @@ fn every_driver_call_that_copies_an_array_is_one_operation() {
 
 #[test]
 fn every_runtime_call_that_copies_an_array_is_counted_under_its_own_name() {
-    let done = observed("arrays_runtime");
+    let done = observed("array_copies_runtime");
     is_exact(&done);
     let mut calls = by_name(&done.report()["apis"], "name", "count");
     // The runtime's own initialization.

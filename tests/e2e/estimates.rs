@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Runs a mix.
 pub fn mix(name: &str, seed: u64) -> Done {
-    Run::of("mixes").arg(name).arg(seed.to_string()).observed().succeeded()
+    Run::of("hard_to_time").arg(name).arg(seed.to_string()).observed().succeeded()
 }
 
 /// Returns what operations of one kind have in common: a kernel's name, or a copy's direction, host memory and size.

@@ -176,7 +176,7 @@ fn a_kernel_is_attributed_to_the_file_that_contains_it() {
         ("work_runtime", "work_runtime", "work_5us", Value::Null),
         ("work_driver", "work_driver", "work_5us", "cuModuleLoadData".into()),
         ("work_getproc", "work_getproc", "work_5us", "cuModuleLoadData".into()),
-        ("setup_runtime", "setup_runtime", "library_5us", "cudaLibraryLoadFromFile".into()),
+        ("setup_calls_runtime", "setup_calls_runtime", "library_5us", "cudaLibraryLoadFromFile".into()),
         ("plugins", "libplugin12.so", "plugin_5us", Value::Null),
         ("graphs_runtime", "graphs_runtime", "runtime_a_4us", Value::Null),
     ];

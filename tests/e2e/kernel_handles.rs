@@ -63,7 +63,7 @@ fn a_cufunction_whose_name_is_refused_is_not_queried_as_a_cukernel() {
 fn a_handle_loaded_without_a_hook_is_named_by_the_driver() {
     for (handles, asked_in_vain) in [("refused", 1), ("either", 0)] {
         let setting = format!("stale_handles=crash,runtime_kernels=hidden,kernel_handles={handles}");
-        let done = Run::of("kernel_handles_untold").env("SIMCUDA_ASSUME", &setting).observed().succeeded();
+        let done = Run::of("kernel_handles_unhooked").env("SIMCUDA_ASSUME", &setting).observed().succeeded();
         let (said, report, truth) = (done.said(), done.report(), done.truth());
         assert_eq!(json!(by_name(&report["kernels"], "name", "count")), said["kernels"], "{setting}");
         let refused =

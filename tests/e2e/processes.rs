@@ -11,9 +11,9 @@ use std::process::{Command, Output};
 
 /// Runs the job of three processes under gpuspy, and returns the run with the directory of its traces.
 fn family() -> (Done, PathBuf) {
-    let run = Run::of("family");
+    let run = Run::of("job_of_three");
     let mut command = run.gpuspy_command(&["run", "-o", "job/", "--json", "--"]);
-    command.arg(program("family"));
+    command.arg(program("job_of_three"));
     let done = run.finish(command).succeeded();
     let traces = done.folder().join("job");
     (done, traces)

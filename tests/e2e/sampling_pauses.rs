@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Runs the client for `ms`, with this many stalls of this length, and stopped once for `stop_ms`.
 fn run(ms: &str, stalls: &str, stall_ms: &str, stop_ms: &str) -> Done {
-    let client = Run::of("stalls").arg(ms).arg(stalls).arg(stall_ms).arg(stop_ms).auto("5");
+    let client = Run::of("steady_with_stalls").arg(ms).arg(stalls).arg(stall_ms).arg(stop_ms).auto("5");
     client.observed_with(&["--quiet"]).succeeded()
 }
 

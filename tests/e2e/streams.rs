@@ -21,7 +21,7 @@ fn of<'c>(compared: &'c [Compared], name: &'c str) -> impl Iterator<Item = &'c C
 
 #[test]
 fn a_stalled_stream_delays_no_other_stream() {
-    let done = Run::of("stalled").observed().succeeded();
+    let done = Run::of("stalled_stream").observed().succeeded();
     counted(&done);
     let compared = compare(&done);
     intervals_contain_the_truth(&compared);
@@ -48,7 +48,7 @@ fn a_stalled_stream_delays_no_other_stream() {
 #[test]
 fn threads_on_one_stream_never_wait_for_each_other_and_are_counted() {
     // The program ends with 98 if a launch waits for the copy that this launch is to release.
-    let done = Run::of("contended").observed().succeeded();
+    let done = Run::of("two_threads_one_stream").observed().succeeded();
     let coverage = counted(&done);
     println!("{} timed, {}", coverage["timed"], coverage["untimed"]);
     // All launches during the copy, around which the agent's events lie.
@@ -62,7 +62,7 @@ fn threads_on_one_stream_never_wait_for_each_other_and_are_counted() {
 
 #[test]
 fn without_free_events_launches_are_counted_and_nothing_waits() {
-    let done = Run::of("many_gated").observed().succeeded();
+    let done = Run::of("more_work_than_events").observed().succeeded();
     let coverage = counted(&done);
     println!("{} timed, {}", coverage["timed"], coverage["untimed"]);
     assert!(coverage["untimed"]["no_event"].as_u64() > Some(0), "{coverage}");

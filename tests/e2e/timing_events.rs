@@ -88,7 +88,7 @@ fn sharing_halves_the_gpu_time_taken_by_the_agents_events() {
 
 #[test]
 fn an_event_is_not_shared_across_waits_and_host_functions() {
-    let done = Run::of("in_between").observed().succeeded();
+    let done = Run::of("between_kernels").observed().succeeded();
     let compared = intervals_contain_the_truth(&done);
     let timed = compared.iter().filter(|c| c.timed().is_some()).count();
     assert!(done.is_share(timed, compared.len(), 0.9), "{timed} of {}", compared.len());
@@ -167,7 +167,7 @@ fn cut(done: &Done) -> usize {
 
 #[test]
 fn a_wait_for_something_else_cuts_no_sequence_of_programmatic_launches() {
-    let done = Run::of("chain_and_waits").observed().succeeded();
+    let done = Run::of("programmatic_with_waits").observed().succeeded();
     intervals_contain_the_truth(&done);
     assert!(cut(&done) <= 2, "{} launches were cut off by the agent; two kernels can be, once each", cut(&done));
 }
@@ -175,7 +175,7 @@ fn a_wait_for_something_else_cuts_no_sequence_of_programmatic_launches() {
 #[test]
 fn sampling_pauses_cut_no_sequence_of_programmatic_launches() {
     // After the first phase almost nothing is timed; the stream is never waited for and looks deep.
-    let run = Run::of("storm").arg("1500").arg("1").arg("chains").auto("0.5");
+    let run = Run::of("launch_storm").arg("1500").arg("1").arg("chains").auto("0.5");
     let done = run.env("SIMCUDA_HOST_COST", "launch=20000").observed().succeeded();
     let pauses = done.report()["coverage"]["untimed"]["budget"].as_u64().unwrap();
     assert!(pauses > 500, "there is something to cut: {pauses}");

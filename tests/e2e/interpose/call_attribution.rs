@@ -61,7 +61,7 @@ fn expected(counts: &[(&str, u64, u64)]) -> BTreeMap<String, (u64, u64)> {
 
 #[test]
 fn calls_that_do_nothing_are_counted_as_calls_but_not_as_work() {
-    let done = Run::of("nothing_done").preloaded().succeeded();
+    let done = Run::of("calls_without_work").preloaded().succeeded();
     let report = done.report();
     assert_eq!(report["coverage"]["launches"], 0);
     let transfers: Vec<(&Value, &Value, &Value)> = report["transfers"]

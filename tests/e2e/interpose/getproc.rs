@@ -149,7 +149,7 @@ fn with_the_agent_disabled_every_pointer_is_the_drivers() {
 
 #[test]
 fn with_the_agent_disabled_programs_run_as_without_it() {
-    for client in ["work_getproc", "dlsym_launch", "rtld_next", "nothing_done", "entry_points"] {
+    for client in ["work_getproc", "dlsym_launch", "rtld_next", "calls_without_work", "driver_entry_points"] {
         let off = Run::of(client).env("GPUSPY", "0").preloaded().succeeded();
         assert_silent(&off);
         assert_eq!(
@@ -186,8 +186,8 @@ fn launches_through_getproc_are_counted_once() {
 
 #[test]
 fn runtime_driver_entry_points_are_hooks_for_functions_of_the_table() {
-    let plain = Run::of("entry_points").plain().succeeded().said();
-    let done = Run::of("entry_points").preloaded().succeeded();
+    let plain = Run::of("driver_entry_points").plain().succeeded().said();
+    let done = Run::of("driver_entry_points").preloaded().succeeded();
     for (asked, object) in done.said()["objects"].as_object().unwrap() {
         assert_eq!(plain["objects"][asked], "libcuda.so.1", "{asked} without the agent");
         let expected = if asked == "cuMemRangeGetAttribute" { "libcuda.so.1" } else { "libgpuspy.so" };
@@ -205,7 +205,7 @@ fn runtime_driver_entry_points_are_hooks_for_functions_of_the_table() {
 /// is hooked.
 #[test]
 fn a_lookup_that_the_runtime_makes_for_the_program_is_counted_once() {
-    let done = Run::of("entry_points").preloaded().succeeded();
+    let done = Run::of("driver_entry_points").preloaded().succeeded();
     let trace = done.trace();
     assert!(wait_until_complete(&trace, Duration::from_secs(10)).unwrap(), "the trace is complete");
     let reader = TraceReader::open(&trace).unwrap();
@@ -227,7 +227,7 @@ fn check_unknown_function(done: &Done) {
 
 #[test]
 fn functions_that_the_agent_does_not_know_work_and_are_reported_with_their_lookups() {
-    let done = Run::of("tomorrow").observed().succeeded();
+    let done = Run::of("unknown_function").observed().succeeded();
     check_unknown_function(&done);
     let text = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("does not know: cuTomorrowLaunchKernel (12 lookups)"), "{}", done.stderr);
@@ -235,13 +235,13 @@ fn functions_that_the_agent_does_not_know_work_and_are_reported_with_their_looku
 
 #[test]
 fn a_forked_child_has_its_own_count_of_lookups() {
-    let done = Run::of("tomorrow").arg("fork").observed().succeeded();
+    let done = Run::of("unknown_function").arg("fork").observed().succeeded();
     check_unknown_function(&done);
 }
 
 #[test]
 fn a_killed_process_keeps_the_lookups_that_were_sent() {
-    let done = Run::of("tomorrow").arg("kill").observed();
+    let done = Run::of("unknown_function").arg("kill").observed();
     assert_eq!(done.status.code(), Some(128 + 9), "{}", done.stderr);
     let unknown = json!([{ "name": "cuTomorrowLaunchKernel", "lookups": done.said()["lookups"] }]);
     assert_eq!(done.report()["coverage"]["unknown_functions"], unknown);

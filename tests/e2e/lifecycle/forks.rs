@@ -104,7 +104,7 @@ fn forked_children_are_recognized_without_wipe_on_fork() {
 
 #[test]
 fn a_program_that_executes_another_keeps_its_records() {
-    let run = Run::of("exec_after").arg(program("wait_any"));
+    let run = Run::of("exec_after").arg(program("reap_any_child"));
     let done = run.preloaded().succeeded();
     let said = said_all(&done);
     let reports = reports(&done);

@@ -7,14 +7,14 @@ use std::process::Command;
 
 #[test]
 fn a_program_that_waits_for_any_child_gets_only_its_own() {
-    let done = Run::of("wait_any").preloaded().succeeded();
+    let done = Run::of("reap_any_child").preloaded().succeeded();
     assert_eq!(done.said()["reaped"], 2);
     assert_eq!(launches(&done.report()), done.said()["launches"]);
 }
 
 #[test]
 fn a_subreaper_gets_only_its_own_children_and_one_line_says_that_it_is_unobserved() {
-    let run = Run::of("wait_any");
+    let run = Run::of("reap_any_child");
     let mut command = run.preloaded_command();
     let subreaper = || {
         // The setting is kept across exec (prctl(2)).
@@ -62,7 +62,7 @@ fn pid_1_reaps_only_its_own_children_and_one_line_says_that_it_is_unobserved() {
     let done = preloaded_as_pid_1(&unshare, "plain_work", &[]).plain().succeeded();
     assert_eq!((&done.said()["pid"], &done.said()["launches"]), (&1.into(), &200.into()));
     assert_unobserved(&done, "PID 1");
-    let done = preloaded_as_pid_1(&unshare, "wait_any", &[]).plain().succeeded();
+    let done = preloaded_as_pid_1(&unshare, "reap_any_child", &[]).plain().succeeded();
     assert_eq!(done.said()["reaped"], 2);
 }
 
