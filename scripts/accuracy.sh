@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints docs/accuracy.md: how far durations are from the truth, on the simulated GPU, by situation, and
-# by three estimators where they are hard to tell. Takes about a minute.
+# Prints docs/accuracy.md: how far reported durations on the simulated GPU are from the truth, by situation and, for
+# work that is hard to time, by three estimators. Takes about a minute.
 #
 #   scripts/accuracy.sh > docs/accuracy.md
 set -euo pipefail

@@ -1,8 +1,8 @@
-"""The result for people."""
+"""Prints the result for people."""
 
 
 def table(head, rows, texts=1):
-    """Columns as wide as they must be; the first `texts` to the left, the others to the right."""
+    """Formats columns as wide as needed; the first `texts` columns are aligned left, the others right."""
     cells = [list(head), *([str(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells)]
     place = lambda at, cell: cell.ljust(widths[at]) if at < texts else cell.rjust(widths[at])  # noqa: E731
@@ -10,7 +10,7 @@ def table(head, rows, texts=1):
 
 
 def ns(value):
-    """A duration with its unit, in three digits."""
+    """Formats a duration with its unit, in three digits."""
     for unit, factor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(value) >= factor:
             return f"{value / factor:.3g} {unit}"

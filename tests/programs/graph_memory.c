@@ -1,6 +1,7 @@
 // Uses memory that graphs allocate while they run, through the driver: by nodes added by hand and by captured calls;
 // freed inside, by calls, by another graph, or by the next launch; with an address reused, a graph moved into another,
 // and launches that must fail. One block is kept to the end. Prints the calls.
+// link: -l:libcuda.so.1
 #define __CUDA_API_VERSION_INTERNAL
 #include "driver.h"
 

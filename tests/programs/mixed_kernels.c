@@ -2,6 +2,7 @@
 // argument) decides; each step waits for its work. In each phase of a few dozen steps one of the kernels is more
 // frequent than the others, and the last kernel, whose length is its argument, takes about the same length throughout
 // the phase. Prints the number of launches.
+// link: -l:libcuda.so.1
 #include "driver.h"
 
 enum { KERNELS = 4, LAUNCHES = 60, PHASE = 40 };

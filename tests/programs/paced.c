@@ -1,6 +1,7 @@
 // Launches at a steady pace without waiting, and then does nothing. Arguments: KERNEL, launches per second, seconds of
 // that, milliseconds of nothing, number of repetitions. Prints how long it took, and the processor time that the thread
 // named "gpuspy", if there is one, has used until then by the Linux kernel's count.
+// link: -l:libcuda.so.1
 #include "driver.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
-"""The whole check on the simulated GPU, whose truth plays torch.profiler. Needs scripts/build-sim.sh."""
+"""Runs the whole check on the simulated GPU, whose truth replaces torch.profiler's trace. Needs
+scripts/build-sim.sh."""
 import contextlib
 import io
 import json
@@ -22,21 +23,21 @@ PROFILED = [sys.executable, "-B", os.path.join(HERE, "truth_as_profile.py"), STE
 
 
 def run_check(folder, *arguments):
-    """(exit code, result, table) of scripts/gpu-check.sh on the simulator."""
+    """Returns (exit code, result, table) of scripts/gpu-check.sh on the simulator."""
     command = [os.path.join(ROOT, "scripts", "simgpu"), os.path.join(ROOT, "scripts", "gpu-check.sh")]
     done = subprocess.run([*command, "-o", folder, *arguments], capture_output=True, text=True, check=False)
     with open(os.path.join(folder, "gpu-check.json"), encoding="utf-8") as file:
         return done.returncode, json.load(file), done.stdout
 
 
-class OnTheStandIn(unittest.TestCase):
+class OnTheSimulator(unittest.TestCase):
     def setUp(self):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         self.folder = place.name
 
     def program(self, command, limit=30):
-        """A profiled program's row, after a first round of runs of so many seconds at most."""
+        """Returns a profiled program's row after a first round of runs of at most this many seconds."""
         library = os.path.join(ROOT, "target", "sim", "lib")
         runner = Runner(GPUSPY, self.folder, Budget(60), True)
         runner.environment["LD_LIBRARY_PATH"] = library
@@ -46,7 +47,7 @@ class OnTheStandIn(unittest.TestCase):
         program.first_round(runner)
         return program.row
 
-    def test_counts_durations_and_begins_agree_with_the_truth(self):
+    def test_counts_durations_and_starts_agree_with_the_truth(self):
         row = self.program(PROFILED)
         modes = ["plain", "exact", "off", "profiler", "profiler+exact"]
         self.assertEqual([run["mode"] for run in row["runs"]], modes)
@@ -72,7 +73,7 @@ class OnTheStandIn(unittest.TestCase):
             self.assertGreaterEqual(cost["launches"], 810)
         self.assertEqual(row["own_cost"]["off"]["timed"], 0)
 
-    def test_a_profiler_that_sees_nothing_is_no_truth(self):
+    def test_a_profiler_without_kernels_is_not_compared_with(self):
         blind = """
 for last; do :; done
 case $last in *profile.json) echo '{"traceEvents":[]}' >"$last";; esac
@@ -84,7 +85,7 @@ exec "$0" --quick"""
         )
         self.assertEqual({count["against"] for count in row["counts"]}, {"program"})
 
-    def test_a_program_that_launches_more_than_it_says_is_found_out(self):
+    def test_a_program_that_launches_more_than_it_reports_is_detected(self):
         lies = """
 import json, subprocess, sys
 said = json.loads(subprocess.run([sys.argv[1], "--quick"], stdout=subprocess.PIPE, check=True).stdout)
@@ -104,19 +105,19 @@ print(json.dumps(said))
         self.assertEqual((errors["plain"], errors["exact"]), (None, None))
         self.assertTrue(any(count["equal"] for count in row["counts"]))
 
-    def test_what_can_only_not_run_under_us_has_failed(self):
+    def test_a_program_that_does_not_run_only_under_gpuspy_has_failed(self):
         refuses = 'case "$LD_PRELOAD" in *gpuspy*) echo {\\"skip\\":\\"no GPU\\"}; exit 77;; *) exec "$0" "$@";; esac'
         row = self.program(["bash", "-c", refuses, *PROFILED])
         errors = {run["mode"]: run.get("error") for run in row["runs"]}
         self.assertEqual((errors["plain"], errors["exact"]), (None, "NotHere: no GPU"))
 
-    def test_a_program_that_fails_by_itself_is_tried_once(self):
+    def test_a_program_that_fails_without_gpuspy_is_tried_once(self):
         row = self.program(["false"])
         self.assertEqual([(run["mode"], run["error"]) for run in row["runs"]], [("plain", "exit 1, and no line of JSON")])
 
-    def test_the_script_takes_rounds_until_its_time_is_over_and_writes_both_files(self):
+    def test_the_script_makes_rounds_until_its_time_is_over_and_writes_both_files(self):
         steady = ("--program", f"steady={STEADY}", "--only", "steady")
-        # On a busy machine a round takes longer: the time for several is found.
+        # On a busy machine a round takes longer, so this finds a time that suffices for several.
         for budget in (14, 28, 56):
             code, result, table = run_check(self.folder, "--budget", str(budget), *steady)
             self.assertEqual((code, result["format"]), (0, check.FORMAT))
@@ -124,7 +125,7 @@ print(json.dumps(said))
             if program["slowdown"]["exact"]["rounds"] >= 2:
                 break
         self.assertGreaterEqual(program["slowdown"]["exact"]["rounds"], 2)
-        # It ends with the round that the time is over in.
+        # It ends with the round in which the time runs out.
         self.assertLess(result["seconds"], 2 * budget)
         self.assertEqual([run["error"] for p in result["programs"] for run in p["runs"] if "error" in run], [])
         with open(os.path.join(self.folder, "gpu-check.txt"), encoding="utf-8") as file:
@@ -133,7 +134,7 @@ print(json.dumps(said))
             self.assertIn(words, table)
         self.assertEqual(sorted(os.listdir(self.folder)), ["gpu-check.json", "gpu-check.txt"])
 
-    def test_what_cannot_run_is_said_and_nothing_at_all_is_a_failure(self):
+    def test_skipped_programs_are_reported_and_a_check_without_runs_fails(self):
         only = ("--only", "away", "--only", "broken")
         away = ("--program", f"away={STEADY} --no-gpu")
         code, result, table = run_check(self.folder, "--quick", "--budget", "30", *away, "--program", "broken=false", *only)
@@ -141,7 +142,7 @@ print(json.dumps(said))
         self.assertIn({"what": "away", "why": "asked to"}, result["skipped"])
         self.assertIn("broken, plain, round 1: exit 1", table)
 
-    def test_no_time_at_all_is_said(self):
+    def test_programs_without_time_are_reported(self):
         _, result, _ = run_check(self.folder, "--budget", "5", "--program", f"steady={STEADY}")
         self.assertIn({"what": "steady", "why": "no time left"}, result["skipped"])
 

@@ -1,5 +1,6 @@
-"""A simulator for PyTorch: as much of it as gpu-check's programs call. An operation is a launch on the simulated GPU and computes
-nothing; shapes are not kept. With --profile the program runs under truth_as_profile.py, since the simulated GPU has no CUPTI."""
+"""A fake of PyTorch: as much of it as gpu-check's programs call. An operation is a launch on the simulated GPU and
+computes nothing; shapes are not kept. With --profile the program runs under truth_as_profile.py, since the simulated
+GPU has no CUPTI."""
 import os
 import sys
 

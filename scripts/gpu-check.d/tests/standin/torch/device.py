@@ -1,4 +1,4 @@
-"""What runs: kernels of one PTX module, on the thread's current stream."""
+"""Runs the operations: kernels of one PTX module, on the thread's current stream."""
 import ctypes
 import os
 import sys
@@ -10,7 +10,7 @@ sys.path.append(os.path.join(torch.TESTS, "..", "..", "gpu-probe.d"))
 
 import cuda as driver
 
-# Mangled, as C++ has it.
+# Mangled, as C++ names are.
 ELEMENTWISE = "_Z11elementwisev"
 KERNELS = (ELEMENTWISE, "gemm_20us", "reduce_5us", "optimizer_5us", "nccl_10us", "add_kernel")
 PTX = driver._module("7.0", "sm_70", "".join(f".visible .entry {name}()\n{{\n    ret;\n}}\n" for name in KERNELS))
@@ -18,7 +18,7 @@ BYTES = 4096
 
 
 class Device:
-    """The context with its kernels, made at the first use."""
+    """The context with its kernels, created at the first use."""
 
     def __init__(self):
         self.context = driver.Context()
@@ -61,7 +61,7 @@ def copy(function):
 
 
 class Tensor:
-    """Where it lies is all that is known of it."""
+    """Only where it is stored is known of it."""
 
     def __init__(self, device):
         self.device = device

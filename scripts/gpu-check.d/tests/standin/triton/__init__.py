@@ -1,4 +1,4 @@
-"""A simulator for Triton: a kernel that is written in it is a kernel of the simulator torch by the same name."""
+"""A fake of Triton: a kernel written in it is a kernel of the fake torch with the same name."""
 from torch.device import launch
 
 

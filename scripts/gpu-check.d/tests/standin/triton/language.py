@@ -1,2 +1,2 @@
-"""triton.language: what a kernel's signature names."""
+"""triton.language: the names that a kernel's signature uses."""
 constexpr = int
