@@ -1,5 +1,5 @@
-"""torch.compile: training steps whose kernels Inductor writes for Triton and tries out, and the same model replayed as CUDA
-graphs; and a kernel of Triton's launched by hand."""
+"""torch.compile: training steps whose kernels Inductor writes for Triton and benchmarks, the same model replayed as
+CUDA graphs, and a Triton kernel launched by hand."""
 import account
 
 import torch
@@ -32,7 +32,7 @@ for _ in range(STEPS):
 
 replayed = torch.compile(model, mode="reduce-overhead")
 with torch.no_grad():
-    # It runs, then captures, then replays.
+    # The first call runs the step, the second captures it, and later ones replay it.
     for _ in range(2 + REPLAYS):
         torch.compiler.cudagraph_mark_step_begin()
         replayed(batch)

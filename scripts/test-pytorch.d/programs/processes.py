@@ -1,4 +1,4 @@
-"""Several processes: a DataLoader whose workers never touch the GPU, and two more that do, one spawned and one run."""
+"""Several processes: a DataLoader whose workers never use the GPU, and two more that do, one spawned and one run."""
 import subprocess
 import sys
 
@@ -18,7 +18,7 @@ def work(times):
 
 
 def main():
-    # The workers are forked after CUDA has begun here.
+    # The workers are forked after CUDA has been initialized here.
     weights = torch.ones(16, 1, device="cuda")
     data = TensorDataset(torch.ones(ROWS, 16), torch.zeros(ROWS))
     for _ in range(EPOCHS):

@@ -1,4 +1,4 @@
-"""Streams, events, and copies from and to pinned memory that nobody waits for."""
+"""Streams, events, and copies from and to pinned memory that are not waited for."""
 import account
 
 import torch
