@@ -163,7 +163,7 @@ def run(report):
         report({"[call, end of capture]": found})
 
 
-def told(modes, chosen):
+def describe(modes, chosen):
     """Describes, as briefly as possible, for which callers a call's results are of a kind."""
     lines = []
     for mode, askers in modes.items():
@@ -183,5 +183,5 @@ def words(found):
         ("ends the capture", lambda code, end: end != 0),
         ("fails, and the capture lives", lambda code, end: end == 0 and code != 0),
     ):
-        lines += [f"{name} {label}; {who}" for name, modes in rows.items() if (who := told(modes, chosen))]
+        lines += [f"{name} {label}; {who}" for name, modes in rows.items() if (who := describe(modes, chosen))]
     return lines or ["no question failed, or ended a capture"]

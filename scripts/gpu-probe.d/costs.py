@@ -127,5 +127,5 @@ def runtime_launch(costs):
 
 
 def words(found):
-    told = [f"{name} {row['median']:.0f}" for name, row in found.items() if isinstance(row, dict) and "median" in row]
-    return ["host ns, medians: " + "; ".join(told)]
+    row_words = [f"{name} {row['median']:.0f}" for name, row in found.items() if isinstance(row, dict) and "median" in row]
+    return ["host ns, medians: " + "; ".join(row_words)]

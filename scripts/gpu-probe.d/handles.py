@@ -77,15 +77,15 @@ def child(question, report):
 
 def captured(cuda, handles, stream):
     """Returns what the two fields of the node of a captured launch of a CUkernel contain."""
-    driver, node, count, told = cuda.driver, c_void_p(), ctypes.c_size_t(1), KernelNode()
+    driver, node, count, parameters = cuda.driver, c_void_p(), ctypes.c_size_t(1), KernelNode()
     driver.call("cuStreamBeginCapture_v2", stream, CAPTURE_GLOBAL)
     driver.call("cuLaunchKernel", *cuda.launch_arguments(stream, function=handles["CUkernel"]))
     graph = c_void_p()
     driver.call("cuStreamEndCapture", stream, byref(graph))
     driver.call("cuGraphGetNodes", graph, byref(node), byref(count))
-    driver.call("cuGraphKernelNodeGetParams_v2", node, byref(told))
+    driver.call("cuGraphKernelNodeGetParams_v2", node, byref(parameters))
     label = {handle: label for label, handle in handles.items()} | {None: None}
-    found = {field: label.get(getattr(told, field), "another handle") for field in ("func", "kern")}
+    found = {field: label.get(getattr(parameters, field), "another handle") for field in ("func", "kern")}
     driver.call("cuGraphDestroy", graph)
     return found
 

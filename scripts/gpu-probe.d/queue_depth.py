@@ -93,6 +93,6 @@ def words(found):
     lines = []
     for scale, rows in found.items():
         if isinstance(rows, dict):
-            told = [f"{name} {row.get('total', row.get('error'))}" for name, row in rows.items() if isinstance(row, dict)]
-            lines.append(f"queue {scale}: " + "; ".join(told))
+            row_words = [f"{name} {row.get('total', row.get('error'))}" for name, row in rows.items() if isinstance(row, dict)]
+            lines.append(f"queue {scale}: " + "; ".join(row_words))
     return lines

@@ -35,7 +35,7 @@ __asm__(".text\n.balign 32\n.hidden thunks\n.globl thunks\nthunks:\n"
 
 static struct {
     char name[80];
-    uint64_t told;
+    uint64_t printed;
 } known[THUNKS];
 static int used;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -148,9 +148,9 @@ void probe_mark(const char *label, int result)
     const char *comma = "";
     for (int n = 0; n < used; n++) {
         uint64_t count = __atomic_load_n(&thunk_counts[n], __ATOMIC_RELAXED);
-        if (count != known[n].told)
-            printf("%s\"%s\": %llu", comma, known[n].name, (unsigned long long)(count - known[n].told)), comma = ", ";
-        known[n].told = count;
+        if (count != known[n].printed)
+            printf("%s\"%s\": %llu", comma, known[n].name, (unsigned long long)(count - known[n].printed)), comma = ", ";
+        known[n].printed = count;
     }
     printf("}}\n");
     fflush(stdout);

@@ -38,7 +38,7 @@ def guarded(row):
     try:
         return answers(row)
     except Exception as error:
-        return [f"(the page cannot tell this answer: {type(error).__name__}: {error})"]
+        return [f"(the page cannot show this answer: {type(error).__name__}: {error})"]
 
 
 def check_table(folder):

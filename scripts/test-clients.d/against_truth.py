@@ -215,9 +215,9 @@ class Comparison:
             self.same("device memory of each at its end", sum(one["memory"]["live_bytes"] for one in processes), ends)
         else:
             self.same_each("{} memory: allocations, frees, bytes at the end", blocks, held)
-            told, truth = memory["peak_bytes"], self.truth.peak()
-            if not told["lo"] <= truth <= told["hi"]:
-                self.wrong.append(f"the peak of device memory: gpuspy says {told}, the simulator {truth}")
+            peak, truth = memory["peak_bytes"], self.truth.peak()
+            if not peak["lo"] <= truth <= peak["hi"]:
+                self.wrong.append(f"the peak of device memory: gpuspy says {peak}, the simulator {truth}")
 
     def waits(self):
         waits = Counter()
@@ -333,8 +333,8 @@ def check(name, command):
     truth = Truth(lines)
     wrong = claims(last_words(output), report, truth) + differences(report, truth) + disagreements(report)
     happened = found(report, truth).items()
-    told = ", ".join(f"{count} {what}" for what, count in happened if count and (what, count) != ("processes", 1))
-    print(f"{name}: {told}: {'equal' if not wrong else 'NOT EQUAL'}", *wrong, sep="\n    ", flush=True)
+    summary = ", ".join(f"{count} {what}" for what, count in happened if count and (what, count) != ("processes", 1))
+    print(f"{name}: {summary}: {'equal' if not wrong else 'NOT EQUAL'}", *wrong, sep="\n    ", flush=True)
     return not wrong
 
 

@@ -147,8 +147,8 @@ fn placed(done: &Done) -> Vec<(Compared, Place)> {
 /// Runs every program under a setting.
 fn programs(setting: Setting) -> Vec<(Compared, Place)> {
     let work = setting.iter().fold(Run::of("work_driver"), |run, (name, value)| run.env(name, value));
-    let runs =
-        std::iter::once(work.observed()).chain(SEEDS.map(|seed| random_programs::run(seed, Breadth::Narrow, setting)));
+    let runs = std::iter::once(work.observed())
+        .chain(SEEDS.map(|seed| random_programs::run(seed, Breadth::Narrow, setting)));
     runs.flat_map(|done| placed(&done.succeeded())).collect()
 }
 

@@ -239,7 +239,8 @@ fn with_one_hardware_queue_nothing_is_timed_by_default() {
 
 #[test]
 fn with_one_hardware_queue_auto_times_windows_only() {
-    let run = Run::of("launch_storm").arg("1500").env("CUDA_DEVICE_MAX_CONNECTIONS", "1").env("SIMCUDA_TRUTH", "");
+    let run =
+        Run::of("launch_storm").arg("1500").env("CUDA_DEVICE_MAX_CONNECTIONS", "1").env("SIMCUDA_TRUTH", "");
     let done = run.observed_with(&["--timing", "exact"]).succeeded();
     let seen = Windows::of(&done);
     assert_eq!(seen.fact(Fact::Timing), Some("auto 5"));

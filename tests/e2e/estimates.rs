@@ -89,8 +89,16 @@ fn random_lengths_keep_their_own_best_values_unless_the_host_stalled() {
     assert!(alone.iter().any(is_wide) && alone.iter().any(|c| !is_wide(c)));
     for (a, b) in alone.iter().zip(&together).filter(|(a, b)| a.when != b.when) {
         let (most, _) = a.timed().map(|(interval, truth)| (interval.hi(), truth)).unwrap();
-        assert!(most > 100_000, "longer than any kernel: the host stalled after it: {:?}, {:?}", a.when, b.when);
+        assert!(
+            most > 100_000,
+            "longer than any kernel: the host stalled after it: {:?}, {:?}",
+            a.when,
+            b.when
+        );
     }
     let typical = estimated(&done, Prior::Always);
-    assert!(alone.iter().zip(&typical).any(|(a, b)| a.when != b.when), "without the rules for stalls, nothing would differ");
+    assert!(
+        alone.iter().zip(&typical).any(|(a, b)| a.when != b.when),
+        "without the rules for stalls, nothing would differ"
+    );
 }

@@ -179,7 +179,11 @@ fn a_run_of_several_processes_becomes_one_file() {
         trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["cat"] == "kernel").collect();
     let all = |pointer: &str| kernels.iter().map(|row| number(row, pointer)).collect::<BTreeSet<u64>>();
     assert_eq!((kernels.len(), all("/args/correlation").len()), (400, 400));
-    assert_eq!((all("/pid").len(), all("/args/stream").len()), (2, 2), "each process has its own rows of a GPU");
+    assert_eq!(
+        (all("/pid").len(), all("/args/stream").len()),
+        (2, 2),
+        "each process has its own rows of a GPU"
+    );
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The routes into CUDA: which callers get the agent's hooks, which get the driver's own functions, and that calls by
 //! every route are counted once.
 
+mod call_attribution;
 mod deepbind;
 mod dlsym;
 mod getproc;
 mod other_preloads;
-mod call_attribution;
 mod simulator_coverage;
 
 use gpuspy_tests::Done;

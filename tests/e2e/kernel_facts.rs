@@ -58,7 +58,8 @@ fn as_answered(done: &Done, recorded: &BTreeMap<Shape, KernelFacts>) {
         }
         let answers = queries_about(&truth, name, "threads", *threads);
         let answers: Vec<_> = answers.into_iter().filter(|line| line["shared"] == *shared).collect();
-        let alike = recorded.keys().filter(|(kernel, t, s, _)| (kernel, t, s) == (name, threads, shared)).count();
+        let alike =
+            recorded.keys().filter(|(kernel, t, s, _)| (kernel, t, s) == (name, threads, shared)).count();
         assert_eq!(answers.len(), alike, "{name} {threads} {shared}");
         assert!(
             answers.iter().all(|line| line["value"] == facts.blocks_per_multiprocessor),

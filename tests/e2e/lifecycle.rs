@@ -5,10 +5,10 @@ mod bare_preload;
 mod damaged_traces;
 mod exits;
 mod forks;
+mod gpuspy_run;
+mod programs_without_cuda;
 mod restricted_processes;
 mod ring_overflow;
-mod programs_without_cuda;
-mod gpuspy_run;
 mod threads;
 
 use gpuspy_tests::{Done, gpuspy};

@@ -126,7 +126,10 @@ fn peak_of_threads(what: &str) -> (Value, u64) {
     let report = done.report();
     assert_eq!(report["coverage"]["dropped"], 0, "{}", report["coverage"]);
     let ((_, reported), (_, truth)) = (reported_uses(&report), true_uses(&done.truth()));
-    assert_eq!((reported.allocations, reported.frees, reported.live), (truth.allocations, truth.frees, truth.live));
+    assert_eq!(
+        (reported.allocations, reported.frees, reported.live),
+        (truth.allocations, truth.frees, truth.live)
+    );
     let peak = report["memory"]["peak_bytes"].clone();
     println!("{what}: reported {peak}, in truth {}", truth.peak);
     let [lo, hi] = ["lo", "hi"].map(|key| peak[key].as_u64().unwrap());
@@ -140,7 +143,11 @@ fn peak_of_threads(what: &str) -> (Value, u64) {
 fn blocks_count_in_the_peak_while_their_free_calls_wait() {
     let (reported, truth) = peak_of_threads("waiting");
     let size: u64 = 256 << 20;
-    assert_eq!((truth, best(&reported)), (8 * size, 8 * size), "each free takes until the last one has begun");
+    assert_eq!(
+        (truth, best(&reported)),
+        (8 * size, 8 * size),
+        "each free takes until the last one has begun"
+    );
 }
 
 /// Four threads allocate and free 1 KiB blocks as fast as they can.
@@ -159,8 +166,10 @@ fn allocations_that_do_not_overlap_have_an_exact_peak() {
 
 #[test]
 fn every_driver_allocation_call_is_counted_as_it_happened() {
-    let done =
-        check_memory_and_calls("memory_driver", "array device imported managed mapped pinned pool registered reserved");
+    let done = check_memory_and_calls(
+        "memory_driver",
+        "array device imported managed mapped pinned pool registered reserved",
+    );
     let report = done.report();
     let kinds = reported_uses(&report).0;
     // What is kept: a mapping whose handle was released, and a block that outlived its pool and its context.

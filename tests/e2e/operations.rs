@@ -56,7 +56,8 @@ fn every_operation_is_a_line_that_contains_the_truth() {
 #[test]
 fn operations_that_start_long_after_submission_are_placed_correctly() {
     for drift in ["20000", "-20000"] {
-        let done = Run::of("hard_to_time").arg("ahead").env("SIMCUDA_CLOCK_DRIFT_PPB", drift).observed().succeeded();
+        let done =
+            Run::of("hard_to_time").arg("ahead").env("SIMCUDA_CLOCK_DRIFT_PPB", drift).observed().succeeded();
         let mut lines = operations(&done.trace());
         // A run's line follows those of its launches.
         lines.retain(|line| line["kind"] != "run");

@@ -7,8 +7,8 @@
 
 use crate::compare::{Compared, by_name, compare, known_calls, median, transfers};
 use crate::memory::{Use, reported_uses, true_uses};
-use crate::runs_and_bursts;
 use crate::report_tables;
+use crate::runs_and_bursts;
 use gpuspy_tests::{Done, Run, sim_lib};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

@@ -46,7 +46,8 @@ pub fn of(done: &Done) -> Vec<Together> {
         let of_stream = launched.get_mut(&(run.work.call.context, run.work.stream)).unwrap();
         of_stream.sort_unstable();
         let first = of_stream.partition_point(|(submitted, _)| *submitted < run.work.submitted);
-        let members = of_stream.get(first..first + run.members.len()).expect("the trace has every launch of the run");
+        let members =
+            of_stream.get(first..first + run.members.len()).expect("the trace has every launch of the run");
         assert!(members.iter().all(|(submitted, _)| *submitted <= run.work.call.end), "{:?}", run.work);
         run.members = members.iter().map(|(_, correlation)| *correlation).collect();
     }

@@ -169,7 +169,11 @@ fn cut(done: &Done) -> usize {
 fn a_wait_for_something_else_cuts_no_sequence_of_programmatic_launches() {
     let done = Run::of("programmatic_with_waits").observed().succeeded();
     intervals_contain_the_truth(&done);
-    assert!(cut(&done) <= 2, "{} launches were cut off by the agent; two kernels can be, once each", cut(&done));
+    assert!(
+        cut(&done) <= 2,
+        "{} launches were cut off by the agent; two kernels can be, once each",
+        cut(&done)
+    );
 }
 
 #[test]

@@ -337,11 +337,7 @@ impl Found {
         }
         let libraries = list(&memory["by_library"]);
         for key in ["live_bytes", "allocations", "allocated_bytes", "frees"] {
-            self.equal(
-                &format!("{key} of memory vs. by library"),
-                number(&memory[key]),
-                sum(libraries, key),
-            );
+            self.equal(&format!("{key} of memory vs. by library"), number(&memory[key]), sum(libraries, key));
         }
     }
 

@@ -29,7 +29,7 @@ import limited
 FOLDERS = ("gpu-probe.d", "gpu-session.d", "gpu-check.d", "gpu-check.d/programs")
 WATCHED = ("gpu-probe", "gpu-session", *(f"{folder}/*.py" for folder in FOLDERS))
 # There are no fakes of these packages.
-NO_STAND_IN = re.compile(r"programs/(cupy|jax|numba|warp|taichi|pycuda)_")
+NO_FAKE = re.compile(r"programs/(cupy|jax|numba|warp|taichi|pycuda)_")
 NOT_REACHED = os.path.join(HERE, "not_reached.txt")
 
 
@@ -69,14 +69,14 @@ def script(name):
     return [os.path.join(SCRIPTS, name)]
 
 
-def begin(folder, script, *arguments, tools="standin", **environment):
+def begin(folder, script, *arguments, tools="fakes", **environment):
     """Starts a script on the simulator, with fake tools before the machine's on PATH, and records which lines it
     runs."""
     lines = os.path.join(folder, "lines")
     os.makedirs(lines, exist_ok=True)
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(os.path.join(HERE, name) for name in ("lines", "standin")),
+        "PYTHONPATH": os.pathsep.join(os.path.join(HERE, name) for name in ("lines", "fakes")),
         "PATH": os.path.join(HERE, tools) + os.pathsep + os.environ["PATH"],
         "LINES_FOLDER": lines,
         "SIM_STEADY": STEADY,
@@ -150,7 +150,7 @@ class DryRun(unittest.TestCase):
             result = json.load(file)
         programs = {program["name"]: program for program in result["programs"]}
         there = {os.path.basename(path)[:-3] for path in glob.glob(os.path.join(SCRIPTS, "gpu-check.d", "programs", "*.py"))}
-        expected = {name for name in there if not NO_STAND_IN.search(f"programs/{name}")} - {"steady"}
+        expected = {name for name in there if not NO_FAKE.search(f"programs/{name}")} - {"steady"}
         self.assertEqual(expected - programs.keys(), set())
         for program in programs.values():
             failed = [run for run in program["runs"] if "error" in run]
@@ -168,7 +168,7 @@ class DryRun(unittest.TestCase):
         self.assertIn("good/check/gpu-check.json", names)
         for name in all_steps():
             self.assertIn(f"\n{name} ", page)
-        self.assertNotIn("cannot tell this answer", page)
+        self.assertNotIn("cannot show this answer", page)
         self.assertEqual(self.done.stdout, page)
 
     def test_if_nothing_works_each_step_reports_it_and_the_next_one_runs(self):
@@ -197,7 +197,7 @@ class DryRun(unittest.TestCase):
         missed, there = [], set()
         for path in (path for pattern in WATCHED for path in sorted(glob.glob(os.path.join(SCRIPTS, pattern)))):
             name = os.path.relpath(path, ROOT)
-            if NO_STAND_IN.search(name):
+            if NO_FAKE.search(name):
                 continue
             for line, words in sorted(code_lines(path).items()):
                 there.add(words)

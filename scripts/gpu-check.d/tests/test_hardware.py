@@ -45,9 +45,9 @@ def values(path, name):
 
 class Hardware(unittest.TestCase):
     def test_every_assumption_of_the_simulator_has_a_row_with_its_default(self):
-        told = dict(re.match(r"`(\w+)`=(\w+)", row[0]).groups() for row in rows() if re.match(r"`\w+`=", row[0]))
+        reported = dict(re.match(r"`(\w+)`=(\w+)", row[0]).groups() for row in rows() if re.match(r"`\w+`=", row[0]))
         self.assertGreater(len(assumptions()), 25)
-        self.assertEqual(told, assumptions())
+        self.assertEqual(reported, assumptions())
 
     def test_every_row_has_all_cells_filled(self):
         for row in rows():

@@ -37,7 +37,7 @@ with torch.no_grad():
         torch.compiler.cudagraph_mark_step_begin()
         replayed(batch)
 torch.cuda.synchronize()
-account.tell(
+account.print_account(
     kernels=["add_kernel", "triton_per_fused_gelu_native_layer_norm_0"],
     launches=STEPS * 12,
     graphs=REPLAYS,

@@ -47,4 +47,4 @@ for _ in range(REPLAYS):
     copies.replay()
 
 # A replay of the step, the layer forward and backward, and the copies.
-account.give(launches=REPLAYS, captured=10, graphs=4 * REPLAYS, in_graphs=REPLAYS * 10)
+account.print_own_account(launches=REPLAYS, captured=10, graphs=4 * REPLAYS, in_graphs=REPLAYS * 10)

@@ -29,7 +29,7 @@ def main():
     assert receiver.exitcode == 0, receiver.exitcode
     torch.cuda.synchronize()
     # A segment of the allocator, which is opened again each time because no process has it open any more.
-    account.tell(launches=2 * TENSORS, allocations=1 + TENSORS, frees=TENSORS, processes=2)
+    account.print_account(launches=2 * TENSORS, allocations=1 + TENSORS, frees=TENSORS, processes=2)
 
 
 if __name__ == "__main__":

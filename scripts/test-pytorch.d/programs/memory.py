@@ -17,4 +17,4 @@ for _ in range(ROUNDS):
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
 assert torch.cuda.max_memory_reserved() >= sum(SIZES) * MB
-account.give(launches=ROUNDS * (len(SIZES) + 2), sets=ROUNDS, allocations=ROUNDS * 3, frees=ROUNDS * 3)
+account.print_own_account(launches=ROUNDS * (len(SIZES) + 2), sets=ROUNDS, allocations=ROUNDS * 3, frees=ROUNDS * 3)

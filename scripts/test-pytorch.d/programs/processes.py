@@ -33,7 +33,7 @@ def main():
     assert spawned.exitcode == 0
     subprocess.run([sys.executable, "-W", "ignore", "-c", "import processes; processes.work(70)"], cwd=sys.path[0], check=True)
     batches = EPOCHS * ROWS // BATCH
-    account.tell(launches=3 * batches + 120, copies=2 * batches + 2, processes=3)
+    account.print_account(launches=3 * batches + 120, copies=2 * batches + 2, processes=3)
 
 
 if __name__ == "__main__":

@@ -42,4 +42,4 @@ if LOCAL == 0:
         for rank, (pid, parent) in enumerate(place.tolist() for place in places)
     ]
     # A product and its bias forward, three or more kernels backward, and the optimizer's step.
-    account.tell(launches=2 * STEPS * 5, copies=2 * STEPS, processes=2, ranks=ranks)
+    account.print_account(launches=2 * STEPS * 5, copies=2 * STEPS, processes=2, ranks=ranks)

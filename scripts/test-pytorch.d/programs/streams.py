@@ -34,4 +34,4 @@ for _ in range(ROUNDS):
     current.wait_stream(slow)
 
 torch.cuda.synchronize()
-account.give(launches=2 * ROUNDS, copies=4 * ROUNDS, syncs=3 * ROUNDS + 1, calls={"cudaEventSynchronize": ROUNDS})
+account.print_own_account(launches=2 * ROUNDS, copies=4 * ROUNDS, syncs=3 * ROUNDS + 1, calls={"cudaEventSynchronize": ROUNDS})

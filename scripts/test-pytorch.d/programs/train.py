@@ -19,4 +19,4 @@ for optimizer in (torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), tor
         loss.item()
 
 # Forward: two products, ReLU, log-softmax and the loss. Backward: as many, plus a product and a sum for each layer.
-account.give(launches=2 * STEPS * 12, kernels=["simcublas_Sgemm_v2_20us"], copies=2 * STEPS, syncs=2 * STEPS)
+account.print_own_account(launches=2 * STEPS * 12, kernels=["simcublas_Sgemm_v2_20us"], copies=2 * STEPS, syncs=2 * STEPS)

@@ -220,7 +220,8 @@ fn a_pipe_closes_with_the_program_and_not_with_its_collector() {
         let output = shell.current_dir(run.folder()).stdin(Stdio::null()).output().unwrap();
         // The collector would have kept the pipe open for a minute.
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-        let output_text = String::from_utf8_lossy(if redirect.is_empty() { &output.stderr } else { &output.stdout });
+        let output_text =
+            String::from_utf8_lossy(if redirect.is_empty() { &output.stderr } else { &output.stdout });
         assert!(output_text.contains("gpuspy: the trace is"), "{output_text}");
     }
     // The collectors start late, and lose nothing.

@@ -130,7 +130,7 @@ print(json.dumps(said))
         self.assertEqual([run["error"] for p in result["programs"] for run in p["runs"] if "error" in run], [])
         with open(os.path.join(self.folder, "gpu-check.txt"), encoding="utf-8") as file:
             self.assertEqual(file.read(), table)
-        for words in ("Simulated GPU", "steady", "are they equal?", "multiple of that without watching"):
+        for words in ("Simulated GPU", "steady", "are they equal?", "multiple of that without tracing"):
             self.assertIn(words, table)
         self.assertEqual(sorted(os.listdir(self.folder)), ["gpu-check.json", "gpu-check.txt"])
 
