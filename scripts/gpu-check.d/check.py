@@ -306,18 +306,18 @@ def first_rounds(program, runner, most, save):
 def parse():
     parser = argparse.ArgumentParser(prog="gpu-check.sh", description="Compares gpuspy with the truth on an NVIDIA GPU.")
     parser.add_argument("-o", "--output", default="gpu-check", metavar="FOLDER", help="where the results go [gpu-check]")
-    parser.add_argument("--quick", action="store_true", help="one round, and less of everything")
+    parser.add_argument("--quick", action="store_true", help="make one round, and do less of everything")
     parser.add_argument("--budget", type=float, metavar="SECONDS", help=f"[{SECONDS}; with --quick {QUICK_SECONDS}]")
     parser.add_argument("--gpuspy", default=os.path.join(ROOT, "target", "release", "gpuspy"), metavar="PATH")
     parser.add_argument(
-        "--program", action="append", default=[], type=parts.named_part, metavar="NAME=COMMAND", help="one more program"
+        "--program", action="append", default=[], type=parts.named_part, metavar="NAME=COMMAND", help="also run this program"
     )
-    parser.add_argument("--rounds", type=int, default=MOST_ROUNDS, metavar="N", help=f"of each, at most [{MOST_ROUNDS}]")
+    parser.add_argument("--rounds", type=int, default=MOST_ROUNDS, metavar="N", help=f"the most rounds of each program [{MOST_ROUNDS}]")
     parser.add_argument("--only", action="append", metavar="NAME", help="only this program; may be repeated")
     options = parser.parse_args()
     options.gpuspy = os.path.abspath(options.gpuspy)
     if not os.access(options.gpuspy, os.X_OK):
-        parser.error(f"there is no {options.gpuspy}: cargo build --release makes it, --gpuspy names another")
+        parser.error(f"{options.gpuspy} is missing: run cargo build --release, or name another with --gpuspy")
     options.budget = options.budget or (QUICK_SECONDS if options.quick else SECONDS)
     return options
 

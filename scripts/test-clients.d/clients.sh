@@ -59,5 +59,5 @@ observe() {
 # finish: ends the script, and reports what has failed.
 finish() {
     echo "$script: $SECONDS s"
-    [[ ${#failed[@]} -eq 0 ]] || die "not as it happened: ${failed[*]}"
+    [[ ${#failed[@]} -eq 0 ]] || die "the report differs from what happened: ${failed[*]}"
 }

@@ -66,9 +66,9 @@ const SITUATIONS: &[Situation] = &[
 /// Mixes of work that is hard to time (`tests/programs/hard_to_time.c`) and a description of each, the worst first.
 const MIXES: &[(&str, &str)] = &[
     ("drained", "1 µs kernels, each alone on an empty stream"),
-    ("copies", "copies of 64 B to 1 MiB, pinned and pageable, some behind others"),
-    ("some", "1 µs kernels on an empty stream, few of them behind others"),
-    ("steps", "5 µs kernels at any distance, some behind others"),
+    ("copies", "copies of 64 B to 1 MiB, pinned and pageable, some queued behind others"),
+    ("some", "1 µs kernels on an empty stream, few of them queued behind others"),
+    ("steps", "5 µs kernels at any distance, some queued behind others"),
     ("short", "a run of nine kernels of 20 µs and 200 µs, first launches among them"),
     ("random", "kernels of random lengths from 1 to 100 µs"),
 ];
@@ -85,31 +85,33 @@ fn page(rows: &str, mixes: &str) -> String {
         "\
 # How accurate the times are
 
-An operation's duration is its GPU interval: from being submitted and at the head of its stream, to its completion. The
-simulated GPU knows it. **Nothing here has been measured on a real GPU.** `scripts/accuracy.sh > docs/accuracy.md` printed
-this page, from `tests/programs/work_driver.c` and the programs of seeds {} to {} of `random_program.c`, each under the
-settings that a row names.
+An operation's duration is its GPU interval: from the moment at which it is submitted and at the head of its stream, to its
+completion. The simulated GPU knows the truth. **Nothing here has been measured on a real GPU.**
+`scripts/accuracy.sh > docs/accuracy.md` printed this page, from `tests/programs/work_driver.c` and the programs of seeds
+{} to {} of `random_program.c`, each under the settings that a row names.
 
 The error is |estimate - truth| in ns: of the corrected duration, which the report prints, and of the raw distance of the two
-events. *Inside* is how many of the true durations lie in the interval that is given with the estimate, give or take the 50 ppm
-that the clocks of truth and GPU may differ by; *clock width* is the median width of the interval that the offset between GPU
-and host clock is known to lie in.
+events. *Inside* is the share of true durations that lie in the interval reported with the estimate, with a tolerance of the
+50 ppm by which the clocks of truth and GPU may differ; *clock width* is the median width of the interval that contains the
+offset between GPU and host clock.
 
 | situation | timed | corrected: median | p95 | raw: median | p95 | inside | clock width |
 |---|--:|--:|--:|--:|--:|--:|--:|
 {rows}
-## Best values where the events do not tell
+## Best values that the events do not determine
 
 The first launch of a kernel, or one on an empty stream, can take anything from nothing to the distance of its two events. The
-interval says so; the best value inside it is a guess. These are programs made of such work (`tests/programs/hard_to_time.c`, seeds {} to
-{}), by three estimators: each operation *alone*, by its own events and the clock; what its like *typically* take, wherever
-two of them tell; and that *gated*, which the report has: only where those that tell agree to 1.3 times, and at most one in ten
-of the others certainly took another time; elsewhere by the two guesses that `collector/src/model/typical.rs` explains, for what
-the host came late to.
+interval covers all of that; the best value inside it is a guess. These are programs made of such work
+(`tests/programs/hard_to_time.c`, seeds {} to {}), by three estimators. *Alone* uses each operation's own events and the clock.
+*Typical* uses the usual length of operations of its kind, wherever the events of two of them determine it. *Gated*, which the
+report uses, does that only if those operations agree within a factor of 1.3 and at most one in ten of the others certainly took
+another time; elsewhere it uses the two guesses that `collector/src/model/typical.rs` explains, for operations that the host was
+late for.
 
-*Wide* are those whose interval is wider than a fifth of their best value: the report marks what is made of them. *Far off* are
-best values that are more than a fifth off the truth, of all; *worst total* is how far the total of a kind of operations (a kernel,
-copies of one way, memory and size) is off in a run, where it is off most.
+*Wide* is the share of operations whose interval is wider than a fifth of their best value: the report marks totals that rest on
+them. *Far off* is the share of best values that are more than a fifth off the truth; *worst total* is how far the total of a
+kind of operations (a kernel, or copies of one direction, host memory and size) is off in a run, for the kind that is furthest
+off.
 
 | work | timed | wide | far off: alone | typical | gated | worst total: alone | typical | gated |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|

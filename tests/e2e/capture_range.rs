@@ -73,10 +73,10 @@ fn gpu_time_contains_the_truth(report: &Value, ranges: &[(u64, u64)], operations
     let kernels: Vec<Operation> = operations.iter().filter(|op| op.kind == "kernel").cloned().collect();
     let idle = wall - busy(ranges, operations);
     holds("compute_ns", busy(ranges, &kernels));
-    let told = holds("idle_ns", idle);
+    let reported = holds("idle_ns", idle);
     assert!(
-        told <= idle + wall / 8,
-        "a GPU that is still busy with earlier work is not reported idle: {told}, {idle}"
+        reported <= idle + wall / 8,
+        "a GPU that is still busy with earlier work is not reported idle: {reported}, {idle}"
     );
 }
 
@@ -94,9 +94,9 @@ fn check_two_ranges(done: &Done) {
     assert_eq!(coverage["outside_range"]["launches"], all - 2 * INSIDE);
     assert_eq!(coverage["outside_range"]["others"], 3, "one memset for each part outside");
     assert_eq!((&coverage["dropped"], &coverage["stray_range_ends"]), (&json!(0), &json!(0)));
-    let told = &report["processes"][0]["captured"];
-    assert_eq!(told["count"], 2);
-    assert!(told["run_ns"].as_u64() > report["processes"][0]["wall_ns"].as_u64());
+    let reported = &report["processes"][0]["captured"];
+    assert_eq!(reported["count"], 2);
+    assert!(reported["run_ns"].as_u64() > report["processes"][0]["wall_ns"].as_u64());
     // Each range lies between what the program measured inside it and the entries of the calls that bound it.
     let seen = done.said()["ranges_ns"]
         .as_array()
@@ -266,9 +266,9 @@ fn a_delay_counts_from_the_first_call_and_ends_in_time() {
     assert!(operations.iter().any(|op| op.called >= *to), "the program went on after the range");
     let inside =
         operations.iter().filter(|op| op.kind == "kernel" && is_in(&ranges, op.called)).count() as i64;
-    let told = report["coverage"]["launches"].as_i64().unwrap();
+    let reported = report["coverage"]["launches"].as_i64().unwrap();
     // At the end of a range, a call inside it does not mean that its work started on the GPU inside it.
-    assert!(inside > 100 && (inside - told).abs() <= 110, "{inside}, {told}");
+    assert!(inside > 100 && (inside - reported).abs() <= 110, "{inside}, {reported}");
     gpu_time_contains_the_truth(&report, &ranges, &operations);
 }
 

@@ -121,8 +121,8 @@ fn invalid_report_options_are_refused_with_the_valid_values() {
         (["--kernel", "gemm("], "unclosed group"),
         (["--width", "79"], "a number of 80 or more is needed"),
     ] {
-        let told = text(&run_gpuspy(&[&["report", "x"][..], &arguments].concat()).stderr);
-        assert!(told.contains(said), "{arguments:?}: {told}");
+        let reported = text(&run_gpuspy(&[&["report", "x"][..], &arguments].concat()).stderr);
+        assert!(reported.contains(said), "{arguments:?}: {reported}");
     }
 }
 

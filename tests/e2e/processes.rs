@@ -60,7 +60,7 @@ fn a_job_of_three_processes_is_reported_process_by_process() {
     assert_eq!(beside["coverage"]["launches"], launches, "run --json writes its report beside the directory");
 
     let processes = whole["processes"].as_array().unwrap();
-    let told: Vec<[&Value; 6]> = processes
+    let reported: Vec<[&Value; 6]> = processes
         .iter()
         .map(|p| ["rank", "pid", "launches", "ending", "exit_code", "signal"].map(|key| &p[key]))
         .collect();
@@ -69,9 +69,9 @@ fn a_job_of_three_processes_is_reported_process_by_process() {
         (1, json!("killed"), json!(null), json!("SIGKILL")),
         (2, json!("crashed"), json!(null), json!("SIGSEGV")),
     ];
-    for ((rank, ending, code, signal), told) in expected.into_iter().zip(&told) {
+    for ((rank, ending, code, signal), reported) in expected.into_iter().zip(&reported) {
         let said = &said[&rank];
-        assert_eq!(*told, [&json!(rank), &said["pid"], &said["launches"], &ending, &code, &signal]);
+        assert_eq!(*reported, [&json!(rank), &said["pid"], &said["launches"], &ending, &code, &signal]);
     }
     for (process, rank) in processes.iter().zip(0..) {
         assert_eq!((&process["local_rank"], &process["world_size"]), (&json!(rank), &json!(3)));
@@ -151,8 +151,8 @@ fn unreadable_files_in_a_directory_are_named_and_the_rest_is_reported() {
     fs::write(traces.join(&cut), &bytes[..bytes.len() - 10]).unwrap();
     fs::remove_file(traces.join("rubbish.gspy")).unwrap();
     let screen = text(&run_gpuspy(&["report"], &traces).stdout);
-    let told: Vec<&str> = screen.lines().filter(|line| line.contains("cut trace")).collect();
-    assert!(told.len() == 1 && told[0].contains(&cut), "{told:?}");
+    let reported: Vec<&str> = screen.lines().filter(|line| line.contains("cut trace")).collect();
+    assert!(reported.len() == 1 && reported[0].contains(&cut), "{reported:?}");
     let whole = report(&traces);
     let is_cut = |p: &&Value| p["damage"]["cut"] == true;
     let damaged: Vec<&Value> = whole["processes"].as_array().unwrap().iter().filter(is_cut).collect();
@@ -173,8 +173,8 @@ fn a_trace_contains_no_environment_variables_beyond_the_ranks() {
 fn an_exit_code_is_reported_and_an_exit_without_handlers_is_no_crash() {
     let ending = |name: &str| {
         let report = Run::of(name).observed().report();
-        let told = &report["processes"][0];
-        (told["ending"].clone(), told["exit_code"].clone(), told["signal"].clone())
+        let reported = &report["processes"][0];
+        (reported["ending"].clone(), reported["exit_code"].clone(), reported["signal"].clone())
     };
     assert_eq!(ending("exit_early"), (json!("exited"), json!(5), json!(null)));
     assert_eq!(ending("underscore_exit"), (json!("vanished"), json!(6), json!(null)));

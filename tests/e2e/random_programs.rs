@@ -163,17 +163,17 @@ fn check_counts(done: &Done) -> Result<(), TestCaseError> {
 /// Checks memory use by kind. With several threads, whose calls overlap, the peak has to be inside its interval.
 fn check_memory(done: &Done) -> Result<(), TestCaseError> {
     let (report, truth) = (done.report(), true_uses(&done.truth()));
-    let (told, memory) = (reported_uses(&report), &report["memory"]);
+    let (reported, memory) = (reported_uses(&report), &report["memory"]);
     let alone = done.said()["threads"] == 1;
     let kinds = truth.0.iter().map(|(kind, truth)| {
-        let told = told.0.get(kind).copied().unwrap_or_default();
-        (kind.as_str(), told, *truth, &memory["by_kind"][kind]["peak_bytes"])
+        let reported = reported.0.get(kind).copied().unwrap_or_default();
+        (kind.as_str(), reported, *truth, &memory["by_kind"][kind]["peak_bytes"])
     });
-    for (kind, told, truth, peak) in kinds.chain([("all", told.1, truth.1, &memory["peak_bytes"])]) {
+    for (kind, reported, truth, peak) in kinds.chain([("all", reported.1, truth.1, &memory["peak_bytes"])]) {
         let [lo, hi] = ["lo", "hi"].map(|key| peak[key].as_u64().unwrap_or_default());
         prop_assert!(lo <= truth.peak && truth.peak <= hi, "{kind}: {peak}, {truth:?}");
         prop_assert!(!alone || lo == hi, "{kind}: {peak} of one thread");
-        prop_assert_eq!(Use { peak: 0, ..told }, Use { peak: 0, ..truth }, "{}", kind);
+        prop_assert_eq!(Use { peak: 0, ..reported }, Use { peak: 0, ..truth }, "{}", kind);
     }
     Ok(())
 }

@@ -71,11 +71,11 @@ fn known_requests(list: &str) -> Vec<(String, i64, i64)> {
 /// compared, and that the runtime ends in the same state.
 fn compare_requests_of_real_runtime(client: &str, runtime: &str, driver: &str, list: &str) {
     let (plain, end) = watched(client, runtime, driver, false);
-    let asked = |v: &Value| {
+    let requested = |v: &Value| {
         (v["name"].as_str().unwrap().to_owned(), v["version"].as_i64().unwrap(), v["flags"].as_i64().unwrap())
     };
     assert_eq!(
-        plain.iter().map(asked).collect::<Vec<_>>(),
+        plain.iter().map(requested).collect::<Vec<_>>(),
         known_requests(list),
         "NVIDIA's runtime, not another"
     );
@@ -188,10 +188,10 @@ fn launches_through_getproc_are_counted_once() {
 fn runtime_driver_entry_points_are_hooks_for_functions_of_the_table() {
     let plain = Run::of("driver_entry_points").plain().succeeded().said();
     let done = Run::of("driver_entry_points").preloaded().succeeded();
-    for (asked, object) in done.said()["objects"].as_object().unwrap() {
-        assert_eq!(plain["objects"][asked], "libcuda.so.1", "{asked} without the agent");
-        let expected = if asked == "cuMemRangeGetAttribute" { "libcuda.so.1" } else { "libgpuspy.so" };
-        assert_eq!(object, expected, "{asked}");
+    for (requested, object) in done.said()["objects"].as_object().unwrap() {
+        assert_eq!(plain["objects"][requested], "libcuda.so.1", "{requested} without the agent");
+        let expected = if requested == "cuMemRangeGetAttribute" { "libcuda.so.1" } else { "libgpuspy.so" };
+        assert_eq!(object, expected, "{requested}");
     }
     assert_each_launch_is_counted_once(&done);
     assert_eq!(
