@@ -1,5 +1,5 @@
 // Makes runtime calls that do no work: of zero bytes, of null, and calls that fail before they reach the GPU. Between
-// them are one copy and one memset. Checks CUDA's answers, and the last error. Prints the calls.
+// them are one copy and one memset. Checks CUDA's answers, and the last error. Prints the amount of real work.
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>
 

@@ -3,6 +3,8 @@
 //   cancel inside     a thread waits in a synchronize call, which is a cancellation point, when it is cancelled
 //   cancel pending    a thread is cancelled before its first CUDA call, which fails at once and is no cancellation
 //                     point: the call completes, and the thread ends at the next cancellation point
+//
+// Prints the number of launches.
 // link: -l:libcuda.so.1
 #include "plain_work.h"
 

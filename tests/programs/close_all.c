@@ -2,6 +2,8 @@
 // on with new threads. Fails if anything else writes to its files.
 //
 //   close_all FOLDER
+//
+// Prints the number of launches, and how many blocks its own files have.
 // link: -l:libcuda.so.1
 #include "plain_work.h"
 

@@ -7,7 +7,8 @@
 //                                    process, on two of 17 streams, launched in opposite orders: neither may delay
 //                                    the other
 //
-// Beside compute each communication kernel takes 200 us, and each other kernel 50 us.
+// Beside compute each communication kernel takes 200 us, and each other kernel 50 us. Prints the number of
+// communication kernels.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

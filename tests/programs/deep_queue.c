@@ -6,7 +6,7 @@
 //
 // The wait is for a value in memory, for a host function, or for a kernel that spins. The first two end when all QUEUED
 // (default 600) launches are submitted; the third must not have ended by then. AHEAD (default 0) launches from before
-// the wait are still running when it is enqueued.
+// the wait are still running when it is enqueued. Prints the number of launches.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

@@ -2,6 +2,8 @@
 //
 //   exec_after PROGRAM     executes PROGRAM
 //   exec_after             executes itself once more, and then ends
+//
+// Prints the number of launches.
 // link: -l:libcuda.so.1
 #include "plain_work.h"
 

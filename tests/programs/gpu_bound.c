@@ -1,5 +1,5 @@
 // A GPU-bound program: the host launches kernels of 50 and 20 us alternately, as fast as it can, so that the launch
-// queue is full nearly all the time. Prints the number of launches.
+// queue is full nearly all the time. Prints the number of launches, and how long they took.
 //
 //   gpu_bound one|legacy|two [LAUNCHES [SYNC_EVERY]]     one stream of its own, the legacy default stream, two streams
 // link: -l:libcuda.so.1

@@ -7,6 +7,8 @@
 //   short     a program that launches nine kernels of 20 us and 200 us in all, and ends
 //   copies    copies of a few sizes both ways, from and to pinned and pageable memory, some behind others
 //   ahead     kernels of 5 ms, all submitted at once after a few short ones: the last begins half a second later
+//
+// Prints the numbers of launches and copies.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

@@ -1,6 +1,6 @@
 // Launches, by the driver's function, handles that the runtime gives out: of host stubs, as a CUkernel and as a
 // CUfunction, and of a library's kernels, by name and by enumeration. After a reset a CUfunction's handle is reused for
-// another one.
+// another one. Prints the launches by kernel.
 // link: -l:libcudart.so.12 -l:libcuda.so.1
 #include <cuda.h>
 #include <cuda_runtime_api.h>

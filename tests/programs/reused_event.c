@@ -1,5 +1,6 @@
 // Records an event after many launches that wait for the program, and destroys it. Its handle is reused for another
 // event, which was never recorded and so counts as complete. The stream is as deep as before for launches from then on.
+// Prints the number of launches.
 // link: -l:libcuda.so.1
 #include "gate.h"
 

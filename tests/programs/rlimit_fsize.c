@@ -2,6 +2,8 @@
 // would end it with SIGXFSZ.
 //
 //   rlimit_fsize [BYTES]
+//
+// Prints the number of launches.
 // link: -l:libcuda.so.1
 #include "plain_work.h"
 

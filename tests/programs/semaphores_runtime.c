@@ -1,5 +1,5 @@
 // Uses semaphores of another API through the runtime, with the structures of CUDA 12 and with those that programs of
-// CUDA 11 still pass: one stream waits for what the other signals.
+// CUDA 11 still pass: one stream waits for what the other signals. Prints the launches and the calls.
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>
 

@@ -1,7 +1,7 @@
 // Does steady work of several kernels and shapes on one stream: MS milliseconds of steps (first argument), each of a
 // few dozen launches and a wait. STALLS times (second), spread over them, the host does nothing for STALL_MS (third)
 // after a step's wait. STOP_MS (fourth, 0: never) is how long a signal stops the process, once, in the middle of a
-// step.
+// step. Prints the numbers of steps, launches and stalls.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

@@ -7,7 +7,8 @@
 //   after-exit                              calls from an exit handler that runs after the driver's own
 //
 // With `gated` the last launches wait for a value that is never written: the call is made by a thread that blocks in it
-// for good, and the program ends nevertheless. An alarm ends it after 20 s with exit code 98.
+// for good, and the program ends nevertheless. An alarm ends it after 20 s with exit code 98. Prints the number of
+// launches.
 // link: -l:libcuda.so.1 -l:libcudart.so.12
 #include "driver.h"
 

@@ -4,7 +4,7 @@
 //   primary    two threads retain the primary context, work on streams of their own and release it, unsynchronized:
 //              a release may or may not end the context, and a retain may or may not create it anew
 //
-// An alarm ends it after 60 s, with exit code 98.
+// An alarm ends it after 60 s, with exit code 98. Prints the number of launches.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

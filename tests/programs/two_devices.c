@@ -1,5 +1,5 @@
 // Uses two GPUs at the same time: each has a thread with the GPU's primary context, and copies, memsets and a kernel of
-// its own.
+// its own. Prints the launches and copies.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
