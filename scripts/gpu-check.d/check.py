@@ -108,7 +108,7 @@ class Program:
                     self.row["own_cost"][mode] = compare.own_cost(run.report)
                     expect = run.said.get("expect", {}).get(mode, {})
                     self.row["expected"] += compare.expected(mode, expect, run.report)
-        except Exception as error:  #  whatever goes wrong with one run is recorded in its row, and the others go on
+        except Exception as error:  # whatever goes wrong with one run is recorded in its row, and the others go on
             # A program that runs without gpuspy but not with it was not skipped: it failed.
             if isinstance(error, NotHere) and mode == "plain":
                 raise

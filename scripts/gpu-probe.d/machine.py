@@ -29,7 +29,7 @@ def attempt(what):
     """Returns a check's result, or why it could not be made."""
     try:
         return what()
-    except Exception as error:  #  the checks are independent
+    except Exception as error:  # the checks are independent
         return {"error": f"{type(error).__name__}: {error}"}
 
 

@@ -56,7 +56,7 @@ def main():
     for name, question in questions(sys.argv[1]):
         try:
             found[name] = question()
-        except Exception as error:  #  a missing fact must not prevent the others
+        except Exception as error:  # a missing fact must not prevent the others
             found[name] = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(found), flush=True)
 

@@ -63,7 +63,7 @@ fn a_collective_is_timed_by_what_follows_it_on_its_stream() {
 
 /// The end event follows the wait, so there is nothing left that it could hold up.
 #[test]
-fn a_collective_followed_only_by_a_wait_holds_nothing_up() {
+fn a_collective_followed_only_by_a_wait_delays_no_other_work() {
     known("wait");
 }
 

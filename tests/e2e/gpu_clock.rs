@@ -92,7 +92,7 @@ fn misplaced(compared: &[Compared]) -> Vec<String> {
 }
 
 #[test]
-fn operations_lie_on_the_host_line_where_they_ran() {
+fn operations_are_placed_at_the_host_time_at_which_they_ran() {
     for clock in CLOCKS {
         for program in ["work_driver", "default_streams"] {
             let done = run(program, *clock);
@@ -112,7 +112,7 @@ fn operations_lie_on_the_host_line_where_they_ran() {
 
 /// The same for random programs, with coarse timestamps and events that cost GPU time.
 #[test]
-fn random_programs_lie_on_the_host_line_where_they_ran() {
+fn operations_of_random_programs_are_placed_at_the_host_time_at_which_they_ran() {
     let settings: [&[(&str, &str)]; 4] = [
         &[("SIMCUDA_CLOCK_DRIFT_PPB", "50000")],
         &[("SIMCUDA_EVENT_RESOLUTION_NS", "500")],

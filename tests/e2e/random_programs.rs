@@ -280,21 +280,21 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn fixed_seeds_under_every_setting() {
+fn fixed_seeds_agree_with_the_truth_under_every_setting() {
     for (seed, setting) in (1..).zip(SETTINGS) {
         must(check(seed, Breadth::Wide, setting));
     }
 }
 
 #[test]
-fn memory_programs_under_some_settings() {
+fn memory_programs_agree_with_the_truth_under_some_settings() {
     for (seed, setting) in (1..).zip(SETTINGS.iter().step_by(3)) {
         must(check(seed, Breadth::Memory, setting));
     }
 }
 
 #[test]
-fn deep_programs_under_some_settings() {
+fn deep_programs_agree_with_the_truth_under_some_settings() {
     for (seed, setting) in (1..).zip(SETTINGS.iter().rev().step_by(3)) {
         must(check(seed, Breadth::Deep, setting));
     }
@@ -408,7 +408,7 @@ fn the_gpu_time_of_an_event_is_not_counted_as_the_operations() {
 }
 
 #[test]
-fn random_seeds_under_random_settings() {
+fn random_seeds_agree_with_the_truth_under_random_settings() {
     let cases = number("GPUSPY_RANDOM_CASES");
     if let Some(first) = number("GPUSPY_RANDOM_FIRST") {
         let all = first..first + cases.unwrap_or(1);

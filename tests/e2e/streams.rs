@@ -39,7 +39,7 @@ fn a_stalled_stream_delays_no_other_stream() {
         flowing.len()
     );
     let soon = |c: &&&&Compared| c.seen().is_some_and(|seen| seen <= c.truth.interval.1 + 100_000_000);
-    // A busy machine may keep the poller from its processor now and then.
+    // On a busy machine the poller may lose its processor for a while.
     let in_time = before.iter().filter(soon).count();
     println!("{in_time} of {} observed within 100 ms", before.len());
     assert!(done.is_share(in_time, before.len(), 0.95), "{in_time} of {}", before.len());

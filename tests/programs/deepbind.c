@@ -33,7 +33,7 @@ static void in_library(void *library, int expected, const char *kernel, CUstream
     REQUIRE(work(load_kernel(kernel), stream, 5) == expected); // the flag has its effect
 }
 
-static int is_dawdling(struct dl_phdr_info *object, size_t size, void *data)
+static int is_slow_library(struct dl_phdr_info *object, size_t size, void *data)
 {
     (void)size, (void)data;
     return strstr(object->dlpi_name, "libslowload.so") != NULL;
@@ -42,7 +42,7 @@ static int is_dawdling(struct dl_phdr_info *object, size_t size, void *data)
 // Looks a function up while the library is on the loader's list and its symbols are being resolved.
 static void *look_up(void *library)
 {
-    while (dl_iterate_phdr(is_dawdling, NULL) == 0)
+    while (dl_iterate_phdr(is_slow_library, NULL) == 0)
         pause_us(1000);
     pause_us(100000);
     REQUIRE(dlsym(library, "deep_work") != NULL);
@@ -64,9 +64,9 @@ int main(int count, char **arguments)
     in_library(open_deeply("libdeepwrapper_user.so", flags), 4, "behind_5us", stream);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, look_up, first));
-    void *dawdling = open_deeply("libslowload_user.so", flags);
+    void *slow = open_deeply("libslowload_user.so", flags);
     CHECK(pthread_join(thread, NULL));
-    in_library(dawdling, 6, "dawdling_5us", stream);
+    in_library(slow, 6, "dawdling_5us", stream);
     launch(load_kernel("own_5us"), stream);
     CHECK(cuStreamSynchronize(stream));
     printf("{\"program\":\"deepbind\",\"pid\":%d,\"launches\":36,\"kernels\":{\"by_dlsym_5us\":5,\"linked_5us\":15,"

@@ -64,8 +64,8 @@ int main(int argc, char **argv)
     setenv("RANK", "0", 1);
     setenv("LOCAL_RANK", "0", 1);
     work(0);
-    // Not reaped at once, as with many launchers: until then the Linux kernel still tells other processes how they
-    // ended.
+    // Not reaped at once, as with many launchers: until then other processes can still read their exit status from the
+    // Linux kernel.
     siginfo_t info;
     REQUIRE(waitid(P_PID, killed, &info, WEXITED | WNOWAIT) == 0 && waitid(P_PID, crashed, &info, WEXITED | WNOWAIT) == 0);
     pause_us(300000);

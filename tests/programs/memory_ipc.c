@@ -8,7 +8,7 @@
 
 enum { BYTES = 3 << 20 };
 
-// Exports a handle, and frees the memory when told that no process has it open.
+// Exports a handle, and frees the memory once the other process reports that it has closed it.
 static void owner(int out, int in)
 {
     cudaIpcMemHandle_t handle;

@@ -83,8 +83,8 @@ int main(int argc, char **argv)
     void *absent = NULL;
     REQUIRE(cuGetProcAddress("cuNextWeek", &absent, 12090, CU_GET_PROC_ADDRESS_DEFAULT, NULL) != CUDA_SUCCESS);
     REQUIRE(by_dlsym("cuNextWeek") == NULL);
-    void *between = dlopen("libdeepwrapper.so", RTLD_NOW);
-    REQUIRE(between != NULL && dlsym(between, "cuBetween") != NULL);
+    void *wrapper = dlopen("libdeepwrapper.so", RTLD_NOW);
+    REQUIRE(wrapper != NULL && dlsym(wrapper, "cuBetween") != NULL);
     launch(load_kernel("today_5us"), NULL);
     CHECK(cuCtxSynchronize());
     // As late as possible.
