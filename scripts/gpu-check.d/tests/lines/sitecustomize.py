@@ -14,7 +14,8 @@ seen = set()
 def name_of(path):
     """Returns a watched file's path from the repository's root; None for others, including tests."""
     path = os.path.abspath(path)
-    return os.path.relpath(path, ROOT) if path.startswith(WATCHED) and os.sep + "tests" + os.sep not in path else None
+    name = os.path.relpath(path, ROOT)
+    return name if path.startswith(WATCHED) and os.sep + "tests" + os.sep not in name else None
 
 
 names, calls = {}, {}
