@@ -310,9 +310,9 @@ def parse():
     parser.add_argument("--budget", type=float, metavar="SECONDS", help=f"[{SECONDS}; with --quick {QUICK_SECONDS}]")
     parser.add_argument("--gpuspy", default=os.path.join(ROOT, "target", "release", "gpuspy"), metavar="PATH")
     parser.add_argument(
-        "--program", action="append", default=[], type=parts.named_part, metavar="NAME=COMMAND", help="also run this program"
+        "--program", action="append", default=[], type=parts.named_part, metavar="NAME=COMMAND", help="run this too"
     )
-    parser.add_argument("--rounds", type=int, default=MOST_ROUNDS, metavar="N", help=f"the most rounds of each program [{MOST_ROUNDS}]")
+    parser.add_argument("--rounds", type=int, default=MOST_ROUNDS, metavar="N", help=f"at most N rounds of each [{MOST_ROUNDS}]")
     parser.add_argument("--only", action="append", metavar="NAME", help="only this program; may be repeated")
     options = parser.parse_args()
     options.gpuspy = os.path.abspath(options.gpuspy)
