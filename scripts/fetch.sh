@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Downloads NVIDIA's CUDA headers and runtime libraries from PyPI into downloads/ (ignored by git), once:
 #
-#   downloads/cuda-12.9/{include,lib}   what the client programs compile against; the runtime, shared and static
-#   downloads/cuda-13/{include,lib}     the same of CUDA 13
+#   downloads/cuda-12.9/{include,lib}   what the client programs compile against, and the runtime, shared and static
+#   downloads/cuda-13/{include,lib}     the same for CUDA 13
 #
-# Nothing of it is redistributed with this project. About 45 MB are transferred; only headers and the runtime are kept.
+# Nothing of it is redistributed with this project. About 45 MB are transferred; only headers and runtimes are kept.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -14,13 +14,13 @@ downloads=$root/downloads
 fetch() {
     local dir=$downloads/$1
     shift
-    # The stamp is written last, so that an interrupted download is done again, and names what it holds.
+    # The stamp names the contents and is written last, so that an interrupted download is repeated.
     if [[ -f $dir/.complete && $(cat "$dir/.complete") == "$*" ]]; then
         return
     fi
     local scratch
     scratch=$(mktemp -d -p "$downloads")
-    # shellcheck disable=SC2064 # the path of now
+    # shellcheck disable=SC2064 # expands the path now
     trap "rm -rf '$scratch'" EXIT
     echo "fetch.sh: downloading $*" >&2
     if ! python3 -m pip download --quiet --no-deps --only-binary=:all: --dest "$scratch" "$@"; then
@@ -30,7 +30,8 @@ fetch() {
     python3 - "$scratch" <<'PYTHON'
 import pathlib, sys, zipfile
 
-# A wheel holds nvidia/<component>/{include,lib}/...; compilers and libraries that nobody here uses stay inside.
+# A wheel contains nvidia/<component>/{include,lib}/...; compilers and libraries that are not used here are not
+# unpacked.
 scratch = pathlib.Path(sys.argv[1])
 for wheel in scratch.glob("*.whl"):
     with zipfile.ZipFile(wheel) as archive:
@@ -52,6 +53,7 @@ PYTHON
 }
 
 mkdir -p "$downloads"
-# The runtime's headers include crt/host_defines.h, which CUDA 12 ships with the compiler and CUDA 13 by itself.
+# The runtime's headers include crt/host_defines.h, which CUDA 12 ships with the compiler and CUDA 13 in a package of
+# its own.
 fetch cuda-12.9 nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-nvcc-cu12==12.9.86 nvidia-nvtx-cu12==12.9.79
 fetch cuda-13 nvidia-cuda-runtime==13.5.37 nvidia-cuda-crt==13.5.37

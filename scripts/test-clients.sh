@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs programs of clients of CUDA under gpuspy on the simulated GPU: what the report counts must equal what the simulator saw.
+# Runs clients of CUDA under gpuspy on the simulated GPU: the report's counts must equal the simulator's.
 #
-#   test-clients.sh [CLIENT]...   of tinygrad cuda-python nvcc numba triton taichi pycuda: all unless some are named
+#   test-clients.sh [CLIENT]...   CLIENT: tinygrad cuda-python nvcc numba triton taichi pycuda; default: all of them
 #
-# cuda-python is cuda.core with cuda.bindings, nvcc its <<<...>>>; scripts/test-pytorch.sh runs PyTorch.
+# cuda-python is cuda.core with cuda.bindings, and nvcc a program with <<<...>>>; scripts/test-pytorch.sh runs PyTorch.
 #
-# Each is pinned by hash and comes from PyPI once, into a folder of its own in downloads/: 0.8 GB in all, 2.7 GB when installed. No
-# kernel computes anything there. CuPy, JAX and Warp bring NVIDIA's runtime, which accepts no other driver than NVIDIA's:
-# scripts/gpu-check.sh runs them on a GPU.
+# Each is pinned by hash and downloaded from PyPI once, into a folder of its own in downloads/: 0.8 GB in total, 2.7 GB
+# when installed. Kernels compute nothing there. CuPy, JAX and Warp bring NVIDIA's runtime, which accepts no other
+# driver than NVIDIA's: scripts/gpu-check.sh runs them on a GPU.
 #
 # Needs Python 3.11 with pip and venv, gcc and g++, on x86-64.
 set -euo pipefail
@@ -17,14 +17,14 @@ source "$(dirname "${BASH_SOURCE[0]}")/test-clients.d/clients.sh"
 here=$root/scripts/test-clients.d
 cuda=$root/downloads/nvcc/lib/python3.11/site-packages/nvidia/cu13
 
-# client NAME MEGABYTES PROGRAM: installs a Python client and observes a program of it. Warnings are off: Numba wants more work
-# for its GPU.
+# client NAME MEGABYTES PROGRAM: installs a Python client and observes a program of it. Warnings are off: Numba warns
+# about too little work for its GPU.
 client() {
     install "$1" "$here/requirements/$1.txt" "$2"
     observe "$1" "$root/downloads/$1/bin/python" -W ignore "$here/programs/$3.py"
 }
 
-# What nvcc compiles is linked against the simulated runtime: NVIDIA's is not run here.
+# nvcc's output is linked against the simulated runtime: NVIDIA's does not run here.
 nvcc() {
     install nvcc "$here/requirements/nvcc.txt" 600
     "$cuda/bin/nvcc" -arch=sm_80 -cudart none -I"$cuda/include/cccl" -o "$scratch/chevrons" "$here/programs/chevrons.cu" \
@@ -32,8 +32,9 @@ nvcc() {
     observe nvcc "$scratch/chevrons"
 }
 
-# PyCUDA comes as sources: pip compiles them once, against NVIDIA's headers and the simulator's libcuda.so, and nvcc its kernels.
-# Optimizing would take three times as long. Without a file of settings its build counts ten seconds down, four times, unseen.
+# PyCUDA is distributed as source: pip compiles it once, against NVIDIA's headers and the simulator's libcuda.so, and
+# nvcc compiles its kernels. Optimizing would take three times as long. Without a settings file its build silently
+# counts down ten seconds, four times.
 pycuda() {
     local venv=$root/downloads/pycuda
     "$root/scripts/fetch.sh"
@@ -49,7 +50,8 @@ SETTINGS
     PATH=$cuda/bin:$PATH PYCUDA_DISABLE_CACHE=1 observe pycuda "$venv/bin/python" "$here/programs/pycuda_kernels.py"
 }
 
-# run CLIENT. What one keeps between runs goes into scratch; Taichi would ask its makers for a newer version.
+# run CLIENT. Files that a client keeps between runs go into scratch; Taichi would otherwise query its makers for a
+# newer version.
 run() {
     case $1 in
         tinygrad) DEV=CUDA:PTX CACHEDB=$scratch/tinygrad.db client tinygrad 200 tinygrad_jit ;;

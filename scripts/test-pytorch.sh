@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs PyTorch programs under gpuspy on the simulated GPU: what the report counts must equal what the simulator saw.
+# Runs PyTorch programs under gpuspy on the simulated GPU: the report's counts must equal the simulator's.
 #
-# PyTorch 2.7.1 with its Triton comes from PyPI on first use, pinned by hash and without NVIDIA's packages, into downloads/: 1 GB,
-# and 2.2 GB when installed. Its kernels are launched and timed there as on a GPU but compute nothing: in place of NVIDIA's
-# libraries it finds the simulated driver and runtime, a simulated cuBLAS (sim/cublas), and stubs of what else it must be able
-# to load.
+# PyTorch 2.7.1 with its Triton comes from PyPI on first use, pinned by hash and without NVIDIA's packages, into
+# downloads/: 1 GB, and 2.2 GB when installed. Its kernels are launched and timed as on a GPU but compute nothing: in
+# place of NVIDIA's libraries it finds the simulated driver and runtime, a simulated cuBLAS (sim/cublas), and stubs of
+# everything else that it must be able to load.
 #
 # Needs Python 3.11 with pip and venv, gcc and binutils, on x86-64.
 set -euo pipefail
@@ -15,7 +15,7 @@ here=$root/scripts/test-pytorch.d
 torch=$root/downloads/torch-2.7.1
 libraries=$root/target/sim/torch-2.7.1
 
-# pip unpacks the wheel beside where it puts it.
+# The size includes the unpacked wheel: pip unpacks it next to the target folder.
 install torch-2.7.1 "$here/requirements.txt" 3600
 "$root/scripts/build-sim.sh"
 
@@ -30,10 +30,10 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-# PyTorch misses NumPy aloud.
+# PyTorch warns if NumPy is missing.
 export PYTHONWARNINGS=ignore
 
-# program NAME PROGRAM
+# program NAME PROGRAM: observes a program under a name.
 program() {
     observe "$1" "$torch/bin/python" "$here/programs/$2.py"
 }
@@ -48,7 +48,7 @@ program memory memory
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True program "memory mapped piece by piece" memory
 PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync program "memory of the driver's pool" memory
 program "out of memory" out_of_memory
-# A capture makes this allocator's calls into nodes that take and free memory.
+# A capture turns this allocator's calls into nodes that allocate and free memory.
 PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync program "graphs that take memory" graph
 program processes processes
 program "tensors of another process" ipc

@@ -11,18 +11,18 @@ import tempfile
 import time
 from pathlib import Path
 
-# Launches that the simulator charges nothing for: what remains is its own work and ours.
+# The simulator charges nothing for these launches: what remains is its own work and the agent's.
 FREE_CALLS = "off"
-# A launch as a program makes it that the poller can keep up with, and events at no cost but the simulator's own work.
+# A launch at a rate that the poller can keep up with; events cost nothing but the simulator's own work.
 SLOW_LAUNCHES = "launch=5000,record=0,query=0,elapsed=0,other=0"
-# How the same program is run, by the name of its row. The first is what the others are compared with.
+# How to run the same program, by the name of its row. The other rows are compared with the first.
 WAYS = {
     "without gpuspy": None,
     "--timing off": ["--timing", "off"],
     "--timing exact": ["--timing", "exact"],
     "--timing auto, 5 %": ["--timing", "auto", "--budget", "5"],
 }
-# Memory may grow by this share from one trace to one of ten times the launches.
+# Memory may grow by this share from one trace to one with ten times the launches.
 GROWTH = 0.05
 
 
@@ -48,7 +48,7 @@ class Bench:
     # ---- a launch ----
 
     def launch(self, way, cost, launches):
-        """Median host ns of a launch, and the share of launches that was timed."""
+        """Returns the median host ns of a launch, and the share of launches that was timed."""
         trace = self.scratch / "launch.gspy"
         command = [self.programs / "launch_rate", str(launches)]
         if way is not None:
@@ -80,7 +80,8 @@ class Bench:
     # ---- draining ----
 
     def drain(self, launches):
-        """Records that a collector wrote for a process that launches as fast as it can, its CPU seconds, and the losses."""
+        """Returns the records that a collector wrote for a process that launches as fast as it can, the collector's CPU
+        seconds, and the losses."""
         folder = self.scratch / "drain"
         folder.mkdir(exist_ok=True)
         collector = subprocess.Popen([self.gpuspy, "collect", "--quiet", "--dir", folder])
@@ -146,7 +147,7 @@ def wait_for(condition):
     deadline = time.monotonic() + 10
     while not condition():
         if time.monotonic() > deadline:
-            sys.exit("bench.sh: the collector does not listen")
+            sys.exit("bench.sh: the collector does not start listening")
         time.sleep(0.01)
 
 

@@ -1,6 +1,6 @@
-"""ask_hta.py EXPORT OPERATIONS: Holistic Trace Analysis reads the export, and must find what follows from the operations
-themselves (`gpuspy report --operations`): the idle time of each stream by its cause, the time of each kernel and of each kind
-of transfer, and the lengths of the launch queues."""
+"""ask_hta.py EXPORT OPERATIONS: has Holistic Trace Analysis read the export, and compares its results with what follows
+from the operations themselves (`gpuspy report --operations`): the idle time of each stream by its cause, the time of
+each kernel and of each kind of transfer, and the lengths of the launch queues."""
 
 import gzip
 import json
@@ -15,17 +15,18 @@ logging.disable(logging.WARNING)
 from hta.trace_analysis import TraceAnalysis  # noqa: E402
 from hta.utils.validate_trace import validate_trace_format  # noqa: E402
 
-# HTA's rules: a shorter gap behind a kernel that was waited for is the launch's own, µs; and the calls that it counts.
+# HTA's rules: a gap shorter than this many µs after a kernel that was waited for belongs to the launch; and the calls
+# that it counts.
 KERNEL_WAIT_US = 30
 LAUNCHES = {"cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync"}
-# HTA tells idle times in µs with two decimals. Otherwise: sums of µs in floating point.
+# HTA gives idle times in µs with two decimals. Other times are sums of µs in floating point.
 ROUNDED = 0.0051
 CLOSE = 1e-6
 HALF_NS = 0.0005
 
 
 class Operation:
-    """One that has a time, in ns."""
+    """An operation that has a time, in ns."""
 
     def __init__(self, line):
         self.stream = (line["pid"], line["context"], line["stream"])
@@ -42,7 +43,7 @@ class Operation:
 
 
 def by_stream(path):
-    """The operations of each stream in order, laid end to end where their estimates overlap."""
+    """Returns the operations of each stream in order, laid end to end where their estimates overlap."""
     streams = defaultdict(list)
     with open(path) as lines:
         for line in map(json.loads, lines):
@@ -53,14 +54,14 @@ def by_stream(path):
         operations.sort(key=lambda o: o.start)
         last = operations[0].start - 1
         for o in operations:
-            # One ns apart, so that no reader that cuts them off sees two overlap.
+            # One ns apart, so that a reader that truncates times sees no two overlap.
             o.start = max(o.start, last + 1)
             o.end = last = max(o.end, o.start)
     return sorted(streams.values(), key=lambda operations: operations[0].start)
 
 
 def numbers(export):
-    """The numbers of the export's streams, in the same order: of their first operations."""
+    """Returns the numbers of the export's streams in the same order, which is that of their first operations."""
     first = {}
     with gzip.open(export) as file:
         for event in json.load(file)["traceEvents"]:
@@ -71,7 +72,8 @@ def numbers(export):
 
 
 def synchronises(export):
-    """The synchronises, each of which must have the correlation of a call: HTA joins what has none with all that has none."""
+    """Returns the synchronizations. Each must have the correlation of a call: HTA would join those without one to all
+    others without one."""
     with gzip.open(export) as file:
         events = json.load(file)["traceEvents"]
     calls = {e["args"]["correlation"] for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")}
@@ -83,8 +85,9 @@ def synchronises(export):
 
 
 def idle(operations):
-    """µs that a stream was idle: for the host, for a launch, for anything else; and how far off those can be for HTA, which holds
-    moments as µs since Kineto's base in floating point: to half a ns each, by which a cause can be another one, too."""
+    """Returns the µs in which a stream was idle, waiting for the host, for a launch, or for anything else; and how far
+    off these may be in HTA. HTA keeps moments as µs since Kineto's base in floating point, so each can be half a ns
+    off, which can also change the cause."""
     causes, doubt = [0.0, 0.0, 0.0], ROUNDED
     for before, after in zip(operations, operations[1:]):
         gap = (after.start - before.end) / 1000
@@ -98,7 +101,8 @@ def idle(operations):
 
 
 def queue(operations):
-    """The points of a stream's queue, its mean and its greatest length; and how many moments can be ordered either way."""
+    """Returns the points of a stream's queue, its mean and greatest length, and how many moments can be ordered either
+    way."""
     counted = [o for o in operations if o.is_counted]
     moments = sorted([(o.call, 1) for o in counted] + [(o.start, -1) for o in counted])
     length, lengths = 0, []
@@ -110,7 +114,7 @@ def queue(operations):
 
 
 def times(streams):
-    """µs and number of everything of a name."""
+    """Returns the µs and the count of the operations of each name."""
     total = defaultdict(lambda: [0.0, 0])
     for o in (o for operations in streams for o in operations):
         total[o.name][0] += (o.end - o.start) / 1000
@@ -123,7 +127,7 @@ def fail(what, ours, theirs):
 
 
 def same(what, ours, theirs, close=CLOSE):
-    """Two lists of rows of numbers."""
+    """Compares two lists of rows of numbers."""
     if [len(row) for row in ours] != [len(row) for row in theirs]:
         fail(what, ours, theirs)
     for a, b in zip(ours, theirs):
@@ -167,7 +171,7 @@ def main(export, operations):
     if ours.keys() != theirs.keys():
         fail("streams with queues", sorted(ours), sorted(theirs))
     for stream, (count, mean, longest, ties) in ours.items():
-        # A launch and a start at one moment: HTA orders them as it likes.
+        # If a launch and a start have the same moment, HTA orders them arbitrarily.
         same("lengths of queues", [[count, mean, longest]], [theirs[stream]], ties or CLOSE)
 
     for analysis in (

@@ -1,5 +1,6 @@
-"""ask_hta_ranks.py EXPORTS REPORT: Holistic Trace Analysis reads the directory of a job's exports, a file for each rank. It must
-tell the ranks apart by what the files say, and find in each one's file how much work it had (`gpuspy report --json`)."""
+"""ask_hta_ranks.py EXPORTS REPORT: has Holistic Trace Analysis read the directory of a job's exports, with a file for
+each rank. It must identify the ranks by what the files say, and find in each file how much work the rank had (`gpuspy
+report --json`)."""
 
 import gzip
 import json
@@ -14,7 +15,7 @@ from hta.trace_analysis import TraceAnalysis  # noqa: E402
 
 
 def base_of_kineto(first):
-    """The base, if it is rounded as libkineto's ChromeTraceBaseTime is."""
+    """Returns the base, if it is rounded as libkineto's ChromeTraceBaseTime is."""
     base = next(iter(first.values()))[0]
     return base if base % (7_889_238 * 10**9) == 0 else None
 
@@ -29,14 +30,15 @@ def main(exports, report):
         if not files.get(rank, "").endswith(f"rank{rank}.json.gz"):
             sys.exit(f"HTA does not find rank {rank}: {files}")
 
-    # Work that is no copy and no set, of each rank.
+    # Work of each rank that is neither a copy nor a memset.
     symbols = hta.t.symbol_table.get_sym_id_map()
     kernel = symbols["kernel"]
     theirs = {rank: int((hta.t.get_trace(rank)["cat"] == kernel).sum()) for rank in files}
     if ours != theirs:
         sys.exit(f"HTA and gpuspy differ in kernels by rank:\n  gpuspy: {ours}\n  HTA:    {theirs}")
 
-    # Moments of the ranks can be compared: all files have one base, and each rank's first call is where its own trace has it.
+    # Moments of the ranks can be compared: all files have one base, and each rank's first call is where its own trace
+    # has it.
     first = {}
     for rank, file in files.items():
         with gzip.open(file) as export:

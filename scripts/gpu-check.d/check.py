@@ -1,4 +1,4 @@
-"""Runs everything, in order of importance, and writes the result. gpu-check.sh tells what it is for."""
+"""Runs all programs in order of importance, and writes the result. gpu-check.sh describes it."""
 import argparse
 import datetime
 import json
@@ -20,15 +20,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 FORMAT = 1
 SECONDS, QUICK_SECONDS = 540, 150
-# Of one run, and of building a program.
+# The longest that one run, and building a program, may take, in seconds.
 RUN_SECONDS, BUILD_SECONDS = 100, 40
-# Of a question to nvidia-smi, git or gpuspy.
+# The same for a call of nvidia-smi, git or gpuspy.
 FACT_SECONDS = 20
 MOST_ROUNDS = 15
-# Rounds of the first programs before the others have one, and the share of the time that those leave to the others.
+# Rounds of the first programs before the others have one, and the share of the time that is left to the others.
 FIRST_ROUNDS, FIRST_LEAVE = 5, 0.4
 TIMINGS = ("off", "auto", "exact")
-# What nvidia-smi is asked; an old one that does not know all of it is asked for less.
+# The fields that nvidia-smi is queried for; an old version that does not know all of them is queried for fewer.
 GPU_FACTS = (
     ("name", "uuid", "driver_version", "memory.total", "compute_cap", "mig.mode.current", "persistence_mode"),
     ("name", "uuid", "driver_version"),
@@ -36,7 +36,7 @@ GPU_FACTS = (
 
 
 def answer(command):
-    """What a command prints, or nothing."""
+    """Returns what a command prints, or an empty text."""
     ended = limited.run(command, FACT_SECONDS)
     return ended.output.strip() if ended.code == 0 else ""
 
@@ -67,7 +67,7 @@ def machine():
 
 
 def gpuspy_facts(gpuspy, folder):
-    """Its version, and which kinds of --timing it takes."""
+    """Returns gpuspy's version, and which kinds of --timing it accepts."""
 
     def takes(timing):
         command = [gpuspy, "run", "--quiet", "--timing", timing, "--", "true"]
@@ -81,7 +81,7 @@ def gpuspy_facts(gpuspy, folder):
 
 
 class Program:
-    """A program and what is found about it."""
+    """A program, and the findings about it."""
 
     def __init__(self, part, modes):
         # Modes of --timing that this gpuspy does not have are left out.
@@ -95,7 +95,7 @@ class Program:
         self.row.update(counts=[], durations=[], starts=[], slowdown={}, own_cost={}, expected=[], no_time_for=[], errors=[])
 
     def try_run(self, runner, mode, number):
-        """A run in a mode. A mode that failed is not tried again."""
+        """Makes a run in a mode, unless the mode has failed before."""
         began = runner.budget.spent()
         entry = {"mode": mode, "round": number}
         try:
@@ -108,8 +108,8 @@ class Program:
                     self.row["own_cost"][mode] = compare.own_cost(run.report)
                     expect = run.said.get("expect", {}).get(mode, {})
                     self.row["expected"] += compare.expected(mode, expect, run.report)
-        except Exception as error:  # whatever goes wrong with one run is a row, and the others go on
-            # What can run without us and not with us has not been skipped: it failed.
+        except Exception as error:  # whatever goes wrong with one run is recorded in its row, and the others go on
+            # A program that runs without gpuspy but not with it was not skipped: it failed.
             if isinstance(error, NotHere) and mode == "plain":
                 raise
             entry["error"] = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
@@ -121,11 +121,11 @@ class Program:
         self.row["slowdown"] = compare.slowdown(self.row["runs"])
 
     def limit(self, mode):
-        """How long a run may take: the first one sets the measure."""
+        """Returns how long a run may take, judged by the first one."""
         return RUN_SECONDS if mode == "plain" else min(RUN_SECONDS, 20 + 5 * self.seconds("plain"))
 
     def first_round(self, runner, save=lambda: None):
-        """Every mode once, and all that these runs can be asked."""
+        """Runs every mode once, and makes all comparisons of these runs."""
         self.rounds = 1
         for mode in self.modes:
             if runner.budget.left() < LEAST_SECONDS:
@@ -143,11 +143,11 @@ class Program:
                 self.ask(question)
         reports = [run.report for run in self.first.values() if run.report]
         self.gpu = next((device["name"] for report in reports for device in report["devices"]), None)
-        # Traces of a profiler are large.
+        # A profiler's traces are large.
         self.first.clear()
 
     def ask(self, question):
-        """The answer, or None and a line about what went wrong: the other questions go on."""
+        """Returns a comparison's result, or None after recording what went wrong; the other comparisons go on."""
         try:
             return question()
         except Exception as error:
@@ -156,11 +156,12 @@ class Program:
             return None
 
     def seconds(self, mode):
-        """How long a run of a mode takes, by the last one."""
+        """Returns how long a run of a mode takes, judged by the last one."""
         return next((run["seconds"] for run in reversed(self.row["runs"]) if run["mode"] == mode), 0)
 
     def another_round(self, runner):
-        """Every mode once more, in an order that turns; whether there was something to run, and the time for it."""
+        """Runs every mode once more, in an order that rotates. Returns whether there was anything to run and time for
+        it."""
         self.rounds += 1
         number = self.rounds
         live = [mode for mode in self.modes if mode not in self.dead and mode != "profiler+exact"]
@@ -175,7 +176,7 @@ class Program:
 
 
 class Comparison:
-    """The runs of a program's first round, by mode, against each other and against what the program knows."""
+    """Compares the runs of a program's first round, by mode, with each other and with what the program knows."""
 
     def __init__(self, runs, row):
         self.runs, self.row = runs, row
@@ -206,7 +207,7 @@ class Comparison:
                 against.append(("program", Counter(normal_keys(said["kernels"])), None))
             elif said.get("launches") is not None:
                 against.append(("program", said["launches"], None))
-            # CUPTI of the same run, where there is one.
+            # CUPTI's results of the same run, if there are any.
             profile = self.profiles.get(mode) or self.profiles.get("profiler")
             if profile:
                 theirs = Counter(kernel.name for kernel in profile.kernels)
@@ -259,7 +260,8 @@ def normal_keys(by_name):
 
 
 def check(options, runner, result, save):
-    """The first round of every program, then as many more as there is time for. Saves what there is as it goes."""
+    """Runs the first round of every program, then as many more as there is time for. Saves the results after each
+    step."""
     build = os.path.join(runner.folder, "build")
     os.mkdir(build)
     found, result["skipped"] = parts.find_parts(build, options.program, BUILD_SECONDS)
@@ -295,7 +297,7 @@ def check(options, runner, result, save):
 
 
 def first_rounds(program, runner, most, save):
-    """The rounds of a program whose slowdown is the question, as long as most of the time is left for the others."""
+    """Runs the rounds of a program that measures slowdown, as long as most of the time is left for the others."""
     least = FIRST_LEAVE * runner.budget.seconds
     while program.rounds < most and runner.budget.left() > least and program.another_round(runner):
         save()
@@ -304,18 +306,18 @@ def first_rounds(program, runner, most, save):
 def parse():
     parser = argparse.ArgumentParser(prog="gpu-check.sh", description="Compares gpuspy with the truth on an NVIDIA GPU.")
     parser.add_argument("-o", "--output", default="gpu-check", metavar="FOLDER", help="where the results go [gpu-check]")
-    parser.add_argument("--quick", action="store_true", help="one round, and less of everything")
+    parser.add_argument("--quick", action="store_true", help="make one round, and do less of everything")
     parser.add_argument("--budget", type=float, metavar="SECONDS", help=f"[{SECONDS}; with --quick {QUICK_SECONDS}]")
     parser.add_argument("--gpuspy", default=os.path.join(ROOT, "target", "release", "gpuspy"), metavar="PATH")
     parser.add_argument(
-        "--program", action="append", default=[], type=parts.named_part, metavar="NAME=COMMAND", help="one more program"
+        "--program", action="append", default=[], type=parts.named_part, metavar="NAME=COMMAND", help="run this too"
     )
-    parser.add_argument("--rounds", type=int, default=MOST_ROUNDS, metavar="N", help=f"of each, at most [{MOST_ROUNDS}]")
+    parser.add_argument("--rounds", type=int, default=MOST_ROUNDS, metavar="N", help=f"at most N rounds of each [{MOST_ROUNDS}]")
     parser.add_argument("--only", action="append", metavar="NAME", help="only this program; may be repeated")
     options = parser.parse_args()
     options.gpuspy = os.path.abspath(options.gpuspy)
     if not os.access(options.gpuspy, os.X_OK):
-        parser.error(f"there is no {options.gpuspy}: cargo build --release makes it, --gpuspy names another")
+        parser.error(f"{options.gpuspy} is missing: run cargo build --release, or name another with --gpuspy")
     options.budget = options.budget or (QUICK_SECONDS if options.quick else SECONDS)
     return options
 

@@ -1,27 +1,28 @@
-"""The comparisons. Pure: they take what was read and return rows of the result."""
+"""The comparisons. They are pure functions from what was read to rows of the result."""
 import math
 import statistics
 from collections import Counter, defaultdict
 
-# So far ahead a launch is looked for that only one side has.
+# How far ahead a launch is searched for that only one side has.
 LOOK_AHEAD = 64
 MOST_DIFFERENCES = 20
-# Of a report's account of its own cost, what is kept.
+# The parts of a report's account of its own cost that are kept.
 COSTS = ("agent_ns", "poller_ns", "hooks_percent", "poller_percent", "events_percent", "cost_percent", "wall_ns", "calls")
 
 
 def slack(duration):
-    """ns by which a duration may differ on two good clocks: their rates (50 ppm), and roundings."""
+    """Returns the ns by which a duration may differ on two good clocks, because of their rates (50 ppm) and
+    rounding."""
     return 2 + duration / 20_000
 
 
 def quantile(ordered, share):
-    """Nearest rank, of a sorted list."""
+    """Returns the quantile of a sorted list, by nearest rank."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def spread(errors):
-    """Of signed errors: median, 5 % and 95 %, and the same of their size."""
+    """Returns median, 5 % and 95 % quantile of signed errors, and the same of their sizes."""
     ordered, sizes = sorted(errors), sorted(abs(error) for error in errors)
     return {
         "median_ns": round(statistics.median(ordered)),
@@ -33,8 +34,8 @@ def spread(errors):
 
 
 def counts(ours, ours_in_graphs, theirs, theirs_in_graphs=None):
-    """Are launches equal, in number and by name? Each side is a Counter by name, or a plain number where names are not
-    known; kernels in graphs are a number, None where they are not known."""
+    """Compares launches by number and by name. Each side is a Counter by name, or a plain number if names are not
+    known; kernels in graphs are a number, or None if not known."""
     total = lambda side: sum(side.values()) if isinstance(side, Counter) else side  # noqa: E731
     row = {
         "ours": {"launches": total(ours), "in_graphs": ours_in_graphs},
@@ -51,8 +52,8 @@ def counts(ours, ours_in_graphs, theirs, theirs_in_graphs=None):
 
 
 def match_streams(ours, theirs):
-    """Pairs streams of both sides: whoever numbers them, the same launches in the same order are the same stream. Each
-    side is a dict from stream to names."""
+    """Pairs the streams of both sides, which number them differently: the same launches in the same order are the same
+    stream. Each side is a dict from stream to names."""
     left, pairs = dict(ours), []
     for stream, names in sorted(theirs.items(), key=lambda item: -len(item[1])):
         if not left:
@@ -69,7 +70,7 @@ def match_streams(ours, theirs):
 
 
 def align(ours, theirs):
-    """Pairs of places in two lists of names that are the same but for some that only one side has."""
+    """Pairs the positions of two lists of names that are the same except for names that only one side has."""
     pairs, i, j = [], 0, 0
     while i < len(ours) and j < len(theirs):
         if ours[i] == theirs[j]:
@@ -89,8 +90,8 @@ def align(ours, theirs):
 
 
 def pair(ours, theirs):
-    """The same launches on both sides, by their order on each stream: pairs of a line and a Ran, and how many are in
-    none."""
+    """Pairs the launches of both sides by their order on each stream. Returns pairs of a line and a Ran, and how many
+    have no counterpart."""
     our_streams, their_streams = defaultdict(list), defaultdict(list)
     for line in ours:
         our_streams[line["context"], line["stream"]].append(line)
@@ -106,7 +107,7 @@ def pair(ours, theirs):
 
 
 def durations(pairs, unpaired):
-    """Our durations against CUPTI's, launch by launch; None when nothing is timed."""
+    """Compares gpuspy's durations with CUPTI's, launch by launch; None if nothing is timed."""
     timed = [(line["duration_ns"], ran.duration) for line, ran in pairs if line["duration_ns"]]
     if not timed:
         return None
@@ -123,7 +124,8 @@ def durations(pairs, unpaired):
 
 
 def medians_apart(ours, theirs):
-    """Medians by kernel of different runs; both are dicts from name to median. None when no name is common."""
+    """Compares medians by kernel from different runs; both are dicts from name to median. None if they have no name in
+    common."""
     common = sorted(set(ours) & set(theirs))
     if not common:
         return None
@@ -132,7 +134,7 @@ def medians_apart(ours, theirs):
 
 
 def medians(named):
-    """Medians by name, of pairs (name, ns)."""
+    """Returns medians by name, from pairs (name, ns)."""
     by_name = defaultdict(list)
     for name, ns in named:
         by_name[name].append(ns)
@@ -140,7 +142,7 @@ def medians(named):
 
 
 def starts(pairs):
-    """Our begins against CUPTI's, a row for each clock that ours are on."""
+    """Compares gpuspy's starts with CUPTI's, with a row for each clock that gpuspy's are on."""
     by_clock = defaultdict(list)
     for line, ran in pairs:
         if line["start_ns"]:
@@ -149,7 +151,7 @@ def starts(pairs):
     for clock, both in sorted(by_clock.items()):
         errors = [ours["value"] - theirs for ours, theirs in both]
         on_host = clock == "host"
-        # Of a GPU's own clock nobody tells the offset: what is left to see is how much it wanders.
+        # The offset of a GPU's own clock is unknown; only how much it wanders can be compared.
         offset = 0 if on_host else round(statistics.median(errors))
         row = {"clock": clock, "pairs": len(both), **spread([error - offset for error in errors])}
         if on_host:
@@ -160,7 +162,8 @@ def starts(pairs):
 
 
 def own_cost(report):
-    """What a report says that watching cost, and how much it timed: to be held against the measured slowdown."""
+    """Returns what a report says about its own cost and how much it timed, for comparison with the measured
+    slowdown."""
     coverage, timing = report["coverage"], report["coverage"]["timing"]
     return {
         **{key: report["overhead"][key] for key in COSTS},
@@ -174,8 +177,8 @@ def own_cost(report):
 
 
 def shares(report):
-    """The shares that a program may expect something of: what was timed of all launches, alone or with others, and how much of
-    the time from the first operation to the last the GPU was busy."""
+    """Returns the shares for which a program may state a minimum: how many of all launches were timed, alone or with
+    others, and how much of the time from the first operation to the last the GPU was busy."""
     coverage, device = report["coverage"], (report["devices"] or [None])[0]
     timed = coverage["timed"] + coverage["runs"]["launches"] + coverage["bursts"]["launches"]
     return {
@@ -185,7 +188,7 @@ def shares(report):
 
 
 def expected(mode, least, report):
-    """A row for each thing that the report of a run must say at least."""
+    """Returns a row for each minimum that the report of a run must reach."""
     found = shares(report) if least else {}
     return [
         {"mode": mode, "what": what, "least": share, "found": round(found[what], 4), "met": found[what] >= share}
@@ -194,8 +197,8 @@ def expected(mode, least, report):
 
 
 def same(said):
-    """A row for each number of a program that must be the same in every mode as in the plain one; `said` by mode. Of what a mode
-    does beside gpuspy nothing is asked."""
+    """Returns a row for each number of a program that must be the same in every mode as in the plain one; `said` is by
+    mode. Modes without gpuspy are not checked."""
     plain = said.get("plain", {}).get("same", {})
     return [
         {"mode": mode, "what": what, "least": number, "found": words["same"].get(what), "met": words["same"].get(what) == number}
@@ -206,7 +209,7 @@ def same(said):
 
 
 def slowdown(runs):
-    """By mode: ratios of step times to the plain one's of the same round."""
+    """Returns, by mode, the ratios of step times to the plain mode's of the same round."""
     by_round = defaultdict(dict)
     for run in runs:
         if run.get("step_ns"):

@@ -1,4 +1,4 @@
-"""What torch.profiler's trace (Kineto's, from CUPTI) says: which kernels ran, when, and what launched them."""
+"""Reads torch.profiler's trace (Kineto's, from CUPTI): which kernels ran, when, and what launched them."""
 import bisect
 
 from names import normal
@@ -9,7 +9,7 @@ LAUNCHERS = ("cuda_runtime", "cuda_driver")
 
 
 class Clock:
-    """From CLOCK_REALTIME to CLOCK_MONOTONIC_RAW, by two moments known on both: the line through them."""
+    """Converts CLOCK_REALTIME to CLOCK_MONOTONIC_RAW, by the line through two moments known on both."""
 
     def __init__(self, pairs):
         (self.raw, self.real), (last_raw, last_real) = pairs
@@ -17,7 +17,7 @@ class Clock:
         self.rate = (last_raw - self.raw) / between if between else 1.0
 
     def raw_ns(self, real_ns):
-        # Exact where it can be: only the small part by which the clocks' rates differ is a float.
+        # Exact as far as possible: only the small part by which the clocks' rates differ is a float.
         since = real_ns - self.real
         return self.raw + since + round(since * (self.rate - 1.0))
 
@@ -30,7 +30,8 @@ class Ran:
 
 
 class Profile:
-    """`kernels` that were launched one by one, `graphs`: launches of graphs, `in_graphs`: names of kernels in those."""
+    """`kernels` that were launched one by one, `graphs`: launches of graphs, `in_graphs`: names of kernels inside
+    those."""
 
     def __init__(self, document, clocks):
         base = int(document.get("baseTimeNanoseconds", 0))
@@ -64,7 +65,7 @@ class Profile:
 
 
 class Observed:
-    """The same of gpuspy's operations, those whose calls began inside a region. A line is a dict, as printed."""
+    """The same from gpuspy's operations, for those whose calls began inside a region. A line is a dict, as printed."""
 
     def __init__(self, lines, region=None):
         self.kernels, self.graphs, self.in_graphs = [], [], 0

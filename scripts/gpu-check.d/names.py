@@ -1,4 +1,4 @@
-"""Names of kernels, so that the same kernel has the same name whoever tells it."""
+"""Normalizes kernel names, so that a kernel has the same name in every tool's output."""
 import ctypes
 import ctypes.util
 import functools
@@ -6,7 +6,7 @@ import functools
 
 @functools.lru_cache(maxsize=None)
 def _demangler():
-    """The C++ runtime's own, which Kineto uses as well; None where there is none."""
+    """Returns the C++ runtime's own demangler, which Kineto uses as well; None if there is none."""
     try:
         function = ctypes.CDLL(ctypes.util.find_library("stdc++") or "libstdc++.so.6").__cxa_demangle
     except (OSError, AttributeError):
@@ -18,7 +18,7 @@ def _demangler():
 
 @functools.lru_cache(maxsize=None)
 def normal(name):
-    """Demangled where it is mangled, without blanks: where those stand differs from demangler to demangler."""
+    """Returns the name, demangled if it is mangled, without spaces: demanglers put those in different places."""
     demangle = _demangler() if name.startswith("_Z") else None
     if demangle:
         status = ctypes.c_int()

@@ -1,4 +1,4 @@
-"""Which programs are there to try, and what does each say about itself?
+"""Which programs there are to try, and what each prints about itself.
 
 A program prints one line of JSON on stdout:
 
@@ -8,14 +8,14 @@ A program prints one line of JSON on stdout:
     launches    kernel launches in it, outside of graphs, where the program knows (else absent or null)
     kernels     the same by the kernels' names
     true_ns     medians of its kernels' durations by name, as measured on the GPU itself
-    expect      {mode: {timed_share, busy_share}}: the least that the report of a run in that mode must say. Timed is what was
-                timed alone, in runs or in bursts, of all launches; busy is of the time from the first operation to the last
+    expect      {mode: {timed_share, busy_share}}: the least that the report of a run in that mode must show. Timed is the share of
+                launches timed alone, in runs or in bursts; busy is the share of the time from the first operation to the last
     same        {what: number}: what must be the same in every mode as in a run without gpuspy
-    versions    of what it uses
+    versions    versions of the packages that it uses
     skip        instead of all that: why it cannot run here
 
-One that is profiled takes --profile FILE: it then runs its measured part under torch.profiler and writes the trace there.
-All take --quick, and do less.
+A program that can be profiled accepts --profile FILE: it then runs its measured part under torch.profiler and writes
+the trace there. All accept --quick, and then do less.
 """
 import concurrent.futures
 import importlib.util
@@ -28,8 +28,8 @@ from runs import limited
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = os.path.join(HERE, "programs")
-# What each imports, and the modes that it is run in. Where the time of a step is the question, all; where it is what is seen, few,
-# since each takes its time.
+# What each program imports, and the modes that it is run in: all modes if the program measures step times; few if it
+# only shows what is recorded, since each mode takes time.
 TIMED = ("plain", "exact", "auto", "off")
 PROFILED = (*TIMED, "profiler", "profiler+exact")
 SEEN = ("plain", "exact", "profiler+exact")
@@ -51,7 +51,7 @@ PYTHON_PROGRAMS = (
     ("taichi_scale", ("taichi",), ("plain", "exact")),
     ("pycuda_axpy", ("pycuda",), ("plain", "exact")),
 )
-# The most telling for its time first; what is not here comes behind, in the order above.
+# The most informative for its time first; programs that are not listed follow, in the order above.
 ORDER = (
     "driver_bound",
     "driver_captures",
@@ -63,12 +63,12 @@ ORDER = (
     "cuda_storm",
     "torch_nccl",
 )
-# Has its rounds before the next program has its first one: what watching costs, beside what torch.profiler costs.
+# Its rounds come before the next program's first one: the cost of gpuspy beside that of torch.profiler.
 FIRST = ("torch_train",)
 
 
 class Part:
-    """A program to try, in these modes; `is_first`: its rounds come before the programs that follow."""
+    """A program to try, in these modes. With `is_first`, its rounds come before the programs that follow."""
 
     def __init__(self, name, command, modes=TIMED, is_first=False):
         self.name, self.command, self.modes, self.is_first = name, command, modes, is_first
@@ -81,9 +81,9 @@ def find_nvcc():
 
 
 def compile_cuda(nvcc, runtime, output, seconds):
-    """Builds cuda.cu with the static or the shared runtime. Returns why not, or None."""
+    """Builds cuda.cu with the static or the shared runtime. Returns the reason if that fails, or None."""
     source = os.path.join(PROGRAMS, "cuda.cu")
-    # Beside the shared runtime that nvcc links against: it need not be where the loader looks.
+    # Linked with the folder of nvcc's shared runtime, which need not be on the loader's path.
     home = os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))
     places = [place for name in ("lib64", "lib") if os.path.isdir(place := os.path.join(home, name))]
     rpath = [word for place in places for word in ("-Xlinker", f"-rpath={place}")]
@@ -101,7 +101,7 @@ def compile_cuda(nvcc, runtime, output, seconds):
 
 
 def cuda_parts(build, seconds):
-    """The CUDA C++ programs that could be built, and what could not."""
+    """Returns the CUDA C++ programs that could be built, and those that could not."""
     nvcc = find_nvcc()
     if not nvcc:
         return [], [{"what": "cuda_static, cuda_shared, cuda_storm", "why": "there is no nvcc"}]
@@ -120,7 +120,7 @@ def cuda_parts(build, seconds):
 
 
 def python_parts():
-    """The Python programs whose packages are there, and those whose are not."""
+    """Returns the Python programs whose packages are installed, and those whose are not."""
     parts, skipped = [], []
     for name, packages, modes in PYTHON_PROGRAMS:
         missing = [package for package in packages if importlib.util.find_spec(package) is None]
@@ -133,19 +133,19 @@ def python_parts():
 
 
 def named_part(text):
-    """A part from NAME=COMMAND."""
+    """Returns the part that NAME=COMMAND describes."""
     name, equals, command = text.partition("=")
     if not (name and equals and command.strip()):
         raise ValueError(f"{text}: not NAME=COMMAND")
     words = shlex.split(command)
-    # It will run in a folder of its own.
+    # The command will run in a folder of its own.
     if "/" in words[0]:
         words[0] = os.path.abspath(words[0])
     return Part(name, words)
 
 
 def find_parts(build, named, seconds):
-    """Everything there is to try, in order of importance, and what there is not, with the reason."""
+    """Returns the programs to try in order of importance, and those that cannot be tried, with the reason."""
     cuda, no_cuda = cuda_parts(build, seconds)
     python, no_python = python_parts()
     place = {name: at for at, name in enumerate(ORDER)}

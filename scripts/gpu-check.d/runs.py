@@ -1,4 +1,4 @@
-"""Running a program in one of the modes, and reading what it and gpuspy said."""
+"""Runs a program in one of the modes, and reads what it and gpuspy printed."""
 import json
 import os
 import sys
@@ -10,16 +10,16 @@ sys.path.insert(1, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 import limited
 
 SKIPPED = 77
-# No run gets less time than this to begin with.
+# The least time limit of a run, in seconds.
 LEAST_SECONDS = 3
-# Lines of stderr that are kept of a run that failed.
+# How many lines of stderr are kept from a run that failed.
 TAIL = 12
-# To print the operations of a trace.
+# The time limit for printing a trace's operations, in seconds.
 READ_SECONDS = 30
 
 
 class Failed(Exception):
-    """A run that came to nothing, and why; `tail` holds the last lines that it complained."""
+    """A run that gave no result, and why; `tail` has the last lines of its stderr."""
 
     def __init__(self, why, tail=()):
         super().__init__(why)
@@ -27,11 +27,11 @@ class Failed(Exception):
 
 
 class NotHere(Exception):
-    """The program says that it cannot run on this machine, and why."""
+    """The program reports that it cannot run on this machine, and why."""
 
 
 class Budget:
-    """Seconds that are left for everything."""
+    """The seconds that are left for everything."""
 
     def __init__(self, seconds):
         self.began = time.monotonic()
@@ -45,7 +45,7 @@ class Budget:
 
 
 def execute(command, seconds, environment, folder):
-    """Runs a command in a process group of its own, for so long at most."""
+    """Runs a command in a process group of its own, for at most this many seconds."""
     if seconds < LEAST_SECONDS:
         raise Failed("no time left")
     ended = limited.run(command, seconds, environment, folder)
@@ -55,14 +55,15 @@ def execute(command, seconds, environment, folder):
 
 
 class Run:
-    """A finished run: what the program said, and with gpuspy its report and operations, with torch.profiler its trace."""
+    """A finished run: what the program printed; with gpuspy, its report and operations; with torch.profiler, its
+    trace."""
 
     def __init__(self, said):
         self.said, self.report, self.operations, self.profile = said, None, None, None
 
 
 class Runner:
-    """Runs programs in modes. Everything that is written lies in `folder`."""
+    """Runs programs in modes, and writes everything into `folder`."""
 
     def __init__(self, gpuspy, folder, budget, quick):
         self.gpuspy, self.folder, self.budget, self.quick = gpuspy, folder, budget, quick
@@ -78,13 +79,13 @@ class Runner:
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("GPUSPY")},
             **{name: os.path.join(folder, "cache", place) for name, place in caches.items()},
-            # Compiled in the process itself: helpers would be programs to watch as well.
+            # Compiles in the process itself: helper processes would be recorded as well.
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         }
 
     def run(self, part, mode, read, seconds):
-        """One run, of so many seconds at most. Without `read` only the time of a step is of interest."""
+        """Makes one run of at most this many seconds. Without `read` only the time of a step is of interest."""
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             profile, trace = os.path.join(place, "profile.json"), os.path.join(place, "trace.gspy")
             timing = mode.rpartition("+")[2]

@@ -1,8 +1,8 @@
-"""The result for people."""
+"""Prints the result for people."""
 
 
 def table(head, rows, texts=1):
-    """Columns as wide as they must be; the first `texts` to the left, the others to the right."""
+    """Formats columns as wide as needed; the first `texts` columns are aligned left, the others right."""
     cells = [list(head), *([str(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells)]
     place = lambda at, cell: cell.ljust(widths[at]) if at < texts else cell.rjust(widths[at])  # noqa: E731
@@ -10,7 +10,7 @@ def table(head, rows, texts=1):
 
 
 def ns(value):
-    """A duration with its unit, in three digits."""
+    """Formats a duration with its unit, in three digits."""
     for unit, factor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(value) >= factor:
             return f"{value / factor:.3g} {unit}"
@@ -90,15 +90,15 @@ def slowdown(programs):
         for mode in modes:
             found = program["slowdown"].get(mode)
             own = program["own_cost"].get(mode, {}).get("cost_percent")
-            told = "" if own is None else f" says {own:.1f} %"
-            cells.append(f"{found['median']:.3f} [{found['q1']:.3f}, {found['q3']:.3f}]{told}" if found else "-")
+            own_words = "" if own is None else f" reports {own:.1f} %"
+            cells.append(f"{found['median']:.3f} [{found['q1']:.3f}, {found['q3']:.3f}]{own_words}" if found else "-")
         rows.append((program["name"], len(steps), ns(sorted(steps)[len(steps) // 2]), *cells))
     return table(("program", "rounds", "step", "off", "auto", "exact", "torch.profiler"), rows) if rows else []
 
 
 def expected(programs):
     return [
-        f"{'yes' if row['met'] else 'NO'}: {program['name']}, {row['mode']}: {row['what']} {row['found']}, asked for {row['least']}"
+        f"{'yes' if row['met'] else 'NO'}: {program['name']}, {row['mode']}: {row['what']} {row['found']}, required {row['least']}"
         for program in programs
         for row in program["expected"]
     ]
@@ -123,11 +123,11 @@ def page(result):
     programs = result["programs"]
     sections = (
         ("Kernel launches in the measured part: are they equal?", counts(programs)),
-        ("What must hold: does it?", expected(programs)),
-        ("Durations: gpuspy's less the other's. CUPTI tells execution, gpuspy stream occupancy", durations(programs)),
-        ("Begins: gpuspy's less CUPTI's, the same launches", starts(programs)),
+        ("Are the required minimums reached?", expected(programs)),
+        ("Durations: gpuspy's minus the other's. CUPTI measures execution, gpuspy GPU intervals", durations(programs)),
+        ("Starts: gpuspy's minus CUPTI's, for the same launches", starts(programs)),
         (
-            "Time of a step as a multiple of that without watching: median [quartiles], and what the report says that it cost",
+            "Time of a step as a multiple of that without tracing: median [quartiles], and the cost by the report's own account",
             slowdown(programs),
         ),
         ("Failed", failures(programs)),

@@ -1,4 +1,4 @@
-"""Does cuGetProcAddress answer with the addresses that the driver exports? For every request of requests.txt."""
+"""Does cuGetProcAddress return the addresses that the driver exports? For every request of requests.txt."""
 import ctypes
 import os
 from ctypes import byref, c_char_p, c_int, c_void_p
@@ -11,7 +11,7 @@ class DlInfo(ctypes.Structure):
 
 
 def nearest_symbol(address):
-    """What the dynamic symbol tables say about an address."""
+    """Returns what the dynamic symbol tables say about an address."""
     info = DlInfo()
     if not ctypes.CDLL(None).dladdr(c_void_p(address), byref(info)) or not info.file:
         return "no loaded object"
@@ -30,7 +30,7 @@ def requests():
 
 
 def run(report):
-    # Before cuInit, as a runtime asks.
+    # Before cuInit, as a runtime does.
     driver = Driver(initialise=False)
     counts = {"equal": 0, "different": 0, "no_answer": 0, "no_export": 0, "neither": 0}
     different, no_answer, no_export = [], [], []

@@ -1,8 +1,9 @@
-"""Do streams wait for each other that have nothing to do with each other? A kernel spins on the first stream until the host
-sets its flag; short kernels are launched on forty others. Those that end meanwhile are independent; those that have not ended
-after half a second stand behind the first stream: they share a hardware queue with it.
+"""Do streams wait for each other that have no dependency? A kernel spins on the first stream until the host sets its
+flag; short kernels are launched on forty others. Those that end meanwhile are independent; those that have not ended
+after half a second are behind the first stream: they share a hardware queue with it.
 
-Asked with nothing, a timed event and an untimed one recorded behind the spinning kernel, and with 1, 8 and 32 connections.
+Tested with no event, a timed event and an untimed one recorded after the spinning kernel, and with 1, 8 and 32
+connections.
 """
 import time
 
@@ -17,18 +18,18 @@ EVENTS = ("no event", "timed event", "untimed event")
 
 
 class Probe:
-    """The kernels, loaded; the streams; a word for each kernel."""
+    """The loaded kernels, the streams, and a word for each kernel."""
 
     def __init__(self):
         self.cuda = cuda = Context()
         module = cuda.load(*PTX_FLAG)
         self.wait = cuda.get_function(module, b"probe_await_argns")
         self.set = cuda.get_function(module, b"probe_set_1us")
-        # Word 0: the flag; 1: what the spinning kernel told; 2 and on: set by the others.
+        # Word 0: the flag; 1: the spinning kernel's result; from 2 on: set by the others.
         self.words = Words(cuda, STREAMS + 2)
         self.streams = [cuda.stream() for _ in range(STREAMS + 1)]
         self.half_second, self.give_up_ns = (0.05, 150_000_000) if is_quick() else (0.5, 2_000_000_000)
-        # Loading may wait for what runs: before anything spins.
+        # Loads everything before anything spins, since loading may wait for running kernels.
         self.words.set(0)
         self.spin(self.streams[0])
         cuda.launch_with(self.streams[0], self.set, self.words.address(2))
@@ -41,7 +42,7 @@ class Probe:
         return self.cuda.driver.result("cuStreamQuery", stream) == SUCCESS
 
     def ask(self, events):
-        """Which of the streams 1 to 40 ended while the kernel on stream 0 was spinning, and which did not."""
+        """Returns which of the streams 1 to 40 ended while the kernel on stream 0 was spinning, and which did not."""
         cuda, words = self.cuda, self.words
         kinds = {"timed event": cuda.event(), "untimed event": cuda.event(DISABLE_TIMING)}
         words.clear()

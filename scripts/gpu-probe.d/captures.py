@@ -1,8 +1,9 @@
-"""Which calls fail while a stream is captured, and which of them end the capture? By the capture's mode, by who asks (the
-capturing thread or another one, in its default mode or RELAXED), and by what is asked about (the captured stream or another).
+"""Which calls fail while a stream is captured, and which of them end the capture? By the capture's mode, by the caller
+(the capturing thread or another one, in its default mode or RELAXED), and by the object of the call (the captured
+stream or another).
 
-Each question has a capture of its own: begin, one launch, the question, end. What the question returned and what the end
-returned are the answer; an end that fails is a capture that died.
+Each call has a capture of its own: begin, one launch, the call, end. The results of the call and of the end are the
+answer; if the end fails, the call invalidated the capture.
 """
 import ctypes
 import threading
@@ -24,7 +25,7 @@ ASKERS = ("capturing thread", "capturing thread, relaxed", "another thread", "an
 
 
 class Asked:
-    """What the questions are about: a stream that is captured, one that is not, and events of both."""
+    """The objects of the calls: a stream that is captured, one that is not, and events of both."""
 
     def __init__(self, cuda):
         self.cuda = cuda
@@ -42,7 +43,7 @@ class Asked:
 
 
 def stream_questions(asked):
-    """Asked about the captured stream and about another."""
+    """Calls about the captured stream and about another."""
     out = asked.out
     return {
         "cuStreamGetCtx": lambda stream: asked.result("cuStreamGetCtx", stream, out),
@@ -56,14 +57,14 @@ def stream_questions(asked):
 
 
 def first_use(asked):
-    """A new stream, and a launch on it."""
+    """Uses a new stream for a launch."""
     stream = c_void_p()
     code = asked.result("cuStreamCreate", byref(stream), NON_BLOCKING)
     return code or asked.result("cuLaunchKernel", *asked.cuda.launch_arguments(stream.value))
 
 
 def first_launch(asked):
-    """A kernel of a module that is loaded now: where loading is lazy, its first launch is what loads it."""
+    """Launches a kernel of a module that is loaded now: with lazy loading, its first launch loads it."""
     module, function = c_void_p(), c_void_p()
     code = asked.result("cuModuleLoadData", byref(module), PTX[0])
     code = code or asked.result("cuModuleGetFunction", byref(function), module, ctypes.c_char_p(b"probe_empty_1us"))
@@ -75,13 +76,13 @@ def new_event(asked, flags=TIMING):
 
 
 def freed(asked):
-    """Allocated and freed now."""
+    """Allocates and frees."""
     code = asked.result("cuMemAlloc_v2", asked.out, 4096)
     return code or asked.result("cuMemFree_v2", asked._out[0])
 
 
 def other_questions(asked):
-    """Asked about nothing in particular, or about an event of the stream that is not captured."""
+    """Calls about nothing in particular, or about an event of the stream that is not captured."""
     return {
         "cuEventQuery": lambda: asked.result("cuEventQuery", asked.ready),
         "cuStreamCreate": lambda: asked.result("cuStreamCreate", asked.out, NON_BLOCKING),
@@ -100,7 +101,7 @@ def other_questions(asked):
 
 
 def relaxed(cuda, question):
-    """The question, in RELAXED mode; the thread's own mode is put back."""
+    """Makes the call in RELAXED mode, and restores the thread's own mode."""
     mode = c_int(CAPTURE_RELAXED)
     cuda.driver.call("cuThreadExchangeStreamCaptureMode", byref(mode))
     try:
@@ -110,7 +111,7 @@ def relaxed(cuda, question):
 
 
 def on_thread(cuda, question):
-    """The question's answer from a thread of its own, which has the context current."""
+    """Makes the call in a thread of its own, which has the context current."""
     answers = []
 
     def ask():
@@ -124,7 +125,7 @@ def on_thread(cuda, question):
 
 
 def answer(asked, mode, asker, question):
-    """[what the question returned, what the end of the capture returned]."""
+    """Returns [what the call returned, what the end of the capture returned]."""
     cuda = asked.cuda
     ask = (lambda: relaxed(cuda, question)) if asker.endswith("relaxed") else question
     cuda.driver.call("cuStreamBeginCapture_v2", asked.captured, mode)
@@ -149,7 +150,7 @@ def run(report):
             questions[f"{name}, {label}"] = lambda question=question, stream=stream: question(stream)
     questions.update(other_questions(asked))
     found = {}
-    # What waits comes last: if it never returns, the others have been answered.
+    # Calls that wait come last: if one never returns, the others have been answered.
     for name, question in sorted(questions.items(), key=lambda item: "Synchronize" in item[0]):
         for mode, number in MODES.items():
             for asker in ASKERS:
@@ -158,12 +159,12 @@ def run(report):
                     row[asker] = answer(asked, number, asker, question)
                 except (CudaError, AttributeError) as error:
                     row[asker] = {"error": str(error)}
-        # After each, so that what crashes is told by what is missing.
+        # Reported after each call, so that a call that crashes is recognized by its missing answer.
         report({"[call, end of capture]": found})
 
 
-def told(modes, chosen):
-    """For whom the codes of a question are of a kind, as short as it can be said."""
+def describe(modes, chosen):
+    """Describes, as briefly as possible, for which callers a call's results are of a kind."""
     lines = []
     for mode, askers in modes.items():
         who = [asker for asker, codes in askers.items() if isinstance(codes, list) and chosen(*codes)]
@@ -175,11 +176,12 @@ def told(modes, chosen):
 
 
 def words(found):
-    """The questions that ended a capture, and those that failed and did not; by mode of the capture and who asked."""
+    """Lists the calls that ended a capture, and those that failed without ending it, by mode of the capture and
+    caller."""
     rows, lines = found["[call, end of capture]"], []
     for label, chosen in (
         ("ends the capture", lambda code, end: end != 0),
         ("fails, and the capture lives", lambda code, end: end == 0 and code != 0),
     ):
-        lines += [f"{name} {label}; {who}" for name, modes in rows.items() if (who := told(modes, chosen))]
+        lines += [f"{name} {label}; {who}" for name, modes in rows.items() if (who := describe(modes, chosen))]
     return lines or ["no question failed, or ended a capture"]

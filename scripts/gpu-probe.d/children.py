@@ -1,4 +1,4 @@
-"""Questions that need a process of their own: they may crash it, or depend on its environment."""
+"""Runs tests that need a process of their own: they may crash it, or depend on its environment."""
 import os
 import sys
 
@@ -8,7 +8,7 @@ SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 
 
 def is_quick():
-    """Less of everything, as the dry run wants it."""
+    """Returns whether to do less of everything, as in the dry run."""
     return bool(os.environ.get("GPU_PROBE_QUICK"))
 
 
@@ -17,7 +17,7 @@ def command(section, argument):
 
 
 def child(section, argument, seconds=15, **environment):
-    """What a section's `child` function says of an argument; under "error", how it ended when it did not end well."""
+    """Returns what a section's `child` function reports for an argument; if it failed, "error" says how it ended."""
     seconds *= float(os.environ.get("GPU_PROBE_PATIENCE", 1))
     ended = limited.run(command(section, argument), seconds, {**os.environ, **environment})
     found = limited.last_document(ended.output) or {}

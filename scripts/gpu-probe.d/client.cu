@@ -1,5 +1,5 @@
-// A program of CUDA runtime calls, each followed by a mark, for trace.c: built by nvcc once with the static runtime and
-// once with the shared one. It links no driver: what it finds, its runtime found.
+// Makes CUDA runtime calls, each followed by a marker for trace.c. nvcc builds it once with the static runtime and once
+// with the shared one. It does not link the driver, so every driver function is found by its runtime.
 #include <cuda_runtime.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-"""What calls cost the host, ns: the median over samples of the mean of a batch."""
+"""Measures what calls cost the host, ns: the median over samples of the mean of a batch."""
 import ctypes
 from ctypes import c_uint64, c_void_p
 
@@ -7,7 +7,8 @@ from cuda import CAPTURE_RELAXED, DISABLE_TIMING, NOT_READY, TIMING, Context
 from native import Sequencer, spread
 
 BATCH, SAMPLES = 50, 40
-# Entries before a batch that is recorded on a deep stream, how often that is measured, and what keeps the stream from running.
+# Entries before a batch that is recorded on a deep stream, how often that is measured, and how long a spin keeps the
+# stream from draining.
 DEEP, DEEP_SAMPLES, DEEP_NS = 500, 10, 20_000_000
 
 
@@ -49,7 +50,7 @@ def deep(costs):
 
 
 def at_depth(costs, timed, untimed):
-    """What one more entry costs where hundreds wait, and what an event costs to make."""
+    """Measures the cost of one more entry where hundreds wait, and of creating an event."""
     costs.launch = costs.cuda.driver.function("cuLaunchKernel")
     options = {"prepare": lambda: deep(costs), "count": DEEP_SAMPLES}
     costs.driver(f"cuEventRecord, timing, depth {DEEP}", "cuEventRecord", timed, costs.stream, **options)
@@ -60,7 +61,7 @@ def at_depth(costs, timed, untimed):
 
 
 def busy(costs):
-    """Leaves an event on the stream that is not complete for the next milliseconds."""
+    """Leaves an event on the stream that does not complete in the next milliseconds."""
     costs.drain()
     costs.cuda.launch(costs.stream, 3_000_000)
     costs.cuda.record(costs.pending, costs.stream)
@@ -96,7 +97,7 @@ def run(report):
     costs.driver("cuCtxGetCurrent", "cuCtxGetCurrent", out)
     costs.driver("cuCtxGetId", "cuCtxGetId", 0, out)
     costs.driver("cuFuncGetName", "cuFuncGetName", out, cuda.empty_function)
-    # The call exchanges what it finds: a word of its own, which holds a valid mode from the first exchange on.
+    # The call exchanges the mode in a word, which contains a valid mode from the first exchange on.
     mode = ctypes.c_int(CAPTURE_RELAXED)
     costs.driver(
         "cuThreadExchangeStreamCaptureMode", "cuThreadExchangeStreamCaptureMode", ctypes.addressof(mode)
@@ -110,7 +111,7 @@ def run(report):
 
 
 def runtime_launch(costs):
-    """cudaLaunchKernel of a CUkernel, through a shared runtime where one is found."""
+    """Measures cudaLaunchKernel of a CUkernel, through a shared runtime if one is found."""
     try:
         runtime = runtime_calls.load_runtime()
         kernel = runtime_calls.kernel(runtime)
@@ -118,7 +119,7 @@ def runtime_launch(costs):
         costs.found["cudaLaunchKernel, empty"] = {"error": str(error)}
         costs.report(costs.found)
         return
-    # dim3 is 12 bytes and travels by value, in two registers.
+    # dim3 has 12 bytes and is passed by value, in two registers.
     one = (1 << 32) | 1
     address = ctypes.cast(runtime.cudaLaunchKernel, c_void_p).value
     arguments = (kernel, one, 1, one, 1, 0, 0, costs.stream)
@@ -126,5 +127,5 @@ def runtime_launch(costs):
 
 
 def words(found):
-    told = [f"{name} {row['median']:.0f}" for name, row in found.items() if isinstance(row, dict) and "median" in row]
-    return ["host ns, medians: " + "; ".join(told)]
+    row_words = [f"{name} {row['median']:.0f}" for name, row in found.items() if isinstance(row, dict) and "median" in row]
+    return ["host ns, medians: " + "; ".join(row_words)]

@@ -37,9 +37,10 @@ EMPTY, SPIN = "probe_empty_1us", "probe_spin_argns"
 _EMPTY = ".visible .entry probe_empty_1us()\n{\n    ret;\n}\n"
 
 
-# One thread waits until a word in memory is not 0, and gives up after `ns` of the GPU's timer, so that nothing hangs; another
-# kernel sets such a word. Both tell a second word that they ran: 1 = the flag was seen (or set), 2 = given up. The simulated
-# driver runs no code: there the first one lasts `ns`, and no word is written.
+# One kernel's thread waits until a word in memory is not 0, and gives up after `ns` of the GPU's timer, so that nothing
+# hangs; another kernel sets such a word. Both write to a second word that they ran: 1 if the flag was observed (or
+# set), 2 if the first gave up. The simulated driver runs no code: there the first one lasts `ns`, and no word is
+# written.
 _FLAG = """
 .visible .entry probe_await_argns(.param .u64 ns, .param .u64 flag, .param .u64 told)
 {
@@ -86,8 +87,8 @@ PTX = [
     for version, target in (("7.0", "sm_70"), ("8.0", "sm_90"))
 ]
 PTX_FLAG = [_module(version, target, _FLAG) for version, target in (("7.0", "sm_70"), ("8.0", "sm_90"))]
-# Its dependents may start as soon as it has: what a programmatic launch needs to overlap (PTX 7.8, sm_90). The simulated driver
-# reads "after 1 % of its length" in the name.
+# Its dependents may start as soon as it has started, which a programmatic launch needs to overlap (PTX 7.8, sm_90). The
+# simulated driver reads "after 1 % of its length" in the name.
 PTX_TRIGGER = _module(
     "7.8", "sm_90", _SPIN % {"name": "probe_trigger1_argns", "first": "griddepcontrol.launch_dependents;"}
 )
@@ -102,12 +103,12 @@ class CudaError(Exception):
 
 
 def integer(value):
-    """A Python integer as a 64-bit argument; whatever else as it is."""
+    """Converts a Python integer to a 64-bit argument; returns anything else unchanged."""
     return (c_int64 if value < 0 else c_uint64)(value) if isinstance(value, int) else value
 
 
 class Driver:
-    """libcuda.so.1, initialised."""
+    """libcuda.so.1, initialized."""
 
     def __init__(self, initialise=True):
         self.library = ctypes.CDLL("libcuda.so.1")
@@ -115,7 +116,7 @@ class Driver:
             self.call("cuInit", 0)
 
     def function(self, name):
-        """A function's address, or None when the driver does not export it."""
+        """Returns a function's address, or None if the driver does not export it."""
         try:
             return ctypes.cast(getattr(self.library, name), c_void_p).value
         except AttributeError:
@@ -132,7 +133,7 @@ class Driver:
             raise CudaError(name, code)
 
     def out(self, kind, name, *arguments):
-        """Calls a function whose first argument is an out-parameter of this ctypes kind, and returns that."""
+        """Calls a function whose first argument is an out-parameter of this ctypes kind, and returns the value."""
         value = kind()
         self.call(name, byref(value), *arguments)
         return value.value
@@ -154,7 +155,7 @@ class Context:
         self.device = driver.out(c_int, "cuDeviceGet", 0)
         self.handle = driver.out(c_void_p, "cuDevicePrimaryCtxRetain", self.device)
         driver.call("cuCtxSetCurrent", self.handle)
-        # CUDA 13's devices may not tell their clock rate; 1.98 GHz is the H200's boost clock.
+        # CUDA 13's devices may not report their clock rate; 1.98 GHz is the H200's boost clock.
         try:
             self.khz = driver.out(c_int, "cuDeviceGetAttribute", CLOCK_RATE_KHZ, self.device) or 1_980_000
         except CudaError:
@@ -166,8 +167,8 @@ class Context:
         self._load_kernels()
 
     def _load_kernels(self):
-        """Launches each kernel once: a kernel that is loaded lazily may have to wait for what runs, and a probe that launches it
-        for the first time behind a gate would wait for itself."""
+        """Launches each kernel once. A kernel that is loaded lazily may have to wait for running kernels, so a probe
+        that first launches it behind a gate would wait for itself."""
         stream = self.stream()
         self.launch(stream)
         self.launch(stream, 1_000)
@@ -196,22 +197,22 @@ class Context:
         return self.driver.out(c_void_p, "cuEventCreate", flags)
 
     def spin_parameters(self, ns):
-        """The kernel parameter array for a spin of `ns`; kept alive with the context."""
+        """Returns the kernel parameter array for a spin of `ns`; it is kept alive with the context."""
         return self.parameters(ns, self.khz)
 
     def parameters(self, *values):
-        """The kernel parameter array for 64-bit values; kept alive with the context."""
+        """Returns the kernel parameter array for 64-bit values; it is kept alive with the context."""
         words = (c_uint64 * len(values))(*values)
         pointers = (c_void_p * len(values))(*(ctypes.addressof(words) + 8 * n for n in range(len(values))))
         self._kept += [words, pointers]
         return ctypes.addressof(pointers)
 
     def launch_with(self, stream, function, *values):
-        """One thread of a kernel whose parameters are 64-bit values."""
+        """Launches one thread of a kernel whose parameters are 64-bit values."""
         self.driver.call("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, stream, self.parameters(*values), 0)
 
     def launch_arguments(self, stream, ns=None, function=None):
-        """cuLaunchKernel's arguments for one thread of the spin kernel, or of the empty one without `ns`."""
+        """Returns cuLaunchKernel's arguments for one thread of the spin kernel, or of the empty kernel without `ns`."""
         if ns is None:
             return (function or self.empty_function, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0)
         return (function or self.spin_function, 1, 1, 1, 1, 1, 1, 0, stream, self.spin_parameters(ns), 0)

@@ -1,4 +1,4 @@
-"""The driver and its devices."""
+"""Describes the driver and its devices."""
 import ctypes
 import shutil
 from ctypes import c_int, c_size_t

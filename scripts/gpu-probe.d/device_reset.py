@@ -1,5 +1,5 @@
-"""What does cudaDeviceReset call below, and what is left after it? Counted by trace.c: a reset that goes through export tables
-shows no driver function, and whoever watches those functions cannot see it."""
+"""Which driver functions does cudaDeviceReset call, and what is left after it? Counted by trace.c: a reset that goes
+through export tables calls no exported driver function, so a tracer of those functions cannot observe it."""
 import ctypes
 from ctypes import byref, c_int, c_uint, c_void_p
 

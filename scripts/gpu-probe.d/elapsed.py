@@ -1,4 +1,4 @@
-"""cuEventElapsedTime: sign, rounding, and the resolution of the events' own clock."""
+"""cuEventElapsedTime: its sign and rounding, and the resolution of the events' clock."""
 import collections
 import ctypes
 import math
@@ -11,19 +11,20 @@ from cuda import Context, CudaError
 
 
 def f32(value):
-    """The nearest float."""
+    """Returns the nearest 32-bit float."""
     return struct.unpack("f", struct.pack("f", value))[0]
 
 
 MILLIONTH = f32(1e-6)
 
 
-# Units that GPUs were said to stamp events in.
+# Units of event timestamps that have been reported for GPUs.
 UNITS = (2, 4, 8, 16, 32, 64, 100, 128, 256, 500, 512, 1000, 1024, 2000, 2048)
 
 
 def formula(ms):
-    """Which formulas give this float for some whole number of nanoseconds: n / 1e6 rounded once, or n * 1e-6f."""
+    """Returns which formulas give this float for some whole number of nanoseconds: n / 1e6 rounded once, or n *
+    1e-6f."""
     near = range(math.floor(ms * 1e6) - 2, math.ceil(ms * 1e6) + 3)
     divided = any(f32(n / 1e6) == ms for n in near)
     multiplied = any(f32(f32(n) * MILLIONTH) == ms for n in near)
@@ -50,7 +51,7 @@ def signs(cuda, stream):
 
 
 def rounding(cuda, stream):
-    """Many pairs of events between spins of many lengths, up to a few tens of milliseconds apart."""
+    """Measures many pairs of events between spins of many lengths, up to a few tens of milliseconds apart."""
     randomly = random.Random(1)
     events = [cuda.event() for _ in range(400)]
     for event in events:
@@ -75,7 +76,7 @@ def rounding(cuda, stream):
             common = math.gcd(common, ns)
             steps.append(ns)
     mod = collections.Counter(ns % 32 for ns in steps)
-    # Additivity: exact when every event has one timestamp and the quotient is exact.
+    # Additivity is exact if every event has one timestamp and the quotient is exact.
     sums = 0
     for n in range(0, len(events) - 2, 2):
         a, b, c = events[n : n + 3]
@@ -91,7 +92,7 @@ def rounding(cuda, stream):
 
 
 def resolution(cuda, stream):
-    """Differences of events recorded back to back behind a spin: nothing runs between them."""
+    """Returns differences of events recorded back to back after a spin: nothing runs between them."""
     differences = collections.Counter()
     for _ in range(4):
         events = [cuda.event() for _ in range(200)]
@@ -102,7 +103,7 @@ def resolution(cuda, stream):
         differences.update(cuda.elapsed_ns(a, b) for a, b in zip(events, events[1:]))
     steps = {abs(d) for d in differences if d}
     return {
-        # What all distances are multiples of: the unit of the stamps.
+        # The greatest common divisor of all distances: the unit of the timestamps.
         "common_divisor_ns": math.gcd(*steps) if steps else None,
         "multiples_of": {unit: sum(n for d, n in differences.items() if d % unit == 0) for unit in UNITS},
         "differences": sum(differences.values()),
@@ -113,7 +114,7 @@ def resolution(cuda, stream):
 
 
 def recorded(cuda, stream):
-    """An event that has fired, and two moments on the host's clock that it fired between."""
+    """Returns an event that has fired, and two moments on the host's clock between which it fired."""
     event, before = cuda.event(), host_ns()
     cuda.record(event, stream)
     cuda.synchronize(stream)
@@ -125,7 +126,7 @@ def host_ns():
 
 
 def idle_hops(cuda, stream):
-    """Elapsed time across an idle stream against the host's clock, and by how many parts per million the two went apart."""
+    """Compares elapsed time across an idle stream with the host's clock, in parts per million."""
     found = []
     for seconds in (0.02, 0.2, 1.0) if is_quick() else (0.02, 0.2, 1.0, 5.0):
         first, first_before, first_seen = recorded(cuda, stream)

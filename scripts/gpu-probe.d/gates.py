@@ -1,4 +1,4 @@
-"""Something that a stream can stand behind until the host opens it, and somebody who opens it when a call is stuck."""
+"""Gates: what a stream can wait for until the host opens it, and a thread that opens it if a call is stuck."""
 import ctypes
 import threading
 import time
@@ -11,7 +11,7 @@ DEVICE_MAP, WAIT_GEQ = 2, 0
 
 
 class Words:
-    """Page-locked words that the host and the GPU both see, each on a cache line of its own."""
+    """Page-locked words that the host and the GPU share, each on a cache line of its own."""
 
     def __init__(self, cuda, count):
         self.cuda = cuda
@@ -25,7 +25,7 @@ class Words:
             word.value = 0
 
     def address(self, n):
-        """On the GPU."""
+        """Returns a word's address on the GPU."""
         return self.device + 64 * n
 
     def get(self, n):
@@ -36,9 +36,10 @@ class Words:
 
 
 class Gate:
-    """What a stream can be made to stand behind until the host opens it: a word that it waits for, or a kernel that spins.
+    """What a stream waits for until the host opens it: a word in memory, or a kernel that spins.
 
-    The kernel gives up after `give_up_ns`. Never waits for an open gate: who closes it opens it, whatever happens.
+    The kernel gives up after `give_up_ns`. Nothing waits for a gate to be opened: the code that closes it opens it,
+    whatever happens.
     """
 
     def __init__(self, cuda, is_kernel=False, give_up_ns=3_000_000_000):
@@ -68,7 +69,7 @@ class Gate:
 
 
 class Stuck:
-    """Opens a gate when a call has been stuck for a while. Wrap each call: `with stuck.during():`."""
+    """Opens a gate if a call has been stuck for some time. Wrap each call: `with stuck.during():`."""
 
     def __init__(self, gate, seconds):
         self.gate, self.seconds = gate, seconds
@@ -93,7 +94,7 @@ class Stuck:
         self.gate.open()
 
     def call(self, function, *arguments):
-        """Calls, and returns the result with the seconds that it took."""
+        """Makes the call, and returns the result with the seconds that it took."""
         self.began = began = time.monotonic()
         try:
             return function(*arguments), time.monotonic() - began

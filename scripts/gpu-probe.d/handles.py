@@ -1,6 +1,7 @@
-"""CUfunction and CUkernel: which calls take which, what they are called, and which of them a captured launch's node tells.
+"""CUfunction and CUkernel: which calls accept which, what their names are, and which of them the node of a captured
+launch contains.
 
-Questions in the form of the other kind are asked in processes of their own: some drivers may crash.
+Queries in the form of the other kind run in processes of their own: some drivers may crash.
 """
 import ctypes
 from ctypes import byref, c_char_p, c_int, c_uint, c_void_p
@@ -9,7 +10,8 @@ from children import child as ask
 from cuda import CAPTURE_GLOBAL, EMPTY, PTX, Context, CudaError
 
 REGISTERS = 4  # cuda.h: CU_FUNC_ATTRIBUTE_NUM_REGS
-# The matching questions, and those in the other form. `kernel_handles` in the simulated driver is what these four say.
+# The matching queries, and those in the other form. `kernel_handles` in the simulated driver stands for the results of
+# these four.
 MATCHING = (
     ("cuFuncGetName", "CUfunction"),
     ("cuFuncGetName", "CUfunction of CUkernel"),
@@ -39,7 +41,7 @@ class KernelNode(ctypes.Structure):
 
 
 def load(cuda):
-    """A handle of each kind, by the words that stand for it in the answers."""
+    """Returns a handle of each kind, by its label in the answers."""
     driver, library = cuda.driver, c_void_p()
     for image in PTX:
         code = driver.result("cuLibraryLoadData", byref(library), image, 0, 0, 0, 0, 0, 0)
@@ -53,7 +55,7 @@ def load(cuda):
 
 
 def answer(cuda, function, handle):
-    """A question's result and what it answered."""
+    """Returns a query's result and answer."""
     if not cuda.driver.function(function):
         return "not exported"
     if function.endswith("Name"):
@@ -74,16 +76,16 @@ def child(question, report):
 
 
 def captured(cuda, handles, stream):
-    """What the node of a captured launch of a CUkernel tells in its two fields."""
-    driver, node, count, told = cuda.driver, c_void_p(), ctypes.c_size_t(1), KernelNode()
+    """Returns what the two fields of the node of a captured launch of a CUkernel contain."""
+    driver, node, count, parameters = cuda.driver, c_void_p(), ctypes.c_size_t(1), KernelNode()
     driver.call("cuStreamBeginCapture_v2", stream, CAPTURE_GLOBAL)
     driver.call("cuLaunchKernel", *cuda.launch_arguments(stream, function=handles["CUkernel"]))
     graph = c_void_p()
     driver.call("cuStreamEndCapture", stream, byref(graph))
     driver.call("cuGraphGetNodes", graph, byref(node), byref(count))
-    driver.call("cuGraphKernelNodeGetParams_v2", node, byref(told))
+    driver.call("cuGraphKernelNodeGetParams_v2", node, byref(parameters))
     label = {handle: label for label, handle in handles.items()} | {None: None}
-    found = {field: label.get(getattr(told, field), "another handle") for field in ("func", "kern")}
+    found = {field: label.get(getattr(parameters, field), "another handle") for field in ("func", "kern")}
     driver.call("cuGraphDestroy", graph)
     return found
 

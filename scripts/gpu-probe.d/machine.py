@@ -1,4 +1,5 @@
-"""The machine under the GPU: kernel, clocks, container, and the Linux calls that a profiler of this kind relies on."""
+"""The machine that the GPU is in: kernel, clocks, container, and the Linux calls that a profiler of this kind relies
+on."""
 import ctypes
 import errno
 import fcntl
@@ -25,10 +26,10 @@ def read(path, limit=4000):
 
 
 def attempt(what):
-    """A check's result, or why it could not be made."""
+    """Returns a check's result, or why it could not be made."""
     try:
         return what()
-    except Exception as error:  # each check stands alone
+    except Exception as error:  # the checks are independent
         return {"error": f"{type(error).__name__}: {error}"}
 
 
@@ -62,7 +63,7 @@ def memfd():
 
 
 def clone_without_signal():
-    """A child whose exit sends no signal is invisible to wait(-1) and reaped with __WCLONE."""
+    """Checks that a child whose exit sends no signal is invisible to wait(-1) and is reaped with __WCLONE."""
     libc = ctypes.CDLL(None, use_errno=True)
     child = libc.syscall(*map(ctypes.c_long, (CLONE[platform.machine()], 0, 0, 0, 0, 0)))
     if child == 0:
@@ -85,7 +86,7 @@ def pidfd():
 
 
 def file_size_limit():
-    """What sizing a memfd beyond RLIMIT_FSIZE does to a child."""
+    """Checks what enlarging a memfd beyond RLIMIT_FSIZE does to a child."""
     child = os.fork()
     if child == 0:
         try:
@@ -100,7 +101,7 @@ def file_size_limit():
 
 
 def wipe_on_fork():
-    """What a forked child finds in a page that is to be wiped: 0, where the system does it."""
+    """Returns what a forked child finds in a page that is to be wiped: 0 if the system wipes it."""
     memory = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(MADV_WIPEONFORK)
     memory[0] = 7
@@ -123,7 +124,7 @@ def clocks():
 
 
 def sleep_lateness():
-    """How late a 200 us sleep comes back, us."""
+    """Returns how late a 200 us sleep returns, us."""
     late = []
     for _ in range(400):
         started = time.perf_counter_ns()

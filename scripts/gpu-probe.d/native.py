@@ -1,4 +1,4 @@
-"""Calls timed from C where there is a compiler, from Python where there is none."""
+"""Times calls from C if there is a compiler, otherwise from Python."""
 import ctypes
 import os
 import shutil
@@ -15,7 +15,7 @@ def compiler():
 
 
 def build(source, output, *options):
-    """Compiles a shared object beside this file's sources. Returns its path; raises with the compiler's words."""
+    """Compiles a shared object from a source beside this file. Returns its path; raises with the compiler's message."""
     if not compiler():
         raise RuntimeError("no C compiler")
     path = os.path.join(os.environ["GPU_PROBE_BUILD"], output)
@@ -34,7 +34,7 @@ class Call(ctypes.Structure):
 
 
 class Sequencer:
-    """Runs calls back to back and says when each one returned (CLOCK_MONOTONIC_RAW, ns)."""
+    """Runs calls back to back and records when each one returned (CLOCK_MONOTONIC_RAW, ns)."""
 
     def __init__(self):
         try:
@@ -45,7 +45,7 @@ class Sequencer:
             self.host = f"python ({error})"
 
     def address(self, name):
-        """A function of sequence.c, to be timed itself; None without a compiler."""
+        """Returns the address of a function of sequence.c, which is to be timed itself; None without a compiler."""
         return self.library and ctypes.cast(getattr(self.library, name), c_void_p).value
 
     def run(self, calls):
@@ -75,7 +75,7 @@ class Sequencer:
 
 
 def spread(values):
-    """Percentiles of a list of numbers."""
+    """Returns percentiles of a list of numbers."""
     ordered = sorted(values)
     at = lambda part: ordered[min(len(ordered) - 1, int(part * len(ordered)))]
     return {"n": len(ordered), "min": ordered[0], "p10": at(0.1), "median": at(0.5), "p90": at(0.9), "max": ordered[-1]}

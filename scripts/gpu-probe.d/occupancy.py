@@ -1,4 +1,4 @@
-"""What an event pair around a kernel measures: on a drained stream, queued, and beside programmatic launches."""
+"""What an event pair around a kernel measures: on a drained stream, queued, and around programmatic launches."""
 import ctypes
 
 from children import is_quick
@@ -17,7 +17,7 @@ ROUNDS = 60
 
 
 def over_read(cuda, sequencer, stream, ns, queued):
-    """Event pairs around a kernel of `ns` (None: the empty one), and the host's times of the three calls."""
+    """Measures event pairs around a kernel of `ns` (None: the empty one), and the host times of the three calls."""
     record, launch = cuda.driver.function("cuEventRecord"), cuda.driver.function("cuLaunchKernel")
     first, second = cuda.event(), cuda.event()
     calls = [(record, (first, stream)), (launch, cuda.launch_arguments(stream, ns)), (record, (second, stream))]
@@ -37,7 +37,7 @@ def over_read(cuda, sequencer, stream, ns, queued):
 
 
 def bare_pair(cuda, stream):
-    """Two events with nothing between them, queued behind a spin: the floor of back-to-back."""
+    """Measures two events with nothing between them, queued after a spin: the minimum for back-to-back events."""
     first, second, pairs = cuda.event(), cuda.event(), []
     for _ in range(ROUNDS):
         cuda.launch(stream, 300_000)
@@ -49,7 +49,7 @@ def bare_pair(cuda, stream):
 
 
 def back_to_back(cuda, stream):
-    """end(N) to start(N + 1) of queued neighbours that each have their own pair."""
+    """Measures end(N) to start(N + 1) of queued neighbours that each have their own event pair."""
     gaps = []
     for _ in range(6):
         pairs = [(cuda.event(), cuda.event()) for _ in range(20)]
@@ -64,7 +64,7 @@ def back_to_back(cuda, stream):
 
 
 class Chains:
-    """Launches of a kernel whose dependents may start as soon as it has."""
+    """Launches of a kernel whose dependents may start as soon as it has started."""
 
     def __init__(self, cuda, stream, ns):
         self.cuda, self.stream = cuda, stream
@@ -79,7 +79,8 @@ class Chains:
         self.cuda.driver.call("cuLaunchKernelEx", ctypes.byref(config), self.function, self.parameters, 0)
 
     def took(self, count, event=None, every=1, overlapping=True, ahead=500_000):
-        """ns from before to behind a chain that was queued as a whole, with an event after every so many launches."""
+        """Returns the ns from before to after a sequence that was queued as a whole, with an event after every `every`
+        launches."""
         first, second = self.cuda.event(), self.cuda.event()
         self.cuda.launch(self.stream, ahead)
         self.cuda.record(first, self.stream)
@@ -93,7 +94,7 @@ class Chains:
 
 
 def programmatic(cuda, stream):
-    """Chains of four 100 us kernels that may overlap: how long with and without events between them."""
+    """Measures sequences of four 100 us kernels that may overlap, with and without events between them."""
     if cuda.capability() < 90:
         return {"error": f"needs compute capability 9.0; this is {cuda.capability()}"}
     chains = Chains(cuda, stream, 100_000)
@@ -107,14 +108,15 @@ def programmatic(cuda, stream):
 
 
 def sparse(cuda, stream):
-    """What a long chain of 3 us kernels that may overlap loses by few events, in ns and as a share of the time without. Less
-    than a launch queue holds, behind a spin that lasts until all of it is queued."""
+    """Measures what a long sequence of 3 us kernels that may overlap loses by a few events, in ns and as a share of the
+    time without events. The sequence is shorter than a launch queue, behind a spin that lasts until all of it is
+    queued."""
     if cuda.capability() < 90:
         return {"error": f"needs compute capability 9.0; this is {cuda.capability()}"}
     chains, event, found = Chains(cuda, stream, 3_000), cuda.event(), {}
     options = {"none": (None, 1), "1 in 256": (event, 256), "1 in 32": (event, 32), "1 in 8": (event, 8)}
     rows = {name: [] for name in options}
-    # By turns, so that a clock that changes changes all of them.
+    # Alternates between the variants, so that a changing clock affects all of them.
     for _ in range(4 if is_quick() else 12):
         for name, (each, every) in options.items():
             rows[name].append(chains.took(600, each, every, ahead=15_000_000))

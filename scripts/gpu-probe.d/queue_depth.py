@@ -1,7 +1,7 @@
 """How many entries does a stream take before the next call blocks, what counts as an entry, and what does
 CUDA_SCALE_LAUNCH_QUEUES change?
 
-The stream stands behind a gate; a second thread opens that when a call has been stuck for a while.
+The stream waits for a gate; a second thread opens the gate when a call has been stuck for some time.
 """
 from children import child as ask
 from children import is_quick
@@ -14,7 +14,7 @@ SCALES = ("1x", "0.25x", "4x")
 
 
 def fill(cuda, gate, steps):
-    """Repeats the steps on a gated stream until one blocks. Returns how many calls of each went in before."""
+    """Repeats the steps on a gated stream until one blocks. Returns how many calls of each were accepted before."""
     stream = cuda.stream()
     counts = dict.fromkeys((name for name, _ in steps), 0)
     blocked_in = None
@@ -34,7 +34,7 @@ def fill(cuda, gate, steps):
 
 
 def questions(cuda):
-    """What is queued, by name, and what stands before it."""
+    """Returns what is queued, by name, and what is queued before it."""
     events = [cuda.event() for _ in range(MOST_CALLS)]
     untimed = cuda.event(DISABLE_TIMING)
     upcoming = iter(events)
@@ -61,8 +61,8 @@ def questions(cuda):
 
 
 def child(argument, report):
-    """Everything, in this process's environment. A kernel as the gate in the place of a wait for a value: it is the other kind
-    of thing that a stream can stand behind."""
+    """Runs all tests in this process's environment, with a wait for a value and with a kernel as the gate: the two
+    kinds of things that a stream can wait for."""
     cuda = Context()
     found = {}
     steps, again = questions(cuda)
@@ -93,6 +93,6 @@ def words(found):
     lines = []
     for scale, rows in found.items():
         if isinstance(rows, dict):
-            told = [f"{name} {row.get('total', row.get('error'))}" for name, row in rows.items() if isinstance(row, dict)]
-            lines.append(f"queue {scale}: " + "; ".join(told))
+            row_words = [f"{name} {row.get('total', row.get('error'))}" for name, row in rows.items() if isinstance(row, dict)]
+            lines.append(f"queue {scale}: " + "; ".join(row_words))
     return lines

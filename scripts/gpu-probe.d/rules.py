@@ -1,4 +1,4 @@
-"""Small rules that no document states, one question each."""
+"""Small rules that no document states, with one test each."""
 import ctypes
 import threading
 from ctypes import byref, c_float, c_size_t, c_uint64, c_void_p
@@ -7,7 +7,7 @@ from cuda import Context, CudaError
 
 
 def without_context(cuda):
-    """Event calls from a thread that has no current context."""
+    """Makes event calls from a thread that has no current context."""
     stream, event, answers = cuda.stream(), cuda.event(), {}
     cuda.record(event, stream)
     cuda.synchronize(stream)
@@ -25,7 +25,7 @@ def without_context(cuda):
 
 
 def in_host_function(cuda):
-    """CUDA calls inside a function that a stream calls."""
+    """Makes CUDA calls inside a function that a stream calls."""
     stream, event, answers = cuda.stream(), cuda.event(), {}
     cuda.record(event, stream)
     cuda.synchronize(stream)
@@ -41,7 +41,7 @@ def in_host_function(cuda):
 
 
 def copies_in_capture(cuda):
-    """[a copy of pageable memory on the captured stream, the end of the capture]."""
+    """Returns [the result of a copy of pageable memory on the captured stream, the result of the capture's end]."""
     stream, graph = cuda.stream(), c_void_p()
     memory = cuda.driver.out(c_uint64, "cuMemAlloc_v2", 4096)
     source = ctypes.create_string_buffer(4096)
@@ -51,7 +51,8 @@ def copies_in_capture(cuda):
 
 
 def context_ids(cuda):
-    """cuCtxGetId of the current context; streams' ids in the order of their making; handles given again."""
+    """Returns cuCtxGetId of the current context, streams' ids in the order of their creation, and handles that were
+    reused."""
     number = c_uint64()
     context = [cuda.driver.result("cuCtxGetId", cuda.handle, byref(number)), number.value]
     streams = [cuda.stream() for _ in range(4)]
@@ -64,7 +65,8 @@ def context_ids(cuda):
 
 
 def copy_speed(cuda):
-    """MB/s of copies and sets of 64 MiB, and ns that small ones take, by events behind a spin."""
+    """Returns MB/s of copies and memsets of 64 MiB, and the ns that small ones take, measured by events after a
+    spin."""
     size, small = 64 << 20, 4096
     stream, first, second = cuda.stream(), cuda.event(), cuda.event()
     device = [cuda.driver.out(c_uint64, "cuMemAlloc_v2", size) for _ in range(2)]
@@ -94,7 +96,7 @@ def copy_speed(cuda):
 
 def run(report):
     cuda, found = Context(), {}
-    # The one that a driver may answer by never returning comes last.
+    # The call that a driver may never return from comes last.
     for question in (without_context, copies_in_capture, context_ids, copy_speed, in_host_function):
         try:
             found[question.__name__] = question(cuda)

@@ -1,5 +1,5 @@
-"""Which driver functions does each runtime call make? Counted by trace.c under the shared runtimes of this machine (from
-Python), and under nvcc's shared and static one where there is an nvcc."""
+"""Which driver functions does each runtime call make? Counted by trace.c under the shared runtimes of this machine
+(from Python), and under nvcc's shared and static runtimes if there is an nvcc."""
 import ctypes
 import glob
 import json
@@ -21,7 +21,8 @@ def site_packages(pattern):
 
 
 def runtimes():
-    """Shared runtimes: by soname, as a program would find them, then where wheels and toolkits put them."""
+    """Returns shared runtimes: by soname, as a program would find them, then from where wheels and toolkits install
+    them."""
     found = {}
     for soname in ("libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"):
         try:
@@ -41,7 +42,8 @@ def load_runtime():
 
 
 def kernel(runtime):
-    """A cudaKernel_t of the empty kernel, which cudaLaunchKernel takes in a function's place. CUDA 12.8 and later."""
+    """Returns a cudaKernel_t of the empty kernel, which cudaLaunchKernel accepts in place of a function. CUDA 12.8 and
+    later."""
     library, handle = c_void_p(), c_void_p()
     for image in PTX:
         code = runtime.cudaLibraryLoadData(byref(library), image, None, None, 0, None, None, 0)
@@ -58,7 +60,7 @@ class Dim3(ctypes.Structure):
 
 
 def child(path, _):
-    """Runs preloaded with trace.so: makes the calls one by one, which prints one line for each."""
+    """Runs with trace.so preloaded: makes the calls one by one, which prints one line for each."""
     runtime = ctypes.CDLL(path)
     mark = ctypes.CDLL(None).probe_mark
     stream, event, untimed, device, other, pool, host = (c_void_p() for _ in range(7))
@@ -121,7 +123,7 @@ def child(path, _):
 
 
 def traced(command, trace, **environment):
-    """Runs a client under trace.so and returns its lines; what it did not get to is told by its exit."""
+    """Runs a client under trace.so and returns its lines, and how it ended if it did not finish."""
     env = {**os.environ, **environment, "LD_PRELOAD": trace}
     ended = limited.run(command, 20, env)
     calls = []
@@ -142,7 +144,7 @@ def nvcc():
 
 
 def compiled(kind, trace):
-    """client.cu with nvcc's runtime of this kind."""
+    """Builds and traces client.cu with nvcc's runtime of this kind."""
     path = os.path.join(os.environ["GPU_PROBE_BUILD"], f"client-{kind}")
     source = os.path.join(native.HERE, "client.cu")
     home = os.path.dirname(os.path.dirname(nvcc()))

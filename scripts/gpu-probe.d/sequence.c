@@ -1,4 +1,4 @@
-/* Calls functions one after the other and says when each returned. Arguments are integers and pointers only. */
+/* Calls functions one after the other and records when each returned. Arguments are integers and pointers only. */
 #include <stdint.h>
 #include <time.h>
 #if defined(__x86_64__)

@@ -1,6 +1,8 @@
-"""What do calls answer that are asked about a handle that was destroyed? Each in a process of its own: some drivers crash.
+"""What do calls return for a handle that was destroyed? Each call runs in a process of its own, since some drivers
+crash.
 
-The handle of the last destroyed stream, with nothing made since, and with another stream made since (which may have the same).
+The handle is that of the last destroyed stream, with nothing created since, and with another stream created since
+(which may have the same handle).
 """
 import ctypes
 from ctypes import c_uint64, c_void_p

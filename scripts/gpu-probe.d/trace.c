@@ -35,12 +35,12 @@ __asm__(".text\n.balign 32\n.hidden thunks\n.globl thunks\nthunks:\n"
 
 static struct {
     char name[80];
-    uint64_t told;
+    uint64_t printed;
 } known[THUNKS];
 static int used;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The thunk of a driver function, or the function itself when there are no thunks left. */
+/* Returns the thunk of a driver function, or the function itself if there are no thunks left. */
 static void *thunk_of(void *target, const char *name)
 {
     void *thunk = target;
@@ -68,7 +68,7 @@ static getproc5 real_getproc5;
 static int wrapped_getproc4(const char *name, void **function, int version, uint64_t flags);
 static int wrapped_getproc5(const char *name, void **function, int version, uint64_t flags, int *status);
 
-/* Whether a pointer is one of ours already: a driver may look its own functions up by dlsym. */
+/* Returns whether a pointer is already one of our thunks: a driver may look its own functions up by dlsym. */
 static int is_exchanged(void *function)
 {
     return function == (void *)wrapped_getproc4 || function == (void *)wrapped_getproc5 ||
@@ -89,7 +89,7 @@ static void exchange(const char *name, int version, void **function)
         }
         return;
     }
-    /* The name of the export behind it, where there is one: it tells _v2 and _ptsz apart. */
+    /* The name of the export that it points to, if there is one: it distinguishes _v2 and _ptsz. */
     Dl_info info;
     const char *export = name;
     if (dladdr(*function, &info) && info.dli_sname && info.dli_saddr == *function)
@@ -141,16 +141,16 @@ void *dlsym(void *handle, const char *name)
     return function;
 }
 
-/* For the client: prints one line of JSON with what was called since the last mark. */
+/* For the client: prints one line of JSON with the calls since the last marker. */
 void probe_mark(const char *label, int result)
 {
     printf("{\"call\": \"%s\", \"result\": %d, \"driver\": {", label, result);
     const char *comma = "";
     for (int n = 0; n < used; n++) {
         uint64_t count = __atomic_load_n(&thunk_counts[n], __ATOMIC_RELAXED);
-        if (count != known[n].told)
-            printf("%s\"%s\": %llu", comma, known[n].name, (unsigned long long)(count - known[n].told)), comma = ", ";
-        known[n].told = count;
+        if (count != known[n].printed)
+            printf("%s\"%s\": %llu", comma, known[n].name, (unsigned long long)(count - known[n].printed)), comma = ", ";
+        known[n].printed = count;
     }
     printf("}}\n");
     fflush(stdout);

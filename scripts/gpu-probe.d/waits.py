@@ -1,7 +1,7 @@
-"""Which calls wait for work that they have nothing to do with? A stream stands behind a gate; each call is made while the gate
-is closed, and a second thread opens it when the call has been stuck for a while.
+"""Which calls wait for unrelated work? A stream waits for a gate; each call is made while the gate is closed, and a
+second thread opens it when the call has been stuck for some time.
 
-Loading of modules is asked with lazy and with eager loading; the gate is a wait for a value, or a kernel that spins.
+Module loading is tested lazily and eagerly; the gate is a wait for a value, or a kernel that spins.
 """
 import ctypes
 from ctypes import c_char_p, c_size_t, c_void_p
@@ -11,13 +11,13 @@ from children import is_quick
 from cuda import DISABLE_TIMING, NON_BLOCKING, PTX, TIMING, Context, CudaError
 from gates import Gate, Stuck
 
-# A call that has not returned after this waits for the gate.
+# A call that has not returned after this many seconds is waiting for the gate.
 STUCK_SECONDS = 0.03 if is_quick() else 0.15
 BLOCKING = 0
 
 
 class Calls:
-    """What is called. What a call needs is made before the gate is closed."""
+    """The calls to test. What a call needs is created before the gate is closed."""
 
     def __init__(self, cuda, gated):
         self.cuda, self.driver, self.gated = cuda, cuda.driver, gated
@@ -43,11 +43,11 @@ class Calls:
         self.driver.call("cuModuleUnload", self.module)
 
     def copy_pageable(self, size):
-        """On the gated stream: what is staged returns all the same."""
+        """Makes the copy on the gated stream: a staged copy returns without waiting."""
         self.driver.call("cuMemcpyHtoDAsync_v2", self.memory[0], ctypes.addressof(self.pageable), c_size_t(size), self.gated)
 
     def all(self):
-        """By name; the calls about modules follow each other."""
+        """Returns the calls by name; those about modules follow each other."""
         call = self.driver.call
         return {
             "launch on another stream": lambda: self.cuda.launch(self.stream),
@@ -73,7 +73,7 @@ class Calls:
 
 
 def child(argument, report):
-    """`argument`: what the gate is."""
+    """`argument`: the kind of gate."""
     cuda = Context()
     gate = Gate(cuda, argument == "kernel", 60_000_000 if is_quick() else 3_000_000_000)
     gated = cuda.driver.out(c_void_p, "cuStreamCreate", BLOCKING)

@@ -1,4 +1,5 @@
-"""The machine as it calls itself, before anything loads CUDA. Prints its JSON again after each answer: the last line counts."""
+"""Prints what the machine says about itself before anything loads CUDA. Prints the JSON again after each answer: the
+last line counts."""
 import importlib.metadata
 import json
 import os
@@ -8,14 +9,14 @@ import sys
 
 import limited
 
-# Nothing here is worth more than this; nvidia-smi may hang where a driver is ill.
+# No fact is worth more time than this; nvidia-smi may hang if a driver is broken.
 SECONDS = 12
 PACKAGES = ("torch", "triton", "jax", "cupy-cuda13x", "numba", "numba-cuda", "warp-lang", "nvidia-nccl-cu13", "numpy")
 SMI = "name,uuid,driver_version,compute_cap,memory.total,compute_mode,persistence_mode,mig.mode.current,clocks.sm,clocks.max.sm"
 
 
 def ask(*command):
-    """A command's answer, or why there is none."""
+    """Returns a command's output, or why there is none."""
     if not (os.access(command[0], os.X_OK) or shutil.which(command[0])):
         return {"error": "not there"}
     ended = limited.run(command, SECONDS)
@@ -23,7 +24,7 @@ def ask(*command):
 
 
 def versions():
-    """Versions of packages, without importing one."""
+    """Returns versions of packages without importing them."""
     found = {}
     for name in PACKAGES:
         try:
@@ -34,7 +35,7 @@ def versions():
 
 
 def questions(gpuspy):
-    """The most telling first."""
+    """Lists the commands, the most informative first."""
     yield "uname -r", platform.release
     yield "uname -a", lambda: " ".join(platform.uname())
     yield "driver", lambda: ask("cat", "/proc/driver/nvidia/version")
@@ -55,7 +56,7 @@ def main():
     for name, question in questions(sys.argv[1]):
         try:
             found[name] = question()
-        except Exception as error:  # one fact that cannot be had is no reason to miss the others
+        except Exception as error:  # a missing fact must not prevent the others
             found[name] = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(found), flush=True)
 

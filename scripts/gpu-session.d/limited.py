@@ -1,4 +1,4 @@
-"""Running a command that may hang, crash or never end: whatever it does, the caller goes on."""
+"""Runs a command that may hang, crash or never end: whatever it does, the caller goes on."""
 import json
 import os
 import signal
@@ -6,26 +6,26 @@ import subprocess
 import tempfile
 import time
 
-# A process in the driver may be beyond SIGKILL. Nobody waits longer than this for one to go.
+# A process in the driver may ignore SIGKILL. This is the longest that the caller waits for one to end, in seconds.
 REAP_SECONDS = 3
-# How often somebody who wants to know is told that a command still runs.
+# How often the caller is called back while a command runs, in seconds.
 BEAT_SECONDS = 15
 
 
 class Ended:
-    """What became of a command: its exit code (None: it was stopped, or never began), why it did not end well, and what it
+    """The result of a command: its exit code (None: it was stopped, or never started), why it failed, and what it
     printed."""
 
     def __init__(self, code, why, output="", errors=""):
         self.code, self.why, self.output, self.errors = code, why, output, errors
 
     def last_error(self):
-        """The last line of its complaints, or an empty text."""
+        """Returns the last line of stderr, or an empty text."""
         lines = self.errors.strip().splitlines()
         return lines[-1] if lines else ""
 
     def words(self):
-        """Why it did not end well, with the last line of its complaints; None where it ended well."""
+        """Returns why it failed, with the last line of stderr; None if it did not fail."""
         if self.why and self.last_error():
             return f"{self.why}: {self.last_error()}"
         return self.why
@@ -41,7 +41,7 @@ def _ended(code):
 
 
 def _stop(process):
-    """Ends a whole process group, and waits a moment for its leader."""
+    """Kills a whole process group, and waits briefly for its leader."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -54,7 +54,7 @@ def _stop(process):
 
 
 def _wait(process, seconds, beat):
-    """Its exit code. Meanwhile `beat` is called now and then, and must not take long."""
+    """Returns its exit code. Meanwhile `beat` is called regularly, and must not take long."""
     until = time.monotonic() + seconds
     while True:
         left = until - time.monotonic()
@@ -67,7 +67,7 @@ def _wait(process, seconds, beat):
 
 
 def run(command, seconds, environment=None, folder=None, beat=lambda: None):
-    """Runs a command in a process group of its own, for so many seconds at most."""
+    """Runs a command in a process group of its own, for at most this many seconds."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
@@ -97,7 +97,7 @@ def run(command, seconds, environment=None, folder=None, beat=lambda: None):
 
 
 def last_document(text):
-    """The last line of a text that is a JSON object; None without one."""
+    """Returns the last line of a text that is a JSON object; None if there is none."""
     for line in reversed(text.splitlines()):
         try:
             found = json.loads(line)
@@ -109,7 +109,7 @@ def last_document(text):
 
 
 def write(path, text):
-    """Puts a file in place in one step: whoever looks sees the old one or the whole new one."""
+    """Writes a file in one step: a reader finds the old file or the whole new one."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(path + ".new", path)

@@ -1,10 +1,10 @@
-"""The session on one page, for a person: what the machine is, what each step answered, what failed."""
+"""Prints the session on one page, for people: what the machine is, what each step found, what failed."""
 import importlib
 import os
 
 
 def first_line(value):
-    """A fact in one line."""
+    """Formats a fact in one line."""
     if isinstance(value, dict):
         return value.get("error") or "?"
     return str(value).strip().splitlines()[0] if str(value).strip() else "(nothing)"
@@ -21,7 +21,7 @@ def facts(found):
 
 
 def answers(row):
-    """What a step's answer comes to, in lines."""
+    """Formats a step's results in lines."""
     found = row["found"]
     if row["step"] == "facts" and found:
         return facts(found)
@@ -34,11 +34,11 @@ def answers(row):
 
 
 def guarded(row):
-    """The same; an answer of a shape that nobody expected is told as such, and is in the JSON all the same."""
+    """Does the same; a result of unexpected form is reported as such, and is in the JSON all the same."""
     try:
         return answers(row)
     except Exception as error:
-        return [f"(the page cannot tell this answer: {type(error).__name__}: {error})"]
+        return [f"(the page cannot show this answer: {type(error).__name__}: {error})"]
 
 
 def check_table(folder):

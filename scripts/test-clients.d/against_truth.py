@@ -1,17 +1,17 @@
-"""Runs a client under gpuspy on the simulated GPU, and compares the report with what the simulator says really happened:
-launches by kernel, copies and sets by direction, host memory and bytes, graphs, allocations and waits must be equal, and the
-time of each kernel must lie in its interval. Numbers of the report that stand for the same must agree.
+"""Runs a client under gpuspy on the simulated GPU, and compares the report with the simulator's truth: launches by
+kernel, copies and memsets by direction, host memory and bytes, graphs, allocations and waits must be equal, and the
+time of each kernel must lie in its interval. Numbers of the report that mean the same must agree.
 
     against_truth.py NAME COMMAND [ARGUMENT]...
 
 A client's last line of output may be JSON about itself:
 
     at_least   lower bounds by name: launches, kernels (different ones), captured, in_graphs, graphs, copies, sets,
-               allocations, frees, syncs, failed, processes. Else at least one launch is asked for
+               allocations, frees, syncs, failed, processes. By default, at least one launch
     calls      calls that succeeded, by name, exactly
     kernels    names of kernels that must have been launched
-    held_up    true: the GPU held the program up, and must be seen busy
-    ranks      of each rank of a job, fields of its process as the report has them, as pid and parent; `gpus` are among its GPUs
+    held_up    true: the program is GPU-bound, and the GPU must be reported busy
+    ranks      for each rank of a job, fields of its process as in the report, such as pid and parent; `gpus` are among its GPUs
 """
 import itertools
 import json
@@ -26,7 +26,8 @@ GPUSPY = os.path.join(ROOT, "target", "release", "gpuspy")
 AGREE = os.path.join(ROOT, "target", "release", "agree")
 SIMGPU = os.path.join(ROOT, "scripts", "simgpu")
 
-# The driver calls that a runtime call becomes in sim/cudart; the report names the outermost, the truth the driver's.
+# The driver calls that a runtime call becomes in sim/cudart; the report names the outermost call, the truth the
+# driver's.
 BECOMES = {
     "cudaLaunchKernel": ["cuLaunchKernel"],
     "__cudaLaunchKernel": ["cuLaunchKernel"],
@@ -56,7 +57,7 @@ BECOMES = {
     "cudaStreamSynchronize": ["cuStreamSynchronize"],
     "cudaEventSynchronize": ["cuEventSynchronize"],
 }
-# Which of them are counted as one: those that share a driver call.
+# Calls that are counted as one because they share a driver call.
 FAMILY = {driver: min(drivers) for drivers in BECOMES.values() for driver in drivers}
 FAMILY |= {runtime: FAMILY[drivers[0]] for runtime, drivers in BECOMES.items()}
 
@@ -65,7 +66,7 @@ DEVICE = ("device", "managed", "pool", "mapped", "array", "graph")
 
 
 class Truth:
-    """What happened, in the words of the report."""
+    """What happened, in the terms of the report."""
 
     def __init__(self, lines):
         work = [line for line in lines if line["kind"] in WORK]
@@ -77,7 +78,7 @@ class Truth:
         self.memory_nodes = [line for line in lines if line["kind"] == "memory_node"]
         self.syncs = [line for line in lines if line["kind"] == "sync"]
         contexts = Counter(line["destroyed"] for line in lines if line["kind"] == "context")
-        # Memory goes with its context; programs here destroy all of them or none.
+        # Memory is freed with its context; programs here destroy all of them or none.
         self.nothing_left = contexts[True] > 0 and contexts[True] == contexts[False]
         self.failed = Counter(line["api"] for line in lines if line["kind"] == "failed")
 
@@ -94,7 +95,7 @@ class Truth:
         return found
 
     def occupied(self):
-        """By kernel: how long its launches occupied their streams, together."""
+        """Returns, by kernel, how long its launches occupied their streams in total."""
         total = Counter()
         for line in self.own:
             if line["kind"] == "kernel" and line["end"] is not None:
@@ -102,7 +103,7 @@ class Truth:
         return total
 
     def busy(self):
-        """How long at least one kernel ran."""
+        """Returns how long at least one kernel ran."""
         lines = (line for line in self.own if line["kind"] == "kernel" and line["end"] is not None)
         total = until = 0
         for head, end in sorted((line["head"], line["end"]) for line in lines):
@@ -111,7 +112,7 @@ class Truth:
         return total
 
     def blocks(self):
-        """By kind of memory: allocations, frees, bytes held at the end."""
+        """Returns, by kind of memory: allocations, frees, bytes held at the end."""
         found = {}
         for line in self.memory:
             use = found.setdefault(line["memory"], [0, 0, 0])
@@ -120,7 +121,7 @@ class Truth:
         return {kind: (came, went, 0 if self.nothing_left else held) for kind, (came, went, held) in found.items()}
 
     def peak(self):
-        """The most device memory that was held at once. Of a graph launch: the most that it can hold."""
+        """Returns the most device memory that was held at once; for a graph launch, the most that it can hold."""
         held = most = 0
         lines = (line for line in self.memory if line["memory"] in DEVICE)
         for launch, part in itertools.groupby(lines, key=lambda line: line.get("launch")):
@@ -134,15 +135,15 @@ class Truth:
         return most
 
     def calls(self):
-        """Calls that succeeded, by the driver's name."""
-        # What a graph launch takes is no call of its own.
+        """Returns calls that succeeded, by the driver's name."""
+        # Memory that a graph launch allocates is no call of its own.
         memory = [line for line in self.memory if line["api"] != "cuGraphLaunch"]
         operations = [*self.own, *self.captured, *memory, *self.memory_nodes, *self.syncs]
         return Counter(FAMILY.get(line["api"], line["api"]) for line in operations)
 
 
 def families(calls):
-    """Calls that succeeded and calls that failed, by the driver's name."""
+    """Returns calls that succeeded and calls that failed, by the driver's name."""
     succeeded, failed = Counter(), Counter()
     for call in calls:
         family = FAMILY.get(call["name"], call["name"])
@@ -152,7 +153,7 @@ def families(calls):
 
 
 class Comparison:
-    """Collects everything in which the report is not what happened, one sentence each."""
+    """Collects every difference between the report and the truth, one sentence each."""
 
     def __init__(self, report, truth):
         self.report, self.truth, self.wrong = report, truth, []
@@ -162,7 +163,7 @@ class Comparison:
             self.wrong.append(f"{what}: gpuspy says {ours}, the simulator {theirs}")
 
     def same_each(self, what, ours, theirs, absent=None):
-        """The same for every key of either; `what` says it with the key in place of {}."""
+        """Compares the values of every key of either side; `what` has {} in place of the key."""
         for key in sorted(ours.keys() | theirs.keys()):
             self.same(what.format(key), ours.get(key, absent), theirs.get(key, absent))
 
@@ -184,7 +185,7 @@ class Comparison:
         for kernel in self.report["kernels"]:
             name, total = kernel["symbol"], occupied[kernel["symbol"]]
             if name in occupied and kernel["total_ns"]:
-                # The GPU's clock and the host's, in which the truth is told, part by 20 ppm there; ns are rounded.
+                # The GPU's clock and the host's, which the truth uses, drift apart by 20 ppm there; ns are rounded.
                 slack = total / 10_000 + 2 * kernel["count"]
                 low, high = kernel["total_ns"]["lo"] - slack, kernel["total_ns"]["hi"] + slack
                 if not low <= total <= high:
@@ -206,16 +207,17 @@ class Comparison:
         blocks = {kind: (use["allocations"], use["frees"], use["live_bytes"]) for kind, use in memory["by_kind"].items()}
         processes, held = self.report["processes"], self.truth.blocks()
         if len(processes) > 1:
-            # What a process holds as it ends goes with it and is told in its own row. The truth does not know them apart.
+            # Memory that a process holds at its end is freed with it and is in its own row. The truth does not
+            # distinguish the two.
             self.same_each("{} memory: allocations, frees", {kind: use[:2] for kind, use in blocks.items()},
                            {kind: use[:2] for kind, use in held.items()})
             ends = sum(use[2] for kind, use in held.items() if kind in DEVICE)
             self.same("device memory of each at its end", sum(one["memory"]["live_bytes"] for one in processes), ends)
         else:
             self.same_each("{} memory: allocations, frees, bytes at the end", blocks, held)
-            told, truth = memory["peak_bytes"], self.truth.peak()
-            if not told["lo"] <= truth <= told["hi"]:
-                self.wrong.append(f"the peak of device memory: gpuspy says {told}, the simulator {truth}")
+            peak, truth = memory["peak_bytes"], self.truth.peak()
+            if not peak["lo"] <= truth <= peak["hi"]:
+                self.wrong.append(f"the peak of device memory: gpuspy says {peak}, the simulator {truth}")
 
     def waits(self):
         waits = Counter()
@@ -232,7 +234,7 @@ class Comparison:
 
 
 def differences(report, truth):
-    """Everything in which the report is not what happened."""
+    """Lists every difference between the report and the truth."""
     of = Comparison(report, truth)
     for part in (of.launches, of.times, of.graphs, of.transfers, of.memory, of.waits, of.calls):
         part()
@@ -240,7 +242,7 @@ def differences(report, truth):
 
 
 def found(report, truth):
-    """What a client may ask to have happened, and what is said of it."""
+    """Returns the numbers that a client may state a minimum for, from the report."""
     copies = [line for line in truth.own if line["kind"] == "copy"]
     kernels = truth.kernels(truth.own)
     return {
@@ -260,7 +262,7 @@ def found(report, truth):
 
 
 def claims(said, report, truth):
-    """Where the client's own account is another than gpuspy's."""
+    """Lists where the client's own account differs from gpuspy's."""
     wrong = []
     happened = found(report, truth)
     for what, least in said.get("at_least", {"launches": 1}).items():
@@ -271,22 +273,22 @@ def claims(said, report, truth):
         if counted.get(name, 0) != count:
             wrong.append(f"calls of {name}: gpuspy says {counted.get(name, 0)}, the client {count}")
     if said.get("held_up"):
-        wrong.extend(not_seen_busy(report, truth.busy()))
+        wrong.extend(not_reported_busy(report, truth.busy()))
     names = {kernel["name"] for kernel in report["kernels"]}
     wrong.extend(f"no kernel {name} was seen" for name in said.get("kernels", []) if name not in names)
     processes = {process["rank"]: process for process in report["processes"]}
     for rank in said.get("ranks", []):
         process = processes.get(rank["rank"], {"gpus": []})
         same = all(process.get(field) == value for field, value in rank.items() if field != "gpus")
-        # Libraries make contexts on other GPUs as well.
+        # Libraries create contexts on other GPUs as well.
         if not same or not set(rank["gpus"]) <= set(process["gpus"]):
             wrong.append(f"rank {rank['rank']}: gpuspy says {process}, the client {rank}")
     return wrong
 
 
-def not_seen_busy(report, busy):
-    """What is wrong with what is said of a GPU that ran kernels for `busy` ns and was the bound: its time must be known, and each
-    kernel must have been timed alone now and then."""
+def not_reported_busy(report, busy):
+    """Lists what is wrong with the report of a GPU that ran kernels for `busy` ns and was the bottleneck: its time must
+    be known, and some launches of each kernel must have been timed alone."""
     [device] = report["devices"]
     compute, undecided = device["compute_ns"], device["undecided_ns"]["value"]
     if abs(compute["value"] / busy - 1) > 0.04 or compute["lo"] < 0.9 * busy or undecided > 0.05 * busy:
@@ -297,13 +299,13 @@ def not_seen_busy(report, busy):
 
 
 def last_words(output):
-    """The client's account of itself, if its last line is one."""
+    """Returns the client's account of itself, if its last line is one."""
     lines = output.strip().splitlines()
     return json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
 
 
 def observe(command):
-    """Runs a command: how it ended, what it printed, gpuspy's report, and the lines of the truth."""
+    """Runs a command. Returns how it ended, what it printed, gpuspy's report, and the lines of the truth."""
     with tempfile.TemporaryDirectory() as folder:
         trace, truth_file = os.path.join(folder, "trace"), os.path.join(folder, "truth.jsonl")
         environment = {**os.environ, "SIMCUDA_TRUTH": truth_file}
@@ -317,13 +319,13 @@ def observe(command):
 
 
 def disagreements(report):
-    """What of a report disagrees with itself: tests/src/agree.rs."""
+    """Lists the numbers of a report that disagree with each other (tests/src/agree.rs)."""
     said = subprocess.run([AGREE], input=json.dumps(report), stdout=subprocess.PIPE, text=True, check=False)
     return said.stdout.splitlines()
 
 
 def check(name, command):
-    """Whether all is equal; says so, or what is not."""
+    """Compares everything; prints that all is equal, or what is not."""
     code, output, report, lines = observe(command)
     if code != 0:
         print(f"{name}: it ended with {code}\n{output}", end="")
@@ -331,8 +333,8 @@ def check(name, command):
     truth = Truth(lines)
     wrong = claims(last_words(output), report, truth) + differences(report, truth) + disagreements(report)
     happened = found(report, truth).items()
-    told = ", ".join(f"{count} {what}" for what, count in happened if count and (what, count) != ("processes", 1))
-    print(f"{name}: {told}: {'equal' if not wrong else 'NOT EQUAL'}", *wrong, sep="\n    ", flush=True)
+    summary = ", ".join(f"{count} {what}" for what, count in happened if count and (what, count) != ("processes", 1))
+    print(f"{name}: {summary}: {'equal' if not wrong else 'NOT EQUAL'}", *wrong, sep="\n    ", flush=True)
     return not wrong
 
 

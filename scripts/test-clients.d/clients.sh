@@ -1,4 +1,4 @@
-# For scripts/test-clients.sh and scripts/test-pytorch.sh, which source it: installing clients of CUDA and observing them.
+# Sourced by scripts/test-clients.sh and scripts/test-pytorch.sh: installs clients of CUDA and observes them.
 # shellcheck shell=bash
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -10,8 +10,9 @@ die() {
     exit 1
 }
 
-# install NAME REQUIREMENTS MEGABYTES: makes downloads/NAME, a virtual environment with the packages that are pinned by hash in a
-# file and nothing else, once; so many MB it takes. What NVIDIA's packages depend on stays away unless it is in the file.
+# install NAME REQUIREMENTS MEGABYTES: makes downloads/NAME once, a virtual environment with exactly the packages that
+# are pinned by hash in a file; it needs this many MB. Dependencies, such as NVIDIA's packages, are installed only if
+# the file lists them.
 install() {
     local folder=$root/downloads/$1 requirements=$2 megabytes=$3 began=$SECONDS python=python3.11 free
     if cmp -s "$requirements" "$folder/.complete"; then
@@ -32,7 +33,7 @@ install() {
     echo "$1: installed in $((SECONDS - began)) s"
 }
 
-# build NAME SOURCES: compiles what is pinned by hash in a file, with what downloads/NAME has and into it, once.
+# build NAME SOURCES: compiles the sources that are pinned by hash in a file once, with and into downloads/NAME.
 build() {
     local folder=$root/downloads/$1 sources=$2 began=$SECONDS
     if cmp -s "$sources" "$folder/.built"; then
@@ -43,20 +44,20 @@ build() {
     echo "$1: built in $((SECONDS - began)) s"
 }
 
-# pinned FOLDER REQUIREMENTS [OPTION]...: pip, for a virtual environment, with a file's packages and no other.
+# pinned FOLDER REQUIREMENTS [OPTION]...: runs pip for a virtual environment, with a file's packages and no others.
 pinned() {
     "$1/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir --no-compile --no-deps --require-hashes \
         -r "$2" "${@:3}"
 }
 
-# observe NAME COMMAND [ARGUMENT]...: runs a client under gpuspy on the simulated GPU; notes it in `failed` when what the report
-# counts is not what happened.
+# observe NAME COMMAND [ARGUMENT]...: runs a client under gpuspy on the simulated GPU, and adds it to `failed` if the
+# report's counts differ from the truth.
 observe() {
     timeout 300 python3 -B "$root/scripts/test-clients.d/against_truth.py" "$@" || failed+=("$1")
 }
 
-# finish: the end of the script, with what has failed.
+# finish: ends the script, and reports what has failed.
 finish() {
     echo "$script: $SECONDS s"
-    [[ ${#failed[@]} -eq 0 ]] || die "not as it happened: ${failed[*]}"
+    [[ ${#failed[@]} -eq 0 ]] || die "the report differs from what happened: ${failed[*]}"
 }

@@ -1,16 +1,17 @@
-"""Builds what PyTorch's libraries need to load without NVIDIA's: for each NVIDIA library that they name, one that exports
-the symbols they leave undefined, under the versions they ask for. A stub tells its name and ends the process when called.
+"""Builds what PyTorch's libraries need to load without NVIDIA's: for each NVIDIA library that they name, one that
+exports the symbols they leave undefined, with the versions they require. A stub prints its name and ends the process
+when called.
 
     stubs.py FOLDER_OF_LIBRARIES OUTPUT_FOLDER [SONAME=SOURCE.c]...
 
-What a library's SOURCE defines takes the place of its stub.
+The definitions in a library's SOURCE replace its stubs.
 """
 import os
 import re
 import subprocess
 import sys
 
-# Of references without a version: NVIDIA's libraries by how their functions' names begin, the longer beginning first.
+# For references without a version: NVIDIA's libraries by how their functions' names begin, longer prefixes first.
 PREFIXES = [
     ("cusparseLt", "libcusparseLt.so.0"),
     ("cusparse", "libcusparse.so.12"),
@@ -18,7 +19,7 @@ PREFIXES = [
     ("cuFile", "libcufile.so.0"),
 ]
 NVIDIA = ("libcu", "libnv", "libnccl")
-# simcuda and simcudart are these.
+# simcuda and simcudart provide these.
 THERE = ("libcuda.so.1", "libcudart.so.12")
 
 STUBS = """#include <stdio.h>
@@ -36,13 +37,14 @@ def readelf(option, path):
 
 
 def needed(path):
-    """The NVIDIA libraries that a library names."""
+    """Returns the NVIDIA libraries that a library names."""
     names = (re.search(r"\(NEEDED\).*\[(.*)\]", line) for line in readelf("--dynamic", path))
     return {name[1] for name in names if name and name[1].startswith(NVIDIA) and name[1] not in THERE}
 
 
 def undefined(path):
-    """The (name, version) of each symbol that it does not have itself; an empty version where it asks for none."""
+    """Returns the (name, version) of each symbol that it does not define itself; an empty version if it requires
+    none."""
     # Columns: number, value, size, type, binding, visibility, section, name@version.
     columns = (line.split() for line in readelf("--dyn-syms", path))
     for name in (parts[7] for parts in columns if len(parts) > 7 and parts[6] == "UND"):
@@ -51,7 +53,7 @@ def undefined(path):
 
 
 def owner(symbol, version):
-    """The library that a symbol is looked for in: NVIDIA's versions have their libraries' names."""
+    """Returns the library in which a symbol is looked up: NVIDIA's versions have their libraries' names."""
     return version or next((library for prefix, library in PREFIXES if symbol.startswith(prefix)), None)
 
 

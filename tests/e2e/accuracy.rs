@@ -1,23 +1,23 @@
-//! How far off are the durations? `scripts/accuracy.sh` prints docs/accuracy.md from here.
+//! //! Measures how far reported durations are from the truth. `scripts/accuracy.sh` prints docs/accuracy.md from here.
 
 use crate::compare::{Compared, compare, estimated};
 use crate::estimates::{by_kind, is_far_off, is_wide, mix};
-use crate::random::{self, Breadth, Setting};
+use crate::random_programs::{self, Breadth, Setting};
 use gpuspy_collector::model::typical::Prior;
 use gpuspy_tests::{Done, Run, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Where a stream stood in its program.
+/// What kind of stream an operation was on.
 #[derive(Clone, Copy)]
 struct Place {
-    /// One thread used it.
+    /// Only one thread used it.
     is_alone: bool,
     /// It is its context's legacy default stream.
     is_legacy: bool,
 }
 
-/// A row: what the simulator is set to, and which operations count.
+/// A row of the page: the simulator's settings, and which operations count.
 struct Situation {
     name: &'static str,
     setting: Setting,
@@ -63,53 +63,55 @@ const SITUATIONS: &[Situation] = &[
     },
 ];
 
-/// Mixes of work whose times are hard to tell, and what each is, the worst first.
+/// Mixes of work that is hard to time (`tests/programs/hard_to_time.c`) and a description of each, the worst first.
 const MIXES: &[(&str, &str)] = &[
     ("drained", "1 µs kernels, each alone on an empty stream"),
-    ("copies", "copies of 64 B to 1 MiB, pinned and pageable, some behind others"),
-    ("some", "1 µs kernels on an empty stream, few of them behind others"),
-    ("steps", "5 µs kernels at any distance, some behind others"),
+    ("copies", "copies of 64 B to 1 MiB, pinned and pageable, some queued behind others"),
+    ("some", "1 µs kernels on an empty stream, few of them queued behind others"),
+    ("steps", "5 µs kernels at any distance, some queued behind others"),
     ("short", "a run of nine kernels of 20 µs and 200 µs, first launches among them"),
     ("random", "kernels of random lengths from 1 to 100 µs"),
 ];
 
-/// What the best value of an operation that does not tell may rest on.
+/// What the best value of an operation may rest on when its own events do not determine it.
 const ESTIMATORS: [Prior; 3] = [Prior::Never, Prior::Always, Prior::Agreeing];
 
-/// Random programs of each setting, besides the known work.
+/// Seeds of the random programs that run under each setting, besides the known work.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=8;
 
-/// The page, with this for the rows of its two tables.
+/// Returns the page with these rows in its two tables.
 fn page(rows: &str, mixes: &str) -> String {
     format!(
         "\
 # How accurate the times are
 
-An operation's duration is its GPU interval: from being submitted and at the head of its stream, to its completion. The
-simulated GPU knows it. **Nothing here has been measured on a real GPU.** `scripts/accuracy.sh > docs/accuracy.md` printed
-this page, from `tests/programs/work_driver.c` and the programs of seeds {} to {} of `random_program.c`, each under the
-settings that a row names.
+An operation's duration is its GPU interval: from the moment at which it is submitted and at the head of its stream, to its
+completion. The simulated GPU knows the truth. **Nothing here has been measured on a real GPU.**
+`scripts/accuracy.sh > docs/accuracy.md` printed this page, from `tests/programs/work_driver.c` and the programs of seeds
+{} to {} of `random_program.c`, each under the settings that a row names.
 
 The error is |estimate - truth| in ns: of the corrected duration, which the report prints, and of the raw distance of the two
-events. *Inside* is how many of the true durations lie in the interval that is given with the estimate, give or take the 50 ppm
-that the clocks of truth and GPU may differ by; *clock width* is the median width of the interval that the offset between GPU
-and host clock is known to lie in.
+events. *Inside* is the share of true durations that lie in the interval reported with the estimate, with a tolerance of the
+50 ppm by which the clocks of truth and GPU may differ; *clock width* is the median width of the interval that contains the
+offset between GPU and host clock.
 
 | situation | timed | corrected: median | p95 | raw: median | p95 | inside | clock width |
 |---|--:|--:|--:|--:|--:|--:|--:|
 {rows}
-## Best values where the events do not tell
+## Best values that the events do not determine
 
 The first launch of a kernel, or one on an empty stream, can take anything from nothing to the distance of its two events. The
-interval says so; the best value inside it is a guess. These are programs made of such work (`tests/programs/mixes.c`, seeds {} to
-{}), by three estimators: each operation *alone*, by its own events and the clock; what its like *typically* take, wherever
-two of them tell; and that *gated*, which the report has: only where those that tell agree to 1.3 times, and at most one in ten
-of the others certainly took another time; elsewhere by the two guesses that `collector/src/model/typical.rs` explains, for what
-the host came late to.
+interval covers all of that; the best value inside it is a guess. These are programs made of such work
+(`tests/programs/hard_to_time.c`, seeds {} to {}), by three estimators. *Alone* uses each operation's own events and the clock.
+*Typical* uses the usual length of operations of its kind, wherever the events of two of them determine it. *Gated*, which the
+report uses, does that only if those operations agree within a factor of 1.3 and at most one in ten of the others certainly took
+another time; elsewhere it uses the two guesses that `collector/src/model/typical.rs` explains, for operations that the host was
+late for.
 
-*Wide* are those whose interval is wider than a fifth of their best value: the report marks what is made of them. *Far off* are
-best values that are more than a fifth off the truth, of all; *worst total* is how far the total of a kind of operations (a kernel,
-copies of one way, memory and size) is off in a run, where it is off most.
+*Wide* is the share of operations whose interval is wider than a fifth of their best value: the report marks totals that rest on
+them. *Far off* is the share of best values that are more than a fifth off the truth; *worst total* is how far the total of a
+kind of operations (a kernel, or copies of one direction, host memory and size) is off in a run, for the kind that is furthest
+off.
 
 | work | timed | wide | far off: alone | typical | gated | worst total: alone | typical | gated |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|
@@ -121,10 +123,10 @@ copies of one way, memory and size) is off in a run, where it is off most.
     )
 }
 
-/// The operations of a run, each with the place of its stream.
+/// Returns the operations of a run, each with the kind of stream that it was on.
 fn placed(done: &Done) -> Vec<(Compared, Place)> {
     let truth = done.truth();
-    // A context's first default stream is the legacy one: it is there before any thread can have its own.
+    // A context's first default stream is the legacy one: it exists before any thread can have its own.
     let mut legacy: BTreeMap<u64, u64> = BTreeMap::new();
     for line in truth.of("stream").filter(|line| line["default"] == true) {
         let (context, stream) = (line["context"].as_u64().unwrap(), line["stream"].as_u64().unwrap());
@@ -144,11 +146,11 @@ fn placed(done: &Done) -> Vec<(Compared, Place)> {
     compared.into_iter().zip(places).collect()
 }
 
-/// Everything that runs under a setting.
+/// Runs every program under a setting.
 fn programs(setting: Setting) -> Vec<(Compared, Place)> {
     let work = setting.iter().fold(Run::of("work_driver"), |run, (name, value)| run.env(name, value));
-    let runs =
-        std::iter::once(work.observed()).chain(SEEDS.map(|seed| random::run(seed, Breadth::Narrow, setting)));
+    let runs = std::iter::once(work.observed())
+        .chain(SEEDS.map(|seed| random_programs::run(seed, Breadth::Narrow, setting)));
     runs.flat_map(|done| placed(&done.succeeded())).collect()
 }
 
@@ -179,7 +181,7 @@ fn row(name: &str, operations: &[&Compared]) -> String {
 
 #[test]
 #[ignore = "prints the page for scripts/accuracy.sh"]
-fn the_page_of_accuracy() {
+fn print_the_accuracy_page() {
     let out = std::env::var_os("GPUSPY_ACCURACY").expect("GPUSPY_ACCURACY names the file to write");
     let mut by_setting = BTreeMap::new();
     let mut rows = String::new();
@@ -192,7 +194,7 @@ fn the_page_of_accuracy() {
     std::fs::write(out, page(&rows, &mixes())).unwrap();
 }
 
-/// The rows of work that is hard to tell.
+/// Returns the rows for the mixes that are hard to time.
 fn mixes() -> String {
     MIXES
         .iter()
@@ -200,7 +202,7 @@ fn mixes() -> String {
         .collect()
 }
 
-/// A mix, by its runs.
+/// Returns the row of one mix, from its runs.
 fn hard_row(what: &str, runs: &[Done]) -> String {
     let share = |of: fn(&Compared) -> bool, all: &[Compared]| {
         all.iter().filter(|c| of(c)).count() as f64 / all.len() as f64 * 100.0
@@ -222,7 +224,7 @@ fn hard_row(what: &str, runs: &[Done]) -> String {
     row + "\n"
 }
 
-/// By how many per cent the total of a kind of operations is off, of the kind that is off most.
+/// Returns the error, in percent, of the total of a kind of operations, for the kind whose total is furthest off.
 fn worst_total(run: &[Compared]) -> f64 {
     let off = |all: Vec<&Compared>| {
         let lengths = all.iter().filter_map(|c| c.timed()).map(|(o, truth)| (o.value(), truth));
@@ -232,7 +234,7 @@ fn worst_total(run: &[Compared]) -> f64 {
     by_kind(run).into_values().map(off).fold(0.0, f64::max)
 }
 
-/// A page without the figures of its rows.
+/// Returns a page without the figures in its rows.
 fn without_figures(page: &str) -> Vec<&str> {
     let names: Vec<&str> =
         SITUATIONS.iter().map(|s| s.name).chain(MIXES.iter().map(|(_, what)| *what)).collect();
@@ -243,7 +245,7 @@ fn without_figures(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_documented_accuracy_is_what_the_command_prints() {
+fn the_accuracy_page_has_the_text_and_rows_that_the_script_prints() {
     let documented = std::fs::read_to_string(root().join("docs/accuracy.md")).unwrap();
     let rows: String = SITUATIONS.iter().map(|situation| format!("| {} |\n", situation.name)).collect();
     let mixes: String = MIXES.iter().map(|(_, what)| format!("| {what} |\n")).collect();

@@ -1,5 +1,5 @@
-//! `--capture-range`: what happens inside the ranges is told, as it truly was, and nothing else; and what went on before is
-//! known as far as it matters.
+//! `--capture-range`: the report covers exactly what happened inside the ranges, as it truly was, and knows what went
+//! on before as far as it matters.
 
 use crate::compare::{by_name, slack, transfers};
 use gpuspy_collector::trace::TraceReader;
@@ -14,7 +14,7 @@ const INSIDE: u64 = 100;
 const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1_000_000_000;
 
-/// From when to when the ranges were, host ns, as the trace tells it.
+/// Returns each range's start and end in host ns, from the trace.
 fn ranges(trace: &Path) -> Vec<(u64, u64)> {
     let mut reader = TraceReader::open(trace).unwrap();
     let ended = reader.status().unwrap().ended;
@@ -33,7 +33,7 @@ fn is_in(ranges: &[(u64, u64)], moment: u64) -> bool {
     ranges.iter().any(|(from, to)| *from <= moment && moment < *to)
 }
 
-/// Host ns in which any of some operations ran, inside ranges.
+/// Returns the host ns, within ranges, in which at least one of these operations ran.
 fn busy(ranges: &[(u64, u64)], operations: &[Operation]) -> u64 {
     let within = |(from, to): (u64, u64)| {
         let clipped = operations.iter().map(|op| (op.interval.0.max(from), op.interval.1.min(to)));
@@ -54,8 +54,8 @@ fn part(device: &Value, name: &str) -> [u64; 3] {
     ["lo", "value", "hi"].map(|bound| device[name][bound].as_u64().unwrap())
 }
 
-/// Fails the test unless the GPU's time is that of the ranges, and its parts hold the truth.
-fn the_gpus_time_holds(report: &Value, ranges: &[(u64, u64)], operations: &[Operation]) {
+/// Fails the test unless the GPU's time is that of the ranges and each part's interval contains the truth.
+fn gpu_time_contains_the_truth(report: &Value, ranges: &[(u64, u64)], operations: &[Operation]) {
     let device = &report["devices"][0];
     let names = ["compute_ns", "exposed_comm_ns", "exposed_copy_ns", "graph_ns", "idle_ns", "undecided_ns"];
     let sum: u64 = names.iter().map(|name| part(device, name)[1]).sum();
@@ -73,15 +73,15 @@ fn the_gpus_time_holds(report: &Value, ranges: &[(u64, u64)], operations: &[Oper
     let kernels: Vec<Operation> = operations.iter().filter(|op| op.kind == "kernel").cloned().collect();
     let idle = wall - busy(ranges, operations);
     holds("compute_ns", busy(ranges, &kernels));
-    let told = holds("idle_ns", idle);
+    let reported = holds("idle_ns", idle);
     assert!(
-        told <= idle + wall / 8,
-        "a GPU that is busy with what came before is not called idle: {told}, {idle}"
+        reported <= idle + wall / 8,
+        "a GPU that is still busy with earlier work is not reported idle: {reported}, {idle}"
     );
 }
 
-/// Everything that a report of two ranges of `capture_range` says.
-fn two_ranges_are_told(done: &Done) {
+/// Checks everything that the report of two ranges of `capture_range` says.
+fn check_two_ranges(done: &Done) {
     let (report, trace) = (done.report(), done.trace());
     let ranges = ranges(&trace);
     let operations = done.truth().operations();
@@ -92,12 +92,12 @@ fn two_ranges_are_told(done: &Done) {
     let all = done.truth().enqueued("kernel") as u64;
     assert_eq!((&coverage["launches"], &coverage["timed"]), (&json!(2 * INSIDE), &json!(2 * INSIDE)));
     assert_eq!(coverage["outside_range"]["launches"], all - 2 * INSIDE);
-    assert_eq!(coverage["outside_range"]["others"], 3, "a set for each part outside");
+    assert_eq!(coverage["outside_range"]["others"], 3, "one memset for each part outside");
     assert_eq!((&coverage["dropped"], &coverage["stray_range_ends"]), (&json!(0), &json!(0)));
-    let told = &report["processes"][0]["captured"];
-    assert_eq!(told["count"], 2);
-    assert!(told["run_ns"].as_u64() > report["processes"][0]["wall_ns"].as_u64());
-    // Each range lies between what the program saw and the calls' begins.
+    let reported = &report["processes"][0]["captured"];
+    assert_eq!(reported["count"], 2);
+    assert!(reported["run_ns"].as_u64() > report["processes"][0]["wall_ns"].as_u64());
+    // Each range lies between what the program measured inside it and the entries of the calls that bound it.
     let seen = done.said()["ranges_ns"]
         .as_array()
         .unwrap()
@@ -121,13 +121,13 @@ fn two_ranges_are_told(done: &Done) {
     assert_eq!(
         memory["peak_bytes"]["value"],
         12 * MIB,
-        "with what was there before, without what came after"
+        "memory from before the range counts, memory from after it does not"
     );
     assert_eq!(
         (&memory["live_bytes"], &memory["allocations"], &memory["frees"]),
         (&json!(8 * MIB), &json!(2), &json!(2))
     );
-    the_gpus_time_holds(&report, &ranges, &operations);
+    gpu_time_contains_the_truth(&report, &ranges, &operations);
 }
 
 fn observed(how: &str, range: &str, outside: &str) -> Done {
@@ -143,8 +143,8 @@ fn observed(how: &str, range: &str, outside: &str) -> Done {
 fn the_profiler_api_begins_and_ends_a_range() {
     for how in ["driver", "runtime"] {
         let done = observed(how, "profiler-api", "1000");
-        two_ranges_are_told(&done);
-        // Nor is it longer than from the one call to the other.
+        check_two_ranges(&done);
+        // Nor is the range longer than the time from one call to the other.
         let truth = done.truth();
         let mut calls: Vec<u64> = truth.of("profiler").map(|call| call["begin"].as_u64().unwrap()).collect();
         calls.sort_unstable();
@@ -157,19 +157,19 @@ fn the_profiler_api_begins_and_ends_a_range() {
 }
 
 #[test]
-fn nvtx_ranges_of_the_name_are_captured_in_the_domain_that_is_asked_for() {
+fn nvtx_ranges_are_captured_by_name_and_domain() {
     for (how, range) in
         [("push", "nvtx:it"), ("start", "nvtx:it"), ("domain", "nvtx:it@a domain"), ("domain", "nvtx:it@*")]
     {
         let done = observed(how, range, "300");
-        two_ranges_are_told(&done);
+        check_two_ranges(&done);
         let names = by_name(&done.report()["ranges"], "name", "count");
-        assert_eq!(names.get("it"), Some(&2), "the range itself is in it: {how}, {names:?}");
+        assert_eq!(names.get("it"), Some(&2), "the range itself is reported: {how}, {names:?}");
     }
 }
 
 #[test]
-fn a_range_that_never_begins_is_told_in_a_sentence() {
+fn a_range_that_never_begins_is_reported_in_a_sentence() {
     let cases = [
         ("nothing", "profiler-api", "called neither cudaProfilerStart nor cuProfilerStart"),
         ("domain", "nvtx:it", "opened no NVTX range of this name"),
@@ -201,7 +201,7 @@ fn a_range_that_never_begins_is_told_in_a_sentence() {
 }
 
 #[test]
-fn a_short_range_of_a_long_run_is_a_small_trace() {
+fn a_short_range_of_a_long_run_makes_a_small_trace() {
     let bytes = |options: &[&str]| {
         let run = Run::of("capture_range").arg("driver").arg("100000").env("SIMCUDA_TRUTH", "");
         let done = run.env("GPUSPY_TIMING", "auto").observed_with(options).succeeded();
@@ -218,18 +218,18 @@ fn a_short_range_of_a_long_run_is_a_small_trace() {
 }
 
 #[test]
-fn ranges_of_several_threads_are_one_while_any_is_open() {
+fn overlapping_ranges_of_several_threads_count_as_one() {
     let done = Run::of("capture_range").arg("threads").arg("300");
     let done = done.observed_with(&["--capture-range", "nvtx:it"]).succeeded();
     let (report, ranges) = (done.report(), ranges(&done.trace()));
     assert_eq!(ranges.len(), 1, "one thread ended with its range open");
     assert_eq!(report["coverage"]["launches"], 3 * INSIDE);
     assert_eq!(by_name(&report["kernels"], "name", "count"), [("inside_10us".to_owned(), 3 * INSIDE)].into());
-    the_gpus_time_holds(&report, &ranges, &done.truth().operations());
+    gpu_time_contains_the_truth(&report, &ranges, &done.truth().operations());
 }
 
 #[test]
-fn a_range_that_is_pushed_before_cuda_is_met_is_open_from_its_first_call_on() {
+fn a_range_pushed_before_the_first_cuda_call_starts_with_that_call() {
     let done = Run::of("capture_range").arg("before").arg("300");
     let done = done.observed_with(&["--capture-range", "nvtx:it"]).succeeded();
     let report = done.report();
@@ -239,7 +239,7 @@ fn a_range_that_is_pushed_before_cuda_is_met_is_open_from_its_first_call_on() {
 }
 
 #[test]
-fn a_forked_child_has_the_range_that_its_parent_had_open() {
+fn a_forked_child_inherits_its_parents_open_range() {
     let done = Run::of("capture_range").arg("fork").arg("300");
     let done = done.observed_with(&["--capture-range", "nvtx:it"]).succeeded();
     let report = report(&done.folder().join("trace.gspy"));
@@ -263,24 +263,24 @@ fn a_delay_counts_from_the_first_call_and_ends_in_time() {
     let [(from, to)] = ranges.as_slice() else { panic!("{ranges:?}") };
     assert!(from + SECOND / 1000 >= began + SECOND / 20 && *to >= began + 9 * SECOND / 100 - SECOND / 1000);
     let operations = done.truth().operations();
-    assert!(operations.iter().any(|op| op.called >= *to), "the program went on behind it");
+    assert!(operations.iter().any(|op| op.called >= *to), "the program went on after the range");
     let inside =
         operations.iter().filter(|op| op.kind == "kernel" && is_in(&ranges, op.called)).count() as i64;
-    let told = report["coverage"]["launches"].as_i64().unwrap();
-    // Called inside is not begun on the GPU inside, at the end.
-    assert!(inside > 100 && (inside - told).abs() <= 110, "{inside}, {told}");
-    the_gpus_time_holds(&report, &ranges, &operations);
+    let reported = report["coverage"]["launches"].as_i64().unwrap();
+    // At the end of a range, a call inside it does not mean that its work started on the GPU inside it.
+    assert!(inside > 100 && (inside - reported).abs() <= 110, "{inside}, {reported}");
+    gpu_time_contains_the_truth(&report, &ranges, &operations);
 }
 
 #[test]
 fn the_first_phase_of_the_budget_begins_with_the_range() {
     let run = Run::of("capture_range").arg("runtime").arg("12000").arg("2").auto("1");
     let done = run.observed_with(&["--capture-range", "profiler-api"]).succeeded();
-    two_ranges_are_told(&done);
+    check_two_ranges(&done);
 }
 
 #[test]
-fn what_is_not_timed_is_counted_in_the_range_alone() {
+fn untimed_launches_are_counted_only_inside_the_range() {
     let run = Run::of("capture_range").arg("driver").arg("1000").arg("2").env("GPUSPY_TIMING", "off");
     let report = run.observed_with(&["--capture-range", "profiler-api"]).succeeded().report();
     assert_eq!(
@@ -291,13 +291,13 @@ fn what_is_not_timed_is_counted_in_the_range_alone() {
 }
 
 #[test]
-fn bare_preload_needs_no_more_than_the_variable() {
+fn bare_preload_needs_only_the_environment_variable() {
     let run = Run::of("capture_range").arg("driver").arg("1000").arg("2");
-    two_ranges_are_told(&run.env("GPUSPY_CAPTURE_RANGE", "profiler-api").preloaded().succeeded());
+    check_two_ranges(&run.env("GPUSPY_CAPTURE_RANGE", "profiler-api").preloaded().succeeded());
 }
 
 #[test]
-fn what_is_no_range_is_refused_by_run_and_told_under_bare_preload() {
+fn an_invalid_range_is_refused_by_run_and_reported_under_bare_preload() {
     for bad in ["", "profiler", "nvtx:", "delay=soon"] {
         let done = Run::of("plain_work").observed_with(&["--capture-range", bad]);
         assert_eq!(done.status.code(), Some(2), "{bad}: {}", done.stderr);
@@ -305,13 +305,13 @@ fn what_is_no_range_is_refused_by_run_and_told_under_bare_preload() {
     }
     let report =
         Run::of("plain_work").env("GPUSPY_CAPTURE_RANGE", "profiler").preloaded().succeeded().report();
-    assert_eq!(report["coverage"]["launches"], 200, "all of the run is told");
+    assert_eq!(report["coverage"]["launches"], 200, "all of the run is reported");
     let note = report["processes"][0]["notes"][0].as_str().unwrap();
     assert!(note.starts_with("GPUSPY_CAPTURE_RANGE is none of"), "{note}");
 }
 
 #[test]
-fn a_part_of_the_ranges_can_be_asked_for_and_the_screen_and_the_export_hold_no_more_than_them() {
+fn filters_apply_within_ranges_and_screen_and_export_cover_only_the_ranges() {
     let done = observed("driver", "profiler-api", "1000");
     let (trace, ranges) = (done.trace(), ranges(&done.trace()));
     let began = TraceReader::open(&trace).unwrap().status().unwrap().began;

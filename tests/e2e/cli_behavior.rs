@@ -1,4 +1,4 @@
-//! How the commands behave towards the one who types them: help, exit codes, errors, pipes, a terminal.
+//! How the commands behave for the person who types them: help, exit codes, errors, pipes, a terminal.
 
 use gpuspy_tests::{Run, gpuspy, program, sim_lib};
 use std::fs::File;
@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The commands, as the help lists them.
+/// Returns the commands that the help lists.
 fn commands() -> Vec<String> {
-    let help = text(&ask(&["--help"]).stdout);
+    let help = text(&run_gpuspy(&["--help"]).stdout);
     let lines =
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
@@ -22,8 +22,8 @@ fn commands() -> Vec<String> {
     names
 }
 
-/// `gpuspy` with these arguments, with all that could make a panic or an error talkative.
-fn ask(arguments: &[&str]) -> Output {
+/// Runs `gpuspy` with these arguments, with every variable set that makes panics and errors verbose.
+fn run_gpuspy(arguments: &[&str]) -> Output {
     let mut command = Command::new(gpuspy());
     command.args(arguments).env("RUST_BACKTRACE", "full").env("RUST_LIB_BACKTRACE", "1").stdin(Stdio::null());
     command.current_dir(std::env::temp_dir()).output().unwrap()
@@ -36,19 +36,19 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn every_command_helps_with_examples() {
     for command in commands() {
-        let output = ask(&[&command, "--help"]);
+        let output = run_gpuspy(&[&command, "--help"]);
         let help = text(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{command}");
         assert!(help.contains("Examples:\n  "), "{help}");
         assert!(help.contains(&format!("gpuspy {command} ")), "{help}");
     }
     for hidden in ["doctor-probe", "demo-workload"] {
-        assert!(!commands().contains(&hidden.to_owned()), "{hidden} is not for people");
+        assert!(!commands().contains(&hidden.to_owned()), "{hidden} is hidden from help");
     }
 }
 
 #[test]
-fn errors_are_one_sentence_and_their_code_says_whose_they_are() {
+fn errors_are_one_sentence_and_the_exit_code_says_whose_fault_it_is() {
     let place = tempfile::tempdir().unwrap();
     let rubbish = place.path().join("rubbish.gspy");
     std::fs::write(&rubbish, "rubbish").unwrap();
@@ -70,7 +70,7 @@ fn errors_are_one_sentence_and_their_code_says_whose_they_are() {
         (127, &["run", "--", "no-such-program"]),
         (126, &["run", "--", empty]),
     ] {
-        let output = ask(arguments);
+        let output = run_gpuspy(arguments);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
@@ -80,7 +80,7 @@ fn errors_are_one_sentence_and_their_code_says_whose_they_are() {
 }
 
 #[test]
-fn bad_usage_is_2_and_says_what_would_be_good() {
+fn bad_usage_exits_with_2_and_says_what_is_valid() {
     for arguments in [
         &["nonsense"][..],
         &[],
@@ -101,7 +101,7 @@ fn bad_usage_is_2_and_says_what_would_be_good() {
         &["doctor", "--timeout", "0"],
         &["completions", "nosuchshell"],
     ] {
-        let output = ask(arguments);
+        let output = run_gpuspy(arguments);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains("--help") || said.contains("Usage:"), "{arguments:?}: {said}");
@@ -110,7 +110,7 @@ fn bad_usage_is_2_and_says_what_would_be_good() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_refused_with_what_can() {
+fn invalid_report_options_are_refused_with_the_valid_values() {
     for (arguments, said) in [
         (
             ["--section", "nonsense"],
@@ -121,15 +121,15 @@ fn what_cannot_be_shown_is_refused_with_what_can() {
         (["--kernel", "gemm("], "unclosed group"),
         (["--width", "79"], "a number of 80 or more is needed"),
     ] {
-        let told = text(&ask(&[&["report", "x"][..], &arguments].concat()).stderr);
-        assert!(told.contains(said), "{arguments:?}: {told}");
+        let reported = text(&run_gpuspy(&[&["report", "x"][..], &arguments].concat()).stderr);
+        assert!(reported.contains(said), "{arguments:?}: {reported}");
     }
 }
 
 #[test]
-fn completions_know_the_commands_and_a_shell_takes_them() {
+fn completions_list_every_command_and_the_shell_accepts_them() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let output = ask(&["completions", shell]);
+        let output = run_gpuspy(&["completions", shell]);
         let script = text(&output.stdout);
         assert!(output.status.success(), "{shell}");
         for command in commands() {
@@ -144,22 +144,23 @@ fn completions_know_the_commands_and_a_shell_takes_them() {
 
 #[test]
 fn every_command_has_a_manual_page() {
-    let page = text(&ask(&["man"]).stdout);
+    let page = text(&run_gpuspy(&["man"]).stdout);
     assert!(page.contains(".TH gpuspy 1"), "{page}");
     for command in commands() {
         assert!(page.contains(&format!("gpuspy\\-{command}(1)")), "{command} is not named: {page}");
-        let output = ask(&["man", &command]);
+        let output = run_gpuspy(&["man", &command]);
         let page = text(&output.stdout);
         assert!(output.status.success(), "{command}");
         assert!(page.contains(&format!(".TH gpuspy-{command} 1")), "{page}");
         assert!(page.contains("Examples:"), "{page}");
     }
-    assert_eq!(ask(&["man", "doctor-probe"]).status.code(), Some(2));
+    assert_eq!(run_gpuspy(&["man", "doctor-probe"]).status.code(), Some(2));
 }
 
-/// A fault of our own: no thread can have a stack of this size, and where none can be started the standard library panics.
+/// An internal error: no thread can have a stack of this size, and where none can be started the standard library
+/// panics.
 #[test]
-fn an_internal_error_is_one_sentence_with_an_exit_code_of_its_own() {
+fn an_internal_error_is_one_sentence_with_its_own_exit_code() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().to_str().unwrap();
     for (arguments, trace) in [
@@ -180,11 +181,11 @@ fn an_internal_error_is_one_sentence_with_an_exit_code_of_its_own() {
         assert_eq!(kept.is_some(), said.contains("is kept"), "{said}");
         assert!(kept.is_none_or(|kept| said.ends_with(&kept)), "{said}");
     }
-    let help = text(&ask(&["--help"]).stdout);
+    let help = text(&run_gpuspy(&["--help"]).stdout);
     assert!(help.contains("70 when gpuspy itself is at fault"), "{help}");
 }
 
-/// Every command that prints, into a pipe that nobody reads.
+/// Runs every command that prints into a pipe that nobody reads.
 #[test]
 fn a_broken_pipe_is_silent() {
     let done = Run::of("plain_work").observed().succeeded();
@@ -213,7 +214,7 @@ fn a_broken_pipe_is_silent() {
 }
 
 #[test]
-fn the_closing_lines_command_works_where_the_shell_would_stumble() {
+fn the_suggested_command_works_for_paths_with_shell_characters() {
     let run = Run::of("plain_work");
     let name = "it's a $HOME; trace.gspy";
     let mut command = run.gpuspy_command(&["run", "-o", name, "--no-report", "--"]);
@@ -227,12 +228,12 @@ fn the_closing_lines_command_works_where_the_shell_would_stumble() {
     assert!(text(&output.stdout).contains("plain_10us"));
 }
 
-/// A terminal: what is written to the second end is read from the first.
+/// Opens a pseudo-terminal: what is written to the second end is read from the first.
 fn terminal() -> (File, OwnedFd) {
     let (mut master, mut slave) = (0, 0);
     let (no_name, no_settings) = (std::ptr::null_mut(), std::ptr::null_mut());
     let size = libc::winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: fills two descriptors, which are ours from then on; the size is only read.
+    // SAFETY: openpty fills two descriptors, which we own from then on, and only reads the size.
     unsafe {
         let result =
             libc::openpty(&mut master, &mut slave, no_name, no_settings, (&raw const size).cast_mut());
@@ -241,28 +242,28 @@ fn terminal() -> (File, OwnedFd) {
     }
 }
 
-/// What stands on the terminal's lines in the end, and all that was written.
+/// Returns what the terminal's lines show at the end, and everything that was written.
 fn shown(mut terminal: File) -> (Vec<String>, String) {
     let mut bytes = Vec::new();
-    // Reading ends with EIO when the last writer is gone.
+    // Reading ends with EIO once the last writer has closed.
     let _ = terminal.read_to_end(&mut bytes);
     let all = text(&bytes);
     let line = |line: &str| line.rsplit("\r\x1b[K").next().unwrap().trim_end_matches('\r').to_owned();
     (all.split('\n').map(line).collect(), all)
 }
 
-/// `collect --dir` with this stderr, while a program of some seconds runs. Returns for how long.
+/// Runs `collect --dir` with this stderr while a program runs for some seconds. Returns how long it ran.
 fn collect(folder: &Path, options: &[&str], stderr: OwnedFd) -> Duration {
     let mut command = Command::new(gpuspy());
     command.arg("collect").arg("--dir").arg(folder).args(options).stderr(stderr);
     collect_by(command, folder, |collector| collector.id())
 }
 
-/// The same, however the collector is started; `pid` finds it.
+/// Does the same for a collector started by any command; `pid` returns the collector's pid.
 fn collect_by(mut command: Command, folder: &Path, pid: impl FnOnce(&mut Child) -> u32) -> Duration {
     let began = Instant::now();
     let mut started = command.env_remove("GPUSPY_QUIET").spawn().unwrap();
-    // It holds the terminal's end.
+    // The command holds the terminal's end, which has to be closed.
     drop(command);
     let pid = pid(&mut started);
     let socket = folder.join("gpuspy.sock");
@@ -275,13 +276,13 @@ fn collect_by(mut command: Command, folder: &Path, pid: impl FnOnce(&mut Child) 
     let run = arguments.into_iter().fold(Run::of("paced"), Run::arg).env("GPUSPY_SOCKET", &socket);
     let program = run.preloaded_command();
     run.finish(program).succeeded();
-    // SAFETY: a process that we have started and that waits for this.
+    // SAFETY: signals a process that we started and have not waited for.
     unsafe { libc::kill(pid as i32, libc::SIGINT) };
     assert!(started.wait().unwrap().success());
     began.elapsed()
 }
 
-/// A shell's own terminal, and in it the collector with `&` or without.
+/// Runs the collector from a shell with a terminal of its own, in the background (`&`) or not. Returns whether it drew.
 fn drawn_by_a_job(in_background: bool) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let (master, slave) = terminal();
@@ -301,7 +302,7 @@ fn drawn_by_a_job(in_background: bool) -> bool {
     !drawn(&shown(master).1).is_empty()
 }
 
-/// The lines that were drawn to be erased again.
+/// Returns the progress lines that were drawn and erased again.
 fn drawn(all: &str) -> Vec<&str> {
     let is_line = |part: &&str| part.starts_with(|c: char| c.is_ascii_digit()) && part.contains(" records, ");
     all.split("\r\x1b[K").filter(is_line).collect()
@@ -314,7 +315,7 @@ fn collect_in_the_background_leaves_the_shells_terminal_alone() {
 }
 
 #[test]
-fn collect_shows_its_progress_on_a_terminal_and_takes_it_away_again() {
+fn collect_shows_progress_on_a_terminal_and_erases_it() {
     let folder = tempfile::tempdir().unwrap();
     let (master, slave) = terminal();
     let took = collect(folder.path(), &[], slave);
@@ -326,13 +327,13 @@ fn collect_shows_its_progress_on_a_terminal_and_takes_it_away_again() {
     assert!(records.parse::<u64>().unwrap() > 100, "{all:?}");
     assert_eq!(lines.len(), 4, "all of them are erased: {lines:?}");
     assert!(lines[0].starts_with("gpuspy: listening;") && lines[1].contains(" has exited; its trace is "));
-    // What it came to stays.
+    // The summary line stays.
     assert!(lines[2].starts_with("gpuspy: ") && lines[2].contains(" records, "), "{lines:?}");
     assert_eq!(lines[3], "");
 }
 
 #[test]
-fn collect_is_silent_when_told_so() {
+fn collect_with_quiet_is_silent() {
     let folder = tempfile::tempdir().unwrap();
     let (master, slave) = terminal();
     collect(folder.path(), &["--quiet"], slave);
@@ -340,7 +341,7 @@ fn collect_is_silent_when_told_so() {
 }
 
 #[test]
-fn collect_draws_nothing_where_there_is_no_terminal() {
+fn collect_draws_no_progress_without_a_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let (mut reader, writer) = std::io::pipe().unwrap();
     collect(folder.path(), &[], writer.into());

@@ -1,5 +1,5 @@
-//! Communication kernels may run until their peers on other GPUs do: no event of ours stands behind one while other streams get
-//! work, which would wait for it where streams share a hardware queue.
+//! Communication kernels may run until their peers on other GPUs do. The agent records no event right after one while
+//! other streams get work: that work would wait for the event where streams share a hardware queue.
 
 use crate::compare::{Compared, compare};
 use gpuspy_tests::{Done, Run};
@@ -9,8 +9,9 @@ fn number(line: &Value, key: &str) -> u64 {
     line[key].as_u64().unwrap_or_else(|| panic!("no {key} in {line}"))
 }
 
-/// Operations with communication kernels that have an event behind them, behind which a kernel of another stream was launched
-/// before anything else came onto their own. All in the order in which the simulator got it.
+/// Counts communication kernels that hold other work up: those directly followed by one of the agent's events, after
+/// which a kernel of another stream was launched before the communication kernel's own stream got anything else.
+/// Entries are in the order in which the simulator received them.
 fn held_up(done: &Done) -> usize {
     let truth = done.truth();
     let of = |kind: &'static str| {
@@ -34,7 +35,7 @@ fn held_up(done: &Done) -> usize {
     work.filter(|at| is_held_up(*at)).count()
 }
 
-/// How much of the time of all communication kernels is known for certain, as a part of it; all of them have an interval.
+/// Returns the share of the communication kernels' time that is certain; all of them have an interval.
 fn known(behind: &str) -> f64 {
     let done = Run::of("collectives").arg(behind).observed().succeeded();
     let compared = compare(&done);
@@ -50,8 +51,8 @@ fn known(behind: &str) -> f64 {
     lengths.iter().filter_map(|l| l.0).sum::<u64>() as f64 / lengths.iter().map(|l| l.1).sum::<u64>() as f64
 }
 
-/// What follows on its stream gives it its end event: an event of the program's, the next kernel, or, where no other stream
-/// has work, a wait.
+/// The operation that follows on the stream provides the end event: an event of the program's, the next kernel, or,
+/// where no other stream has work, a wait.
 #[test]
 fn a_collective_is_timed_by_what_follows_it_on_its_stream() {
     for behind in ["record", "next", "graph"] {
@@ -60,14 +61,14 @@ fn a_collective_is_timed_by_what_follows_it_on_its_stream() {
     }
 }
 
-/// Its end event comes behind the wait: nothing is left that it could hold up.
+/// The end event follows the wait, so there is nothing left that it could hold up.
 #[test]
-fn a_collective_that_is_only_waited_for_holds_nothing_up() {
+fn a_collective_followed_only_by_a_wait_delays_no_other_work() {
     known("wait");
 }
 
-/// Two ranks whose kernels wait for each other, on streams that share a queue: an event behind the first of them would keep the
-/// second from ever beginning.
+/// Two ranks' kernels wait for each other on streams that share a hardware queue: an event after the first of them
+/// would keep the second from ever starting.
 #[test]
 fn collectives_of_two_ranks_in_opposite_orders_finish() {
     for connections in ["queues", "streams"] {

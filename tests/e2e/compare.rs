@@ -1,4 +1,4 @@
-//! Comparing: what the report says with what the program did, and each operation's interval with the simulator's truth.
+//! Compares what the report says with what the program did, and each operation's interval with the simulator's truth.
 
 use gpuspy_collector::model::gpu_interval::GpuInterval;
 use gpuspy_collector::model::survey::Survey;
@@ -10,22 +10,22 @@ use gpuspy_tests::{Done, truth};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Functions that are not intercepted yet: they enqueue nothing and take no memory.
+/// Functions that are not intercepted yet: they enqueue nothing and allocate nothing.
 const UNKNOWN_CALLS: &[&str] = &["cuDeviceGet", "cuCtxSetCurrent", "cudaSetDevice"];
 
-/// The program's own counts of calls, as far as the table knows the functions.
+/// Returns the program's own counts of calls, for the functions in the agent's table.
 pub fn known_calls(said: &Value) -> BTreeMap<String, u64> {
     let calls = said["apis"].as_object().unwrap().iter().map(|(n, c)| (n.clone(), c.as_u64().unwrap()));
     calls.filter(|(name, _)| !UNKNOWN_CALLS.contains(&name.as_str())).collect()
 }
 
-/// A number of each entry of a list, by the entry's name.
+/// Returns one number of each entry of a list, by the entry's name.
 pub fn by_name(list: &Value, name: &str, count: &str) -> BTreeMap<String, u64> {
     let entry = |e: &Value| (e[name].as_str().unwrap().to_owned(), e[count].as_u64().unwrap());
     list.as_array().unwrap().iter().map(entry).collect()
 }
 
-/// Copies and sets by kind and host memory: count and bytes.
+/// Returns copies and memsets by kind and host memory, with their count and bytes.
 pub fn transfers(list: &Value) -> BTreeMap<(String, String), (u64, u64)> {
     let mut sums = BTreeMap::new();
     for e in list.as_array().unwrap() {
@@ -37,7 +37,7 @@ pub fn transfers(list: &Value) -> BTreeMap<(String, String), (u64, u64)> {
     sums
 }
 
-/// An operation as the trace has it, beside its truth.
+/// An operation of the trace, beside its truth.
 pub struct Compared {
     pub correlation: u64,
     pub work: Work,
@@ -46,17 +46,17 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// The trace's id of its stream.
+    /// Returns the trace's id of its stream.
     pub fn stream(&self) -> u64 {
         self.work.stream
     }
 
-    /// Host ns when it was seen complete.
+    /// Returns the host ns when the poller observed that it was complete.
     pub fn seen(&self) -> Option<u64> {
         self.work.gpu.map(|gpu| gpu.seen)
     }
 
-    /// Its interval and how long it really lasted, if it is timed.
+    /// Returns its interval and its true length, if it is timed.
     pub fn timed(&self) -> Option<(&GpuInterval, u64)> {
         match &self.when {
             When::Timed(interval) => Some((interval, self.truth.interval.1 - self.truth.interval.0)),
@@ -64,28 +64,28 @@ impl Compared {
         }
     }
 
-    /// Its best value, as a part of how long it really lasted.
+    /// Returns its best value as a share of its true length.
     pub fn of_truth(&self) -> Option<f64> {
         self.timed().map(|(interval, truth)| interval.value() as f64 / truth as f64)
     }
 
-    /// What is wrong with its interval, if it does not hold the truth.
+    /// Describes its interval if it does not contain the truth.
     pub fn violation(&self) -> Option<String> {
         let (interval, truth) = self.timed()?;
         let within = (interval.lo().saturating_sub(slack(truth)), interval.hi() + slack(truth));
         let holds = within.0 <= truth && truth <= within.1;
-        let told = || format!("{interval:?} of {:?}", self.work);
-        (!holds).then(|| format!("{:?} lasted {truth}, not in {within:?}: {}", self.truth, told()))
+        let found = || format!("{interval:?} of {:?}", self.work);
+        (!holds).then(|| format!("{:?} lasted {truth}, not in {within:?}: {}", self.truth, found()))
     }
 }
 
-/// Fails the test unless each interval holds the truth.
-pub fn intervals_hold(compared: &[Compared]) {
+/// Fails the test unless each interval contains the truth.
+pub fn intervals_contain_the_truth(compared: &[Compared]) {
     let wrong: Vec<String> = compared.iter().filter_map(Compared::violation).collect();
     assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), compared.len(), wrong[0]);
 }
 
-/// Pairs each operation of the trace with the simulator's, and their streams have the same ids.
+/// Pairs each operation of the trace with the simulator's, and checks that their stream ids are equal.
 pub fn compare(done: &Done) -> Vec<Compared> {
     let compared = pair(done);
     for Compared { truth, work, .. } in &compared {
@@ -94,12 +94,12 @@ pub fn compare(done: &Done) -> Vec<Compared> {
     compared
 }
 
-/// Pairs each operation of the trace with the simulator's: thread by thread, in the order of their calls.
+/// Pairs each operation of the trace with the simulator's, thread by thread, in the order of their calls.
 pub fn pair(done: &Done) -> Vec<Compared> {
     estimated(done, Prior::default())
 }
 
-/// The same, with what is typical used there only.
+/// Does the same with a given rule for using typical lengths.
 pub fn estimated(done: &Done, prior: Prior) -> Vec<Compared> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let status = reader.status().unwrap().clone();
@@ -142,13 +142,14 @@ pub fn estimated(done: &Done, prior: Prior) -> Vec<Compared> {
     compared
 }
 
-/// The middle one of some numbers.
+/// Returns the median.
 pub fn median(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
     values[values.len() / 2]
 }
 
-/// The GPU clock runs up to 100 ppm apart from the host's, in which the truth is told; and ns are rounded.
+/// Returns the tolerance for a duration, ns: the GPU clock runs up to 100 ppm apart from the host's, which the truth
+/// uses, and ns are rounded.
 pub fn slack(duration: u64) -> u64 {
     2 + duration / 10_000
 }

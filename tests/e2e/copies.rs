@@ -1,7 +1,7 @@
-//! Every call that moves bytes: by rows and slices, in batches, to peers and symbols, and managed memory that is sent to
-//! where it is wanted. Each is one operation of the right kind and size, and its interval holds the truth.
+//! Every call that moves bytes: by rows and slices, in batches, to peers and symbols, and managed memory that is
+//! prefetched. Each is one operation of the right kind and size, and its interval contains the truth.
 
-use crate::compare::{by_name, compare, intervals_hold, known_calls, transfers};
+use crate::compare::{by_name, compare, intervals_contain_the_truth, known_calls, transfers};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, What};
 use gpuspy_tests::{Done, Run};
@@ -9,7 +9,7 @@ use gpuspy_wire::record::{Namespace, flag};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The driver that has all of these functions.
+/// Runs a program on a driver version that has all of these functions.
 fn observed(program: &str) -> Done {
     Run::of(program).env("SIMCUDA_DRIVER_VERSION", "13050").observed().succeeded()
 }
@@ -19,12 +19,12 @@ fn is_exact(done: &Done) {
     assert_eq!(transfers(&report["transfers"]), transfers(&said["transfers"]));
     assert_eq!(report["coverage"]["dropped"], 0);
     let compared = compare(done);
-    intervals_hold(&compared);
+    intervals_contain_the_truth(&compared);
     let timed = compared.iter().filter(|c| c.timed().is_some()).count();
     assert!(done.is_share(timed, compared.len(), 0.9), "{timed} of {} are timed", compared.len());
 }
 
-/// What the trace says of the copies of each API: rows, and flags beside those that every record may have.
+/// Returns, for the copies of each API, the rows and the flags besides those that any record may have.
 fn shapes(done: &Done) -> BTreeMap<String, BTreeSet<(u32, u16)>> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let names = reader.names().clone();
@@ -40,8 +40,8 @@ fn shapes(done: &Done) -> BTreeMap<String, BTreeSet<(u32, u16)>> {
 }
 
 #[test]
-fn every_call_of_the_driver_that_moves_bytes_is_one_operation() {
-    let done = observed("moves");
+fn every_driver_call_that_moves_bytes_is_one_operation() {
+    let done = observed("copy_calls");
     is_exact(&done);
     let calls = by_name(&done.report()["apis"], "name", "count");
     assert_eq!(json!(calls), done.said()["apis"]);
@@ -77,24 +77,24 @@ fn every_call_of_the_driver_that_moves_bytes_is_one_operation() {
 }
 
 #[test]
-fn every_call_of_the_runtime_that_moves_bytes_is_counted_under_its_own_name() {
-    let done = observed("moves_runtime");
+fn every_runtime_call_that_moves_bytes_is_counted_under_its_own_name() {
+    let done = observed("copy_calls_runtime");
     is_exact(&done);
     let report = done.report();
     assert_eq!(report["coverage"]["launches"], 1);
     let mut calls = by_name(&report["apis"], "name", "count");
-    // The runtime's own start.
+    // The runtime's own initialization.
     calls.retain(|name, _| name.starts_with("cuda"));
     assert_eq!(json!(calls), done.said()["apis"]);
 }
 
 #[test]
-fn what_cuda_12_and_13_call_alike_is_counted_under_that_name_with_the_arguments_of_either() {
-    for program in ["versions_12", "versions_13"] {
+fn calls_whose_arguments_differ_between_cuda_12_and_13_are_counted_under_their_common_name() {
+    for program in ["changed_signatures_12", "changed_signatures_13"] {
         let done = observed(program);
         is_exact(&done);
         let mut calls = by_name(&done.report()["apis"], "name", "count");
-        // The runtime's own start.
+        // The runtime's own initialization.
         calls.retain(|name, _| name.starts_with("cuda"));
         assert_eq!(json!(calls), done.said()["apis"], "{program}");
         let batch = BTreeSet::from([(3, flag::BATCH)]);
@@ -106,8 +106,8 @@ fn what_cuda_12_and_13_call_alike_is_counted_under_that_name_with_the_arguments_
 }
 
 #[test]
-fn every_call_of_the_driver_that_copies_an_array_is_one_operation() {
-    let done = observed("arrays");
+fn every_driver_call_that_copies_an_array_is_one_operation() {
+    let done = observed("array_copies");
     is_exact(&done);
     let calls = by_name(&done.report()["apis"], "name", "count");
     let said = known_calls(&done.said());
@@ -122,11 +122,11 @@ fn every_call_of_the_driver_that_copies_an_array_is_one_operation() {
 }
 
 #[test]
-fn every_call_of_the_runtime_that_copies_an_array_is_counted_under_its_own_name() {
-    let done = observed("arrays_runtime");
+fn every_runtime_call_that_copies_an_array_is_counted_under_its_own_name() {
+    let done = observed("array_copies_runtime");
     is_exact(&done);
     let mut calls = by_name(&done.report()["apis"], "name", "count");
-    // The runtime's own start.
+    // The runtime's own initialization.
     calls.retain(|name, _| name.starts_with("cuda"));
     assert_eq!(json!(calls), done.said()["apis"]);
 }

@@ -1,8 +1,8 @@
-//! `gpuspy demo`: every phase has its finding, and the figures in it are what the simulator knows.
+//! `gpuspy demo`: every phase has its finding, and the figures in the findings match the simulator's truth.
 
 use super::compare::slack;
 use super::doctor::fake_driver;
-use super::life::files;
+use super::lifecycle::files;
 use gpuspy_collector::analyze::estimate::Sum;
 use gpuspy_collector::analyze::{self, Damage, Input, Tables};
 use gpuspy_collector::model::filter::Filter;
@@ -28,22 +28,22 @@ fn demo(run: Run, arguments: &[&str]) -> Done {
     run.finish(command)
 }
 
-/// A demo on the simulator.
+/// Prepares a demo on the simulator.
 fn run() -> Run {
     Run::command("true")
 }
 
-/// What the demo says of a phase.
+/// What the demo reports about a phase.
 #[derive(Debug)]
-struct Told {
+struct PhaseReport {
     name: String,
-    /// ns since the collection began, to the ms; 10 ms lie between phases.
+    /// The phase's window, ns since the collection began, rounded to ms; 10 ms lie between phases.
     window: Range<u64>,
     finding: String,
     has_advice: bool,
 }
 
-fn told(stdout: &str) -> Vec<Told> {
+fn phase_reports(stdout: &str) -> Vec<PhaseReport> {
     let (_, all) = stdout.split_once("\nWhat to look at\n\n").unwrap_or_else(|| panic!("{stdout}"));
     let paragraphs = all.split("\n\n").map(|paragraph| paragraph.lines().collect::<Vec<_>>());
     let phases = paragraphs.filter(|lines| lines.len() > 2);
@@ -53,9 +53,9 @@ fn told(stdout: &str) -> Vec<Told> {
             let ms = |text: &str| (text.parse::<f64>().unwrap() * 1e3).round() as u64 * 1_000_000;
             let body: String = lines[1..].iter().map(|line| line.trim().to_owned() + " ").collect();
             let (finding, advice) = body.split_once(" look ").unwrap_or_else(|| panic!("{body}"));
-            Told {
+            PhaseReport {
                 name: words[0].to_owned(),
-                // Wider by what rounding can have taken.
+                // Widened by what rounding can have removed.
                 window: ms(words[1]) - 500_000..ms(words[3]) + 500_000,
                 finding: finding.to_owned(),
                 has_advice: advice.contains(" change "),
@@ -96,7 +96,7 @@ impl<'t> Happened<'t> {
         self.of_kind(kind).filter(|l| l["memory"] == "device").map(|l| number(l, "bytes")).sum()
     }
 
-    /// ns in which something ran.
+    /// Returns the ns in which something ran.
     fn busy(&self) -> u64 {
         let ran = self.lines.iter().filter(|l| l["end"].is_u64() && l["head"].is_u64() && l["in_graph"] == 0);
         let mut spans: Vec<(u64, u64)> = ran.map(|l| interval(l)).collect();
@@ -119,7 +119,7 @@ fn interval(line: &Value) -> (u64, u64) {
     (number(line, "head"), number(line, "end"))
 }
 
-/// Fails unless the sum's interval holds what `lines` really took.
+/// Fails the test unless the sum's interval contains the time that `lines` really took.
 #[track_caller]
 fn holds(sum: Sum, lines: &[&Value]) {
     let times = lines.iter().map(|l| interval(l)).map(|(start, end)| end - start);
@@ -127,7 +127,7 @@ fn holds(sum: Sum, lines: &[&Value]) {
     assert!(sum.lo <= truth + slack && truth <= sum.hi + slack, "{truth} is not in {sum:?}");
 }
 
-/// The tables of a window.
+/// Returns the report's tables for a window.
 fn tables(trace: &Path, window: &Range<u64>) -> Tables {
     let mut reader = TraceReader::open(trace).unwrap();
     let clocks = Survey::of(reader.records());
@@ -145,7 +145,7 @@ fn tables(trace: &Path, window: &Range<u64>) -> Tables {
     .tables
 }
 
-/// The number before `unit`, the first after `what` in a finding.
+/// Returns the number before `unit`, the first such number after `what` in a finding.
 #[track_caller]
 fn figure(finding: &str, what: &str, unit: &str) -> f64 {
     let number =
@@ -154,13 +154,13 @@ fn figure(finding: &str, what: &str, unit: &str) -> f64 {
 }
 
 #[test]
-fn each_phase_is_told_with_figures_that_are_true() {
+fn each_phase_is_reported_with_true_figures() {
     let done = demo(run(), &[]).succeeded();
     assert_eq!(files(&done), FILES);
     assert_eq!(done.stderr, "");
     assert_eq!(done.stdout.lines().next(), Some("On a simulated GPU: figures are of the simulation."));
     assert!(done.stdout.contains("\nSeen  ") && done.stdout.contains("\nKernels  "), "{}", done.stdout);
-    let phases = told(&done.stdout);
+    let phases = phase_reports(&done.stdout);
     assert_eq!(phases.iter().map(|phase| phase.name.as_str()).collect::<Vec<_>>(), PHASES);
 
     let (truth, trace) = (done.truth(), done.trace());
@@ -188,19 +188,19 @@ fn each_phase_is_told_with_figures_that_are_true() {
         }
     }
 
-    // What the remedies are for: where the host waits for a processor most of the time, the GPU waits for the host whatever it
-    // is given to do.
+    // Compares the phases with their remedies: where the host waits for a processor most of the time, the GPU waits for
+    // the host whatever work it is given.
     if done.pressure > 0.5 {
         return;
     }
     let idle = |phase: usize| figure(&phases[phase].finding, "idles for ", " %");
     assert!(idle(1) > idle(4), "small kernels leave more idle than a graph: {phases:#?}");
-    assert!(idle(2) > 25.0, "the host logs for 1 ms behind each 1 ms of work: {phases:#?}");
+    assert!(idle(2) > 25.0, "the host logs for 1 ms after each 1 ms of work: {phases:#?}");
     let (_, faster) = phases[4].finding.rsplit_once(": ").unwrap();
     assert!(faster.split_once(" times faster.").unwrap().0.parse::<f64>().unwrap() > 1.2, "{phases:#?}");
 }
 
-/// What a phase's finding must say.
+/// Checks what a phase's finding must say.
 fn expect(name: &str, finding: &str, happened: &Happened<'_>, tables: &Tables) {
     let says = |text: &str| assert!(finding.contains(text), "{name} does not say {text:?}: {finding}");
     let copies = |memory: HostMemory, name: &str| {
@@ -266,7 +266,7 @@ fn the_chrome_trace_is_whole() {
 }
 
 #[test]
-fn without_a_gpu_the_simulator_is_found_and_it_is_said_why() {
+fn without_a_gpu_the_demo_uses_the_simulator_and_says_why() {
     let done = demo(run().without_gpu(), &["--no-report"]).succeeded();
     let first = done.stdout.lines().next().unwrap();
     assert!(
@@ -275,7 +275,7 @@ fn without_a_gpu_the_simulator_is_found_and_it_is_said_why() {
     );
     assert!(first.ends_with("): figures are of the simulation."), "{first}");
     assert_eq!(files(&done), FILES);
-    // Once more: what a demo left is replaced, and nothing else is.
+    // Run it again: files that a demo left are replaced, and nothing else is.
     let again = |folder: &Path| {
         let mut command = Command::new(gpuspy());
         command.args(["demo", "--no-report"]).current_dir(folder).env_remove("LD_LIBRARY_PATH");
@@ -289,18 +289,18 @@ fn without_a_gpu_the_simulator_is_found_and_it_is_said_why() {
 }
 
 #[test]
-fn a_driver_that_shows_no_gpu_is_passed_over_and_named() {
+fn a_driver_without_a_gpu_is_skipped_and_its_error_is_named() {
     let driver =
         "int cuInit(unsigned f) { return 100; } int cuDriverGetVersion(int *v) { *v = 12090; return 0; }";
     let place = fake_driver(driver);
     let done = demo(run().without_gpu().env("LD_LIBRARY_PATH", place.path()), &["--no-report"]).succeeded();
     let first = done.stdout.lines().next().unwrap();
     assert!(first.contains("(cuInit fails: error 100 (100)): figures are of the simulation"), "{first}");
-    assert_eq!(told(&done.stdout).len(), PHASES.len());
+    assert_eq!(phase_reports(&done.stdout).len(), PHASES.len());
 }
 
 #[test]
-fn a_gpu_that_cannot_be_used_after_all_ends_it_with_a_sentence() {
+fn a_gpu_that_turns_out_unusable_ends_the_demo_with_a_sentence() {
     let done = demo(run().env("SIMCUDA_FAIL", "cuDevicePrimaryCtxRetain:46:*"), &[]);
     assert_eq!(done.status.code(), Some(2));
     assert!(done.stderr.contains("cuDevicePrimaryCtxRetain returned 46"), "{}", done.stderr);
@@ -308,7 +308,7 @@ fn a_gpu_that_cannot_be_used_after_all_ends_it_with_a_sentence() {
 }
 
 #[test]
-fn a_missing_simulator_says_how_to_get_it() {
+fn a_missing_simulator_is_reported_with_how_to_get_it() {
     let run = run().without_gpu();
     let alone = run.folder().join("gpuspy");
     std::fs::copy(gpuspy(), &alone).unwrap();
@@ -327,7 +327,7 @@ fn a_missing_simulator_says_how_to_get_it() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_reader_that_closes_the_pipe_early_is_no_error() {
     let run = run();
     let mut command = run.gpuspy_command(&["demo"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -341,7 +341,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
-fn ctrl_c_ends_it_and_leaves_nothing_behind() {
+fn ctrl_c_ends_the_demo_and_leaves_nothing_behind() {
     let temporary = tempfile::tempdir().unwrap();
     let run = run().env("TMPDIR", temporary.path()).env("XDG_RUNTIME_DIR", temporary.path());
     let mut command = run.gpuspy_command(&["demo"]);

@@ -1,26 +1,27 @@
-//! `gpuspy doctor`: each fault, injected, gives its line; a sound machine gives none; nothing is left behind.
+//! `gpuspy doctor`: each injected fault is reported, a sound machine is reported sound, and nothing is left behind.
 
-use super::life::files;
+use super::lifecycle::files;
 use gpuspy_tests::{Done, Run, agent, gpuspy, program, root};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A doctor's visit.
+/// The result of one `gpuspy doctor` run.
 struct Visit {
     code: Option<i32>,
     checks: Vec<Value>,
 }
 
 impl Visit {
-    /// The checks of a topic whose finding holds `part`.
+    /// Returns the checks of a topic whose finding contains `part`.
     fn of(&self, topic: &str, part: &str) -> Vec<&Value> {
         let is_meant = |c: &&Value| c["topic"] == topic && c["found"].as_str().unwrap().contains(part);
         self.checks.iter().filter(is_meant).collect()
     }
 
-    /// The one check of a topic that holds `part`, which must be of this level; returns its advice.
+    /// Returns the advice of the only check of a topic that contains `part`, and fails the test unless it has this
+    /// level.
     #[track_caller]
     fn has(&self, level: &str, topic: &str, part: &str) -> &str {
         let found = self.of(topic, part);
@@ -29,7 +30,7 @@ impl Visit {
         assert_eq!(
             found[0].get("todo").is_some(),
             level != "ok",
-            "what is not ok says what to do: {:#}",
+            "a check that is not ok says what to do: {:#}",
             found[0]
         );
         found[0]["todo"].as_str().unwrap_or_default()
@@ -40,7 +41,7 @@ impl Visit {
     }
 }
 
-/// Lets the doctor come in the run's environment, and sees that it leaves nothing.
+/// Runs the doctor in the run's environment, and checks that it leaves no files.
 fn visit(run: Run, arguments: &[&str]) -> Visit {
     let temporary = tempfile::tempdir().unwrap();
     let run = run.env("TMPDIR", temporary.path()).env("XDG_RUNTIME_DIR", temporary.path());
@@ -49,10 +50,10 @@ fn visit(run: Run, arguments: &[&str]) -> Visit {
     let done = run.finish(command);
     assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "left behind");
     assert_eq!(files(&done), [] as [&str; 0], "left behind");
-    told(&done)
+    parse_visit(&done)
 }
 
-fn told(done: &Done) -> Visit {
+fn parse_visit(done: &Done) -> Visit {
     let json: Value = serde_json::from_str(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}\n{}\n{}", done.status, done.stdout, done.stderr));
     let visit = Visit { code: done.status.code(), checks: json["checks"].as_array().unwrap().clone() };
@@ -62,7 +63,7 @@ fn told(done: &Done) -> Visit {
     visit
 }
 
-/// The simulated driver, whichever program asks.
+/// Prepares a doctor on the simulated driver, whichever program is checked.
 fn run() -> Run {
     Run::command("true")
 }
@@ -108,7 +109,7 @@ fn simgpu_puts_the_simulator_before_the_doctor() {
 }
 
 #[test]
-fn without_cuda_the_driver_is_what_is_missing() {
+fn without_cuda_the_driver_is_reported_missing() {
     let visit = visit(run().without_gpu(), &[]);
     let todo = visit.has("problem", "driver", "libcuda.so.1");
     assert!(todo.contains("--gpus all"), "{todo}");
@@ -118,7 +119,7 @@ fn without_cuda_the_driver_is_what_is_missing() {
 }
 
 #[test]
-fn a_driver_without_a_gpu_says_so_and_the_roads_are_judged_all_the_same() {
+fn without_a_gpu_the_driver_error_is_reported_and_every_route_is_still_checked() {
     let visit = visit(run().env("SIMCUDA_FAIL", "cuInit:100:*"), &[]);
     let todo = visit.has("problem", "driver", "cuInit fails: CUDA_ERROR_NO_DEVICE (100)");
     assert!(todo.contains("CUDA_VISIBLE_DEVICES"), "{todo}");
@@ -132,14 +133,14 @@ fn a_driver_without_a_gpu_says_so_and_the_roads_are_judged_all_the_same() {
 }
 
 #[test]
-fn a_gpu_that_cannot_be_used_says_so() {
+fn an_unusable_gpu_is_reported() {
     let visit = visit(run().env("SIMCUDA_FAIL", "cuDevicePrimaryCtxRetain:46:*"), &[]);
     let todo = visit.has("problem", "GPU times", "cuDevicePrimaryCtxRetain returned 46");
     assert!(todo.contains("nvidia-smi"), "{todo}");
 }
 
 #[test]
-fn a_missing_agent_says_so() {
+fn a_missing_agent_is_reported() {
     let visit = visit(run().env("GPUSPY_AGENT", "/nowhere/libgpuspy.so"), &[]);
     let todo = visit.has("problem", "agent", "/nowhere/libgpuspy.so");
     assert!(todo.contains("GPUSPY_AGENT"), "{todo}");
@@ -148,15 +149,15 @@ fn a_missing_agent_says_so() {
 }
 
 #[test]
-fn what_is_no_agent_says_so_and_is_seen_not_to_work() {
+fn a_library_that_is_no_agent_is_reported_and_observes_nothing() {
     let visit = visit(run().env("GPUSPY_AGENT", program("libwraplaunch.so")), &[]);
     visit.has("problem", "agent", "libwraplaunch.so is no gpuspy agent");
     visit.has("problem", "interception", "by dlsym: cuInit was called and not seen");
 }
 
-/// An agent of another release.
+/// An agent of another release is named with its version.
 #[test]
-fn an_agent_of_another_version_says_so() {
+fn an_agent_of_another_version_is_reported() {
     let place = tempfile::tempdir().unwrap();
     let copy = place.path().join("libgpuspy.so");
     let mut bytes = std::fs::read(agent()).unwrap();
@@ -175,7 +176,7 @@ fn preload(libraries: &[PathBuf]) -> String {
 }
 
 #[test]
-fn a_dlsym_hook_before_the_agent_is_named_and_the_roads_that_it_hides_are_told() {
+fn a_dlsym_hook_before_the_agent_is_named_with_the_routes_that_it_hides() {
     let order = preload(&[program("libhookdlsym.so"), agent()]);
     let visit = visit(run().env("LD_PRELOAD", order), &[]);
     let todo = visit.has("problem", "conflict", "libhookdlsym.so hooks dlsym and stands before libgpuspy.so");
@@ -186,7 +187,7 @@ fn a_dlsym_hook_before_the_agent_is_named_and_the_roads_that_it_hides_are_told()
 }
 
 #[test]
-fn a_dlsym_hook_behind_the_agent_is_named_and_hides_nothing() {
+fn a_dlsym_hook_after_the_agent_is_named_and_hides_nothing() {
     for order in [preload(&[agent(), program("libhookdlsym.so")]), preload(&[program("libhookdlsym.so")])] {
         let visit = visit(run().env("LD_PRELOAD", order), &[]);
         visit.has("ok", "conflict", "libhookdlsym.so hooks dlsym too");
@@ -195,7 +196,7 @@ fn a_dlsym_hook_behind_the_agent_is_named_and_hides_nothing() {
 }
 
 #[test]
-fn tools_in_the_environment_are_named() {
+fn conflicting_tools_in_the_environment_are_named() {
     for (variable, value) in [
         ("CUDA_INJECTION64_PATH", "/opt/tool.so"),
         ("NVTX_INJECTION64_PATH", "/opt/nvtx.so"),
@@ -218,7 +219,7 @@ fn the_multi_process_service_is_named() {
     visit.has("warning", "MPS", "is asked for (/run/mps)");
 }
 
-/// The doctor, started by a shell that does something first.
+/// Runs the doctor from a shell that executes `script` first.
 fn visit_after(script: &str) -> Visit {
     let run = run();
     let mut command = run.gpuspy_command(&[]);
@@ -236,11 +237,11 @@ fn visit_after(script: &str) -> Visit {
             None => command.env_remove(name),
         };
     }
-    told(&run.finish(command))
+    parse_visit(&run.finish(command))
 }
 
 #[test]
-fn a_low_file_size_limit_says_so_and_ends_nobody() {
+fn a_low_file_size_limit_is_reported_and_kills_no_process() {
     let visit = visit_after("ulimit -f 1024");
     let todo = visit.has("problem", "shared memory", "the file size limit is 1024 KiB");
     assert!(todo.contains("ulimit -f"), "{todo}");
@@ -256,8 +257,8 @@ fn few_descriptors_are_a_warning() {
 }
 
 #[test]
-fn a_working_directory_that_takes_no_file_says_so() {
-    // Even root makes no file there.
+fn an_unwritable_working_directory_is_reported() {
+    // Not even root can create a file there.
     let todo = visit_after("cd /proc")
         .has("warning", "traces", "cannot be written into the working directory, /proc")
         .to_owned();
@@ -286,10 +287,10 @@ fn programs_that_keep_the_agent_out_are_named() {
     look(&setgid).has("problem", "program", "setuid or setgid");
 }
 
-/// What the report's "driver not hooked" sends people here for.
+/// The report's "driver not hooked" note refers people to this check.
 #[test]
-fn a_launch_function_that_is_not_the_drivers_own_is_told() {
-    // It has another function ready for every question, so that no answer equals what the agent was given.
+fn a_launch_function_that_is_not_the_drivers_own_is_reported() {
+    // This driver returns another function for each request, so no answer equals what the agent was given.
     let place = fake_driver(
         r#"
         #include <string.h>
@@ -328,7 +329,7 @@ fn a_program_for_another_c_library_is_named() {
 }
 
 #[test]
-fn a_child_that_is_killed_by_its_driver_is_a_problem_and_nothing_worse() {
+fn a_driver_that_crashes_is_reported_and_does_not_end_the_doctor() {
     let place = fake_driver(
         "int cuDriverGetVersion(int *v) { *v = 12000; return 0; } int cuInit(int f) { __builtin_trap(); }",
     );
@@ -345,10 +346,10 @@ fn a_driver_that_hangs_does_not_hang_the_doctor() {
     let visit = visit(run().without_gpu().env("LD_LIBRARY_PATH", place.path()), &["--timeout", "1"]);
     visit.has("problem", "driver", "did not return within 1 s");
     assert!(began.elapsed() >= Duration::from_secs(1));
-    assert!(visit.of("interception", "by dlsym").is_empty(), "what hangs once is not called again");
+    assert!(visit.of("interception", "by dlsym").is_empty(), "a function that hangs is not called again");
 }
 
-/// An interrupted doctor is gone at once, with its child and its folder.
+/// An interrupted doctor ends at once, with its child and its folder.
 #[test]
 fn ctrl_c_leaves_nothing_behind() {
     let place = fake_driver("int pause(void); int cuDriverGetVersion(int *v) { for (;;) pause(); }");
@@ -365,14 +366,14 @@ fn ctrl_c_leaves_nothing_behind() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(!child.is_empty(), "no child was started");
-    // SAFETY: a child of ours that has not been waited for.
+    // SAFETY: signals a child of ours that has not been waited for.
     unsafe { libc::kill(doctor.id() as i32, libc::SIGINT) };
     assert_eq!(doctor.wait().unwrap().code(), Some(130));
     assert!(!Path::new("/proc").join(child).exists(), "its child is gone");
     assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "left behind");
 }
 
-/// A folder with a libcuda.so.1 of this source.
+/// Builds a folder with a libcuda.so.1 from this source.
 pub(crate) fn fake_driver(source: &str) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("driver.c"), source).unwrap();

@@ -1,4 +1,4 @@
-//! `gpuspy export --to chrome`: what the file holds is what the model says.
+//! `gpuspy export --to chrome`: the file contains what the model contains.
 
 use gpuspy_collector::model::gpu_interval::host;
 use gpuspy_collector::model::survey::Survey;
@@ -15,26 +15,26 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// `gpuspy export` with these arguments.
+/// Runs `gpuspy export` with these arguments.
 fn export(trace: &Path, arguments: &[&str]) -> Output {
     Command::new(gpuspy()).arg("export").arg(trace).args(["--to", "chrome"]).args(arguments).output().unwrap()
 }
 
-/// The Chrome trace of a trace.
+/// Returns the Chrome trace of a trace.
 pub fn exported(trace: &Path) -> Value {
     let output = export(trace, &[]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// µs as ns, by their digits: so many of them times a thousand is more than a double holds.
+/// Converts µs to ns digit by digit, since a thousand times a number of µs has more digits than a double keeps.
 fn ns(value: &Value) -> i64 {
     let text = value.to_string();
     let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
     whole.parse::<i64>().unwrap() * 1000 + format!("{part:0<3}").parse::<i64>().unwrap()
 }
 
-/// Host ns that is 0 in a file of a run, by its first trace.
+/// Returns the host ns that is 0 in the export of a run, from its first trace.
 fn zero_of(base: &Value, trace: &Path) -> i64 {
     let reader = TraceReader::open(trace).unwrap();
     let status = reader.status().unwrap();
@@ -45,10 +45,10 @@ fn number(event: &Value, pointer: &str) -> u64 {
     event.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {pointer} in {event}"))
 }
 
-/// A row of the file and its events, as (begin, end).
+/// The rows of the file, each with the start and end of its events.
 type Rows = BTreeMap<(u64, u64), Vec<(i64, i64)>>;
 
-/// The rows with events that `counts`.
+/// Returns the rows with the events that `counts` accepts.
 fn rows(trace: &Value, counts: impl Fn(&Value) -> bool) -> Rows {
     let mut rows = Rows::new();
     for event in trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "X" && counts(e)) {
@@ -59,8 +59,8 @@ fn rows(trace: &Value, counts: impl Fn(&Value) -> bool) -> Rows {
     rows
 }
 
-/// What the traces themselves say: calls by (pid, tid), and operations by (trace, context, stream), those of a stream laid
-/// behind each other where they overlap. In ns since the file's base.
+/// What the traces themselves contain: calls by (pid, tid), and operations by (trace, context, stream), where those of
+/// a stream that overlap are placed one after the other. In ns since the file's base.
 #[derive(Default)]
 struct Expected {
     calls: Rows,
@@ -79,7 +79,7 @@ fn expected(base: &Value, traces: &[&Path]) -> Expected {
         for record in reader.records() {
             let event = model.observe(&record);
             if let Some(call) = event.call {
-                // A call's record stands where it ended.
+                // A call's record is written when the call ends.
                 let end = host(record.at);
                 let begin = end - call.host_ns as i64;
                 let row = (status.pid.into(), status.threads[&record.thread].into());
@@ -95,7 +95,7 @@ fn expected(base: &Value, traces: &[&Path]) -> Expected {
     }
     for row in expected.calls.values_mut() {
         row.sort_unstable();
-        // One that begins in the very ns in which another ends is told a ns behind it.
+        // An operation that starts in the same ns in which another ends is exported 1 ns later.
         let mut last = i64::MIN;
         for (begin, end) in row.iter_mut() {
             *begin += i64::from(*begin == last);
@@ -117,7 +117,7 @@ fn expected(base: &Value, traces: &[&Path]) -> Expected {
     expected
 }
 
-/// Everything that must hold for any export.
+/// Checks everything that must be true of any export.
 fn agrees(trace: &Value, traces: &[&Path]) {
     let Expected { calls, operations } = expected(&trace["baseTimeNanoseconds"], traces);
     let is_call = |event: &Value| ["cuda_driver", "cuda_runtime"].iter().any(|cat| event["cat"] == *cat);
@@ -130,7 +130,7 @@ fn agrees(trace: &Value, traces: &[&Path]) {
     theirs.sort();
     assert_eq!(ours, theirs);
     for row in ours {
-        assert!(row.windows(2).all(|w| w[0].1 <= w[1].0), "work that overlaps on a row");
+        assert!(row.windows(2).all(|w| w[0].1 <= w[1].0), "work overlaps on a row");
     }
     let ends = |phase: &str| -> Vec<u64> {
         let ends = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == phase);
@@ -139,8 +139,8 @@ fn agrees(trace: &Value, traces: &[&Path]) {
         ids
     };
     let (begins, ends) = (ends("s"), ends("f"));
-    assert_eq!(begins, ends, "arrows with one end");
-    assert!(begins.windows(2).all(|w| w[0] < w[1]), "two arrows of one number");
+    assert_eq!(begins, ends, "an arrow has only one end");
+    assert!(begins.windows(2).all(|w| w[0] < w[1]), "two arrows have the same number");
 }
 
 #[test]
@@ -179,11 +179,15 @@ fn a_run_of_several_processes_becomes_one_file() {
         trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["cat"] == "kernel").collect();
     let all = |pointer: &str| kernels.iter().map(|row| number(row, pointer)).collect::<BTreeSet<u64>>();
     assert_eq!((kernels.len(), all("/args/correlation").len()), (400, 400));
-    assert_eq!((all("/pid").len(), all("/args/stream").len()), (2, 2), "a GPU's rows of each process");
+    assert_eq!(
+        (all("/pid").len(), all("/args/stream").len()),
+        (2, 2),
+        "each process has its own rows of a GPU"
+    );
 }
 
 #[test]
-fn a_part_of_a_trace_is_exported_for_the_asking() {
+fn a_part_of_a_trace_can_be_exported() {
     let done = Run::of("plain_work").observed().succeeded();
     let trace = done.trace();
     let kernels = |arguments: &[&str]| -> (Vec<i64>, String) {
@@ -204,7 +208,7 @@ fn a_part_of_a_trace_is_exported_for_the_asking() {
     assert!(before.len() > 50 && behind.len() > 50, "{} {}", before.len(), behind.len());
     let mut both = before;
     both.extend(behind.iter().filter(|begin| !both.contains(begin)).copied().collect::<Vec<_>>());
-    assert_eq!(both, all, "what the middle cuts is in both");
+    assert_eq!(both, all, "an operation across the cut is in both parts");
     for nothing in [["--device", "5"], ["--stream", "424242"], ["--since", "1min"]] {
         let (rows, said) = kernels(&nothing);
         assert!(rows.is_empty(), "{nothing:?}");
@@ -213,7 +217,7 @@ fn a_part_of_a_trace_is_exported_for_the_asking() {
 }
 
 #[test]
-fn a_file_is_whole_or_what_it_was_before() {
+fn an_export_either_completes_or_leaves_the_old_file() {
     let done = Run::of("plain_work").observed().succeeded();
     let (trace, folder) = (done.trace(), done.folder());
     let expected = export(&trace, &["-o", "-"]).stdout;
@@ -227,7 +231,7 @@ fn a_file_is_whole_or_what_it_was_before() {
     assert!(unpacked.status.success() && unpacked.stdout == expected);
     assert!(fs::metadata(&packed).unwrap().len() * 4 < expected.len() as u64);
 
-    // A disk that is full: 64 KiB and no more.
+    // A full disk: 64 KiB and no more.
     let limited = |output: &Path| {
         let command = "ulimit -f 64; trap '' XFSZ; exec \"$0\" export \"$1\" -o \"$2\"";
         Command::new("bash").args(["-c", command]).arg(gpuspy()).arg(&trace).arg(output).output().unwrap()
@@ -243,7 +247,7 @@ fn a_file_is_whole_or_what_it_was_before() {
 
     let onto_itself = export(&trace, &["-o", trace.to_str().unwrap()]);
     assert_eq!(onto_itself.status.code(), Some(2));
-    assert_eq!(export(&trace, &["-o", "-"]).stdout, expected, "the trace is still what it was");
+    assert_eq!(export(&trace, &["-o", "-"]).stdout, expected, "the trace is unchanged");
     assert_eq!(export(Path::new("absent.gspy"), &[]).status.code(), Some(3));
     assert_eq!(
         export(&trace, &["-o", folder.join("absent/x.json").to_str().unwrap()]).status.code(),
@@ -252,7 +256,7 @@ fn a_file_is_whole_or_what_it_was_before() {
 }
 
 #[test]
-fn a_reader_of_an_export_may_have_seen_enough() {
+fn a_reader_of_an_export_may_close_the_pipe_early() {
     let done = Run::of("plain_work").observed().succeeded();
     let mut export = Command::new(gpuspy())
         .arg("export")
@@ -267,7 +271,7 @@ fn a_reader_of_an_export_may_have_seen_enough() {
 }
 
 #[test]
-fn the_answers_of_a_generated_trace_are_right() {
+fn the_export_of_a_generated_trace_matches_the_generator() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.gspy");
     let mut generator = generated::generator();
@@ -276,7 +280,7 @@ fn the_answers_of_a_generated_trace_are_right() {
     let rows = |category: &'static str| {
         trace["traceEvents"].as_array().unwrap().iter().filter(move |event| event["cat"] == category)
     };
-    // By name: how many, and the sums of the least and the most that they lasted.
+    // By name: the count, and the sums of the shortest and the longest lengths.
     let mut kernels: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
     for row in rows("kernel") {
         let (count, least, most) = kernels.entry(row["name"].as_str().unwrap()).or_default();

@@ -1,5 +1,5 @@
-//! The GPU clock against the simulator's, whose offset and drift are known: `gpu_start` and `start` of the truth file are
-//! the GPU's and the host's time of one moment.
+//! Compares the GPU clock with the simulator's, whose offset and drift are known: `gpu_start` and `start` of the truth
+//! file are the GPU's and the host's time of the same moment.
 
 use crate::compare::{Compared, compare, slack};
 use gpuspy_collector::model::survey::Survey;
@@ -9,7 +9,7 @@ use gpuspy_collector::trace::record::{Body, Names, Record};
 use gpuspy_tests::{Done, Run};
 use std::collections::BTreeMap;
 
-/// Hours, either way, with the drift that two bad oscillators may have.
+/// Offsets of hours in either direction, with the drift that two bad oscillators may have.
 const CLOCKS: &[(&str, &str)] =
     &[("0", "0"), ("10800000000000", "50000"), ("-25200000000000", "-50000"), ("-1000000000", "50000")];
 
@@ -26,7 +26,7 @@ fn records(done: &Done) -> (Names, Vec<Record>) {
     (reader.names().clone(), reader.records().collect())
 }
 
-/// True θ at moments of the run: (host ns, GPU ns − host ns).
+/// Returns the true θ at moments of the run: (host ns, GPU ns − host ns).
 fn true_offsets(done: &Done) -> Vec<(i64, i64)> {
     let truth = done.truth();
     let kernels = truth.of("kernel").filter(|l| l["gpu_start"].is_i64());
@@ -36,10 +36,10 @@ fn true_offsets(done: &Done) -> Vec<(i64, i64)> {
         .collect()
 }
 
-/// A time base's positions count from its own origin: its clock's offset is the truth's less that, the same at all times. It is
-/// known to ± what the tightest moment leaves.
+/// A time base's positions count from its own origin, so its clock's offset is the true offset less that origin, the
+/// same at all times. It is known to ± what the tightest moment leaves.
 #[test]
-fn the_interval_holds_the_true_offset_and_its_drift() {
+fn the_clock_interval_contains_the_true_offset_and_its_drift() {
     for clock in CLOCKS {
         let done = run("work_runtime", *clock);
         let (_, records) = records(&done);
@@ -58,7 +58,7 @@ fn the_interval_holds_the_true_offset_and_its_drift() {
             time_bases.into_iter().filter(|(_, operations)| *operations > 500)
         {
             let fitted = clocks.of(context, time_base).unwrap();
-            // Each moment bounds the origin: true θ − θ of the time base. All bounds must have a moment in common.
+            // Each moment bounds the origin: true θ − θ of the time base. All bounds must have a value in common.
             let origins = truth
                 .iter()
                 .map(|(at, theta)| (theta - fitted.upper(*at).unwrap(), theta - fitted.lower(*at).unwrap()));
@@ -76,7 +76,7 @@ fn the_interval_holds_the_true_offset_and_its_drift() {
     }
 }
 
-/// Where the line puts an operation, against when it really ran.
+/// Lists operations whose position on the host line is not where they really ran.
 fn misplaced(compared: &[Compared]) -> Vec<String> {
     let places = compared.iter().filter_map(|c| Some((c, c.timed()?.0)));
     places
@@ -92,7 +92,7 @@ fn misplaced(compared: &[Compared]) -> Vec<String> {
 }
 
 #[test]
-fn operations_lie_on_the_host_line_where_they_ran() {
+fn operations_are_placed_at_the_host_time_at_which_they_ran() {
     for clock in CLOCKS {
         for program in ["work_driver", "default_streams"] {
             let done = run(program, *clock);
@@ -110,9 +110,9 @@ fn operations_lie_on_the_host_line_where_they_ran() {
     }
 }
 
-/// The same for random programs, with stamps that are coarse and events that cost the GPU time.
+/// The same for random programs, with coarse timestamps and events that cost GPU time.
 #[test]
-fn random_programs_lie_on_the_host_line_where_they_ran() {
+fn operations_of_random_programs_are_placed_at_the_host_time_at_which_they_ran() {
     let settings: [&[(&str, &str)]; 4] = [
         &[("SIMCUDA_CLOCK_DRIFT_PPB", "50000")],
         &[("SIMCUDA_EVENT_RESOLUTION_NS", "500")],
@@ -132,7 +132,8 @@ fn random_programs_lie_on_the_host_line_where_they_ran() {
     }
 }
 
-/// No operation begins before its launch call did, none ends after it was seen or after a synchronise that waited for it.
+/// Checks that no operation starts before its launch call did, and none ends after it was observed complete or after a
+/// synchronization that waited for it.
 pub fn causality_holds(done: &Done) -> u64 {
     let (names, records) = records(done);
     let clocks = Survey::of(records.iter().cloned());
@@ -151,7 +152,8 @@ pub fn causality_holds(done: &Done) -> u64 {
             assert!(o.latest_end <= work.gpu.unwrap().seen as i64);
             ends.insert((operation.context, operation.stream), (o.end, work.call.end));
         }
-        // What a destroyed stream still runs is waited for with its context; which operation of whose is not kept.
+        // What a destroyed stream still runs is waited for with its context; the test does not track whose operations
+        // these are.
         if let Body::Stream(stream) = &record.body
             && stream.destroyed
         {
@@ -171,7 +173,7 @@ pub fn causality_holds(done: &Done) -> u64 {
 }
 
 #[test]
-fn causality_holds_in_every_trace() {
+fn no_operation_contradicts_causality_in_any_trace() {
     for (program, clock) in [
         ("work_runtime", CLOCKS[1]),
         ("work_driver", CLOCKS[2]),
@@ -191,7 +193,7 @@ fn causality_holds_in_every_trace() {
 }
 
 #[test]
-fn the_report_says_what_it_assumes_of_the_clocks() {
+fn the_report_states_what_it_assumes_about_the_clocks() {
     let done = run("work_driver", CLOCKS[1]);
     let report = done.report();
     let clock = &report["clock"];
@@ -203,8 +205,8 @@ fn the_report_says_what_it_assumes_of_the_clocks() {
 }
 
 #[test]
-fn where_the_program_waits_often_the_clock_is_known_to_some_microseconds() {
-    // A machine that is busy with something else widens every bound: the best of three.
+fn programs_that_wait_often_have_a_clock_known_to_some_microseconds() {
+    // A machine that is busy with something else widens every bound, so the best of three runs counts.
     let uncertainty = |seed: &str| {
         let done =
             Run::of("mixed_kernels").arg("300").arg(seed).env("SIMCUDA_CLOCK_DRIFT_PPB", "50000").observed();

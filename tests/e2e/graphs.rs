@@ -1,4 +1,4 @@
-//! What graph launches run, by name and count, against the simulator's truth and the program's own.
+//! Compares what graph launches run, by name and count, with the simulator's truth and the program's own counts.
 
 use crate::compare::{Compared, by_name, compare, slack};
 use gpuspy_collector::model::gpu_interval::GpuInterval;
@@ -11,10 +11,11 @@ use gpuspy_wire::record::Namespace;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Versions of the driver that differ in what they say of graphs: 12.2 names no functions, 12.3 has edges with data.
+/// Versions of the driver that differ in what they say about graphs: 12.2 returns no functions, 12.3 has edges with
+/// data.
 const DRIVERS: &[&str] = &["12020", "12090", "13050"];
 
-/// Kernels inside graphs by name: as the simulator ran them.
+/// Returns kernels inside graphs by name, as the simulator ran them.
 fn truth(done: &Done) -> BTreeMap<String, u64> {
     let mut ran = BTreeMap::new();
     for line in done.truth().of("kernel").filter(|line| line["in_graph"] != 0) {
@@ -29,7 +30,7 @@ fn in_graphs(report: &Value) -> BTreeMap<String, u64> {
     ran.filter(|(_, count)| *count > 0).collect()
 }
 
-/// The report's counts are the truth's, and the program's.
+/// Checks that the report's counts are the truth's and the program's.
 fn counts_are_exact(done: &Done) {
     let (said, report) = (done.said(), done.report());
     let ours = in_graphs(&report);
@@ -46,11 +47,11 @@ fn counts_are_exact(done: &Done) {
     let moved = report["transfers"].as_array().unwrap();
     assert!(
         moved.iter().all(|row| row["kind"] == "DtoH"),
-        "a graph's copies and sets are its own: {moved:?}"
+        "copies and memsets of a graph are not counted as transfers: {moved:?}"
     );
 }
 
-fn launches_hold_the_truth(done: &Done) {
+fn launch_intervals_contain_the_truth(done: &Done) {
     let compared = compare(done);
     let graphs = || compared.iter().filter(|c| c.truth.kind == "graph");
     let timed = graphs().filter_map(Compared::timed).count();
@@ -65,12 +66,12 @@ fn launches_hold_the_truth(done: &Done) {
 fn check(run: Run, options: &[&str]) -> Done {
     let done = run.observed_with(options).succeeded();
     counts_are_exact(&done);
-    launches_hold_the_truth(&done);
+    launch_intervals_contain_the_truth(&done);
     done
 }
 
 #[test]
-fn graphs_made_and_changed_in_every_way_list_what_they_ran() {
+fn graphs_built_and_changed_in_every_way_report_the_kernels_they_ran() {
     for driver in DRIVERS {
         println!("driver {driver}");
         check(Run::of("graphs").env("SIMCUDA_DRIVER_VERSION", driver), &[]);
@@ -78,7 +79,7 @@ fn graphs_made_and_changed_in_every_way_list_what_they_ran() {
 }
 
 #[test]
-fn graphs_of_the_runtime_list_what_they_ran() {
+fn runtime_graphs_report_the_kernels_they_ran() {
     for driver in DRIVERS {
         let run = || Run::of("graphs_runtime").env("SIMCUDA_DRIVER_VERSION", driver);
         let done = check(run(), &[]);
@@ -92,12 +93,12 @@ fn graphs_of_the_runtime_list_what_they_ran() {
             (1, 1)
         );
         let timed = check(run(), &["--graph", "nodes"]);
-        assert!(kernels_hold_the_truth(&timed) > 0);
+        assert!(kernel_intervals_contain_the_truth(&timed) > 0);
     }
 }
 
 #[test]
-fn graphs_whose_nodes_either_runtime_adds_list_what_they_ran() {
+fn graphs_built_node_by_node_with_either_runtime_report_the_kernels_they_ran() {
     for (program, driver) in
         [("graph_nodes_12", "12090"), ("graph_nodes_13", "12090"), ("graph_nodes_13", "13050")]
     {
@@ -105,7 +106,8 @@ fn graphs_whose_nodes_either_runtime_adds_list_what_they_ran() {
         let run = || Run::of(program).env("SIMCUDA_DRIVER_VERSION", driver);
         let done = check(run(), &[]);
         let report = done.report();
-        // Six times two host functions, a node of nothing, a record and a wait; three times memory taken and given back.
+        // Six times two host functions, an empty node, an event record and a wait; three times a memory allocation and
+        // a free.
         assert_eq!(report["graphs"]["others"], 6 * 5 + 3 * 2);
         let taken = &report["memory"]["by_kind"]["graph"];
         assert_eq!((&taken["allocations"], &taken["live_bytes"]), (&json!(3), &json!(0)), "{taken}");
@@ -115,17 +117,17 @@ fn graphs_whose_nodes_either_runtime_adds_list_what_they_ran() {
         assert_eq!(
             in_graphs(&conditional.report())["nodes_b_9us"],
             3,
-            "what only the GPU knows is not claimed"
+            "counts that only the GPU knows are not claimed"
         );
     }
 }
 
 #[test]
-fn a_graph_of_ten_thousand_nodes_lists_what_it_ran() {
+fn a_graph_of_ten_thousand_nodes_reports_the_kernels_it_ran() {
     check(Run::of("graphs").arg("large"), &[]);
 }
 
-/// Times of kernels inside graph launches, by the launch's number in the truth file: names and intervals.
+/// Returns the times of kernels inside graph launches, by the launch's number in the truth file: names and intervals.
 fn node_times(done: &Done) -> BTreeMap<u64, Vec<(String, GpuInterval)>> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let names = reader.names().clone();
@@ -150,7 +152,7 @@ fn node_times(done: &Done) -> BTreeMap<u64, Vec<(String, GpuInterval)>> {
             _ => {}
         }
     }
-    // One thread: its correlations are in the order of its calls.
+    // The program has one thread, so its correlations are in the order of its calls.
     let operations = done.truth().operations();
     let truth: Vec<u64> = operations.iter().filter(|o| o.kind == "graph").map(|o| o.seq).collect();
     assert_eq!(launches.len(), truth.len());
@@ -169,8 +171,8 @@ fn node_times(done: &Done) -> BTreeMap<u64, Vec<(String, GpuInterval)>> {
     by_launch
 }
 
-/// Every kernel's time holds the truth of a kernel of that name in that very launch, one for one.
-fn kernels_hold_the_truth(done: &Done) -> usize {
+/// Checks that each kernel's time contains the truth of a kernel of that name in that very launch, one for one.
+fn kernel_intervals_contain_the_truth(done: &Done) -> usize {
     let truth = done.truth();
     let mut inside: BTreeMap<u64, Vec<(String, u64)>> = BTreeMap::new();
     for line in truth.of("kernel").filter(|line| line["in_graph"] != 0) {
@@ -199,13 +201,13 @@ fn launched(done: &Done) -> usize {
 }
 
 #[test]
-fn kernels_of_graphs_have_times_and_the_app_finds_its_graphs_unchanged() {
+fn graph_kernels_are_timed_and_the_app_finds_its_graphs_unchanged() {
     for driver in DRIVERS {
         println!("driver {driver}");
         let done = check(Run::of("graphs").env("SIMCUDA_DRIVER_VERSION", driver), &["--graph", "nodes"]);
-        let sampled = kernels_hold_the_truth(&done);
+        let sampled = kernel_intervals_contain_the_truth(&done);
         println!("{sampled} of {} launches", launched(&done));
-        // How many the poller comes to before the next launch is the machine's.
+        // How many launches the poller reads before the next launch depends on the machine.
         assert!(sampled * 5 >= launched(&done), "{sampled} of {}", launched(&done));
         let graphs = &done.report()["graphs"];
         assert_eq!(graphs["sampled"], sampled);
@@ -215,64 +217,64 @@ fn kernels_of_graphs_have_times_and_the_app_finds_its_graphs_unchanged() {
 }
 
 #[test]
-fn a_replay_that_another_has_overtaken_is_not_read() {
+fn events_of_a_replay_are_not_read_after_the_next_replay_began() {
     let done = check(Run::of("graphs").arg("queued"), &["--graph", "nodes"]);
-    let sampled = kernels_hold_the_truth(&done);
+    let sampled = kernel_intervals_contain_the_truth(&done);
     println!("{sampled} of {} launches", launched(&done));
     assert!(sampled >= 1 && sampled * 2 <= launched(&done), "{sampled}");
 }
 
 #[test]
-fn what_events_cost_the_gpu_is_in_the_intervals_of_kernels() {
+fn intervals_of_graph_kernels_allow_for_the_cost_of_events() {
     for (event, resolution) in [("300", "1"), ("0", "500"), ("2000", "32")] {
         let run =
             Run::of("graphs").env("SIMCUDA_EVENT_NS", event).env("SIMCUDA_EVENT_RESOLUTION_NS", resolution);
         let done = run.observed_with(&["--graph", "nodes"]).succeeded();
-        assert!(kernels_hold_the_truth(&done) > 0);
+        assert!(kernel_intervals_contain_the_truth(&done) > 0);
     }
 }
 
 #[test]
-fn without_being_asked_for_no_graph_is_changed() {
+fn by_default_no_graph_is_changed() {
     let done = check(Run::of("graphs"), &[]);
     assert_eq!(node_times(&done).len(), 0);
     assert_eq!(done.report()["processes"][0]["notes"], json!([]));
 }
 
 #[test]
-fn a_graph_that_events_do_not_fit_into_is_left_as_it_was() {
-    // The third edge that we add; the app adds none this way.
+fn a_graph_that_events_cannot_be_added_to_is_left_unchanged() {
+    // This is the third edge that the agent adds; the app adds none this way.
     let run = Run::of("graphs").env("SIMCUDA_FAIL", "cuGraphAddDependencies:999:3");
     let done = check(run, &["--graph", "nodes"]);
     assert!(done.report()["processes"][0]["notes"].to_string().contains("left some graphs alone"));
-    assert!(kernels_hold_the_truth(&done) > 0, "the others are timed");
+    assert!(kernel_intervals_contain_the_truth(&done) > 0, "the other graphs are timed");
 }
 
 #[test]
-fn a_programmatic_edge_is_not_cut_by_an_event() {
+fn no_event_cuts_a_programmatic_edge() {
     let done = check(Run::of("graphs").arg("programmatic"), &["--graph", "nodes"]);
     assert!(done.report()["processes"][0]["notes"].to_string().contains("left some graphs alone"));
     assert_eq!(node_times(&done).len(), 0);
 }
 
 #[test]
-fn what_conditional_nodes_run_is_not_claimed() {
+fn kernels_of_conditional_nodes_are_not_counted() {
     for options in [&[][..], &["--graph", "nodes"]] {
         let done = Run::of("graphs").arg("conditional").observed_with(options).succeeded();
         let report = done.report();
         let (ours, ran) = (in_graphs(&report), truth(&done));
         assert_eq!(ours, BTreeMap::from([("graph_a_3us".into(), 4), ("graph_d_2us".into(), 4)]));
-        assert_eq!((ran["graph_b_5us"], ran["graph_c_8us"]), (4, 12), "they ran all the same");
+        assert_eq!((ran["graph_b_5us"], ran["graph_c_8us"]), (4, 12), "the simulator ran them");
         assert_eq!(report["graphs"]["others"], 8);
         let notes = report["processes"][0]["notes"].to_string();
         assert!(notes.contains("graphs with conditional nodes"), "{notes}");
         assert_eq!(notes.contains("left some graphs alone"), !options.is_empty(), "{notes}");
-        launches_hold_the_truth(&done);
+        launch_intervals_contain_the_truth(&done);
     }
 }
 
 #[test]
-fn an_instantiation_that_fails_with_our_events_is_made_without() {
+fn an_instantiation_that_fails_with_the_agents_events_is_repeated_without_them() {
     let run = Run::of("graphs").env("SIMCUDA_FAIL", "cuGraphInstantiateWithFlags:801:1");
-    kernels_hold_the_truth(&check(run, &["--graph", "nodes"]));
+    kernel_intervals_contain_the_truth(&check(run, &["--graph", "nodes"]));
 }

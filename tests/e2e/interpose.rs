@@ -1,19 +1,19 @@
-//! The routes into CUDA: who is answered with our functions, who with the driver's own, and that every route is counted
-//! once.
+//! The routes into CUDA: which callers get the agent's hooks, which get the driver's own functions, and that calls by
+//! every route are counted once.
 
+mod call_attribution;
 mod deepbind;
 mod dlsym;
 mod getproc;
-mod neighbours;
-mod scopes;
-mod wrapper;
+mod other_preloads;
+mod simulator_coverage;
 
 use gpuspy_tests::Done;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The intercepted symbols of a layer (`driver`, `runtime`), from the table in the documentation, which the agent's own
-/// tests keep equal to its code.
+/// Returns the intercepted symbols of a layer (`driver`, `runtime`) from the table in docs/hooks.md, which the agent's
+/// own tests keep equal to its code.
 fn table(layer: &str) -> BTreeSet<String> {
     let text = std::fs::read_to_string(gpuspy_tests::root().join("docs/hooks.md")).unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -26,8 +26,8 @@ fn table(layer: &str) -> BTreeSet<String> {
     symbols
 }
 
-/// What the simulator says was enqueued, what the program says and what the report says must be one number.
-fn assert_every_launch_counted_once(done: &Done) {
+/// Checks that the simulator's count of launches, the program's and the report's are equal.
+fn assert_each_launch_is_counted_once(done: &Done) {
     let said = done.said()["launches"].as_u64().unwrap();
     assert_eq!(done.truth().enqueued("kernel") as u64, said, "launches that reached the driver");
     let coverage = &done.report()["coverage"];
@@ -35,7 +35,7 @@ fn assert_every_launch_counted_once(done: &Done) {
     assert_eq!(coverage["dropped"], 0, "{coverage:#}");
 }
 
-/// The report's API calls: name → (calls, failed ones).
+/// Returns the report's API calls: name → (calls, failed ones).
 fn apis(report: &Value) -> BTreeMap<String, (u64, u64)> {
     let number = |api: &Value, key: &str| api[key].as_u64().unwrap();
     let list = report["apis"].as_array().unwrap().iter();
@@ -43,7 +43,7 @@ fn apis(report: &Value) -> BTreeMap<String, (u64, u64)> {
         .collect()
 }
 
-/// No file but the simulator's truth, and not a word.
+/// Checks that the run wrote no file but the simulator's truth, and printed nothing.
 fn assert_silent(done: &Done) {
     let files: Vec<_> = std::fs::read_dir(done.folder())
         .unwrap()

@@ -1,4 +1,4 @@
-//! NVTX: what the program says about its own work, through the injection entry.
+//! NVTX: the ranges and markers that the program sets, recorded through NVTX's injection entry point.
 
 use gpuspy_collector::trace::record::{Body, Names, NvtxRange, Record, What};
 use gpuspy_collector::trace::{TraceReader, wait_until_complete};
@@ -9,9 +9,10 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The records that lie inside a range of a text: kernels' names. Ranges of one thread and domain nest.
+/// Returns the names of the kernels whose records lie inside a range, by the range's text. Ranges of one thread and
+/// domain nest.
 fn kernels_by_range(done: &Done) -> (BTreeMap<String, Vec<String>>, Vec<NvtxRange>) {
-    // A collector that was left to itself needs a moment after its program's end.
+    // A collector that the agent started may still be writing for a moment after its program ended.
     assert!(wait_until_complete(&done.trace(), Duration::from_secs(20)).unwrap());
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let records: Vec<Record> = reader.records().collect();
@@ -22,7 +23,7 @@ fn kernels_by_range(done: &Done) -> (BTreeMap<String, Vec<String>>, Vec<NvtxRang
         match &record.body {
             Body::NvtxRange(range) => {
                 ranges.push(range.clone());
-                // A range that any thread may end is no thread's.
+                // A range that any thread may end belongs to no thread.
                 let thread = if range.id == 0 { record.thread } else { 0 };
                 let stack = open.entry((thread, range.domain, range.id)).or_default();
                 match range.change {
@@ -49,7 +50,7 @@ fn kernels_by_range(done: &Done) -> (BTreeMap<String, Vec<String>>, Vec<NvtxRang
     (inside, ranges)
 }
 
-/// A range's text, the domain before it.
+/// Returns a range's text, preceded by its domain.
 fn text(names: &Names, range: &NvtxRange) -> String {
     let text = names.get(Namespace::NvtxRange, range.text).unwrap_or("(none)");
     match range.domain {
@@ -58,7 +59,7 @@ fn text(names: &Names, range: &NvtxRange) -> String {
     }
 }
 
-fn all_forms_are_there(done: &Done) {
+fn every_form_is_recorded(done: &Done) {
     let (inside, ranges) = kernels_by_range(done);
     let kernels = |of: &[&str], times: usize| -> Vec<String> {
         std::iter::repeat_n(of, times).flatten().map(|&name| name.to_owned()).collect()
@@ -73,7 +74,7 @@ fn all_forms_are_there(done: &Done) {
     ]
     .map(|(range, kernels)| (range.to_owned(), kernels))
     .into();
-    assert_eq!(inside, expected, "and nothing of what was said before CUDA's first call");
+    assert_eq!(inside, expected, "ranges from before CUDA's first call are not recorded");
     let forward = ranges.iter().filter(|range| range.payload);
     let said: Vec<_> = forward.map(|range| (range.category, range.color)).collect();
     assert_eq!(said, [(7, 0xff00_ff00); 3]);
@@ -82,18 +83,18 @@ fn all_forms_are_there(done: &Done) {
 }
 
 #[test]
-fn ranges_of_every_form_are_recorded_with_what_lies_in_them() {
-    all_forms_are_there(&Run::of("nvtx").observed().succeeded());
+fn every_form_of_range_is_recorded_with_the_kernels_inside_it() {
+    every_form_is_recorded(&Run::of("nvtx").observed().succeeded());
 }
 
-/// From the first of some operations' start to the last one's end, by the truth.
+/// Returns the time from the start of the first of these operations to the end of the last, by the truth.
 fn projected(operations: &[Operation]) -> u64 {
     let start = operations.iter().map(|op| op.interval.0).min().unwrap();
     operations.iter().map(|op| op.interval.1).max().unwrap() - start
 }
 
 #[test]
-fn the_report_has_the_ranges_with_what_ran_in_them() {
+fn the_report_lists_the_ranges_with_the_work_inside_them() {
     let done = Run::of("nvtx").observed().succeeded();
     let (report, (inside, _)) = (done.report(), kernels_by_range(&done));
     let operations: Vec<Operation> =
@@ -132,17 +133,14 @@ fn the_report_has_the_ranges_with_what_ran_in_them() {
         holds("gpu_min_ns", *truth.iter().min().unwrap());
         holds("gpu_max_ns", *truth.iter().max().unwrap());
     }
-    assert_eq!(
-        report["coverage"]["stray_range_ends"], 2,
-        "of the range before CUDA, and the one of no range"
-    );
+    assert_eq!(report["coverage"]["stray_range_ends"], 2, "pops for the range before CUDA, and for no range");
     let marks = report["marks"].as_array().unwrap();
     let end_of_step = marks.iter().find(|mark| mark["name"] == "end of step").unwrap();
     assert_eq!((marks.len(), &end_of_step["count"]), (3, &json!(3)));
 }
 
 #[test]
-fn a_long_text_is_cut() {
+fn a_long_range_name_is_truncated() {
     let done = Run::of("nvtx").observed().succeeded();
     let reader = TraceReader::open(&done.trace()).unwrap();
     let longest = reader.names().0.iter().filter(|((space, _), _)| *space == Namespace::NvtxRange);
@@ -151,20 +149,20 @@ fn a_long_text_is_cut() {
 }
 
 #[test]
-fn ranges_are_seen_under_bare_preload_where_the_variable_names_us() {
+fn ranges_are_recorded_under_bare_preload_if_the_variable_names_the_agent() {
     let agent = gpuspy_tests::agent();
-    all_forms_are_there(&Run::of("nvtx").env("NVTX_INJECTION64_PATH", agent).preloaded().succeeded());
+    every_form_is_recorded(&Run::of("nvtx").env("NVTX_INJECTION64_PATH", agent).preloaded().succeeded());
 }
 
 #[test]
-fn another_tool_keeps_the_ranges() {
+fn another_tools_nvtx_injection_is_left_in_place() {
     let done = Run::of("nvtx").env("NVTX_INJECTION64_PATH", "/nowhere/libtool.so").observed().succeeded();
     let (inside, ranges) = kernels_by_range(&done);
     assert!(inside.is_empty() && ranges.is_empty(), "{inside:?}");
 }
 
 #[test]
-fn turned_off_the_agent_takes_no_ranges() {
+fn a_disabled_agent_records_no_ranges() {
     let run = Run::of("nvtx").env("NVTX_INJECTION64_PATH", gpuspy_tests::agent());
     let done = run.env("GPUSPY", "0").preloaded().succeeded();
     assert!(done.traces().is_empty());

@@ -1,4 +1,4 @@
-//! `gpuspy report --operations`: every operation that the simulator ran is a line, with an interval that holds its truth.
+//! `gpuspy report --operations`: every operation that the simulator ran is a line whose interval contains its truth.
 
 use crate::compare::slack;
 use gpuspy_tests::{Run, gpuspy, truth};
@@ -19,7 +19,7 @@ fn number(line: &Value, pointer: &str) -> u64 {
     line.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {pointer} in {line}"))
 }
 
-/// The line of one operation beside what really happened.
+/// Compares the line of one operation with what really happened.
 fn agrees(line: &Value, truth: &truth::Operation) {
     assert_eq!(number(line, "/tid"), truth.tid);
     assert_eq!(number(line, "/stream"), truth.stream);
@@ -39,7 +39,7 @@ fn agrees(line: &Value, truth: &truth::Operation) {
 }
 
 #[test]
-fn every_operation_is_a_line_that_holds_the_truth() {
+fn every_operation_is_a_line_that_contains_the_truth() {
     let done = Run::of("plain_work").observed().succeeded();
     let mut lines = operations(&done.trace());
     lines.sort_by_key(|line| number(line, "/correlation"));
@@ -51,21 +51,22 @@ fn every_operation_is_a_line_that_holds_the_truth() {
     }
 }
 
-/// 100 kernels of 5 ms are submitted at once: until the last begins, the clocks have parted for half a second. 72 of 130
-/// operations lay outside of the intervals of their begins and ends, which were as wide as where they were submitted.
+/// 100 kernels of 5 ms are submitted at once; until the last one starts, the clocks drift for half a second. Before, 72
+/// of 130 operations lay outside the intervals of their starts and ends, which were as wide as at submission.
 #[test]
-fn what_begins_long_after_it_was_submitted_lies_where_it_is_said_to() {
+fn operations_that_start_long_after_submission_are_placed_correctly() {
     for drift in ["20000", "-20000"] {
-        let done = Run::of("mixes").arg("ahead").env("SIMCUDA_CLOCK_DRIFT_PPB", drift).observed().succeeded();
+        let done =
+            Run::of("hard_to_time").arg("ahead").env("SIMCUDA_CLOCK_DRIFT_PPB", drift).observed().succeeded();
         let mut lines = operations(&done.trace());
-        // A run is told behind its launches.
+        // A run's line follows those of its launches.
         lines.retain(|line| line["kind"] != "run");
         lines.sort_by_key(|line| number(line, "/correlation"));
         let truth = done.truth().operations();
         assert_eq!((lines.len(), truth.len()), (130, 130));
         lines.iter().zip(&truth).for_each(|(line, truth)| agrees(line, truth));
         let late = truth.iter().filter(|o| o.interval.0 > o.called + 100_000_000).count();
-        assert!(late > 50, "{late} began late: the test shows nothing");
+        assert!(late > 50, "only {late} started late: the test proves nothing");
     }
 }
 
@@ -78,7 +79,7 @@ fn operations_of_a_run_of_several_processes_name_their_process() {
 }
 
 #[test]
-fn a_reader_of_operations_may_have_seen_enough() {
+fn a_reader_of_operations_may_close_the_pipe_early() {
     let done = Run::of("plain_work").observed().succeeded();
     let mut report = Command::new(gpuspy())
         .arg("report")

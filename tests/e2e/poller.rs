@@ -1,4 +1,4 @@
-//! The poller: what it costs, how soon it comes, and what it tells of the GPU's clock.
+//! The poller: what it costs, how soon it runs, and what it records about the GPU's clock.
 
 use crate::compare::median;
 use gpuspy_collector::trace::TraceReader;
@@ -6,7 +6,7 @@ use gpuspy_collector::trace::record::{Body, ClockSample};
 use gpuspy_tests::{Done, Run};
 use serde_json::Value;
 
-/// `paced`: launches a second for some seconds, then ms of nothing, so often.
+/// Prepares `paced`: this many launches a second for some seconds, then nothing for `idle_ms`, repeated `rounds` times.
 fn paced(kernel: &str, rate: u32, seconds: f64, idle_ms: u32, rounds: u32) -> Run {
     let arguments = [rate.to_string(), seconds.to_string(), idle_ms.to_string(), rounds.to_string()];
     arguments.iter().fold(Run::of("paced").arg(kernel), Run::arg)
@@ -27,30 +27,31 @@ fn at_10_000_launches_a_second_the_poller_takes_under_2_percent_of_a_core() {
     println!("{} launches in {wall} ns: the poller's own {own} ns", done.said()["launches"]);
     let coverage = done.report()["coverage"].clone();
     println!("{coverage}");
-    // Whose caches others use meanwhile takes longer for the same.
+    // Sharing the processor's caches with other programs makes the same work take longer.
     let most = 0.02 * (1.0 + done.pressure);
     assert!(own > 0 && (own as f64) < most * wall as f64, "{own} ns of {wall}, {}", done.pressure);
-    // It is not cheap for looking too seldom.
+    // The poller must not be cheap because it polls too rarely.
     let number = |key: &str| coverage[key].as_u64().unwrap() as usize;
     assert!(done.is_share(number("timed"), number("launches"), 0.9), "{coverage}");
 }
 
-/// Made while work runs, a stream may wait for that, and shifts the hardware queues of the app's next ones.
+/// A stream that is created while work runs may wait for that work, and shifts the hardware queues of the app's next
+/// streams.
 #[test]
-fn the_stream_of_the_clocks_samples_comes_with_the_context() {
+fn the_stream_for_clock_samples_is_created_with_the_context() {
     let done = paced("steady_20us", 1_000, 0.2, 0, 1).observed().succeeded();
     let truth = done.truth();
     let number = |line: &Value, key: &str| line[key].as_u64().unwrap();
     let made = truth.of("stream").filter(|line| line["default"] == false && line["destroyed"] == false);
     let made: Vec<u64> = made.map(|line| number(line, "stream")).collect();
     let first = truth.of("kernel").map(|line| number(line, "seq")).min().unwrap();
-    assert_eq!(made.len(), 2, "the app's and ours: {made:?}");
+    assert_eq!(made.len(), 2, "the app's and the agent's: {made:?}");
     assert!(made.iter().all(|stream| *stream < first), "{made:?}, and the first kernel {first}");
 }
 
 #[test]
-fn while_nothing_happens_the_poller_takes_under_a_thousandth_of_a_core() {
-    // What the beginning and the burst cost is in both runs.
+fn while_idle_the_poller_takes_under_a_thousandth_of_a_core() {
+    // The cost of the start and of the burst is in both runs.
     let runs = [500, 5_500].map(|idle| paced("burst_5us", 10_000, 0.01, idle, 1).observed().succeeded());
     let [(short, short_wall), (long, long_wall)] = runs.each_ref().map(|d| (poller_ns(d), wall_ns(d)));
     let (own, wall) = (long.saturating_sub(short), long_wall - short_wall);
@@ -60,16 +61,16 @@ fn while_nothing_happens_the_poller_takes_under_a_thousandth_of_a_core() {
     assert!(long < short + 20_000_000 && short < 100_000_000, "the counter is in ns: {short}, {long}");
 }
 
-/// The same by the kernel's own count, which knows nothing of what is the driver's: all calls of the poller into the
-/// simulator are in it, but for the time that those take on purpose.
+/// Compares with the processor time that the Linux kernel counted for the poller's thread. That includes all of the
+/// poller's calls into the simulator, except the time that those take on purpose.
 #[test]
-fn the_kernel_counts_no_more_of_the_poller_than_it_says() {
+fn the_pollers_reported_cost_matches_the_linux_kernels_count() {
     let run = paced("steady_20us", 10_000, 3.0, 0, 1);
     let done = run.env("SIMCUDA_HOST_COST", "query=0,elapsed=0,record=0,other=0").observed().succeeded();
     let (own, wall) = (poller_ns(&done), wall_ns(&done));
     let counted = done.said()["tracer_cpu_ns"].as_u64().unwrap();
     println!("in {wall} ns: the poller's own {own} ns, all that the kernel counts {counted} ns");
-    // What passed between the two readings, and the start and end of the thread.
+    // Allows for the time between the two readings, and for the thread's start and end.
     let apart = 20_000_000;
     assert!(
         counted > 0 && (counted as f64) < 0.03 * (1.0 + done.pressure) * wall as f64 + apart as f64,
@@ -78,7 +79,7 @@ fn the_kernel_counts_no_more_of_the_poller_than_it_says() {
     assert!(own < counted + apart && counted < 3 * own + apart, "{own} ns of {counted}");
 }
 
-/// When each operation's time was read, ns after its end: by correlation.
+/// Returns the ns from each operation's end until its time was read, in order of correlation.
 fn delays(done: &Done) -> Vec<u64> {
     let mut reader = TraceReader::open(&done.trace()).unwrap();
     let seen: Vec<u64> = reader
@@ -95,11 +96,11 @@ fn delays(done: &Done) -> Vec<u64> {
 
 #[test]
 fn the_first_launch_after_idleness_wakes_the_poller() {
-    // 300 ms of nothing is ten times its patience.
+    // 300 ms without work is ten times as long as the poller keeps polling.
     let done = paced("lone_5us", 10, 0.1, 300, 12).observed().succeeded();
     let delays = delays(&done);
     println!("read after {delays:?} ns");
-    // Unwoken, it would come within 250 ms; woken, when it gets a processor.
+    // Asleep, it would poll within 250 ms; once woken, it polls as soon as it gets a processor.
     let most = 30e6 * (1.0 + 3.0 * done.pressure);
     assert!((median(delays) as f64) < most, "{}", done.pressure);
 }
@@ -110,7 +111,7 @@ fn samples(done: &Done) -> Vec<ClockSample> {
     reader.records().filter_map(|r| sample(r.body)).collect()
 }
 
-/// The events that another thread than the program's only one recorded: (host ns, GPU ns) at which each fired.
+/// Returns the events recorded by threads other than the program's only one: (host ns, GPU ns) at which each fired.
 fn recorded_by_the_poller(done: &Done) -> Vec<(u64, i64)> {
     let pid = &done.said()["pid"];
     let number = |line: &Value, key: &str| line[key].as_i64().unwrap_or_else(|| panic!("no {key} in {line}"));
@@ -133,13 +134,14 @@ fn a_gpu_bound_program_that_never_waits_has_a_clock_sample_a_second() {
     println!("{} samples of {} events, widths {widths:?} ns", samples.len(), fired.len());
     assert!((3..=5).contains(&samples.len()), "{samples:?}");
     assert!((median(widths) as f64) < 20e3 * (1.0 + done.pressure));
-    // What those make of the clock: twice what is said of either side.
+    // The clock's uncertainty from these samples: twice the bound on either side.
     let uncertainty = done.report()["clock"]["uncertainty_ns"].as_u64().unwrap();
     println!("the clock is known to ± {uncertainty} ns");
     assert!(uncertainty > 0 && 2.0 * uncertainty as f64 <= 60e3 * (1.0 + done.pressure), "{uncertainty}");
-    // Ticks become host ns by anchors; what those leave uncertain is the collector's, and small.
+    // Ticks are converted to host ns by anchors; the uncertainty of that conversion belongs to the collector, and is
+    // small.
     let uncertain = 1_000;
-    // Which event each sample is: a watch may have been given up.
+    // Finds the event of each sample: the poller may have given up on some events.
     let matched: Vec<(&ClockSample, i64)> = samples
         .iter()
         .map(|s| {
@@ -161,7 +163,7 @@ fn a_gpu_bound_program_that_never_waits_has_a_clock_sample_a_second() {
 }
 
 #[test]
-fn where_all_streams_share_one_hardware_queue_the_poller_records_nothing() {
+fn with_one_hardware_queue_the_poller_records_no_events() {
     let run = || paced("bound_95us", 10_000, 0.5, 0, 1);
     let done = run().env("CUDA_DEVICE_MAX_CONNECTIONS", "1").observed().succeeded();
     assert_eq!((samples(&done).len(), recorded_by_the_poller(&done).len()), (0, 0));

@@ -1,4 +1,4 @@
-//! Runs of several processes: who they are in a job, how each ended, and what the directory of their traces says.
+//! Runs of several processes: their ranks, how each ended, and the report of the directory of their traces.
 
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_tests::truth::Truth;
@@ -9,17 +9,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The job of three, observed. Returns with it the directory of its traces.
+/// Runs the job of three processes under gpuspy, and returns the run with the directory of its traces.
 fn family() -> (Done, PathBuf) {
-    let run = Run::of("family");
+    let run = Run::of("job_of_three");
     let mut command = run.gpuspy_command(&["run", "-o", "job/", "--json", "--"]);
-    command.arg(program("family"));
+    command.arg(program("job_of_three"));
     let done = run.finish(command).succeeded();
     let traces = done.folder().join("job");
     (done, traces)
 }
 
-/// What each process says of itself, by its rank.
+/// Returns what each process printed, by its rank.
 fn said(done: &Done) -> BTreeMap<u64, Value> {
     let lines = done.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let said: BTreeMap<u64, Value> = lines.map(|said| (said["rank"].as_u64().unwrap(), said)).collect();
@@ -27,7 +27,7 @@ fn said(done: &Done) -> BTreeMap<u64, Value> {
     said
 }
 
-fn ask(arguments: &[&str], path: &Path) -> Output {
+fn run_gpuspy(arguments: &[&str], path: &Path) -> Output {
     Command::new(gpuspy()).arg(arguments[0]).arg(path).args(&arguments[1..]).output().unwrap()
 }
 
@@ -35,7 +35,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A file of an export, unpacked.
+/// Returns an exported file, decompressed.
 fn unpacked(file: &Path) -> String {
     let output = Command::new("gzip").arg("-dc").arg(file).output().unwrap();
     assert!(output.status.success(), "{}", file.display());
@@ -50,17 +50,17 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_job_of_three_is_told_process_by_process() {
+fn a_job_of_three_processes_is_reported_process_by_process() {
     let (done, traces) = family();
     let said = said(&done);
     let whole = report(&traces);
     let launches: u64 = said.values().map(|said| said["launches"].as_u64().unwrap()).sum();
     assert_eq!(whole["coverage"]["launches"], launches);
     let beside: Value = serde_json::from_slice(&fs::read(done.folder().join("job.json")).unwrap()).unwrap();
-    assert_eq!(beside["coverage"]["launches"], launches, "run --json writes beside the directory");
+    assert_eq!(beside["coverage"]["launches"], launches, "run --json writes its report beside the directory");
 
     let processes = whole["processes"].as_array().unwrap();
-    let told: Vec<[&Value; 6]> = processes
+    let reported: Vec<[&Value; 6]> = processes
         .iter()
         .map(|p| ["rank", "pid", "launches", "ending", "exit_code", "signal"].map(|key| &p[key]))
         .collect();
@@ -69,20 +69,20 @@ fn a_job_of_three_is_told_process_by_process() {
         (1, json!("killed"), json!(null), json!("SIGKILL")),
         (2, json!("crashed"), json!(null), json!("SIGSEGV")),
     ];
-    for ((rank, ending, code, signal), told) in expected.into_iter().zip(&told) {
+    for ((rank, ending, code, signal), reported) in expected.into_iter().zip(&reported) {
         let said = &said[&rank];
-        assert_eq!(*told, [&json!(rank), &said["pid"], &said["launches"], &ending, &code, &signal]);
+        assert_eq!(*reported, [&json!(rank), &said["pid"], &said["launches"], &ending, &code, &signal]);
     }
     for (process, rank) in processes.iter().zip(0..) {
         assert_eq!((&process["local_rank"], &process["world_size"]), (&json!(rank), &json!(3)));
         let gpus = process["gpus"].as_array().unwrap();
         assert_eq!((gpus.len(), &gpus[0]), (1, &whole["devices"][0]["uuid"]));
         if rank > 0 {
-            assert_eq!(process["parent"], said[&0]["pid"], "its parent is in the directory");
+            assert_eq!(process["parent"], said[&0]["pid"], "its parent is reported");
         }
     }
 
-    let screen = text(&ask(&["report"], &traces).stdout);
+    let screen = text(&run_gpuspy(&["report"], &traces).stdout);
     for (rank, ending) in [(0, "exited"), (1, "killed by SIGKILL"), (2, "crashed with SIGSEGV")] {
         let pid = said[&rank]["pid"].to_string();
         let start = [rank.to_string(), pid];
@@ -95,14 +95,14 @@ fn a_job_of_three_is_told_process_by_process() {
 fn an_export_to_a_directory_has_a_file_for_each_rank() {
     let (done, traces) = family();
     let folder = done.folder().join("exports/");
-    let output = ask(&["export", "-o", folder.to_str().unwrap()], &traces);
+    let output = run_gpuspy(&["export", "-o", folder.to_str().unwrap()], &traces);
     let wrote =
         format!("gpuspy: wrote rank0.json.gz, rank1.json.gz, rank2.json.gz into {}\n", folder.display());
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), wrote));
     assert_eq!(names(&folder), ["rank0.json.gz", "rank1.json.gz", "rank2.json.gz"]);
     for (rank, said) in said(&done) {
         let text = unpacked(&folder.join(format!("rank{rank}.json.gz")));
-        // As a text: HTA looks for it with a blank.
+        // As text: HTA searches for it with the space.
         let line = format!("\"distributedInfo\": {{\"rank\": {rank}, \"world_size\": 3}},\n");
         assert!(text.contains(&line), "{}", &text[..300]);
         let trace: Value = serde_json::from_str(&text).unwrap();
@@ -112,47 +112,47 @@ fn an_export_to_a_directory_has_a_file_for_each_rank() {
         let mut pids = events.iter().filter(|e| e["cat"] == "cuda_driver").map(|e| &e["pid"]);
         assert!(pids.all(|pid| *pid == said["pid"]));
     }
-    let one = ask(&["export"], &traces).stdout;
+    let one = run_gpuspy(&["export"], &traces).stdout;
     assert!(!text(&one).contains("distributedInfo"), "one file of three ranks has none");
 }
 
 #[test]
-fn a_process_without_a_rank_is_told_apart_by_its_pid() {
+fn a_process_without_a_rank_is_identified_by_its_pid() {
     let done = Run::of("fork_child").arg("before").env("RANK", "").observed().succeeded();
     let traces = done.folder().join("trace.gspy");
     let whole = report(&traces);
     let processes = whole["processes"].as_array().unwrap();
     assert!(processes.iter().all(|p| p["rank"].is_null() && p["local_rank"].is_null()), "{processes:#?}");
     let folder = done.folder().join("exports/");
-    assert!(ask(&["export", "-o", folder.to_str().unwrap()], &traces).status.success());
+    assert!(run_gpuspy(&["export", "-o", folder.to_str().unwrap()], &traces).status.success());
     let mut expected: Vec<String> = processes.iter().map(|p| format!("pid{}.json.gz", p["pid"])).collect();
     expected.sort();
     assert_eq!(names(&folder), expected);
 }
 
 #[test]
-fn what_cannot_be_read_in_a_directory_is_named_and_the_rest_is_reported() {
+fn unreadable_files_in_a_directory_are_named_and_the_rest_is_reported() {
     let (_done, traces) = family();
     let launches = |path: &Path| report(path)["coverage"]["launches"].as_u64().unwrap();
     assert_eq!(launches(&traces), 600);
     let mut files = names(&traces);
     fs::write(traces.join("rubbish.gspy"), "rubbish").unwrap();
     fs::write(traces.join("notes.txt"), "none of ours").unwrap();
-    let output = ask(&["report", "--json"], &traces);
+    let output = run_gpuspy(&["report", "--json"], &traces);
     let error = text(&output.stderr);
     assert!(output.status.success() && error.lines().count() == 1, "{error}");
     assert!(error.starts_with("gpuspy: cannot read ") && error.contains("rubbish.gspy"), "{error}");
     let whole: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(whole["coverage"]["launches"], 600);
 
-    // One of the three is cut in the middle of a chunk.
+    // One of the three is cut off in the middle of a chunk.
     let cut = files.remove(1);
     let bytes = fs::read(traces.join(&cut)).unwrap();
     fs::write(traces.join(&cut), &bytes[..bytes.len() - 10]).unwrap();
     fs::remove_file(traces.join("rubbish.gspy")).unwrap();
-    let screen = text(&ask(&["report"], &traces).stdout);
-    let told: Vec<&str> = screen.lines().filter(|line| line.contains("cut trace")).collect();
-    assert!(told.len() == 1 && told[0].contains(&cut), "{told:?}");
+    let screen = text(&run_gpuspy(&["report"], &traces).stdout);
+    let reported: Vec<&str> = screen.lines().filter(|line| line.contains("cut trace")).collect();
+    assert!(reported.len() == 1 && reported[0].contains(&cut), "{reported:?}");
     let whole = report(&traces);
     let is_cut = |p: &&Value| p["damage"]["cut"] == true;
     let damaged: Vec<&Value> = whole["processes"].as_array().unwrap().iter().filter(is_cut).collect();
@@ -160,7 +160,7 @@ fn what_cannot_be_read_in_a_directory_is_named_and_the_rest_is_reported() {
 }
 
 #[test]
-fn nothing_else_of_the_environment_is_in_a_trace() {
+fn a_trace_contains_no_environment_variables_beyond_the_ranks() {
     let run = Run::of("plain_work").env("SECRET_TOKEN", "tellnobody").env("RANK", "12345678");
     let done = run.observed().succeeded();
     assert_eq!(done.report()["processes"][0]["rank"], 12_345_678);
@@ -170,19 +170,20 @@ fn nothing_else_of_the_environment_is_in_a_trace() {
 }
 
 #[test]
-fn an_exit_code_is_told_and_an_exit_without_handlers_is_no_crash() {
+fn an_exit_code_is_reported_and_an_exit_without_handlers_is_no_crash() {
     let ending = |name: &str| {
         let report = Run::of(name).observed().report();
-        let told = &report["processes"][0];
-        (told["ending"].clone(), told["exit_code"].clone(), told["signal"].clone())
+        let reported = &report["processes"][0];
+        (reported["ending"].clone(), reported["exit_code"].clone(), reported["signal"].clone())
     };
     assert_eq!(ending("exit_early"), (json!("exited"), json!(5), json!(null)));
     assert_eq!(ending("underscore_exit"), (json!("vanished"), json!(6), json!(null)));
 }
 
-/// Two ranks at once on one GPU were a wall of both of theirs, and a busy time of twice the GPU.
+/// Before, two ranks that ran at the same time on one GPU had the sum of their wall times, and a busy time of twice the
+/// GPU's.
 #[test]
-fn ranks_at_once_on_one_gpu_are_one_row_on_one_line() {
+fn ranks_that_share_a_gpu_share_one_row() {
     let run = Run::of("launch_rate");
     let mut command = run.gpuspy_command(&["run", "-o", "job/", "--quiet", "--timing", "exact", "--"]);
     let both =
@@ -201,7 +202,7 @@ fn ranks_at_once_on_one_gpu_are_one_row_on_one_line() {
     let [device] = whole["devices"].as_array().unwrap().as_slice() else { panic!("{whole:#}") };
     assert_eq!(device["processes"], 2);
 
-    // What the GPU did, whichever rank asked for it.
+    // What the GPU did, whichever rank launched it.
     let ran = |rank: u32| Truth::read(&done.folder().join(format!("truth{rank}"))).operations();
     let mut spans: Vec<(u64, u64)> = (0..2).flat_map(ran).map(|operation| operation.interval).collect();
     spans.sort_unstable();

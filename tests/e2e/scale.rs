@@ -1,10 +1,10 @@
-//! Traces of many launches: reading them takes no more memory, and what the report says of them is what was generated.
+//! Traces of many launches: reading them takes no more memory, and the report matches what was generated.
 
 use gpuspy_tests::{root, scale_program};
 use serde_json::Value;
 use std::process::Command;
 
-/// What `scale` says of so many launches.
+/// Returns what `scale` prints for this number of launches.
 fn measured(launches: u64) -> Value {
     let output = Command::new(scale_program()).arg(launches.to_string()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
@@ -14,7 +14,7 @@ fn measured(launches: u64) -> Value {
 
 /// `scripts/bench.sh` does the same with 1 and 10 million.
 #[test]
-fn reading_ten_times_the_launches_takes_no_more_memory_and_answers_are_right() {
+fn a_tenfold_trace_takes_no_more_memory_and_its_report_is_right() {
     let (small, large) = (measured(200_000), measured(2_000_000));
     for measured in [&small, &large] {
         assert_eq!(measured["wrong"], Value::Array(Vec::new()));
@@ -28,7 +28,7 @@ fn reading_ten_times_the_launches_takes_no_more_memory_and_answers_are_right() {
 }
 
 #[test]
-fn the_benchmarks_run_and_say_what_they_measured() {
+fn the_benchmarks_run_and_print_their_figures() {
     let output = Command::new(root().join("scripts/bench.sh")).arg("--quick").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));

@@ -1,5 +1,5 @@
-//! Contexts and processes that go away with work on the GPU: nothing hangs (the programs have watchdogs), what could be read
-//! was read, the rest is counted, and no call of ours meets a dead context.
+//! Contexts and processes that end with work on the GPU: nothing hangs (the programs have watchdogs), every time that
+//! could be read is read, the rest is counted, and no call of the agent's uses a dead context.
 
 use gpuspy_tests::{Done, Run};
 use serde_json::Value;
@@ -10,11 +10,11 @@ fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_else(|| panic!("no {key} in {value}"))
 }
 
-/// The report's coverage: every launch is in it, timed or with a reason.
-fn whole(done: &Done) -> Value {
+/// Returns the report's coverage after checking that every launch is in it, timed or with a reason.
+fn checked_coverage(done: &Done) -> Value {
     let coverage = done.report()["coverage"].clone();
     assert_eq!(coverage["launches"], done.said()["launches"], "{coverage}");
-    // Nothing is dropped but times that cannot be read any more.
+    // Only times that cannot be read any more are dropped.
     let times = coverage["dropped_by"].get("gpu_time_pending").map_or(0, |n| n.as_u64().unwrap());
     assert_eq!(number(&coverage, "dropped"), times, "{coverage}");
     let untimed: u64 = coverage["untimed"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
@@ -23,7 +23,7 @@ fn whole(done: &Done) -> Value {
     coverage
 }
 
-/// Calls into the driver that failed, by name: how many. (A lookup of a name that this driver lacks is about no context.)
+/// Counts failed driver calls by name. (A lookup of a name that this driver lacks belongs to no context.)
 fn failed(done: &Done) -> BTreeMap<String, usize> {
     let mut failed = BTreeMap::new();
     for line in done.truth().of("failed").filter(|l| l["api"] != "cuGetProcAddress") {
@@ -32,26 +32,27 @@ fn failed(done: &Done) -> BTreeMap<String, usize> {
     failed
 }
 
-fn in_the_middle(way: &str) {
-    // A call of ours on what is gone would end the program.
-    in_the_middle_of(Run::of("teardown").arg(way).env("SIMCUDA_ASSUME", "stale_handles=crash"));
+fn with_pending_work(way: &str) {
+    // A call of the agent's on a dead handle would end the program.
+    with_pending_work_of(Run::of("teardown").arg(way).env("SIMCUDA_ASSUME", "stale_handles=crash"));
 }
 
-fn in_the_middle_of(run: Run) {
+fn with_pending_work_of(run: Run) {
     let done = run.observed().succeeded();
-    let coverage = whole(&done);
+    let coverage = checked_coverage(&done);
     assert_eq!(number(&coverage, "launches"), 120);
-    // The drain waits for 4 ms of work: all of it is read, but for what a busy machine did not let us see in time.
+    // The final drain waits for 4 ms of work and reads all of it, except what a busy machine kept the poller from
+    // observing in time.
     assert!(number(&coverage, "timed") >= 110, "{coverage}");
     assert_eq!(failed(&done), BTreeMap::new());
 }
 
-fn behind_a_gate(way: &str) {
+fn behind_an_endless_wait(way: &str) {
     let began = Instant::now();
     let done = Run::of("teardown").arg(way).arg("gated").observed().succeeded();
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-    let coverage = whole(&done);
-    // The first 40 are complete, and read; those behind the gate never will be.
+    let coverage = checked_coverage(&done);
+    // The first 40 launches are complete, and read; those behind the wait never complete.
     assert_eq!(number(&coverage, "launches"), 80);
     assert_eq!(number(&coverage, "timed"), 40, "{coverage}");
     assert_eq!(number(&coverage["untimed"], "gpu_time_pending"), 40, "{coverage}");
@@ -59,97 +60,97 @@ fn behind_a_gate(way: &str) {
 }
 
 #[test]
-fn a_context_is_destroyed_with_work_on_it() {
-    in_the_middle("destroy");
+fn destroying_a_context_with_work_on_it_loses_nothing() {
+    with_pending_work("destroy");
 }
 
 #[test]
-fn a_primary_context_is_reset_with_work_on_it() {
-    in_the_middle("reset");
+fn resetting_a_primary_context_with_work_on_it_loses_nothing() {
+    with_pending_work("reset");
 }
 
 #[test]
-fn a_primary_context_is_released_with_work_on_it() {
-    in_the_middle("release");
+fn releasing_a_primary_context_with_work_on_it_loses_nothing() {
+    with_pending_work("release");
 }
 
 #[test]
-fn the_runtime_resets_the_device_with_work_on_it() {
-    in_the_middle("device-reset");
+fn a_runtime_reset_with_work_on_the_device_loses_nothing() {
+    with_pending_work("device-reset");
 }
 
-/// What a runtime does to a primary context by the driver's export tables: no driver call is seen.
+/// How a runtime may change a primary context through the driver's export tables: no driver call is observed.
 const HIDDEN: &str = "stale_handles=crash,runtime_primary=hidden";
 
 #[test]
-fn the_runtime_resets_the_device_by_ways_without_a_hook() {
-    in_the_middle_of(Run::of("teardown").arg("device-reset").env("SIMCUDA_ASSUME", HIDDEN));
+fn a_runtime_reset_that_bypasses_the_hooks_loses_nothing() {
+    with_pending_work_of(Run::of("teardown").arg("device-reset").env("SIMCUDA_ASSUME", HIDDEN));
 }
 
 #[test]
-fn a_librarys_retain_and_release_is_not_the_end_of_the_runtimes_context() {
-    in_the_middle_of(Run::of("teardown").arg("library").env("SIMCUDA_ASSUME", HIDDEN));
-    in_the_middle("library");
+fn a_librarys_retain_and_release_does_not_end_the_runtimes_context() {
+    with_pending_work_of(Run::of("teardown").arg("library").env("SIMCUDA_ASSUME", HIDDEN));
+    with_pending_work("library");
 }
 
-/// The poller may be waiting for the driver's lock in the middle of a question, and would go on with it behind the end.
+/// The poller may be waiting for the driver's lock inside a query, and would continue it after the context's end.
 #[test]
-fn a_context_is_destroyed_while_a_module_compiles() {
+fn destroying_a_context_while_a_module_compiles_loses_nothing() {
     let run = Run::of("teardown").arg("compiling").env("SIMCUDA_HOST_COST", "load=400000000");
     let done = run.env("SIMCUDA_ASSUME", "stale_handles=crash,load_lock=held").observed().succeeded();
-    assert_eq!(number(&whole(&done), "launches"), 120);
+    assert_eq!(number(&checked_coverage(&done), "launches"), 120);
     assert_eq!(failed(&done), BTreeMap::new());
 }
 
 #[test]
-fn a_context_is_destroyed_behind_a_gate_that_never_opens() {
-    behind_a_gate("destroy");
+fn destroying_a_context_with_work_that_never_ends_does_not_hang() {
+    behind_an_endless_wait("destroy");
 }
 
 #[test]
-fn a_primary_context_is_reset_behind_a_gate_that_never_opens() {
-    behind_a_gate("reset");
+fn resetting_a_primary_context_with_work_that_never_ends_does_not_hang() {
+    behind_an_endless_wait("reset");
 }
 
 #[test]
-fn a_primary_context_is_released_behind_a_gate_that_never_opens() {
-    behind_a_gate("release");
+fn releasing_a_primary_context_with_work_that_never_ends_does_not_hang() {
+    behind_an_endless_wait("release");
 }
 
 #[test]
-fn the_runtime_resets_the_device_behind_a_gate_that_never_opens() {
-    behind_a_gate("device-reset");
+fn a_runtime_reset_with_work_that_never_ends_does_not_hang() {
+    behind_an_endless_wait("device-reset");
 }
 
 #[test]
-fn the_process_exits_in_the_middle_and_behind_a_gate() {
+fn exit_with_pending_or_endless_work_loses_no_launch() {
     // All 120 are launched at once here: more than a stream may hold and be timed.
-    let coverage = whole(&Run::of("teardown").arg("exit").observed().succeeded());
+    let coverage = checked_coverage(&Run::of("teardown").arg("exit").observed().succeeded());
     assert_eq!(number(&coverage["untimed"], "gpu_time_pending"), 0, "{coverage}");
-    behind_a_gate("exit");
+    behind_an_endless_wait("exit");
 }
 
 #[test]
-fn the_process_ends_without_handlers_in_the_middle_and_behind_a_gate() {
-    whole(&Run::of("teardown").arg("_exit").observed().succeeded());
-    let coverage = whole(&Run::of("teardown").arg("_exit").arg("gated").observed().succeeded());
+fn underscore_exit_with_pending_or_endless_work_loses_no_launch() {
+    checked_coverage(&Run::of("teardown").arg("_exit").observed().succeeded());
+    let coverage = checked_coverage(&Run::of("teardown").arg("_exit").arg("gated").observed().succeeded());
     assert!(number(&coverage["untimed"], "gpu_time_pending") >= 40, "{coverage}");
 }
 
 #[test]
-fn behind_the_drivers_own_exit_handler_only_the_app_calls_it() {
+fn after_the_drivers_exit_handler_the_agent_makes_no_driver_calls_of_its_own() {
     for gate in ["", "gated"] {
         let done = Run::of("teardown").arg("after-exit").arg(gate).observed().succeeded();
-        whole(&done);
-        // Its own two calls, and our question about the stream that the first is for.
+        checked_coverage(&done);
+        // Its own two calls, and the agent's query about the stream that the first call is for.
         let failed = failed(&done);
         let ours = failed.iter().filter(|(api, _)| !is_about_the_apps_handle(api)).collect::<Vec<_>>();
         assert_eq!(ours, [(&"cuDevicePrimaryCtxRelease".to_owned(), &1), (&"cuLaunchKernel".to_owned(), &1)]);
     }
 }
 
-/// What the agent asks about the stream, the current context and the kernel that the app's call in the next moment is for:
-/// it fails where that will.
+/// Returns whether a call is the agent's query about the stream, current context or kernel of the app's next call: it
+/// fails where that call will fail.
 fn is_about_the_apps_handle(api: &str) -> bool {
     let about =
         ["cuStreamGetCtx", "cuStreamGetFlags", "cuCtxGetDevice", "cuCtxGetCurrent", "cuFuncGetAttribute"];
@@ -157,20 +158,20 @@ fn is_about_the_apps_handle(api: &str) -> bool {
 }
 
 #[test]
-fn a_driver_that_says_it_is_shutting_down_is_asked_nothing_more() {
+fn a_driver_that_is_shutting_down_gets_no_more_calls() {
     let began = Instant::now();
     let program = ["steady_20us", "2000", "0.3", "200", "1"].iter().fold(Run::of("paced"), Run::arg);
     let done = program.env("SIMCUDA_FAIL", "cuEventQuery:4:20,cuEventQuery:4:21").observed().succeeded();
     assert!(began.elapsed() < Duration::from_secs(15));
     assert_eq!(failed(&done), BTreeMap::from([("cuEventQuery".to_owned(), 1)]));
-    let coverage = whole(&done);
+    let coverage = checked_coverage(&done);
     assert!(number(&coverage, "timed") <= 20, "{coverage}");
 }
 
 #[test]
-fn a_context_is_destroyed_while_another_thread_launches_on_it() {
+fn destroying_a_context_while_another_thread_launches_is_safe() {
     let done = Run::of("teardown_race").arg("destroy").observed().succeeded();
-    let coverage = whole(&done);
+    let coverage = checked_coverage(&done);
     let failed = failed(&done);
     println!("{coverage}\n{failed:?}");
     let ours = failed.keys().filter(|api| !is_about_the_apps_handle(api)).collect::<Vec<_>>();
@@ -179,9 +180,9 @@ fn a_context_is_destroyed_while_another_thread_launches_on_it() {
 }
 
 #[test]
-fn a_primary_contexts_release_races_another_threads_retain() {
+fn releasing_a_primary_context_while_another_thread_retains_it_is_safe() {
     let done = Run::of("teardown_race").arg("primary").observed().succeeded();
-    let coverage = whole(&done);
+    let coverage = checked_coverage(&done);
     println!("{coverage}");
     assert_eq!(failed(&done), BTreeMap::new());
     let (timed, launches) = (number(&coverage, "timed"), number(&coverage, "launches"));

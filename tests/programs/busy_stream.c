@@ -1,5 +1,5 @@
-// A stream that is always busy and never deep: N launches (first argument, default 3000) of a kernel of 20 µs, of which
-// the host is about fifty ahead.
+// Keeps a stream always busy but never deep: N launches (first argument, default 3000) of a 20 us kernel, with the host
+// about fifty launches ahead. Prints the number of launches.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

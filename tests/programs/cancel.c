@@ -1,12 +1,12 @@
-// Threads that are cancelled while they are inside CUDA.
+// Cancels threads while they are inside CUDA, and goes on in both cases:
 //
-//   cancel inside     one waits in a synchronise call, which is a cancellation point, when it is cancelled
-//   cancel pending    one is cancelled before its first CUDA call, which fails at once and is no cancellation point: it
-//                     gets through, and is cancelled at the point behind
+//   cancel inside     a thread waits in a synchronize call, which is a cancellation point, when it is cancelled
+//   cancel pending    a thread is cancelled before its first CUDA call, which fails at once and is no cancellation
+//                     point: the call completes, and the thread ends at the next cancellation point
 //
-// The program goes on in both cases.
+// Prints the number of launches.
 // link: -l:libcuda.so.1
-#include "plain.h"
+#include "plain_work.h"
 
 static CUcontext context;
 static CUstream stream;
@@ -73,7 +73,7 @@ int main(int argc, char **argv)
         REQUIRE(!through);
         launches++;
     } else {
-        // Wakes the driver up without being work.
+        // Wakes the driver's thread up without submitting work.
         int version;
         CHECK(cuDriverGetVersion(&version));
         run_cancelled(call_first, false);

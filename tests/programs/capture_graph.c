@@ -1,6 +1,6 @@
-// Captures 50 launches and 2 copies into a graph and launches that 20 times, once in each capture mode. While a capture of
-// mode RELAXED or THREAD_LOCAL runs, another thread launches, records and allocates outside. Ends with exit code 99 if any
-// capture was invalidated.
+// Captures 50 launches and 2 copies into a graph and launches that 20 times, once in each capture mode. During captures
+// of mode RELAXED or THREAD_LOCAL another thread launches, records events and allocates outside. Prints what was done.
+// Exits with 99 if a capture was invalidated.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
@@ -55,7 +55,7 @@ static void capture(CUstreamCaptureMode mode)
     REQUIRE(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
     CHECK(cuStreamEndCapture(stream, &graph));
     CHECK(cuGraphGetNodes(graph, NULL, &nodes));
-    // Whatever a tracer did, the graph holds what the program put there and nothing else.
+    // Whatever a tracer did, the graph contains exactly what the program captured.
     REQUIRE(nodes == CAPTURED + COPIES);
     CHECK(cuGraphInstantiate(&executable, graph, 0));
     for (int launched = 0; launched < GRAPH_LAUNCHES; launched++)
@@ -75,7 +75,7 @@ int main(void)
     inside_kernel = load_kernel("inside_4us");
     outside_kernel = load_kernel("outside_6us");
     outside_stream = new_stream();
-    // A kernel's first launch may load it, which a capture does not allow everywhere.
+    // A kernel's first launch may load its module, which not every capture allows.
     launch(inside_kernel, outside_stream);
     launch(outside_kernel, outside_stream);
     CHECK(cuStreamSynchronize(outside_stream));

@@ -1,9 +1,9 @@
-// One capture in one arrangement of threads and streams, and what every call returned:
+// Runs one stream capture in one arrangement of threads and streams, and prints what every call returned:
 //
 //   capture_matrix MODE ARRANGEMENT     MODE global, thread or relaxed; ARRANGEMENT a name of the table at the end
 //
-// No call's result is checked, all are told: a tracer must not change one. Prints them thread by thread, and exactly what
-// was done. What would leave the capture broken where the mode or the driver forbids it is part of some arrangements.
+// No call's result is checked, all are printed: a tracer must not change one. Prints the results by thread, and exactly
+// what was done. Some arrangements do what breaks the capture if the mode or the driver forbids it.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
@@ -24,7 +24,7 @@ enum { FIRST, SECOND, LOGS };
 static char logs[LOGS][LOG_BYTES];
 static _Thread_local int me;
 
-static void tell(const char *call, long result)
+static void log_result(const char *call, long result)
 {
     char *log = logs[me];
     size_t used = strlen(log);
@@ -33,29 +33,29 @@ static void tell(const char *call, long result)
     snprintf(log + used, LOG_BYTES - used, "%s\"%.*s %ld\"", used ? "," : "", (int)name, call, result);
 }
 
-static CUresult told(const char *call, CUresult result)
+static CUresult logged(const char *call, CUresult result)
 {
-    tell(call, result);
+    log_result(call, result);
     return result;
 }
 
-#define TELL(call) told(#call, call)
+#define LOGGED(call) logged(#call, call)
 
 static CUresult launch_on(CUfunction kernel, CUstream on, atomic_long *count)
 {
     uint64_t nothing = 0;
     void *arguments[] = {&nothing};
-    CUresult result = TELL(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, on, arguments, NULL));
+    CUresult result = LOGGED(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, on, arguments, NULL));
     if (result == CUDA_SUCCESS)
         atomic_fetch_add(count, 1);
     return result;
 }
 
-// ---- pieces of the arrangements ----
+// ---- parts of the arrangements ----
 
 static void begin(CUstream on)
 {
-    TELL(cuStreamBeginCapture(on, mode));
+    LOGGED(cuStreamBeginCapture(on, mode));
 }
 
 static void capture_some(CUstream on, int count, unsigned pause)
@@ -65,19 +65,19 @@ static void capture_some(CUstream on, int count, unsigned pause)
         if (pause > 0)
             pause_us(pause);
     }
-    TELL(cuMemcpyHtoDAsync(device, host, BYTES, on));
-    TELL(cuMemsetD8Async(device, 7, BYTES, on));
+    LOGGED(cuMemcpyHtoDAsync(device, host, BYTES, on));
+    LOGGED(cuMemsetD8Async(device, 7, BYTES, on));
 }
 
-// Ends the capture: its graph, if that went well.
+// Ends the capture, and returns its graph if that succeeded.
 static CUgraph finish(CUstream on)
 {
     CUgraph graph = NULL;
     CUstreamCaptureStatus status;
-    TELL(cuStreamIsCapturing(on, &status));
-    tell("status", status);
-    TELL(cuStreamEndCapture(on, &graph));
-    tell("graph", graph != NULL);
+    LOGGED(cuStreamIsCapturing(on, &status));
+    log_result("status", status);
+    LOGGED(cuStreamEndCapture(on, &graph));
+    log_result("graph", graph != NULL);
     return graph;
 }
 
@@ -87,18 +87,18 @@ static void run_graph(CUgraph graph, CUstream on, long kernels)
     size_t nodes = 0;
     if (graph == NULL)
         return;
-    TELL(cuGraphGetNodes(graph, NULL, &nodes));
-    tell("nodes", (long)nodes);
-    if (TELL(cuGraphInstantiate(&executable, graph, 0)) != CUDA_SUCCESS)
+    LOGGED(cuGraphGetNodes(graph, NULL, &nodes));
+    log_result("nodes", (long)nodes);
+    if (LOGGED(cuGraphInstantiate(&executable, graph, 0)) != CUDA_SUCCESS)
         return;
     for (int left = GRAPH_LAUNCHES; left > 0; left--)
-        if (TELL(cuGraphLaunch(executable, on)) == CUDA_SUCCESS) {
+        if (LOGGED(cuGraphLaunch(executable, on)) == CUDA_SUCCESS) {
             atomic_fetch_add(&graph_launches, 1);
             atomic_fetch_add(&in_graphs, kernels);
         }
-    TELL(cuStreamSynchronize(on));
-    TELL(cuGraphExecDestroy(executable));
-    TELL(cuGraphDestroy(graph));
+    LOGGED(cuStreamSynchronize(on));
+    LOGGED(cuGraphExecDestroy(executable));
+    LOGGED(cuGraphDestroy(graph));
 }
 
 static void end(CUstream on, long kernels)
@@ -127,7 +127,7 @@ static void alone(void)
     capture_some(stream, 5, 0);
     for (int left = 20; left > 0; left--)
         launch_on(outside, own_stream, &launches);
-    TELL(cuMemcpyHtoDAsync(device, host, BYTES, own_stream));
+    LOGGED(cuMemcpyHtoDAsync(device, host, BYTES, own_stream));
     capture_some(stream, 5, 100);
     end(stream, 10);
 }
@@ -144,26 +144,26 @@ static void fork_and_join(void)
 {
     begin(stream);
     capture_some(stream, 2, 0);
-    TELL(cuEventRecord(fork_event, stream));
-    TELL(cuStreamWaitEvent(fork_stream, fork_event, 0));
+    LOGGED(cuEventRecord(fork_event, stream));
+    LOGGED(cuStreamWaitEvent(fork_stream, fork_event, 0));
     capture_some(fork_stream, 3, 100);
     launch_on(outside, own_stream, &launches);
     capture_some(stream, 3, 100);
-    TELL(cuEventRecord(join_event, fork_stream));
-    TELL(cuStreamWaitEvent(stream, join_event, 0));
+    LOGGED(cuEventRecord(join_event, fork_stream));
+    LOGGED(cuStreamWaitEvent(stream, join_event, 0));
     capture_some(stream, 1, 0);
     end(stream, 9);
-    // The stream that joined is free again.
+    // The stream that joined is outside the capture again.
     launch_on(outside, fork_stream, &launches);
 }
 
-// Ends with work on a stream that did not come back: the capture fails.
+// Ends with work on a stream that was not joined back: the capture fails.
 static void unjoined(void)
 {
     begin(stream);
     capture_some(stream, 2, 0);
-    TELL(cuEventRecord(fork_event, stream));
-    TELL(cuStreamWaitEvent(fork_stream, fork_event, 0));
+    LOGGED(cuEventRecord(fork_event, stream));
+    LOGGED(cuStreamWaitEvent(fork_stream, fork_event, 0));
     capture_some(fork_stream, 2, 100);
     end(stream, 4);
     launch_on(outside, fork_stream, &launches);
@@ -174,25 +174,25 @@ static void to_graph(void)
     CUgraph graph;
     CUgraphExec executable;
     size_t nodes = 0;
-    TELL(cuGraphCreate(&graph, 0));
+    LOGGED(cuGraphCreate(&graph, 0));
     for (int turn = 0; turn < 2; turn++) {
         CUgraph same = NULL;
-        TELL(cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, mode));
+        LOGGED(cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, mode));
         capture_some(stream, 4, 50);
         launch_on(outside, own_stream, &launches);
-        TELL(cuStreamEndCapture(stream, &same));
-        tell("same", same == graph);
+        LOGGED(cuStreamEndCapture(stream, &same));
+        log_result("same", same == graph);
     }
-    TELL(cuGraphGetNodes(graph, NULL, &nodes));
-    tell("nodes", (long)nodes);
-    TELL(cuGraphInstantiate(&executable, graph, 0));
-    if (TELL(cuGraphLaunch(executable, stream)) == CUDA_SUCCESS) {
+    LOGGED(cuGraphGetNodes(graph, NULL, &nodes));
+    log_result("nodes", (long)nodes);
+    LOGGED(cuGraphInstantiate(&executable, graph, 0));
+    if (LOGGED(cuGraphLaunch(executable, stream)) == CUDA_SUCCESS) {
         atomic_fetch_add(&graph_launches, 1);
         atomic_fetch_add(&in_graphs, 8);
     }
-    TELL(cuStreamSynchronize(stream));
-    TELL(cuGraphExecDestroy(executable));
-    TELL(cuGraphDestroy(graph));
+    LOGGED(cuStreamSynchronize(stream));
+    LOGGED(cuGraphExecDestroy(executable));
+    LOGGED(cuGraphDestroy(graph));
 }
 
 // The legacy stream would have to wait for the blocking stream that captures.
@@ -200,29 +200,29 @@ static void legacy_use(void)
 {
     CUstream blocking;
     CUstreamCaptureStatus status;
-    TELL(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    LOGGED(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
     launch_on(outside, NULL, &launches);
     begin(blocking);
     capture_some(blocking, 3, 100);
-    TELL(cuStreamIsCapturing(NULL, &status));
+    LOGGED(cuStreamIsCapturing(NULL, &status));
     launch_on(inside, blocking, &captured);
-    // From here on it is invalid.
+    // From here on the capture is invalid.
     launch_on(outside, NULL, &launches);
     launch_on(inside, blocking, &captured);
-    TELL(cuMemcpyHtoDAsync(device, host, BYTES, NULL));
+    LOGGED(cuMemcpyHtoDAsync(device, host, BYTES, NULL));
     end(blocking, 4);
     launch_on(outside, NULL, &launches);
     begin(blocking);
     capture_some(blocking, 2, 0);
     end(blocking, 2);
-    TELL(cuStreamDestroy(blocking));
+    LOGGED(cuStreamDestroy(blocking));
 }
 
 static void invalidated(void)
 {
     begin(stream);
     capture_some(stream, 2, 0);
-    TELL(cuStreamSynchronize(stream));
+    LOGGED(cuStreamSynchronize(stream));
     launch_on(inside, stream, &captured);
     launch_on(outside, own_stream, &launches);
     end(stream, 2);
@@ -231,7 +231,7 @@ static void invalidated(void)
     end(stream, 2);
 }
 
-// Work that is timed, on many streams: whoever reads the times has to ask for them while the capture lasts.
+// Work that is timed, on many streams: a tracer that reads the times has to query them while the capture lasts.
 static void pending_work(void)
 {
     CUstream streams[DEEP_STREAMS];
@@ -245,10 +245,10 @@ static void pending_work(void)
     launch_on(outside, own_stream, &launches);
     end(stream, 30);
     for (int at = 0; at < DEEP_STREAMS; at++)
-        TELL(cuStreamSynchronize(streams[at]));
+        LOGGED(cuStreamSynchronize(streams[at]));
 }
 
-// A context that nobody has seen anything of is used first while the capture lasts.
+// First uses a context that no call has used before while the capture lasts.
 static void first_use(void)
 {
     CUstream there, late;
@@ -265,48 +265,48 @@ static void first_use(void)
     launch_on(kernel, there, &captured);
     end(there, 2);
     launch_on(kernel, late, &launches);
-    TELL(cuCtxSynchronize());
+    LOGGED(cuCtxSynchronize());
     CHECK(cuCtxSetCurrent(context));
-    TELL(cuCtxDestroy(another));
+    LOGGED(cuCtxDestroy(another));
 }
 
-// Some streams come while the capture lasts: one becomes a part of it, one does not. Where the driver forbids to make them
-// then, there are none.
+// Creates streams while the capture lasts; one joins it, one does not. If the driver forbids creating them then, there
+// are none.
 static void made_meanwhile(void)
 {
     CUstream joined = NULL, late = NULL;
     begin(stream);
     launch_on(inside, stream, &captured);
-    TELL(cuStreamCreate(&joined, CU_STREAM_NON_BLOCKING));
-    TELL(cuStreamCreate(&late, CU_STREAM_NON_BLOCKING));
+    LOGGED(cuStreamCreate(&joined, CU_STREAM_NON_BLOCKING));
+    LOGGED(cuStreamCreate(&late, CU_STREAM_NON_BLOCKING));
     if (joined == NULL || late == NULL) {
-        TELL(cuStreamEndCapture(stream, &(CUgraph){NULL}));
+        LOGGED(cuStreamEndCapture(stream, &(CUgraph){NULL}));
         return;
     }
-    TELL(cuEventRecord(fork_event, stream));
-    TELL(cuStreamWaitEvent(joined, fork_event, 0));
+    LOGGED(cuEventRecord(fork_event, stream));
+    LOGGED(cuStreamWaitEvent(joined, fork_event, 0));
     for (int left = 5; left > 0; left--) {
         launch_on(inside, joined, &captured);
         launch_on(outside, late, &launches);
     }
-    TELL(cuEventRecord(join_event, joined));
-    TELL(cuStreamWaitEvent(stream, join_event, 0));
+    LOGGED(cuEventRecord(join_event, joined));
+    LOGGED(cuStreamWaitEvent(stream, join_event, 0));
     end(stream, 6);
     launch_on(outside, joined, &launches);
-    TELL(cuStreamDestroy(joined));
-    TELL(cuStreamDestroy(late));
+    LOGGED(cuStreamDestroy(joined));
+    LOGGED(cuStreamDestroy(late));
 }
 
 // ---- arrangements of two threads ----
 
-// What every mode lets another thread do: enqueue.
+// Does what every mode lets another thread do: enqueue work.
 static void *enqueue(void *unused)
 {
     start_second();
     for (int left = 50; left > 0; left--) {
         launch_on(outside, own_stream, &launches);
-        TELL(cuEventRecord(fork_event, own_stream));
-        TELL(cuStreamWaitEvent(fork_stream, fork_event, 0));
+        LOGGED(cuEventRecord(fork_event, own_stream));
+        LOGGED(cuStreamWaitEvent(fork_stream, fork_event, 0));
         if (left % 10 == 0)
             pause_us(200);
     }
@@ -322,13 +322,13 @@ static void second_enqueues(void)
     end(stream, 10);
 }
 
-// A stream is made and used while another thread captures, as a thread pool's are.
+// Creates and uses a stream while another thread captures, as thread pools do.
 static void *make_streams(void *unused)
 {
     start_second();
     for (int left = 5; left > 0; left--) {
         CUstream late = NULL;
-        if (TELL(cuStreamCreate(&late, CU_STREAM_NON_BLOCKING)) != CUDA_SUCCESS)
+        if (LOGGED(cuStreamCreate(&late, CU_STREAM_NON_BLOCKING)) != CUDA_SUCCESS)
             continue;
         launch_on(outside, late, &launches);
         launch_on(outside, CU_STREAM_PER_THREAD, &launches);
@@ -350,16 +350,16 @@ static void wait_and_allocate(void)
     for (int left = 20; left > 0; left--) {
         CUdeviceptr block = 0;
         launch_on(outside, own_stream, &launches);
-        TELL(cuEventRecord(fork_event, own_stream));
-        TELL(left % 2 ? cuEventSynchronize(fork_event) : cuStreamSynchronize(own_stream));
-        TELL(cuStreamQuery(own_stream));
-        TELL(cuEventQuery(fork_event));
-        if (TELL(cuMemAlloc(&block, BYTES)) == CUDA_SUCCESS)
-            TELL(cuMemFree(block));
+        LOGGED(cuEventRecord(fork_event, own_stream));
+        LOGGED(left % 2 ? cuEventSynchronize(fork_event) : cuStreamSynchronize(own_stream));
+        LOGGED(cuStreamQuery(own_stream));
+        LOGGED(cuEventQuery(fork_event));
+        if (LOGGED(cuMemAlloc(&block, BYTES)) == CUDA_SUCCESS)
+            LOGGED(cuMemFree(block));
     }
 }
 
-// More than that: harmless beside captures of other modes, and the end of one of mode GLOBAL.
+// Does more than that: harmless beside captures of other modes, but ends one of mode GLOBAL.
 static void *wait_in_own_mode(void *unused)
 {
     start_second();
@@ -384,10 +384,10 @@ static void *wait_relaxed(void *unused)
 {
     CUstreamCaptureMode relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
     start_second();
-    TELL(cuThreadExchangeStreamCaptureMode(&relaxed));
+    LOGGED(cuThreadExchangeStreamCaptureMode(&relaxed));
     wait_and_allocate();
-    TELL(cuThreadExchangeStreamCaptureMode(&relaxed));
-    tell("mode", relaxed);
+    LOGGED(cuThreadExchangeStreamCaptureMode(&relaxed));
+    log_result("mode", relaxed);
     return unused;
 }
 
@@ -405,8 +405,8 @@ static void *allocate_unsafely(void *unused)
 {
     start_second();
     CUdeviceptr block = 0;
-    if (TELL(cuMemAlloc(&block, BYTES)) == CUDA_SUCCESS)
-        TELL(cuMemFree(block));
+    if (LOGGED(cuMemAlloc(&block, BYTES)) == CUDA_SUCCESS)
+        LOGGED(cuMemFree(block));
     launch_on(outside, own_stream, &launches);
     return unused;
 }
@@ -431,7 +431,7 @@ static void *capture_too(void *unused)
     capture_some(fork_stream, 10, 100);
     launch_on(outside, own_stream, &launches);
     CUgraph graph = finish(fork_stream);
-    // A graph runs when neither capture is there to be disturbed by who waits for it.
+    // Runs a graph when no capture is active that waiting for it could disturb.
     pthread_barrier_wait(&both);
     run_graph(graph, fork_stream, 10);
     return unused;
@@ -464,7 +464,7 @@ static void *go_on_and_end(void *unused)
     return unused;
 }
 
-// Begun here, gone on with there.
+// The capture is begun in one thread and continued in another.
 static void second_goes_on(void)
 {
     begin(stream);
@@ -474,7 +474,8 @@ static void second_goes_on(void)
     end(stream, 8);
 }
 
-// Ended there, which only mode RELAXED allows: in the others the first thread ends it after all.
+// The capture ends in the other thread, which only mode RELAXED allows: in other modes the first thread ends it after
+// all.
 static void second_ends(void)
 {
     CUgraph graph = NULL;
@@ -482,10 +483,10 @@ static void second_ends(void)
     capture_some(stream, 3, 0);
     pthread_t second = meanwhile(go_on_and_end);
     CHECK(pthread_join(second, NULL));
-    TELL(cuStreamEndCapture(stream, &graph));
+    LOGGED(cuStreamEndCapture(stream, &graph));
     launch_on(outside, stream, &launches);
     if (graph != NULL)
-        TELL(cuGraphDestroy(graph));
+        LOGGED(cuGraphDestroy(graph));
 }
 
 static const struct {

@@ -1,11 +1,12 @@
-// Work before, inside and after ranges that are worth looking at, told in the way that is asked for.
+// Runs work before, inside and after ranges that are marked in the given way:
 //
 //   capture_range driver|runtime|push|start|domain|before|fork|threads|nothing OUTSIDE [RANGES]
 //
-// OUTSIDE launches run before each range and after the last one, where memory comes and goes, too; a kernel of 20 ms on a
-// stream of its own begins just before each range. Inside are copies, sets, memory and INSIDE launches; the range ends when
-// all of it is done. `before` pushes its range before CUDA is met, and so does `fork`, which forks then and is two processes
-// from there on; `threads` has three threads with overlapping ranges, and with `nothing` nobody says anything. Prints the time that each range took, from inside.
+// OUTSIDE launches run before each range and after the last one, with allocations and frees; a kernel of 20 ms on a
+// stream of its own starts just before each range. Inside are copies, memsets, allocations and INSIDE launches, and the
+// range ends when all of that has completed. `before` pushes its range before the first CUDA call, and so does `fork`,
+// which then forks and continues as two processes. `threads` has three threads with overlapping ranges. `nothing` marks
+// no range. Prints the time that each range took, measured inside it.
 // link: -l:libcuda.so.1 -l:libcudart.so.12
 #include "driver.h"
 
@@ -119,7 +120,7 @@ static void *in_thread(void *index)
         launch(inside_kernel, stream);
         pause_us(100);
     }
-    // The first thread leaves its range open, and with itself.
+    // The first thread ends with its range open.
     if (index != 0)
         nvtxRangePop();
     return NULL;

@@ -1,11 +1,14 @@
-// Communication kernels, as data parallel training has them:
+// Runs kernels that look like communication kernels of data-parallel training:
 //
-//   collectives record|wait|next     beside compute; behind each: an event that compute waits for, a synchronise, or the next one
-//   collectives graph                the same inside a CUDA graph, an event behind each launch
-//   collectives crossed              two processes. In each, two communication kernels wait for those of the other process on two
-//                                    of 17 streams, which they are given in opposite orders: neither may hold up the other
+//   collectives record|wait|next     beside compute; each is followed by an event that compute waits for, by a
+//                                    synchronization, or by the next one
+//   collectives graph                the same inside a CUDA graph, with an event after each launch
+//   collectives crossed              two processes: in each, two communication kernels wait for those of the other
+//                                    process, on two of 17 streams, launched in opposite orders: neither may delay
+//                                    the other
 //
-// Beside compute every communication kernel takes 200 us, every other one 50 us.
+// Beside compute each communication kernel takes 200 us, and each other kernel 50 us. Prints the number of
+// communication kernels.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
@@ -56,7 +59,7 @@ static void beside_compute(const char *behind)
     printf("{\"program\":\"collectives\",\"communication\":%d}\n", ROUNDS);
 }
 
-// Runs until a kernel of the other process does.
+// Runs until the matching kernel of the other process does.
 static void meet(CUfunction kernel, CUstream stream, atomic_uint *counter)
 {
     uint64_t address = (uint64_t)(uintptr_t)counter, both = 2;
@@ -70,7 +73,7 @@ static void crossed(void)
     REQUIRE(counters != MAP_FAILED);
     pid_t child = fork();
     REQUIRE(child >= 0);
-    alarm(SECONDS); // a program that hangs ends
+    alarm(SECONDS); // ends a program that hangs
     start_cuda();
     CUfunction reduce = load_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL_meets");
     CUstream streams[STREAMS];

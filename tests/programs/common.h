@@ -1,4 +1,4 @@
-// What every client program here shares: failing loudly, time, threads, named counts, and PTX text for kernels.
+// What all client programs share: loud failures, time, threads, named counts, and PTX text for kernels.
 // Includes no CUDA header, so that programs which must build without NVIDIA's headers can use it too.
 #pragma once
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// Exit codes beside 0: a CUDA or system call failed; the machine does not permit what the program is about.
+// Exit codes besides 0: a CUDA or system call failed; the machine does not permit what the program needs.
 enum { EXIT_FAILED_CALL = 99, EXIT_SKIPPED = 77 };
 
 #define FAIL(...)                                                                                                      \
@@ -34,11 +34,11 @@ enum { EXIT_FAILED_CALL = 99, EXIT_SKIPPED = 77 };
             FAIL("%s returned %d", #call, check_result_);                                                              \
     } while (0)
 
-// For conditions that the program's own logic, or CUDA's rules, promise.
+// For conditions that follow from the program's own logic or from CUDA's rules.
 #define REQUIRE(condition)                                                                                             \
     do {                                                                                                               \
         if (!(condition))                                                                                              \
-            FAIL("not so: %s", #condition);                                                                            \
+            FAIL("not true: %s", #condition);                                                                            \
     } while (0)
 
 static inline uint64_t now_ns(void)
@@ -48,7 +48,7 @@ static inline uint64_t now_ns(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-// Gives the processor away for at least `us` microseconds.
+// Yields the processor for at least `us` microseconds.
 static inline void pause_us(unsigned us)
 {
     struct timespec left = {us / 1000000u, (long)(us % 1000000u) * 1000};
@@ -61,7 +61,7 @@ static inline long thread_id(void)
     return syscall(SYS_gettid);
 }
 
-// Runs body(0) … body(count - 1), each on a thread of its own, and waits for all.
+// Runs body(0) … body(count - 1), each on a thread of its own, and waits for all of them.
 static inline void run_threads(int count, void *(*body)(void *index))
 {
     pthread_t threads[64];
@@ -72,7 +72,7 @@ static inline void run_threads(int count, void *(*body)(void *index))
         CHECK(pthread_join(threads[index], NULL));
 }
 
-// ---- named counts: what the program knows it did ----
+// ---- named counts: what the program did, by its own account ----
 
 struct count {
     char name[64];
@@ -83,7 +83,7 @@ static struct count counts[128];
 static int counts_used;
 static pthread_mutex_t counts_lock = PTHREAD_MUTEX_INITIALIZER;
 
-// The counter of that name; made at its first use, never moved.
+// Returns the counter of that name; it is created at its first use, and never moved.
 static inline atomic_long *count_of(const char *name)
 {
     CHECK(pthread_mutex_lock(&counts_lock));
@@ -98,7 +98,7 @@ static inline atomic_long *count_of(const char *name)
     return &counts[index].value;
 }
 
-// Adds to a counter; the name is looked up once per place in the code, so `name` must be the same each time.
+// Adds to a counter. The name is looked up once per place in the code, so `name` must be the same each time.
 #define COUNT(name, amount)                                                                                            \
     do {                                                                                                               \
         static _Atomic(atomic_long *) place_;                                                                          \
@@ -115,7 +115,7 @@ static inline atomic_long *count_of(const char *name)
         COUNT(name, 1);                                                                                                \
     } while (0)
 
-// Prints `"key":{"name":value,…}` for the counters whose names contain `part`, less those that contain `but` (may be NULL).
+// Prints `"key":{"name":value,…}` for the counters whose names contain `part` and do not contain `but` (may be NULL).
 static inline void print_counts(const char *key, const char *part, const char *but)
 {
     printf("\"%s\":{", key);
@@ -132,7 +132,8 @@ static inline void print_counts(const char *key, const char *part, const char *b
 
 // ---- kernels ----
 
-// The duration that a kernel's name promises: the number in its suffix `_<N>ns`, `_<N>us` or `_<N>ms`, in ns; 0 without one.
+// Returns the duration that a kernel's name promises, in ns: the number in its suffix `_<N>ns`, `_<N>us` or `_<N>ms`; 0
+// without one.
 static inline uint64_t kernel_ns(const char *name)
 {
     const char *suffix = strrchr(name, '_');
@@ -143,8 +144,8 @@ static inline uint64_t kernel_ns(const char *name)
     return strcmp(unit, "ns") == 0 ? number : strcmp(unit, "us") == 0 ? number * 1000 : number * 1000000;
 }
 
-// PTX of a module whose kernels each take one 64-bit parameter and spin for as long as their names promise.
-// The text is malloc'ed.
+// Returns the malloc'ed PTX text of a module whose kernels each take one 64-bit parameter and spin for as long as their
+// names promise.
 static inline char *ptx_module(const char *const names[], int count)
 {
     char *text = NULL;

@@ -1,4 +1,5 @@
-// Uses CUDA, then loads a library whose constructor waits for a thread that makes CUDA calls which were not made before.
+// Uses CUDA, then loads a library whose constructor waits for a thread that makes CUDA calls that the program has not
+// made before.
 // link: -l:libcudart.so.12 -l:libcuda.so.1
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>

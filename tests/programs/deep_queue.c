@@ -1,12 +1,12 @@
-// Kernels queued behind a gate, as many as a program may that knows how long the queue is. The driver's queue takes 1024
-// entries and then blocks the submitting thread: whoever adds too many entries of its own stops this program for good. An
-// alarm ends it after 20 s, with exit code 98.
+// Queues kernels behind a wait that only the program can end, as many as a program may that knows the length of the
+// queue. The driver's queue takes 1024 entries and then blocks the submitting thread, so a tracer that adds too many
+// entries of its own makes the program hang. An alarm ends it after 20 s with exit code 98.
 //
 //   deep_queue value|host-function|spinning [QUEUED [AHEAD]]
 //
-// The gate is a memory word that the stream waits for, a host function, or a kernel that spins: the first two are opened
-// when all QUEUED (600) are submitted, the third must not have ended by then. AHEAD (0) launches before the gate are still
-// running when it is set.
+// The wait is for a value in memory, for a host function, or for a kernel that spins. The first two end when all QUEUED
+// (default 600) launches are submitted; the third must not have ended by then. AHEAD (default 0) launches from before
+// the wait are still running when it is enqueued. Prints the number of launches.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     CHECK(cuMemHostGetDevicePointer(&word_on_device, (void *)word, 0));
     *word = 0;
     CHECK(sem_init(&gate, 0, 0));
-    // One launch before, so that loading the kernel is not what waits.
+    // One launch before, so that nothing waits for the kernel to load.
     launch(kernel, stream);
     launch(before, stream);
     CHECK(cuStreamSynchronize(stream));

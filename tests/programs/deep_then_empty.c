@@ -1,5 +1,6 @@
-// A stream that is kept as deep as its launch queue allows, then waited for in a way that names no stream: "context" waits for the
-// context, "poll" asks for an event until it is ready. Then it is used as any other.
+// Keeps a stream as deep as its launch queue allows, then waits for it in a way that names no stream: "context" waits
+// for the context, "poll" queries an event until it is ready. Then uses the stream normally. Prints the number of
+// launches.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

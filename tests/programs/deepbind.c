@@ -1,8 +1,8 @@
-// Libraries loaded with RTLD_DEEPBIND launch kernels: one finds the driver by dlsym, one is linked against it, one against a
-// library that wraps the driver, one takes long to be loaded while another thread looks functions up. The second is loaded,
-// used and unloaded several times.
+// Loads libraries with RTLD_DEEPBIND that launch kernels: one finds the driver by dlsym, one is linked against it, one
+// is linked against a library that wraps the driver, and one takes long to load while another thread looks functions
+// up. The second is loaded, used and unloaded several times. Prints the number of launches.
 //
-//   deepbind [lazy]     bound at the first use, else when loaded
+//   deepbind [lazy]     lazy: bound at the first use, otherwise when loaded
 // link: -l:libcuda.so.1 -rdynamic
 #include "driver.h"
 
@@ -30,19 +30,19 @@ static void in_library(void *library, int expected, const char *kernel, CUstream
     int (*work)(void *, void *, int);
     *(void **)&work = dlsym(library, "deep_work");
     REQUIRE(work != NULL);
-    REQUIRE(work(load_kernel(kernel), stream, 5) == expected); // the flag means what it means
+    REQUIRE(work(load_kernel(kernel), stream, 5) == expected); // the flag has its effect
 }
 
-static int is_dawdling(struct dl_phdr_info *object, size_t size, void *data)
+static int is_slow_library(struct dl_phdr_info *object, size_t size, void *data)
 {
     (void)size, (void)data;
-    return strstr(object->dlpi_name, "libdawdling.so") != NULL;
+    return strstr(object->dlpi_name, "libslowload.so") != NULL;
 }
 
-// Looks something up when the library is on the loader's list, and its functions are being chosen.
+// Looks a function up while the library is on the loader's list and its symbols are being resolved.
 static void *look_up(void *library)
 {
-    while (dl_iterate_phdr(is_dawdling, NULL) == 0)
+    while (dl_iterate_phdr(is_slow_library, NULL) == 0)
         pause_us(1000);
     pause_us(100000);
     REQUIRE(dlsym(library, "deep_work") != NULL);
@@ -61,12 +61,12 @@ int main(int count, char **arguments)
         in_library(linked, 3, "linked_5us", stream);
         CHECK(dlclose(linked));
     }
-    in_library(open_deeply("libdeepbehind.so", flags), 4, "behind_5us", stream);
+    in_library(open_deeply("libdeepwrapper_user.so", flags), 4, "behind_5us", stream);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, look_up, first));
-    void *dawdling = open_deeply("libdeepdawdling.so", flags);
+    void *slow = open_deeply("libslowload_user.so", flags);
     CHECK(pthread_join(thread, NULL));
-    in_library(dawdling, 6, "dawdling_5us", stream);
+    in_library(slow, 6, "dawdling_5us", stream);
     launch(load_kernel("own_5us"), stream);
     CHECK(cuStreamSynchronize(stream));
     printf("{\"program\":\"deepbind\",\"pid\":%d,\"launches\":36,\"kernels\":{\"by_dlsym_5us\":5,\"linked_5us\":15,"

@@ -1,10 +1,10 @@
-// Two threads launch kernels on the default stream, by each route to the driver: once on the legacy one, which all threads
-// share, and once on the thread's own. The kernel's name says whose stream it belongs on; the ids of the streams are
-// printed beside. `launches` is how many of each name.
+// Two threads launch kernels on the default stream by each route to the driver: once on the legacy one, which all
+// threads share, and once on the thread's own. A kernel's name says to which stream it belongs; the ids of the streams
+// are printed as well. `launches` is the count by name.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
-#include "call.h"
+#include "launch_type.h"
 
 #include <dlfcn.h>
 

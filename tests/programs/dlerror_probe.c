@@ -1,10 +1,11 @@
-// What dlerror(3) says after lookups that succeed, that fail, and that follow one another: so that it can be compared with
-// and without a preloaded tracer. Every step asks first and prints dlerror twice: it is told once.
+// Prints what dlerror(3) returns after lookups that succeed, that fail, and that follow one another, so that the output
+// can be compared with and without a preloaded tracer. Each step makes a lookup and prints dlerror twice: it reports
+// each error once.
 #include "common.h"
 
 #include <dlfcn.h>
 
-static void tell(const char *step, bool found)
+static void print_step(const char *step, bool found)
 {
     const char *first = dlerror();
     printf("%s: %s, %s", step, found ? "found" : "not found", first != NULL ? first : "no error");
@@ -32,12 +33,12 @@ int main(void)
     void *handles[] = {dlopen("libcuda.so.1", RTLD_NOW), dlopen("libcudart.so.12", RTLD_NOW), RTLD_DEFAULT, RTLD_NEXT};
     REQUIRE(handles[0] != NULL && handles[1] != NULL);
     for (size_t step = 0; step < sizeof steps / sizeof steps[0]; step++)
-        tell(steps[step].what, dlsym(handles[steps[step].handle], steps[step].name) != NULL);
-    // A lookup that succeeds says nothing about an earlier one that failed and was not asked about, and the other way.
+        print_step(steps[step].what, dlsym(handles[steps[step].handle], steps[step].name) != NULL);
+    // A successful lookup must not report an earlier failure that was not queried, and the other way round.
     dlsym(handles[0], "cuNoSuchFunction");
-    tell("failed, then known", dlsym(handles[0], "cuLaunchKernel") != NULL);
+    print_step("failed, then known", dlsym(handles[0], "cuLaunchKernel") != NULL);
     dlsym(handles[0], "cuLaunchKernel");
-    tell("known, then failed", dlsym(handles[0], "cuNoSuchFunction") != NULL);
-    tell("a library that is not there", dlopen("libno_such_library.so", RTLD_NOW) != NULL);
+    print_step("known, then failed", dlsym(handles[0], "cuNoSuchFunction") != NULL);
+    print_step("a library that is not there", dlopen("libno_such_library.so", RTLD_NOW) != NULL);
     return 0;
 }

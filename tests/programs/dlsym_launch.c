@@ -1,6 +1,6 @@
-// A client that finds each driver function by dlsym on a handle of its own (dlopen with RTLD_LOCAL), as Triton's launcher,
-// ctypes and others do. Launches 500 kernels.
-#include "call.h"
+// Finds each driver function by dlsym on a handle of its own (dlopen with RTLD_LOCAL), as Triton's launcher, ctypes and
+// others do, and launches 500 kernels. Prints the number of launches.
+#include "launch_type.h"
 #include "common.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-// Prints which object each of a list of names comes from, asked of several handles: so that the answers with and without
-// a preloaded tracer can be compared.
+// Looks a list of names up by several handles and prints which object each comes from, so that the answers with and
+// without a preloaded tracer can be compared.
 #include "common.h"
 
 #include <dlfcn.h>
@@ -45,7 +45,7 @@ int main(void)
     probe("libcudart.so.12", open_library("libcudart.so.12"));
     probe("libcudnnlike.so", open_library("libcudnnlike.so"));
     probe("libc.so.6", open_library("libc.so.6"));
-    // The same again, with everything loaded.
+    // Does the same with everything loaded.
     probe("next again", RTLD_NEXT);
     printf("}\n");
     return 0;

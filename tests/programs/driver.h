@@ -1,4 +1,4 @@
-// The few steps that most small driver clients start with.
+// The first steps of most small driver clients.
 #pragma once
 #include <cuda.h>
 
@@ -41,7 +41,7 @@ static inline void launch(CUfunction kernel, CUstream stream)
     CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
 }
 
-// A programmatic launch: it may begin before the kernel ahead of it has ended.
+// Makes a programmatic launch: its kernel may start before the kernel ahead of it has ended.
 static inline void launch_behind(CUfunction kernel, CUstream stream)
 {
     uint64_t nothing = 0;

@@ -1,9 +1,11 @@
-// Uses CUDA and then becomes another program, or itself once more.
+// Uses CUDA and then executes another program, or itself once more:
 //
-//   exec_after PROGRAM     becomes PROGRAM
-//   exec_after             the second of two lives of this program: ends
+//   exec_after PROGRAM     executes PROGRAM
+//   exec_after             executes itself once more, and then ends
+//
+// Prints the number of launches.
 // link: -l:libcuda.so.1
-#include "plain.h"
+#include "plain_work.h"
 
 int main(int argc, char **argv)
 {

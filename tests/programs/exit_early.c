@@ -1,6 +1,7 @@
-// Launches N kernels (default 1000) and calls exit() from a function deep inside, while the last of them are pending.
+// Launches N kernels (default 1000) and calls exit() in a nested function while the last of them are pending. Prints
+// the number of launches.
 // link: -l:libcuda.so.1
-#include "endings.h"
+#include "launch_and_leave_pending.h"
 
 __attribute__((noinline)) static void leave(void)
 {

@@ -1,5 +1,5 @@
-// 32 threads whose first CUDA calls, the process's first, come at the same moment. Says how many of the process's threads
-// are the agent's.
+// Starts 32 threads whose first CUDA calls, which are also the process's first, come at the same moment. Prints how
+// many of the process's threads are the agent's.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

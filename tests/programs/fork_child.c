@@ -1,15 +1,15 @@
-// Forking and CUDA.
+// Combines fork with CUDA:
 //
 //   fork_child before     forks first, then parent and child each use CUDA
-//   fork_child after      uses CUDA, then forks: the driver refuses the child (CUDA_ERROR_NOT_INITIALIZED), which only
-//                         exits; a second child executes another program; the parent goes on
-//   fork_child cloned     the same, but the first child is made by the system call, of which libc's handlers do not hear
+//   fork_child after      uses CUDA, then forks: the driver refuses calls of the child (CUDA_ERROR_NOT_INITIALIZED),
+//                         which only exits; a second child executes another program; the parent goes on
+//   fork_child cloned     the same, but the first child is made by the clone system call, which runs no fork handlers
 //
-// With "refused" behind it no memory of this process can be marked to be wiped in a child, as under gVisor.
+// With a second argument "refused", no memory of this process can be marked to be wiped in a child, as under gVisor.
 //
 // Each process that used CUDA prints a line of its own.
 // link: -l:libcuda.so.1
-#include "plain.h"
+#include "plain_work.h"
 
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* madvise(_, _, MADV_WIPEONFORK) fails with EINVAL from here on. */
+/* Makes madvise(_, _, MADV_WIPEONFORK) fail with EINVAL from here on. */
 static void refuse_wiping(void)
 {
     struct sock_filter filter[] = {
@@ -65,7 +65,8 @@ static void fork_after(int by_system_call)
     plain_work();
     pid_t child = by_system_call ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
     if (child == 0) {
-        // Handlers of fork have told this one already; the other one is known when it has lived for a while.
+        // Fork handlers have marked this child already; the cloned one is recognized only after it has lived for some
+        // time.
         if (by_system_call)
             usleep(20000);
         CUdeviceptr address;
@@ -73,7 +74,7 @@ static void fork_after(int by_system_call)
         _exit(0);
     }
     wait_for(child);
-    // Long enough for a collector to read what the child may have written where the parent writes.
+    // Long enough for a collector to read anything that the child might have written into the parent's memory.
     usleep(200000);
     child = fork();
     if (child == 0) {
@@ -81,7 +82,7 @@ static void fork_after(int by_system_call)
         _exit(EXIT_FAILED_CALL);
     }
     wait_for(child);
-    // The parent's CUDA is as it was.
+    // The parent's CUDA still works as before.
     CHECK(cuCtxSynchronize());
     report("parent");
 }

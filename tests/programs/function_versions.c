@@ -1,5 +1,5 @@
-// What functions say that they were compiled from and for: the entries of the fat binary that they are in, as nvcc writes them,
-// here without any code. Says what it was told of each.
+// Queries which versions functions were compiled from and for: the entries of the fat binary that contains them, as
+// nvcc writes them, here without any code. Prints the answers for each.
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>
 
@@ -8,7 +8,7 @@
 
 enum { TEXT = 1, BINARY = 2, ENTRIES = 4 };
 
-// An entry's header, 64 bytes; nothing is behind it.
+// An entry's 64-byte header; nothing follows it.
 struct entry {
     uint16_t kind, version;
     uint32_t header_bytes;

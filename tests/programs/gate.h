@@ -1,4 +1,5 @@
-// A gate that streams stand behind until the program opens it, and an alarm for programs that could stand there for good.
+// A gate: a word in memory that streams wait for until the program writes it. Also an alarm for programs that could
+// wait for good.
 #pragma once
 #include <signal.h>
 
@@ -39,7 +40,7 @@ static void stuck(int signal)
     _exit(EXIT_STUCK);
 }
 
-// Ends the program with code 98 unless it has ended by then.
+// Ends the program with code 98 if it is still running then.
 static inline void end_if_stuck(unsigned after_seconds)
 {
     signal(SIGALRM, stuck);

@@ -1,7 +1,7 @@
-// A program that the GPU holds up: the host launches kernels of 50 and 20 µs by turns, as fast as it can, so that the
-// launch queue is full nearly all the time.
+// A GPU-bound program: the host launches kernels of 50 and 20 us alternately, as fast as it can, so that the launch
+// queue is full nearly all the time. Prints the number of launches, and how long they took.
 //
-//   gpu_bound one|legacy|two [LAUNCHES [SYNC_EVERY]]     on a stream of its own, the legacy default stream, two streams
+//   gpu_bound one|legacy|two [LAUNCHES [SYNC_EVERY]]     one stream of its own, the legacy default stream, two streams
 // link: -l:libcuda.so.1
 #include "driver.h"
 
@@ -16,7 +16,7 @@ int main(int argc, char **argv)
     if (!is_legacy)
         for (int i = 0; i < 2; i++)
             streams[i] = new_stream();
-    // One launch of each before, so that loading them is not what takes time.
+    // One launch of each before, so that loading them takes no time later.
     for (int i = 0; i < 2; i++)
         launch(kernels[i], streams[0]);
     CHECK(cuCtxSynchronize());

@@ -1,6 +1,6 @@
-// Memory that graphs take while they run, through the driver: nodes by hand and captured ones; freed inside, by calls, by
-// another graph, by the next launch; an address used again, a graph moved into another, launches that must fail. One block
-// is kept to the end.
+// Uses memory that graphs allocate while they run, through the driver: by nodes added by hand and by captured calls;
+// freed inside, by calls, by another graph, or by the next launch; with an address reused, a graph moved into another,
+// and launches that must fail. One block is kept to the end. Prints the calls.
 // link: -l:libcuda.so.1
 #define __CUDA_API_VERSION_INTERNAL
 #include "driver.h"
@@ -19,7 +19,7 @@ static CUgraph new_graph(void)
     return graph;
 }
 
-// A node that takes memory, behind another one or none.
+// Adds a node that allocates memory, after another node or none.
 static CUgraphNode take(CUgraph graph, CUgraphNode before, size_t bytes, CUdeviceptr *address)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS parameters = {.bytesize = bytes};
@@ -72,7 +72,7 @@ static void destroy(CUgraph graph, CUgraphExec made)
     CU(cuGraphExecDestroy, cuGraphExecDestroy, (made));
 }
 
-// Two blocks: one passes, the other is freed by calls, and may not be there when the graph is launched again.
+// Uses two blocks: one is freed inside, the other by calls, and may not exist when the graph is launched again.
 static void by_hand(void)
 {
     CUgraph graph = new_graph();
@@ -86,7 +86,7 @@ static void by_hand(void)
     CU(cuGraphUpload, cuGraphUpload, (made, stream));
     launch_graph(made);
     launch_fails(made);
-    // What a launch left is the device's memory: an untyped copy knows it.
+    // A block that a launch left is device memory: an untyped copy accepts it.
     char here[64];
     CU(cuMemcpy, cuMemcpy, ((CUdeviceptr)here, kept, sizeof here));
     REQUIRE(here[63] == 1);
@@ -96,7 +96,7 @@ static void by_hand(void)
     destroy(graph, made);
 }
 
-// One graph takes and another frees.
+// One graph allocates and another frees.
 static void by_another(void)
 {
     CUgraph taking = new_graph(), freeing = new_graph();
@@ -113,7 +113,7 @@ static void by_another(void)
     destroy(freeing, second);
 }
 
-// Stream-ordered memory in a capture: of the device's pool and of one of its own.
+// Captures stream-ordered allocations, from the device's pool and from one of its own.
 static void captured(void)
 {
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
@@ -140,7 +140,7 @@ static void captured(void)
     destroy(graph, made);
 }
 
-// What a launch leaves goes with the next one. The last one's is freed when its graph is gone.
+// A block that a launch leaves is freed by the next launch. The last one is freed with its graph.
 static void by_the_next(void)
 {
     CUgraph graph = new_graph();
@@ -160,7 +160,8 @@ static void by_the_next(void)
     CU(cuMemFree, cuMemFree_v2, (two));
 }
 
-// An address that is used again in its graph, by less and by more; what runs is changed and updated meanwhile.
+// Reuses an address inside a graph, for smaller and larger blocks; meanwhile the executable graph is changed and
+// updated.
 static void changed(void)
 {
     CUgraph graph = new_graph();
@@ -189,7 +190,7 @@ static void changed(void)
     destroy(graph, made);
 }
 
-// A child graph with memory, which is its parent's then. What it takes is kept.
+// Uses a child graph with memory, which its parent then owns. Its blocks are kept.
 static void moved(void)
 {
     CUgraph parent = new_graph(), child = new_graph();

@@ -1,6 +1,6 @@
-// Memory that graphs take while they run, through the runtime: nodes by hand, and what a framework's allocator does that
-// keeps to cudaMallocAsync while it captures: takes and frees again and again, and gives a last block to its user, who
-// frees it after each replay or leaves that to the next one.
+// Uses memory that graphs allocate while they run, through the runtime: by nodes added by hand, and like a framework's
+// allocator that uses cudaMallocAsync during a capture. That allocates and frees repeatedly, and leaves a last block to
+// its user, who frees it after each replay or leaves that to the next one. Prints the calls.
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>
 
@@ -37,7 +37,7 @@ static void by_hand(void)
     CHECK(cudaGraphDestroy(graph));
 }
 
-// Layers, each of whose input is freed when its output is there. The last output is the user's.
+// Layers whose input is freed once their output exists. The last output belongs to the user.
 static void *capture(cudaGraph_t *graph)
 {
     char *input, *output;

@@ -1,5 +1,5 @@
-// Graphs whose nodes are added by every call of the runtime that adds one, asked what they are, set anew and launched. Says
-// what it knows that its launches ran. The including file says how its version of CUDA calls what differs:
+// Builds graphs by every runtime call that adds a node, queries the nodes, sets their parameters and launches the
+// graphs. Prints what its launches must have run. The including file defines what differs between versions of CUDA:
 // ADD_NODE(node, graph, before, count, parameters), EDGES(graph, from, to, count), BEFORE(node, nodes, count),
 // BEHIND(node, nodes, count), CONNECT(graph, from, to, count) and DISCONNECT(graph, from, to, count).
 #pragma once
@@ -43,7 +43,7 @@ static struct cudaKernelNodeParams kernel(void (*stub)(void))
                                          .kernelParams = arguments};
 }
 
-// The same in the structure for nodes of every kind.
+// The same with the structure for nodes of every kind.
 static struct cudaGraphNodeParams any_kernel(void (*stub)(void))
 {
     struct cudaKernelNodeParams of = kernel(stub);
@@ -79,7 +79,8 @@ static void require_type(cudaGraphNode_t node, enum cudaGraphNodeType wanted)
     REQUIRE(type == wanted);
 }
 
-// copy → a → host → nothing → b → copy → set → host → record → wait → to symbol → from symbol, each behind the one before.
+// copy → a → host → empty → b → copy → memset → host → record → wait → to symbol → from symbol, each after the one
+// before.
 static cudaGraph_t every_kind(cudaGraphNode_t nodes[NODES], cudaEvent_t event)
 {
     cudaGraph_t graph;
@@ -108,7 +109,7 @@ static cudaGraph_t every_kind(cudaGraphNode_t nodes[NODES], cudaEvent_t event)
     return graph;
 }
 
-static void ask(cudaGraph_t graph, const cudaGraphNode_t nodes[NODES], cudaEvent_t event)
+static void query_nodes(cudaGraph_t graph, const cudaGraphNode_t nodes[NODES], cudaEvent_t event)
 {
     static const enum cudaGraphNodeType types[NODES] = {
         cudaGraphNodeTypeMemcpy, cudaGraphNodeTypeKernel, cudaGraphNodeTypeHost, cudaGraphNodeTypeEmpty,
@@ -186,8 +187,8 @@ static void set_anew(cudaGraphExec_t executable, const cudaGraphNode_t nodes[NOD
     REQUIRE(enabled == 1);
 }
 
-// Memory is taken, two kernels run, and it is given back. With `decides` they run in a body behind a condition: its handle is
-// not 0.
+// Allocates memory, runs two kernels, and frees the memory. If the handle `decides` is not 0, the kernels run in the
+// body of a conditional node.
 static cudaGraph_t taking(bool decides)
 {
     cudaGraph_t graph, in;
@@ -220,7 +221,7 @@ static cudaGraph_t taking(bool decides)
     return graph;
 }
 
-// With an argument, the kernels of the second graph stand behind a condition.
+// With an argument, the kernels of the second graph are inside a conditional node.
 static int run_nodes(const char *program, bool decides)
 {
     void **handle = begin_fat_binary();
@@ -242,7 +243,7 @@ static int run_nodes(const char *program, bool decides)
     CHECK(cudaGetSymbolSize(&bytes, table));
     REQUIRE(address != NULL && bytes == BYTES && cudaGetSymbolSize(&bytes, &bytes) == cudaErrorInvalidSymbol);
     cudaGraph_t graph = every_kind(nodes, event), other_graph = taking(decides);
-    ask(graph, nodes, event);
+    query_nodes(graph, nodes, event);
     refused(graph);
     CHECK(cudaGraphInstantiateWithFlags(&executable, graph, 0));
     run(executable, 1, 1, 11), moved(4, BYTES + 4 * WIDTH + 50 + 60, 1, 100);

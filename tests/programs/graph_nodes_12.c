@@ -1,4 +1,4 @@
-// Nodes of graphs (graph_nodes.h) as CUDA 12's runtime has them.
+// Builds graphs node by node (graph_nodes.h) with the signatures of CUDA 12's runtime.
 // link: -l:libcudart.so.12
 #define ADD_NODE(node, graph, before, count, parameters) cudaGraphAddNode(node, graph, before, count, parameters)
 #define EDGES(graph, from, to, count) cudaGraphGetEdges(graph, from, to, count)

@@ -1,4 +1,4 @@
-// Nodes of graphs (graph_nodes.h) as CUDA 13's runtime has them: edges have data.
+// Builds graphs node by node (graph_nodes.h) with the signatures of CUDA 13's runtime, where edges have data.
 // headers: cuda-13
 // link: -l:libcudart.so.13
 #define ADD_NODE(node, graph, before, count, parameters) cudaGraphAddNode(node, graph, before, NULL, count, parameters)

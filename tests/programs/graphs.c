@@ -1,11 +1,11 @@
-// Graphs made in every way and changed in every way: by hand, cloned, with child graphs two deep, captured, captured to a
-// graph, launched inside a capture; nodes set anew, disabled, child graphs replaced, whole graphs updated, with every
-// version of the functions. Says what it knows that its launches ran. Ends with 99 if a graph is not what the program
-// made of it, or the GPU's memory not what its nodes wrote.
+// Builds and changes graphs in every way: by hand, cloned, with child graphs two levels deep, captured, captured into a
+// graph, launched inside a capture; with node parameters set, nodes disabled, child graphs replaced, and whole graphs
+// updated, by every version of the functions. Prints what its launches must have run. Exits with 99 if a graph is not
+// what the program made, or if the GPU's memory is not what its nodes wrote.
 // link: -l:libcuda.so.1
 #include "graphs.h"
 
-// The older versions, which the header has replaced by macros.
+// The older versions, which the header replaces by macros.
 #undef cuGraphInstantiate
 #undef cuGraphExecUpdate
 #undef cuGraphExecKernelNodeSetParams
@@ -14,7 +14,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *, CUgraph, CUgraphNode *, char *, si
 CUresult cuGraphExecUpdate(CUgraphExec, CUgraph, CUgraphNode *, CUgraphExecUpdateResult *);
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v1 *);
 
-// copy → a → (b, c) → d → set
+// copy → a → (b, c) → d → memset
 struct diamond {
     CUgraph graph;
     CUgraphNode copy, a, b, c, d, set;
@@ -58,7 +58,7 @@ static void every_way_to_instantiate(void)
         CHECK(cuGraphUpload(executable, stream));
         run_graph(executable, 3, diamond_shape);
         require_bytes(7, BYTES);
-        // The handle may come back as the next one's.
+        // The handle may be reused for the next one.
         CHECK(cuGraphExecDestroy(executable));
     }
     CHECK(cuGraphDestroy(by_hand.graph));
@@ -93,7 +93,7 @@ static void nodes_set_anew(void)
     CHECK(cuGraphExecNodeSetParams(executable, made.copy, &any));
     shape.copied *= 4;
     run_graph(executable, 2, shape);
-    // What fails changes nothing.
+    // A failed call changes nothing.
     REQUIRE(cuGraphExecKernelNodeSetParams_v2(executable, made.copy, &e) != CUDA_SUCCESS);
     CHECK(cuGraphNodeSetEnabled(executable, made.c, 0));
     CHECK(cuGraphNodeSetEnabled(executable, made.copy, 0));
@@ -129,7 +129,7 @@ static void children_two_deep(void)
     CHECK(cuGraphClone(&clone, outer));
     CUgraphExec cloned = instantiated(clone);
     run_graph(cloned, 2, shape);
-    // A graph like the child's, two deep as well, with another kernel inside.
+    // Builds a graph like the child's, also two levels deep, with another kernel inside.
     CUDA_KERNEL_NODE_PARAMS e = kernel_parameters(4);
     CUgraph like, embedded;
     CHECK(cuGraphClone(&like, middle));
@@ -170,7 +170,7 @@ static void whole_graphs_updated(void)
     REQUIRE(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED && info.errorNode == NULL);
     require_unchanged(other.graph, different);
     run_graph(executable, 2, shape);
-    // As many nodes, and one edge more: the node that did not fit is one that the program knows.
+    // As many nodes, and one more edge: the node that did not fit is one that the program knows.
     struct diamond twisted = diamond(0, 1, 2, 3);
     CHECK(cuGraphAddDependencies(twisted.graph, &twisted.copy, &twisted.d, 1));
     different = picture_of(twisted.graph);
@@ -181,7 +181,7 @@ static void whole_graphs_updated(void)
         at++;
     REQUIRE(at < different.node_count);
     CHECK(cuGraphDestroy(twisted.graph));
-    // A node of the graph that it was made from still names its place.
+    // A node of the original graph still identifies its place.
     CUDA_KERNEL_NODE_PARAMS c = kernel_parameters(2);
     CHECK(cuGraphExecKernelNodeSetParams_v2(executable, old.d, &c));
     shape.kernels[0]--, shape.kernels[2]++;
@@ -212,7 +212,7 @@ static void captured(void)
     CUgraphExec executable = instantiated(graph);
     run_graph(executable, 5, shape);
     require_bytes(3, BYTES);
-    // A launch inside a capture becomes a child graph.
+    // A graph launch inside a capture becomes a child graph.
     CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     CHECK(cuGraphLaunch(executable, stream));
     launch(functions[4], stream);
@@ -241,7 +241,8 @@ static void captured(void)
     CHECK(cuGraphDestroy(graph));
 }
 
-// An edge that lets the second kernel begin before the first has ended: a tracer's event between them would undo it.
+// Adds an edge that lets the second kernel start before the first has ended: a tracer's event between them would undo
+// it.
 static void programmatic(void)
 {
     CUgraph graph;
@@ -291,7 +292,7 @@ static void conditional(void)
     CHECK(cuGraphDestroy(graph));
 }
 
-// Ten thousand nodes in a row.
+// Builds ten thousand nodes in a row.
 static void large(void)
 {
     CUgraph graph;
@@ -306,7 +307,7 @@ static void large(void)
     CHECK(cuGraphDestroy(graph));
 }
 
-// Three kernels whose durations change from launch to launch, and launches that nobody waits for.
+// Launches three kernels whose durations change from launch to launch, without waiting for the launches.
 static void queued(void)
 {
     enum { NODES = 3, LAUNCHES = 200 };

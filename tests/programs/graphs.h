@@ -1,10 +1,10 @@
-// What the graph clients share: kernels by number, and what the program knows that its graph launches ran.
+// What the graph clients share: kernels by number, and the program's own account of what its graph launches ran.
 #pragma once
 #include "driver.h"
 
 enum { KERNELS = 5, BYTES = 4096 };
 
-// What one launch of a graph runs.
+// The work of one graph launch.
 struct shape {
     int kernels[KERNELS];
     int copies, sets;
@@ -27,13 +27,13 @@ static inline void start_graphs(void)
     stream = new_stream();
     CHECK(cuMemAlloc(&device, BYTES));
     CHECK(cuMemHostAlloc((void **)&host, BYTES, 0));
-    // A kernel's first launch may load it, which a capture does not allow everywhere.
+    // A kernel's first launch may load its module, which not every capture allows.
     for (int index = 0; index < KERNELS; index++)
         launch(functions[index], stream);
     CHECK(cuStreamSynchronize(stream));
 }
 
-// A graph's nodes and edges, to be compared.
+// A graph's nodes and edges, for comparison.
 struct picture {
     CUgraphNode nodes[64], from[64], to[64];
     size_t node_count, edge_count;
@@ -47,7 +47,7 @@ static inline struct picture picture_of(CUgraph graph)
     return p;
 }
 
-// Whatever a tracer did inside a call, the graph is what it was before.
+// Whatever a tracer did inside a call, the graph has to be what it was before.
 static inline void require_unchanged(CUgraph graph, struct picture before)
 {
     struct picture now = picture_of(graph);
@@ -73,13 +73,13 @@ static inline CUgraphExec instantiated(CUgraph graph)
     return executable;
 }
 
-// Launches it, waits for each launch, and remembers what ran.
+// Launches the graph, waits for each launch, and adds up what ran.
 static inline void run_graph(CUgraphExec executable, int times, struct shape shape)
 {
     for (int launched = 0; launched < times; launched++) {
         CHECK(cuGraphLaunch(executable, stream));
         CHECK(cuStreamSynchronize(stream));
-        pause_us(2000); // a tracer may read what it wants of this launch before the next one
+        pause_us(2000); // leaves a tracer time to read this launch's times before the next one
     }
     for (int index = 0; index < KERNELS; index++)
         ran.kernels[index] += times * shape.kernels[index];
@@ -125,7 +125,7 @@ static inline CUcontext current(void)
     return context;
 }
 
-// What is on the device now: `value` in the first `bytes`.
+// Compares what is on the device now: `value` in the first `bytes`.
 static inline void require_bytes(unsigned char value, size_t bytes)
 {
     unsigned char back[BYTES];

@@ -1,5 +1,6 @@
-// Graphs through the runtime: by hand, by capture, with a child graph, set anew, disabled, updated. Says what it knows that
-// its launches ran. Registers its kernels the way nvcc's output does, so it runs on the simulated runtime only.
+// Builds and changes graphs through the runtime: by hand, by capture, with a child graph, with node parameters set,
+// nodes disabled, and updates. Prints what its launches must have run. Registers its kernels the way nvcc's output
+// does, so it runs on the simulated runtime only.
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>
 
@@ -59,7 +60,7 @@ static struct cudaMemsetParams set_to(unsigned value)
     return (struct cudaMemsetParams){.dst = device, .pitch = BYTES, .value = value, .elementSize = 1, .width = BYTES, .height = 1};
 }
 
-// copy → a → b → set
+// copy → a → b → memset
 static cudaGraph_t by_hand(cudaGraphNode_t nodes[4], void (*second)(void))
 {
     cudaGraph_t graph;
@@ -129,7 +130,7 @@ int main(void)
     CHECK(cudaGraphInstantiateWithParams(&nested, outer, &parameters));
     require_shape(outer, 2, 1);
     run(nested, 2, 2, 2, 0, 0);
-    // Another graph in the child's place, captured into one that is there.
+    // Puts another graph in the child's place, captured into an existing graph.
     CHECK(cudaGraphCreate(&other_child, 0));
     CHECK(cudaDriverGetVersion(&version));
     if (version >= 12030) {

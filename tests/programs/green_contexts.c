@@ -1,6 +1,7 @@
-// A device divided in two: each half is a green context that a thread works in, at the same time as the other, on a stream
-// made for it while the primary context is current, then on the streams of what it is converted to; halves that wait for
-// each other as wholes; and an end before that of their streams, after which everything is made anew.
+// Divides a device in two. Each half is a green context in which a thread works at the same time as the other: on a
+// stream made for it while the primary context is current, then on streams of the context that it is converted to. Then
+// the halves wait for each other as wholes. One half is destroyed before its streams, after which everything is created
+// anew. Prints launches and calls.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
@@ -35,7 +36,7 @@ static void burst(int half, CUstream stream)
     atomic_fetch_add(count_of(NAMES[half]), LAUNCHES);
 }
 
-// From outside: the primary context is current.
+// Works from outside: the primary context is current.
 static void use_stream(int half, CUstream stream)
 {
     for (int round = 0; round < BURSTS; round++) {
@@ -45,7 +46,7 @@ static void use_stream(int half, CUstream stream)
     }
 }
 
-// From inside: the half is current, and its default stream is the thread's.
+// Works from inside: the half is current, and its default stream is the thread's.
 static CUstream use_context(int half)
 {
     CUcontext context;
@@ -66,7 +67,7 @@ static CUstream use_context(int half)
     return own;
 }
 
-// The right half as a whole waits for the left one, and the other way round for what comes after that.
+// The right half as a whole waits for the left one, and the left one waits for what comes after that.
 static void use_in_turn(int half, CUstream stream)
 {
     for (int turn = 0; turn < 2 * HALVES; turn++) {
@@ -112,7 +113,7 @@ int main(void)
     for (int round = 0; round < ROUNDS; round++) {
         divide();
         run_threads(HALVES, use_half);
-        // All that there is, as a whole.
+        // All parts, as a whole.
         COUNTED("cuCtxRecordEvent", cuCtxRecordEvent(primary, marks[0]));
         COUNTED("cuCtxWaitEvent", cuCtxWaitEvent(primary, marks[0]));
         burst(0, NULL);

@@ -1,6 +1,6 @@
 // For preloaded libraries that hook dlsym. The including file defines
-//   hook_answer: the answer to a lookup, or null where the next dlsym should answer;
-//   hook_next:   that next dlsym.
+//   hook_answer: returns the answer to a lookup, or null if the next dlsym should answer;
+//   hook_next:   returns that next dlsym.
 #pragma once
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -11,7 +11,7 @@ typedef void *(*lookup)(void *handle, const char *name);
 __attribute__((visibility("hidden"))) void *hook_answer(void *handle, const char *name);
 __attribute__((visibility("hidden"))) lookup hook_next(void);
 
-// libc's dlsym: at the version of glibc 2.34 and newer, else the first one.
+// libc's dlsym: at the version of glibc 2.34 and newer, otherwise the first one.
 static inline lookup libc_dlsym(void)
 {
     static _Atomic(lookup) found;
@@ -26,7 +26,7 @@ static inline lookup libc_dlsym(void)
 }
 
 #ifdef __x86_64__
-// Jumps on to the next one with the caller's own return address, by which RTLD_NEXT knows who asks.
+// Jumps on to the next dlsym with the caller's own return address, by which RTLD_NEXT identifies the caller.
 __attribute__((naked)) void *dlsym(void *handle, const char *name)
 {
     (void)handle;

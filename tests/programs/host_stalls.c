@@ -1,5 +1,6 @@
-// A training loop that never waits for the GPU, whose input comes late: STEPS steps (first argument, default 60) of 400 launches
-// of 20 µs, 8 ms of work that the host is done with in less, then 25 ms in which it does something else.
+// A training loop that never waits for the GPU and whose input comes late: STEPS steps (first argument, default 60) of
+// 400 launches of 20 us, which are 8 ms of work that the host submits in less, then 25 ms in which the host does
+// something else. Prints the number of launches.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

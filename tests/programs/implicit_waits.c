@@ -1,5 +1,5 @@
-// Calls that wait for the GPU though they are no synchronise calls, each behind a kernel of 4 ms, and calls like them that do
-// not wait. Says by API how many of them had to wait.
+// Makes calls that wait for the GPU although they are no synchronize calls, each after a kernel of 4 ms, and similar
+// calls that do not wait. Prints, by API, how many of them had to wait.
 // link: -l:libcuda.so.1 -l:libcudart.so.12
 #include "driver.h"
 
@@ -16,10 +16,10 @@ static char *pageable;
 static void *pinned;
 static CUdeviceptr memory;
 
-// A call that has to wait.
+// Makes a call that has to wait.
 #define WAITS(api, arguments) COUNTED(#api, api arguments)
 
-// The next call finds the GPU at work, for milliseconds to come.
+// Keeps the GPU busy for milliseconds, so that the next call finds it at work.
 static void busy(CUstream on)
 {
     CHECK(cuCtxSynchronize());
@@ -51,7 +51,7 @@ static void copies(void)
     WAITS(cuMemcpyDtoHAsync, (pageable + BYTES, memory, SMALL, stream));
     busy(stream);
     WAITS(cuMemcpyHtoDAsync, (memory, pageable + BYTES, BYTES, stream));
-    // Streams that are not of the driver's blocking kind: the legacy stream's copies do not wait for them.
+    // Non-blocking streams: the legacy stream's copies do not wait for them.
     busy(CU_STREAM_LEGACY);
     WAITS(cuMemcpyDtoH, (pinned, memory, BYTES));
     busy(CU_STREAM_LEGACY);

@@ -1,4 +1,4 @@
-// Calls CUDA once, and ends.
+// Makes one CUDA call (cuInit) and ends.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

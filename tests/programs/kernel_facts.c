@@ -1,6 +1,6 @@
-// Kernels that differ in what they take of a multiprocessor, launched in every way that the driver has: in two shapes by
-// turns, as CUkernels, on two devices at once, in a capture, from a graph's nodes, and from modules that come and go under
-// the same handle. No capture may be invalidated by whoever asks about kernels meanwhile.
+// Launches kernels with different needs on a multiprocessor, in every way that the driver has: in two alternating
+// shapes, as CUkernels, on two devices at once, in a capture, from a graph's nodes, and from modules that are loaded
+// again under the same handle. No query about kernels may invalidate a capture.
 // link: -l:libcuda.so.1
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -39,7 +39,7 @@ static void launch(CUfunction kernel, unsigned blocks, unsigned threads, unsigne
     CHECK(cuLaunchKernel(kernel, blocks, 1, 1, threads, 1, 1, shared_bytes, streams[0], arguments, NULL));
 }
 
-// Two shapes by turns; a third once; the second with more dynamic shared memory than a block has without asking.
+// Two alternating shapes; a third once; the second with more dynamic shared memory than a block may have by default.
 static void launch_shapes(void)
 {
     CUfunction plain, wide;
@@ -57,7 +57,7 @@ static void launch_shapes(void)
     launch(plain, 1, 1024, 0);
     REQUIRE(cuLaunchKernel(wide, 1, 1, 1, 1024, 1, 1, 0, streams[0], arguments, NULL) == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     REQUIRE(cuLaunchKernel(plain, 1, 1, 1, 32, 1, 1, 100 << 10, streams[0], arguments, NULL) == CUDA_ERROR_INVALID_VALUE);
-    // Blocks of the size that was set before: a launch does not say which.
+    // Blocks of the size that was set before: this launch call does not pass one.
     CHECK(cuFuncSetBlockShape(plain, 64, 1, 1));
     CHECK(cuLaunchGrid(plain, 4, 2));
     CHECK(cuStreamSynchronize(streams[0]));
@@ -127,7 +127,7 @@ static void reload(void)
         CHECK(cuStreamSynchronize(streams[0]));
         CHECK(cuModuleUnload(module));
     }
-    // Else this program shows less.
+    // Otherwise this program would prove less.
     REQUIRE(functions[0] == functions[1] && functions[1] == functions[2]);
 }
 

@@ -1,5 +1,6 @@
-// CUkernels and CUfunctions that no call gave a name to: enumerated, got from one another, in a capture, in a graph's nodes by
-// either of their two fields, and after an unloading that failed. Nobody may be asked about one as about the other.
+// Uses CUkernels and CUfunctions that no call gave a name to: enumerated, converted from one another, in a capture, in
+// either of the two fields of a graph's nodes, and after an unload that failed. No tracer may query one as if it were
+// the other. Prints the launches by kernel.
 // link: -l:libcuda.so.1
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -25,7 +26,8 @@ static void launch_kernel(CUkernel kernel)
     by_kernel_handle += TURNS;
 }
 
-// A library with one kernel, which is found by enumeration only. There is room for more: what lies behind stays as it was.
+// Loads a library with one kernel, which is found by enumeration only. The array has more room: the rest must stay
+// unchanged.
 static CUkernel enumerate(const char *name, CUlibrary *library)
 {
     CUkernel kernels[3] = {NULL, (CUkernel)0x1230, (CUkernel)0x4560};
@@ -47,7 +49,7 @@ static void launch_functions(void)
     CHECK(cuModuleLoadData(&module, ptx));
     CHECK(cuModuleEnumerateFunctions(&function, 1, module));
     launch(function);
-    // Of a kernel that was never launched itself.
+    // The function of a kernel that was never launched itself.
     CHECK(cuKernelGetFunction(&function, enumerate("of_kernel_2us", &library)));
     launch(function);
     free(ptx);
@@ -82,7 +84,7 @@ static void launch_graphs(void)
     CHECK(cuGraphAddKernelNode_v2(&added, graph, NULL, 0, &by_kernel));
     CHECK(cuGraphInstantiateWithFlags(&executable, graph, 0));
     CHECK(cuGraphLaunch(executable, stream));
-    // Beside a function, what the other field holds is not looked at.
+    // If there is a function, the other field is ignored.
     CUDA_KERNEL_NODE_PARAMS_v2 by_function = parameters(other, (CUkernel)0x7890);
     CHECK(cuGraphExecKernelNodeSetParams_v2(executable, added, &by_function));
     CHECK(cuGraphLaunch(executable, stream));
@@ -101,7 +103,7 @@ int main(void)
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CUkernel kernel = enumerate("kernel_2us", &library);
     launch_kernel(kernel);
-    // The test has this one call fail.
+    // The test makes this one call fail.
     REQUIRE(cuLibraryUnload(library) != CUDA_SUCCESS);
     launch_kernel(kernel);
     launch_functions();

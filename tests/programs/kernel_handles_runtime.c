@@ -1,5 +1,6 @@
-// Handles that the runtime gives out, launched by the driver's function: of host stubs, as a CUkernel and as a CUfunction, and of
-// a library's kernels, by name and by enumeration. After a reset a CUfunction comes back as another's.
+// Launches, by the driver's function, handles that the runtime gives out: of host stubs, as a CUkernel and as a
+// CUfunction, and of a library's kernels, by name and by enumeration. After a reset a CUfunction's handle is reused for
+// another one. Prints the launches by kernel.
 // link: -l:libcudart.so.12 -l:libcuda.so.1
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -61,7 +62,7 @@ int main(void)
     launch_kernel(enumerated[0]);
     CHECK(cudaDeviceSynchronize());
     CHECK(cudaLibraryUnload(named));
-    // What is left is asked about anew, as what it is.
+    // The remaining handles are queried again, as what they are.
     launch_kernel(enumerated[0]);
     CHECK(cudaDeviceReset());
     CHECK(cudaFree(NULL));
@@ -71,7 +72,7 @@ int main(void)
         if (after == function)
             break;
     }
-    REQUIRE(same < STUBS); // else this shows less
+    REQUIRE(same < STUBS); // otherwise this program would prove less
     launch(after);
     CHECK(cudaDeviceSynchronize());
     printf("{\"program\":\"kernel_handles_runtime\",\"launches\":%ld,\"by_kernel_handle\":%ld,\"kernels\":{\"by_stub_2us\":%d,"

@@ -1,5 +1,5 @@
-// Handles that a thread was given for whose records there is no place: more threads live at once than the agent has slots for.
-// Another one, which has its own, launches them.
+// Obtains handles in a thread whose records have no room: more threads live at once than the agent has slots for.
+// Another thread, which has a slot, launches them. Prints the launches.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

@@ -1,5 +1,5 @@
-// Four threads launch on streams of their own until the program kills itself with SIGKILL, 200 ms later. How many launches
-// each has seen return is kept in a file that survives it: four 64-bit numbers.
+// Four threads launch on streams of their own until the program kills itself with SIGKILL after 200 ms. A file that
+// survives it holds how many launches each thread has made: four 64-bit numbers.
 //
 //   kill_busy FILE
 // link: -l:libcuda.so.1

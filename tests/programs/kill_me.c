@@ -1,6 +1,7 @@
-// Launches N kernels (default 3000) and then kills itself with SIGKILL, while the last of them are pending.
+// Launches N kernels (default 3000), prints the number, and kills itself with SIGKILL while the last of them are
+// pending.
 // link: -l:libcuda.so.1
-#include "endings.h"
+#include "launch_and_leave_pending.h"
 
 #include <signal.h>
 

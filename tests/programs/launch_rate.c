@@ -1,6 +1,6 @@
-// How long a launch takes on the host: N launches (first argument, default 100000) of an empty kernel, synchronised every
-// 50, in the median over rounds of 50. With SIMCUDA_HOST_COST=off what remains is the simulator's own work, and what a
-// tracer adds.
+// Measures how long a launch takes on the host: N launches (first argument, default 100000) of an empty kernel,
+// synchronized every 50. Prints the median over rounds of 50. With SIMCUDA_HOST_COST=off this is the simulator's own
+// work plus what a tracer adds.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

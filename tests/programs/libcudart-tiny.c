@@ -1,4 +1,4 @@
-// A runtime of one function that, unlike a real one, nothing keeps loaded.
+// A runtime with a single function. Unlike a real runtime, nothing keeps it loaded.
 int cudaDeviceSynchronize(void)
 {
     return 0;

@@ -1,4 +1,4 @@
-// Names that begin like CUDA's and are not: nobody may mistake them for the driver's.
+// Functions whose names start like CUDA's but are not: a tracer must not mistake them for the driver's.
 
 int cudnnCreate(void **handle)
 {

@@ -1,16 +1,16 @@
-// A library that finds the driver for itself by dlsym, as JIT compilers do. `who` is its own, whatever the process has.
+// A library that finds the driver by dlsym, as JIT compilers do. It has its own `who`, whatever the process defines.
 #include "common.h"
 
 #include <dlfcn.h>
 
-#include "call.h"
+#include "launch_type.h"
 
 int who(void)
 {
     return 2;
 }
 
-// Its own `who`, and what a launch returned.
+// Returns its own `who`, and what a launch returned.
 int deep_work(void *function, void *stream, int launches)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);

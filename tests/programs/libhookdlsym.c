@@ -1,6 +1,7 @@
-// For LD_PRELOAD: hooks dlsym, unversioned, and answers "cuLaunchKernel" of a library with a wrapper of its own, as GPU
-// sharing tools do. Prints lookups and calls to the descriptor named by HOOKDLSYM_FD when the program ends.
-#include "call.h"
+// For LD_PRELOAD: hooks dlsym, unversioned, and answers lookups of "cuLaunchKernel" in a library with a wrapper of its
+// own, as GPU sharing tools do. When the program ends it prints the number of lookups and calls to the descriptor named
+// by HOOKDLSYM_FD.
+#include "launch_type.h"
 #include "hook_dlsym.h"
 
 #include <stdio.h>

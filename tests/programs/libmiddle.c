@@ -1,5 +1,6 @@
-// A library between a program and the driver: wraps cuLaunchKernel, forwards to the next one, counts.
-#include "call.h"
+// A library between a program and the driver: it wraps cuLaunchKernel, forwards to the next definition, and counts the
+// calls.
+#include "launch_type.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-// A library that marks its work with NVTX, as frameworks are: its copy of NVTX is another than the program's.
+// A library that marks its work with NVTX, as frameworks do. Its copy of NVTX is not the program's.
 #include <nvtx3/nvToolsExt.h>
 
 void library_range(void (*work)(void))

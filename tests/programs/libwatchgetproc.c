@@ -1,6 +1,7 @@
-// For LD_PRELOAD, in front of everything: writes down each request that a program, or a runtime in it, makes of
-// cuGetProcAddress, and what it was answered, as JSON lines in the file named by WATCHGETPROC_FILE. Whoever looks up
-// cuGetProcAddress in a library, or asks cuGetProcAddress for itself, gets a function of ours that hands on to the answer.
+// For LD_PRELOAD, before everything else: writes each request that a program, or a runtime in it, makes of
+// cuGetProcAddress and the answer to it as JSON lines into the file named by WATCHGETPROC_FILE. A lookup of
+// cuGetProcAddress in a library, or through cuGetProcAddress itself, returns this library's function, which forwards to
+// the real one.
 #include "hook_dlsym.h"
 
 #include <fcntl.h>
@@ -18,7 +19,7 @@ static _Atomic(get_five) real_five;
 static int watched_four(const char *name, void **answer, int version, uint64_t flags);
 static int watched_five(const char *name, void **answer, int version, uint64_t flags, int *status);
 
-// Our function in the place of `real`, a cuGetProcAddress.
+// Returns our function in place of `real`, a cuGetProcAddress.
 static void *watch(void *real, int is_five)
 {
     if (is_five)
@@ -74,7 +75,7 @@ static int watched_five(const char *name, void **answer, int version, uint64_t f
     return result;
 }
 
-// The next one in search order: another hook's, or libc's.
+// The next dlsym in search order: another hook's, or libc's.
 lookup hook_next(void)
 {
     static _Atomic(lookup) next;

@@ -1,6 +1,6 @@
-// For LD_PRELOAD: wraps cuLaunchKernel, as other tools do, and forwards it to the next definition in search order. Prints
-// the number of calls to the descriptor named by WRAPLAUNCH_FD when the program ends.
-#include "call.h"
+// For LD_PRELOAD: wraps cuLaunchKernel, as other tools do, and forwards to the next definition in search order. When
+// the program ends it prints the number of calls to the descriptor named by WRAPLAUNCH_FD.
+#include "launch_type.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>

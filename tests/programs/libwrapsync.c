@@ -1,4 +1,4 @@
-// For LD_PRELOAD: stands in for cudaDeviceSynchronize, whatever runtime the caller has, and prints at the end how often it
+// For LD_PRELOAD: replaces cudaDeviceSynchronize, whichever runtime the caller has, and prints at the end how often it
 // was called.
 #include <stdatomic.h>
 #include <stdio.h>

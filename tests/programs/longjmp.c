@@ -1,9 +1,9 @@
-// A signal handler that jumps out of a synchronise call, over the frames of whoever stands in it: a driver call's, a
-// runtime call's. The program goes on, and launches as before.
+// Jumps out of a synchronize call from a signal handler, over the frames of a driver call or of a runtime call. The
+// program goes on and launches as before. Prints the number of launches.
 // link: -l:libcudart.so.12 -l:libcuda.so.1
 #include <cuda_runtime_api.h>
 
-#include "plain.h"
+#include "plain_work.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -16,7 +16,7 @@ static void jump(int signal)
     siglongjmp(out, 1);
 }
 
-// True when the jump was taken.
+// Returns whether the jump was taken.
 static bool jumps_out(int (*wait_long)(void))
 {
     if (sigsetjmp(out, 1) != 0)

@@ -1,10 +1,10 @@
-// Managed variables, registered and reached the way nvcc's output does: by a pointer that the runtime sets when the program is
-// about to use the first, and by its symbol.
+// Uses managed variables, registered and accessed the way nvcc's output does: by a pointer that the runtime sets when
+// the program is about to use the first one, and by symbol. Prints what was copied.
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>
 
 #include "fat_binary.h"
-#include "moved.h"
+#include "moved_bytes.h"
 
 void __cudaRegisterManagedVar(void **handle, void **pointer, char *device_address, const char *name, int external, size_t bytes,
                               int constant, int global);

@@ -1,4 +1,5 @@
-// 200 threads, 20 at a time, that each launch a little and end. The last of each twenty ends with its launches pending.
+// Starts 200 threads, 20 at a time, that each launch a little and end. The last of each twenty ends with its launches
+// pending. Prints the number of launches.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

@@ -1,5 +1,6 @@
-// Every way to take memory through the driver, and to give it back, in orders that are allowed: pitched, pools, physical
-// memory and mappings, arrays, memory of others. Some of it is kept, some goes with its context; some calls must fail.
+// Allocates and frees memory in every way of the driver API, in every allowed order: pitched, pools, physical memory
+// and mappings, arrays, memory of others. Some of it is kept, some is freed with its context, and some calls must fail.
+// Prints the calls.
 // link: -l:libcuda.so.1
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -9,7 +10,7 @@
 #include "common.h"
 
 #define CU(name, export, arguments) COUNTED(#name, export arguments)
-// A call that must fail, which is a call too.
+// Makes a call that must fail, and counts it.
 #define FAILS(name, export, arguments, expected)                                                                       \
     do {                                                                                                               \
         int fails_result_ = (int)export arguments;                                                                     \
@@ -35,7 +36,7 @@ static void blocks(void)
     CU(cuMemAllocManaged, cuMemAllocManaged, (&managed, 5000, CU_MEM_ATTACH_GLOBAL));
     CU(cuMemHostAlloc, cuMemHostAlloc, (&host, 7000, CU_MEMHOSTALLOC_PORTABLE));
     CU(cuMemHostRegister, cuMemHostRegister_v2, (registered, 65536, 0));
-    // The last row of a pitched block is the device's too.
+    // The last row of a pitched block is device memory, too.
     CU(cuMemcpy, cuMemcpy, (pitched + 299 * pitch, (CUdeviceptr)host, 1000));
     CU(cuMemHostUnregister, cuMemHostUnregister, (registered));
     CU(cuMemFreeHost, cuMemFreeHost, (host));
@@ -77,7 +78,7 @@ static void pools(void)
     CU(cuMemPoolGetAttribute, cuMemPoolGetAttribute, (pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held));
     CU(cuMemPoolDestroy, cuMemPoolDestroy, (pool));
     CU(cuMemFree, cuMemFree_v2, (third));
-    // The second outlives its pool, and its context.
+    // The second block outlives its pool, and its context.
     FAILS(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, (&first, 1, pool, stream), CUDA_ERROR_INVALID_HANDLE);
     close(descriptor);
 }
@@ -113,12 +114,12 @@ static void mappings(void)
     FAILS(cuMemMap, cuMemMap, (at, UNIT, 0, handles[0], 0), CUDA_ERROR_INVALID_VALUE);
     allow(at, 10 * UNIT);
     CU(cuMemsetD8, cuMemsetD8_v2, (at, 1, 10 * UNIT));
-    // Released while mapped, retained by its address, mapped twice.
+    // Memory that is released while mapped, retained by its address, and mapped twice.
     CU(cuMemRelease, cuMemRelease, (handles[0]));
     CU(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, (&again, (void *)(at + 100)));
     REQUIRE(again == handles[0]);
     CU(cuMemMap, cuMemMap, (at + 10 * UNIT, UNIT, 0, again, 0));
-    // As another process would have it, and an address for what several devices hold.
+    // Memory as another process would export it, and an address range for memory of several devices.
     CU(cuMemExportToShareableHandle, cuMemExportToShareableHandle,
        (&descriptor, handles[1], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     CU(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle,
@@ -130,7 +131,7 @@ static void mappings(void)
     CU(cuMemMap, cuMemMap, (at + 13 * UNIT, UNIT, 0, multicast, 0));
     CUmemGenericAllocationHandle host = create(UNIT, CU_MEM_LOCATION_TYPE_HOST);
     CU(cuMemMap, cuMemMap, (at + 14 * UNIT, UNIT, 0, host, 0));
-    // Away, in another order; two mappings in one call, one call too many.
+    // Unmaps in another order: two mappings in one call, and one call too many.
     FAILS(cuMemUnmap, cuMemUnmap, (at + 3 * UNIT, UNIT), CUDA_ERROR_INVALID_VALUE);
     CU(cuMemUnmap, cuMemUnmap, (at, 3 * UNIT));
     CU(cuMemUnmap, cuMemUnmap, (at + 10 * UNIT, UNIT));
@@ -146,7 +147,7 @@ static void mappings(void)
     CU(cuMemRelease, cuMemRelease, (host));
     CU(cuMemUnmap, cuMemUnmap, (at + 3 * UNIT, 3 * UNIT));
     CU(cuMemRelease, cuMemRelease, (handles[2]));
-    // The fourth stays mapped, but for its handle; a range without mappings goes.
+    // The fourth stays mapped without its handle; a range without mappings is freed.
     CU(cuMemRelease, cuMemRelease, (handles[3]));
     FAILS(cuMemAddressFree, cuMemAddressFree, (at, 16 * UNIT), CUDA_ERROR_INVALID_VALUE);
     CU(cuMemAddressReserve, cuMemAddressReserve, (&at, UNIT, 0, 0, 0));

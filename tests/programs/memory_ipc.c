@@ -1,4 +1,4 @@
-// Memory that one process allocated and another opens, twice, and closes as often.
+// One process allocates memory and another opens it twice, and closes it as often. Each prints a line.
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>
 
@@ -8,7 +8,7 @@
 
 enum { BYTES = 3 << 20 };
 
-// Gives a handle away, and frees its memory when it is told that nobody has it open.
+// Exports a handle, and frees the memory once the other process reports that it has closed it.
 static void owner(int out, int in)
 {
     cudaIpcMemHandle_t handle;

@@ -1,4 +1,4 @@
-// Every way to take memory through the runtime, and to give it back.
+// Allocates and frees memory in every way of the runtime. Prints the calls.
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>
 
@@ -8,7 +8,7 @@
 
 #define CUDA(name, arguments) COUNTED(#name, name arguments)
 
-// The per-thread variants, which the header only maps other names to.
+// The per-thread variants, to which the header only maps other names.
 extern __typeof__(cudaMallocFromPoolAsync) cudaMallocFromPoolAsync_ptsz;
 
 static struct cudaExtent extent(size_t width, size_t height, size_t depth)
@@ -28,7 +28,7 @@ static void blocks(void)
     CUDA(cudaFree, (cube.ptr));
     CUDA(cudaFree, (pitched));
     CUDA(cudaFree, (NULL));
-    // Kept: the first.
+    // The first block is kept.
     if (cudaMalloc(&pitched, (size_t)1 << 50) != cudaErrorMemoryAllocation)
         FAIL("there is not so much memory");
     COUNT("cudaMalloc", 1);

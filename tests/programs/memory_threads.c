@@ -1,8 +1,8 @@
-// Threads that take and free memory at the same time. The argument says how:
+// Allocates and frees memory in several threads at the same time. The argument says how:
 //
-//   waiting   eight threads, one behind the other: each takes 256 MiB and frees them while the GPU is busy, which it is until the
-//             last one's free has begun. Where a free waits for the GPU all blocks are there at once.
-//   storm     four threads take and free 1 KiB each, as fast as they can.
+//   waiting   eight threads, one after the other: each allocates 256 MiB and frees them while the GPU is busy, which it
+//             is until the last thread's free call has begun. If a free waits for the GPU, all blocks exist at once.
+//   storm     four threads allocate and free 1 KiB each, as fast as they can.
 //   turns     four threads do the same, one after the other.
 // link: -l:libcuda.so.1
 #include "gate.h"
@@ -24,7 +24,7 @@ static void *take_and_wait(void *index)
     CUdeviceptr block;
     CHECK(cuCtxSetCurrent(context));
     await(own);
-    // The one before is in its free by now, or soon.
+    // The thread before is in its free call by now, or soon.
     pause_us(2000);
     CHECK(cuMemAlloc(&block, 256u << 20));
     atomic_store(&turn, own + 1);

@@ -1,6 +1,7 @@
-// STEPS steps (first argument, default 2000) of kernels of several lengths, in an order that SEED (second) decides; each
-// step waits for its work. In a phase of a few dozen steps one of the kernels is more frequent than the others, and the
-// last of them, whose length is its argument, is about as long as the phase has it.
+// Runs STEPS steps (first argument, default 2000) of kernels of several lengths, in an order that SEED (second
+// argument) decides; each step waits for its work. In each phase of a few dozen steps one of the kernels is more
+// frequent than the others, and the last kernel, whose length is its argument, takes about the same length throughout
+// the phase. Prints the number of launches.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

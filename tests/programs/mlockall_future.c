@@ -1,11 +1,12 @@
-// CUDA in a process whose every mapping, present and future, is locked into memory: a large sparse mapping becomes
-// resident at once. Prints how much memory the process had resident before and after. Exit code 77 where it is not permitted.
+// Uses CUDA in a process whose every mapping, present and future, is locked into memory, so that a large sparse mapping
+// becomes resident at once. Prints the process's resident memory before and after. Exits with 77 if this is not
+// permitted.
 // link: -l:libcuda.so.1
-#include "plain.h"
+#include "plain_work.h"
 
 #include <sys/mman.h>
 
-// A line of /proc/self/status, in KiB.
+// Reads a line of /proc/self/status, in KiB.
 static long status_kib(const char *format)
 {
     char line[256];

@@ -1,7 +1,7 @@
-// A program that looks for CUDA's functions where there is no CUDA: by a weak reference and by dlsym(RTLD_DEFAULT). Prints
-// for each whether it was there and what calling it returned, and whether a driver was loaded, a thread started,
-// a file opened or memory shared by that.
-#include "call.h"
+// Looks for CUDA's functions where there is no CUDA: by a weak reference and by dlsym(RTLD_DEFAULT). Prints for each
+// whether it was found and what calling it returned, and whether that loaded a driver, started a thread, opened a file
+// or shared memory.
+#include "launch_type.h"
 #include "common.h"
 
 #include <dirent.h>
@@ -29,7 +29,7 @@ static int entries(const char *folder)
     return count;
 }
 
-// How many mappings there are of memory that has no name in the file system.
+// Counts the mappings of memory that has no name in the file system.
 static int memfds(void)
 {
     char line[4096];

@@ -1,6 +1,6 @@
-// NVTX in every form: nested ranges, domains, registered and wide strings, ranges that another thread ends, marks, payloads,
-// a text that is too long, ranges before CUDA, and pops that nothing belongs to. Launches are inside, kernels named after
-// the range that they are in.
+// Uses NVTX in every form: nested ranges, domains, registered and wide strings, ranges that another thread ends,
+// markers, payloads, a text that is too long, ranges before CUDA's first call, and pops without a range. Launches run
+// inside, with kernels named after the range that they are in. Prints the number of launches.
 // link: -l:libcuda.so.1 -lnvtxuser
 #include "driver.h"
 
@@ -73,7 +73,7 @@ int main(void)
         decoding.message.registered = decode;
         nvtxDomainRangePushEx(domain, &decoding);
         launch(kernel[3], stream);
-        nvtxRangePop(); // the step's, not the domain's
+        nvtxRangePop(); // ends the step's range, not the domain's
         launch(kernel[3], stream);
         nvtxDomainRangePop(domain);
         nvtxMarkA("end of step");
@@ -82,7 +82,7 @@ int main(void)
     pthread_t thread;
     REQUIRE(pthread_create(&thread, NULL, end_it, &across) == 0);
     pthread_join(thread, NULL);
-    nvtxRangePop(); // nothing is open
+    nvtxRangePop(); // no range is open
     library_range(in_library);
     char text[1000];
     memset(text, 'x', sizeof text);

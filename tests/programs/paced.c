@@ -1,13 +1,13 @@
-// Launches at a steady pace, waits for none of it, and then does nothing: KERNEL, launches a second, seconds of that,
-// milliseconds of nothing, how often all this. Says how long it took, and what processor time the kernel says that the
-// thread named "gpuspy" had until then, if there is one.
+// Launches at a steady pace without waiting, and then does nothing. Arguments: KERNEL, launches per second, seconds of
+// that, milliseconds of nothing, number of repetitions. Prints how long it took, and the processor time that the thread
+// named "gpuspy", if there is one, has used until then by the Linux kernel's count.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
 #include <dirent.h>
 
-// What the scheduler has given a thread, ns; 0 unless it has this name. A thread's clock is made from its number
-// (clock_getcpuclockid(3) does it for processes): its complement, and that it is a thread's and the scheduler's.
+// Returns the processor time of a thread, ns; 0 unless it has this name. A thread's clock id is made from its number,
+// as clock_getcpuclockid(3) does for processes: the complement, with the bits for a thread's scheduler clock.
 static uint64_t cpu_ns(const char *thread)
 {
     char path[300], name[32] = "";
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     REQUIRE(argc == 6);
     uint64_t rate = strtoull(argv[2], NULL, 10), idle_ms = strtoull(argv[4], NULL, 10);
     uint64_t count = (uint64_t)((double)rate * atof(argv[3])), rounds = strtoull(argv[5], NULL, 10);
-    alarm(20); // whatever it waits for by then will not come
+    alarm(20); // whatever it still waits for after 20 s will not come
     start_cuda();
     CUfunction kernel = load_kernel(argv[1]);
     CUstream stream = new_stream();
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     for (uint64_t round = 0; round < rounds; round++) {
         uint64_t from = now_ns();
         for (uint64_t n = 0; n < count; n++) {
-            // Ten at a time, on time in the long run.
+            // Ten at a time; the average pace is exact.
             uint64_t due = from + n / 10 * 10 * 1000000000u / rate, now = now_ns();
             if (now < due)
                 pause_us((unsigned)((due - now) / 1000) + 1);

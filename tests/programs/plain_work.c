@@ -1,6 +1,6 @@
-// Some plain work on one stream: 200 launches, an allocation and a free.
+// Does some plain work on one stream: 200 launches, an allocation and a free. Prints the number of launches.
 // link: -l:libcuda.so.1
-#include "plain.h"
+#include "plain_work.h"
 
 int main(void)
 {

@@ -1,5 +1,5 @@
-// A library that uses the runtime it was linked with, as extension modules do. The including file names PLUGIN_RUN.
-// Launching a kernel that was registered with another runtime would fail.
+// A library that uses the runtime that it was linked against, as extension modules do. The including file defines
+// PLUGIN_RUN. Launching a kernel that was registered with another runtime would fail.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -8,7 +8,7 @@
 
 static void stub_5us(void) {}
 
-// Allocates, sets, launches `launches` kernels, frees; returns the major version of the runtime that it is bound to.
+// Allocates, sets, launches `launches` kernels and frees; returns the major version of the runtime that it is bound to.
 int PLUGIN_RUN(int launches)
 {
     uint64_t nothing = 0;

@@ -1,5 +1,6 @@
-// Loads libraries that use the runtime, each into a scope of its own as Python loads its modules: nothing of CUDA is in
-// the global scope. With the argument "both" it loads one on CUDA 12's runtime and one on CUDA 13's.
+// Loads libraries that use the runtime, each into a scope of its own as Python loads its modules, so that nothing of
+// CUDA is in the global scope. With the argument "both" it loads one on CUDA 12's runtime and one on CUDA 13's. Prints
+// the numbers of launches and other calls.
 #include "common.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,8 @@
-// Asks cuGetProcAddress for everything that CUDA 12.9's and 13.5's runtimes ask for, and prints one JSON line per request:
-// the result and status, whether the pointer is the address of the library's export of that name, and which object and
-// exported symbol it belongs to. With the argument "bare" it finds the driver's functions by libc's own dlsym, past any
-// hook of it: then it sees what the driver itself says. With "four" it asks by the form with four arguments, as CUDA 11's runtimes do.
+// Requests from cuGetProcAddress everything that CUDA 12.9's and 13.5's runtimes request, and prints one JSON line per
+// request: the result and status, whether the pointer is the address of the library's export of that name, and which
+// object and exported symbol it belongs to. With the argument "bare" it finds the driver's functions by libc's own
+// dlsym, past any hook of it, and so gets the driver's own answers. With "four" it uses the form with four arguments,
+// as CUDA 11's runtimes do.
 #include "common.h"
 
 #include <dlfcn.h>
@@ -22,7 +23,7 @@ static const struct {
 
 typedef void *(*lookup)(void *handle, const char *name);
 
-// libc's dlsym: at the version of glibc 2.34 and newer, else the first one.
+// libc's dlsym: at the version of glibc 2.34 and newer, otherwise the first one.
 static lookup libc_dlsym(void)
 {
     void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);

@@ -1,4 +1,4 @@
-// Chains of programmatic launches (programmatic.h) on the driver API.
+// Makes sequences of programmatic launches (programmatic.h) with the driver API.
 // link: -l:libcuda.so.1
 #include "programmatic.h"
 

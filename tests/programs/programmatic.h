@@ -1,14 +1,15 @@
-// Chains of programmatic launches between ordinary work, on a stream of each of two threads. The including file defines
-// `launch_with`, which is how a kernel is launched with attributes. No event but those of the launches themselves is
-// recorded, so that whatever cuts a chain is not the program's doing.
+// Makes sequences of programmatic launches between ordinary work, on one stream in each of two threads. The including
+// file defines `launch_with`, which launches a kernel with attributes. The program records no events except those of
+// the launches themselves, so if a sequence is cut, the program did not cause it.
 //
-// Prints what it did: `programmatic` launches with PROGRAMMATIC_STREAM_SERIALIZATION, `chains` of a kernel and all the
-// programmatic ones right behind it, `in_chains` the launches in those, `signalling` launches that record an event.
+// Prints what it did: `programmatic` launches with PROGRAMMATIC_STREAM_SERIALIZATION, `chains`, which are sequences of
+// a kernel and all programmatic ones directly after it, `in_chains` launches in those, and `signalling` launches that
+// record an event.
 #pragma once
 #include "driver.h"
 
 enum { THREADS = 2, ROUNDS = 60, LONGEST = 6, BYTES = 4096 };
-// A chain's kernels trigger half-way, early, or not at all before they end.
+// A sequence's kernels trigger half-way, early, or not at all before they end.
 enum { PLAIN, HALF, EARLY, QUIET, SIGNAL, AFTER, KERNELS };
 
 static const char *const kernel_names[KERNELS] = {"plain_10us", "chain_trigger50_20us", "chain_trigger10_8us",
@@ -23,7 +24,7 @@ struct lane {
     CUevent event;
     CUdeviceptr device;
     void *host;
-    // The stream's last entry is a kernel; it is part of a chain.
+    // The stream's last entry is a kernel that is part of a sequence.
     bool behind_a_kernel, in_a_chain;
 };
 
@@ -50,7 +51,7 @@ static void launch_programmatic(struct lane *lane, int kernel)
     lane->behind_a_kernel = true;
 }
 
-// A kernel that records an event of its own, for which another stream waits.
+// Launches a kernel that records an event of its own, for which another stream waits.
 static void launch_signalling(struct lane *lane, bool completion)
 {
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT};
@@ -92,7 +93,8 @@ static void *run_lane(void *index)
             launch_plain(&lane, PLAIN);
         if (round % 4 == 0)
             copy(&lane);
-        // Some programs launch every kernel so, the first of a chain too: behind a copy it waits like any other.
+        // Some programs launch every kernel this way, also the first of a sequence: after a copy it waits like any
+        // other.
         if (round % 5 < 2)
             launch_programmatic(&lane, HALF);
         else
@@ -103,7 +105,7 @@ static void *run_lane(void *index)
             launch_signalling(&lane, round % 12 == 5);
         if (round % 4 != 1)
             continue;
-        // What follows a synchronisation has nothing to overlap.
+        // A launch after a synchronization has nothing to overlap.
         CHECK(cuStreamSynchronize(lane.stream));
         launch_plain(&lane, PLAIN);
         if (round % 8 == 1)

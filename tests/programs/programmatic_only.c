@@ -1,5 +1,6 @@
-// A program that launches nothing but programmatically, as a radix sort built for sm_90 does: ROUNDS rounds (second argument,
-// default 220) of five launches of 20 µs, without a wait, on a stream of its own or on the legacy default stream.
+// Makes only programmatic launches, as a radix sort built for sm_90 does: ROUNDS rounds (second argument, default 220)
+// of five launches of 20 us, without a wait, on a stream of its own or on the legacy default stream. Prints the number
+// of launches.
 //
 //   programmatic_only own|legacy [ROUNDS]
 // link: -l:libcuda.so.1
@@ -14,7 +15,7 @@ int main(int argc, char **argv)
     start_cuda();
     CUfunction kernel = load_kernel("sort_20us");
     CUstream stream = is_legacy ? NULL : new_stream();
-    // One launch before, so that loading it is not what takes time.
+    // One launch before, so that loading it takes no time later.
     launch_behind(kernel, stream);
     CHECK(cuCtxSynchronize());
     for (int n = 0; n < rounds * LAUNCHES; n++)

@@ -1,11 +1,11 @@
-// Chains of programmatic launches (programmatic.h) by a program that links the CUDA runtime and registers its kernels the
-// way nvcc's output does. The fat binary holds no device code, so it runs on the simulated runtime only.
+// Makes sequences of programmatic launches (programmatic.h) with the CUDA runtime, and registers its kernels the way
+// nvcc's output does. The fat binary contains no device code, so it runs on the simulated runtime only.
 // link: -l:libcudart.so.12 -l:libcuda.so.1
 #include "programmatic.h"
 #include "fat_binary.h"
 #include <cuda_runtime_api.h>
 
-// An address for each kernel, as its host stub has.
+// An address for each kernel, like that of its host stub.
 static const char stubs[KERNELS];
 
 static void launch_with(int kernel, CUstream stream, CUlaunchAttribute *attributes, unsigned count)

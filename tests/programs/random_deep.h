@@ -1,4 +1,5 @@
-// What makes a random program's streams deep: hundreds of launches without a wait, with all that may stand between them.
+// Makes a random program's streams deep: hundreds of launches without a wait, with anything in between that is allowed
+// there.
 #pragma once
 #include "random_wide.h"
 
@@ -9,7 +10,7 @@ static void CUDA_CB dawdle(void *microseconds)
     pause_us((unsigned)(uintptr_t)microseconds);
 }
 
-// Something that is no launch.
+// Submits something that is no launch.
 static void stand_between(struct target target)
 {
     switch (roll(6)) {

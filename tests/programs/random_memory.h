@@ -1,6 +1,6 @@
-// What a random program (random_program.c) does when it is told `memory`: besides all else, every other way to take
-// memory: pitched, pools of its own, physical memory and its mappings, arrays, memory of others and of graphs. The simulator's
-// truth tells what came of it.
+// What a random program (random_program.c) does with the argument `memory`, besides everything else: every other way to
+// allocate memory, that is, pitched, pools of its own, physical memory and its mappings, arrays, memory of others and
+// of graphs. The simulator's truth contains the result.
 #pragma once
 #include "random_world.h"
 
@@ -10,18 +10,18 @@ static bool with_memory;
 
 enum { UNIT = 2 << 20, RANGE_UNITS = 8, KEPT = 6 };
 
-// What a thread holds of it.
+// The memory of these kinds that a thread holds.
 static _Thread_local struct {
     CUmemoryPool pool;
     CUdeviceptr range;
-    // Of the range, by place: what is mapped there, and how many units; 0 = nothing begins there.
+    // By position in the range: what is mapped there and how many units; 0: no mapping starts there.
     CUmemGenericAllocationHandle mapped[RANGE_UNITS];
     int units[RANGE_UNITS];
     CUmemGenericAllocationHandle created[KEPT];
     int created_units[KEPT];
     CUarray arrays[KEPT];
     CUmipmappedArray mipmaps[KEPT];
-    // What launches of graphs left.
+    // Blocks that graph launches left.
     CUdeviceptr left[KEPT];
 } held;
 
@@ -94,7 +94,7 @@ static void step_virtual(void)
     for (int left = 1 + roll(6); left > 0; left--) {
         int kept = roll(KEPT), place = roll(RANGE_UNITS);
         if (one_in(2) && held.units[place] != 0) {
-            // Work of others cannot be on it: the range is this thread's.
+            // No other work can use it: the range is this thread's.
             CU(cuMemUnmap, cuMemUnmap, (held.range + (size_t)place * UNIT, (size_t)held.units[place] * UNIT));
             held.units[place] = 0;
         } else if (held.created[kept] == 0) {
@@ -156,12 +156,12 @@ enum { GRAPH_BLOCKS = 4 };
 struct with_blocks {
     CUgraph graph;
     CUdeviceptr blocks[GRAPH_BLOCKS];
-    // Whether the block is there after a launch, and now.
+    // Whether the block exists after a launch, and whether it exists now.
     bool stays[GRAPH_BLOCKS], there[GRAPH_BLOCKS];
     int count;
 };
 
-// Blocks one behind the other or side by side; some are freed in the graph.
+// Blocks one after the other or side by side; some are freed in the graph.
 static void make_blocks(struct with_blocks *made)
 {
     CUgraphNode node = NULL;
@@ -181,7 +181,7 @@ static void make_blocks(struct with_blocks *made)
     }
 }
 
-// Whoever frees a block by a call.
+// Frees a block by one of the calls that can.
 static void free_block(CUdeviceptr block)
 {
     if (one_in(2)) {
@@ -202,7 +202,7 @@ static void run_blocks(CUgraphExec executable)
     target_leave(target);
 }
 
-// Frees what a launch left, by calls or by a graph; `all` of it, or some.
+// Frees what a launch left, by calls or by a graph: `all` of it, or some.
 static void free_blocks(struct with_blocks *made, bool all)
 {
     CUgraph graph = NULL;
@@ -229,7 +229,7 @@ static void free_blocks(struct with_blocks *made, bool all)
     CHECK(cuGraphDestroy(graph));
 }
 
-// Memory of a graph: freed inside, by calls, by another graph, by the next launch, much later, or never.
+// Uses memory of a graph that is freed inside, by calls, by another graph, by the next launch, much later, or never.
 static void step_graph_blocks(void)
 {
     struct with_blocks made;

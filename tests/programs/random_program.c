@@ -1,7 +1,7 @@
-// A random CUDA program: the same for the same seed, but for how its threads interleave. Legal throughout; calls that are
-// meant to fail must fail. Prints exactly what it did.
+// Runs a random CUDA program, which is the same for the same seed except for how its threads interleave. The program is
+// legal throughout, and calls that are meant to fail must fail. Prints exactly what it did.
 //
-//   random_program SEED [STEPS [wide | memory | deep]]     steps of each thread; 50 if not given. wide: see random_wide.h;
+//   random_program SEED [STEPS [wide | memory | deep]]     STEPS of each thread, default 50; wide: see random_wide.h;
 //                                                          memory: also what random_memory.h has; deep: see random_deep.h
 // link: -l:libcudart.so.12 -l:libcuda.so.1
 #include "random_world.h"
@@ -56,7 +56,7 @@ static void step_burst(void)
     target_leave(target);
 }
 
-// ---- copies and sets ----
+// ---- copies and memsets ----
 
 static size_t some_bytes(void)
 {
@@ -86,7 +86,7 @@ static CUdeviceptr some_device(void)
     return one_in(4) ? mine()->managed : mine()->device;
 }
 
-// `target` is what stream-less variants use too: the default stream of the caller's API.
+// `target` also applies to variants without a stream argument: the default stream of the caller's API.
 static void copy(enum transfer kind, bool async, bool untyped, struct target target, size_t bytes)
 {
     enum side side = NO_HOST_MEMORY, other = PAGEABLE_MEMORY;
@@ -141,7 +141,8 @@ static void step_copy(void)
 {
     bool async = one_in(2);
     struct target target = async ? any_target() : target_of(NULL, one_in(2));
-    // A copy, unlike a launch, may go onto a stream of another context (CUDA programming guide, "Stream and Event Behavior").
+    // A copy, unlike a launch, may use a stream of another context (CUDA programming guide, "Stream and Event
+    // Behavior").
     if (async && contexts_used > 1 && one_in(8))
         target = target_of(me.own[roll(CONTEXTS)].streams[roll(OWN_STREAMS)], target.per_thread);
     target_enter(target);
@@ -150,7 +151,7 @@ static void step_copy(void)
     target_leave(target);
 }
 
-// A copy that never waits: from or to page-locked memory, or inside the device.
+// Makes a copy that never waits: from or to page-locked memory, or inside the device.
 static void copy_async(struct target target)
 {
     size_t bytes = 1 + (size_t)roll(1 << 16);
@@ -166,7 +167,7 @@ static void copy_async(struct target target)
     count_transfer(kind, kind == DTOD ? NO_HOST_MEMORY : PINNED_MEMORY, bytes);
 }
 
-// Returns how many bytes were set.
+// Returns the number of bytes set.
 static size_t set_device(bool async, struct target target, CUdeviceptr at, size_t bytes)
 {
     int element = roll(3);
@@ -283,7 +284,7 @@ static void step_event(void)
     if (one_in(2))
         record(some_event(), target);
     else
-        // Also for one of another context.
+        // The event may also belong to another context.
         wait_for(one_in(4) ? places[roll(contexts_used)].events[0] : some_event(), target);
     target_leave(target);
 }
@@ -345,7 +346,7 @@ static void step_handles(void)
     }
     int place = roll(OWN_STREAMS);
     CUstream stream = mine()->streams[place];
-    // Work still on it runs to its end.
+    // Work that is still on it runs to its end.
     if (one_in(2))
         launch(roll(KERNELS), target_of(stream, false));
     CU(cuStreamDestroy, cuStreamDestroy_v2, (stream));
@@ -358,15 +359,16 @@ static void step_switch(void)
     CU(cuCtxSetCurrent, cuCtxSetCurrent, (me.place->context));
 }
 
-// ---- gates ----
+// ---- waits that only the program can end ("gates") ----
 
-// Work behind a value in memory that this thread writes later. Meanwhile it does nothing that could wait for the gate.
+// Work waits for a value in memory that this thread writes later. Meanwhile the thread does nothing that could wait for
+// it.
 static void step_gate(void)
 {
     struct own *own = mine();
     int place = roll(OWN_STREAMS);
     struct target target = target_of(own->streams[place], one_in(2));
-    // A word for each gate: a late write for one gate must not undo what opened the next.
+    // Each gate has a word of its own: a late write for one gate must not undo what opened the next.
     volatile uint32_t *word = &own->words[own->gates++ % GATES];
     *word = 0;
     CU_ON(target, cuStreamWaitValue32, cuStreamWaitValue32_v2, _ptsz,
@@ -385,8 +387,8 @@ static void step_gate(void)
         burst(target);
     if (one_in(2))
         pause_us((unsigned)roll(3000));
-    // A blocking stream could stand behind the legacy one, and that behind the gate; and where streams share connections, any
-    // could.
+    // A blocking stream could be behind the legacy one, and that one behind the gate; and where streams share hardware
+    // queues, any stream could be.
     const char *assume = getenv("SIMCUDA_ASSUME");
     bool by_stream = assume != NULL && strstr(assume, "connections=streams") != NULL;
     int opener = roll(OWN_STREAMS);
@@ -404,7 +406,7 @@ static void step_gate(void)
 
 // ---- captures ----
 
-// What a capture of this thread may be made of: a stream of its own, and one more that joins it.
+// What a capture of this thread may consist of: a stream of its own, and one more that joins it.
 struct capture {
     CUstreamCaptureMode mode;
     struct target target;
@@ -435,7 +437,7 @@ static void capture_leave(struct capture *capture)
     }
 }
 
-// Captured copies and sets are no transfers: they become nodes of the graph.
+// Captured copies and memsets are no transfers: they become nodes of the graph.
 static void capture_some(struct capture *capture, struct target target)
 {
     struct own *own = mine();
@@ -446,7 +448,7 @@ static void capture_some(struct capture *capture, struct target target)
         } else if (one_in(5)) {
             set_device(true, target, own->device, 1 + (size_t)roll(1 << 15));
         } else if (with_memory && one_in(4)) {
-            // The graph's own.
+            // Memory of the graph.
             CUdeviceptr block;
             CU_ON(target, cuMemAllocAsync, cuMemAllocAsync, _ptsz, (&block, 1 + (size_t)roll(1 << 20), target.stream));
             set_device(true, target, block, 1);
@@ -461,7 +463,7 @@ static void capture_some(struct capture *capture, struct target target)
     }
 }
 
-// Work of the same thread that is not part of the capture: allowed in every mode.
+// Does work of the same thread that is not part of the capture, which every mode allows.
 static void work_outside(struct capture *capture)
 {
     struct target target = target_of(mine()->streams[capture->outside], one_in(2));
@@ -478,7 +480,7 @@ static void work_outside(struct capture *capture)
     }
 }
 
-// What the thread's own mode allows for a while.
+// Does what the thread's own mode allows at this point.
 static void work_relaxed(struct capture *capture)
 {
     CUstreamCaptureMode relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -528,7 +530,7 @@ static void launch_graph(struct capture *capture, CUgraph graph)
         target_leave(target);
         atomic_fetch_add(&in_graphs, capture->kernels);
     }
-    // A launch in progress runs to its end.
+    // A graph launch in progress runs to its end.
     CU(cuGraphExecDestroy, cuGraphExecDestroy, (executable));
 }
 
@@ -566,7 +568,7 @@ static void step_capture(void)
     atomic_fetch_add(&captured, capture.kernels);
     CUgraph graph = NULL;
     if (breaks) {
-        // Not allowed now, and the end of the capture (cuThreadExchangeStreamCaptureMode).
+        // Not allowed at this point, and it would end the capture (cuThreadExchangeStreamCaptureMode).
         CUdeviceptr block;
         uint64_t nothing = 0;
         void *arguments[] = {&nothing};
@@ -588,7 +590,8 @@ static void step_capture(void)
 
 // ---- calls that must fail ----
 
-// A call with a handle of something that is gone, or never was. Where the driver would end the program, there is none.
+// Makes a call with a handle of something that is gone, or never existed. Where the driver would end the program, it
+// makes none.
 #define FAILS_STALE(call) \
     do { \
         const char *assumed = getenv("SIMCUDA_ASSUME"); \
@@ -596,7 +599,7 @@ static void step_capture(void)
             FAILS(call); \
     } while (0)
 
-// The handle of a destroyed stream, which the next stream created gets.
+// Uses the handle of a destroyed stream, which the next created stream gets.
 static void use_a_dead_stream(void)
 {
     uint64_t nothing = 0;
@@ -604,7 +607,7 @@ static void use_a_dead_stream(void)
     unsigned first = one_in(2) ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
     CUstream stream, next;
     CHECK(pthread_rwlock_unlock(&world));
-    CHECK(pthread_rwlock_wrlock(&world)); // else another thread's new stream could get the handle
+    CHECK(pthread_rwlock_wrlock(&world)); // otherwise another thread's new stream could get the handle
     CU(cuStreamCreate, cuStreamCreate, (&stream, first));
     CU(cuStreamDestroy, cuStreamDestroy_v2, (stream));
     FAILS_STALE(cuLaunchKernel(me.place->kernels[0], 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
@@ -671,7 +674,7 @@ static void step_failure(void)
     }
 }
 
-// ---- a context of the thread's own ----
+// ---- a context owned by one thread ----
 
 static CUlibrary library;
 
@@ -683,7 +686,7 @@ static void load_kernels(CUfunction kernels[])
     free(ptx);
     for (int kernel = 0; kernel < KERNELS; kernel++)
         CU(cuModuleGetFunction, cuModuleGetFunction, (&kernels[kernel], module, kernel_names[kernel]));
-    // A launch takes a CUkernel in a CUfunction's place (cuda.h, cuLaunchKernel).
+    // A launch accepts a CUkernel in place of a CUfunction (cuda.h, cuLaunchKernel).
     for (int kernel = KERNELS; kernel < KERNELS + KERNEL_HANDLES; kernel++)
         CU(cuLibraryGetKernel, cuLibraryGetKernel, ((CUkernel *)&kernels[kernel], library, kernel_names[kernel]));
 }
@@ -717,7 +720,7 @@ static void step_context(void)
     }
     if (one_in(2))
         CU(cuCtxSynchronize, cuCtxSynchronize, ());
-    // Also one that is not current any more.
+    // Also a context that is not current any more.
     CUcontext popped = own.context;
     if (wide && one_in(2))
         CHECK(cuCtxPopCurrent_v2(&popped));
@@ -822,12 +825,12 @@ static void make_place(struct place *place)
            (&place->shared[stream], one_in(2) ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
     for (int event = 0; event < SHARED_EVENTS; event++)
         CU(cuEventCreate, cuEventCreate, (&place->events[event], CU_EVENT_DISABLE_TIMING));
-    // Loading is not allowed in every capture, and a first launch may be one.
+    // Loading is not allowed in every capture, and a first launch may load.
     launch(0, target_of(place->shared[0], false));
     launch(KERNELS, target_of(place->shared[0], false));
 }
 
-// Contexts, threads that work in them, and the contexts' end; or not, if they are to be gone on with.
+// Creates contexts and the threads that work in them, and ends the contexts unless they are to be used again.
 static void run_phase(int threads, int retains, CUcontext kept[CONTEXTS])
 {
     for (int place = 0; place < contexts_used; place++)
@@ -845,7 +848,7 @@ static void run_phase(int threads, int retains, CUcontext kept[CONTEXTS])
     for (int place = 0; place < contexts_used; place++)
         make_place(&places[place]);
     run_threads(threads, run_thread);
-    // What still stands behind a host function when the program ends never runs, and has no times to compare.
+    // Work that is still behind a host function when the program ends never runs, and has no times to compare.
     if (one_in(2) || deep)
         for (int place = 0; place < contexts_used; place++) {
             CU(cuCtxSetCurrent, cuCtxSetCurrent, (places[place].context));
@@ -892,7 +895,7 @@ int main(int argc, char **argv)
                 CU(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (device));
         else if (end == 1)
             CU(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (device));
-        // cuda.h: resetting does not release; who does not care retains it for ever.
+        // cuda.h: a reset does not release the context; a program may also never release it.
         if (end == 1 && wide && one_in(2))
             for (int left = retains; left > 0; left--)
                 CU(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (device));

@@ -5,7 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
-// The per-thread variants, which the header only maps other names to.
+// The per-thread variants, to which the header only maps other names.
 extern __typeof__(cudaLaunchKernel) cudaLaunchKernel_ptsz;
 extern __typeof__(cudaLaunchKernelExC) cudaLaunchKernelExC_ptsz;
 extern __typeof__(cudaMemcpyAsync) cudaMemcpyAsync_ptsz;
@@ -15,7 +15,7 @@ extern __typeof__(cudaStreamWaitEvent) cudaStreamWaitEvent_ptsz;
 extern __typeof__(cudaStreamSynchronize) cudaStreamSynchronize_ptsz;
 
 static bool has_runtime;
-// An address for each kernel, as its host stub has.
+// An address for each kernel, like that of its host stub.
 static const char stubs[RUNTIME_KERNELS];
 
 static void register_kernels(void)

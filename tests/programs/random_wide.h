@@ -1,19 +1,19 @@
-// What a random program (random_program.c) does when it is told `wide`: programmatic chains, graphs made by hand and
-// changed, contexts pushed and popped, questions of its own, and the runtime in every other program. It is a flag of its own because each seed that once found
-// something stands for the program that it makes without.
+// What a random program (random_program.c) does with the argument `wide`: programmatic launches, graphs built and
+// changed by hand, contexts pushed and popped, queries, and the runtime in every other program. It is an argument of
+// its own because a seed that once found a bug stands for the program that it makes without it.
 #pragma once
 #include "random_runtime.h"
 #include "random_world.h"
 
 static bool wide;
-// cuDriverGetVersion.
+// The version that cuDriverGetVersion returns.
 static int driver_version;
 
-#include "random_moves.h"
+#include "random_copies.h"
 
-// ---- chains ----
+// ---- programmatic launches ----
 
-// The one event that launches may record themselves: without timing.
+// The only event that launches may record themselves: one without timing.
 static CUevent signal_event(void)
 {
     struct own *own = mine();
@@ -78,7 +78,7 @@ static void step_chain(void)
     target_leave(target);
 }
 
-// ---- graphs by hand ----
+// ---- graphs built by hand ----
 
 enum { NODES = 6 };
 
@@ -141,7 +141,7 @@ static void make_by_hand(struct by_hand *made, bool with_child)
         } else if (kind == 1) {
             add_copy(made, before, count);
         } else if (kind == 2 && with_child) {
-            // The node holds a copy of its graph.
+            // The node contains a copy of its graph.
             struct by_hand child;
             make_by_hand(&child, false);
             CHECK(cuGraphAddChildGraphNode(&made->nodes[made->count++], made->graph, before, count, child.graph));
@@ -217,9 +217,9 @@ static void step_push(void)
     me.place = before;
 }
 
-// ---- order, and questions ----
+// ---- order, and queries ----
 
-// Work on one stream behind work on another, of another context perhaps.
+// Makes work on one stream wait for work on another, which may be of another context.
 static void step_across(void)
 {
     struct target from = target_of(mine()->streams[roll(OWN_STREAMS)], one_in(2));
@@ -235,7 +235,7 @@ static void step_across(void)
 static void expect(CUresult result, CUresult also)
 {
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && result != also)
-        FAIL("a question was answered with %d", result);
+        FAIL("a query returned %d", result);
 }
 
 static void step_ask(void)
@@ -245,7 +245,7 @@ static void step_ask(void)
     float elapsed;
     COUNT("cuEventQuery", 1);
     expect(cuEventQuery(first), CUDA_SUCCESS);
-    // Most were not recorded yet, or are without timing.
+    // Most events were not recorded yet, or have no timing.
     CUresult result = cuEventElapsedTime(&elapsed, first, second);
     if (result != CUDA_ERROR_INVALID_VALUE)
         expect(result, CUDA_ERROR_INVALID_HANDLE);
@@ -255,7 +255,7 @@ static void step_ask(void)
     target_leave(target);
     if (one_in(3))
         return;
-    // Both ways, over work of its own.
+    // In both orders, around work of its own.
     struct target own = target_of(mine()->streams[roll(OWN_STREAMS)], one_in(2));
     CU(cuEventCreate, cuEventCreate, (&first, CU_EVENT_DEFAULT));
     CU(cuEventCreate, cuEventCreate, (&second, CU_EVENT_DEFAULT));

@@ -1,5 +1,5 @@
-// What a random program (random_program.c) lives in: its random numbers, the locks that keep its threads inside CUDA's
-// capture rules, its contexts, and the counts of what it did.
+// The environment of a random program (random_program.c): its random numbers, the locks that keep its threads within
+// CUDA's capture rules, its contexts, and the counts of what it did.
 #pragma once
 // Declares every variant under its own name, instead of mapping names to the newest one.
 #define __CUDA_API_VERSION_INTERNAL
@@ -16,7 +16,7 @@ enum { MAX_THREADS = 4, CONTEXTS = 2, BLOCKS = 12, GATES = 1024, BUFFER_BYTES = 
 static const char *const kernel_names[ALL_KERNELS] = {"r_1us",  "r_2us",  "r_5us",   "r_10us",  "r_trigger50_20us",
                                                                    "r_50us", "r_trigger20_100us", "r_200us", "h_3us", "h_30us", "c_4us", "c_trigger50_25us"};
 
-// ---- sides: many of one kind, or many of the other, never both ----
+// ---- sides: a lock that many threads hold on one side or many on the other, never on both ----
 
 struct sides {
     pthread_mutex_t mutex;
@@ -49,11 +49,12 @@ static void side_leave(struct sides *sides, int side)
 
 // ---- contexts ----
 
-// The two sides of a context's locks.
+// The two sides of a context's lock.
 enum { OTHERS, CAPTURES };
 
-// A context that threads share. While anything in it is captured nobody may wait for all of it; while a blocking stream
-// is, nobody may use the legacy default stream (CUDA programming guide, "Prohibited and Unhandled Operations").
+// A context that threads share. While anything in it is being captured, no thread may wait for the whole context; while
+// a blocking stream is, no thread may use the legacy default stream (CUDA programming guide, "Prohibited and Unhandled
+// Operations").
 struct place {
     CUcontext context;
     CUfunction kernels[KERNELS + KERNEL_HANDLES];
@@ -65,7 +66,7 @@ struct place {
 static CUdevice device;
 static struct place places[CONTEXTS];
 static int contexts_used;
-// Held for reading in every step; for writing during a GLOBAL capture, in which other threads may do little.
+// Held for reading in every step; held for writing during a GLOBAL capture, in which other threads may do little.
 static pthread_rwlock_t world;
 
 // ---- a thread ----
@@ -84,13 +85,13 @@ struct own {
     // CU_STREAM_NON_BLOCKING or not.
     unsigned flags[OWN_STREAMS];
     CUevent events[OWN_EVENTS];
-    // Made when it is needed.
+    // Created when first needed.
     CUevent signal;
     CUdeviceptr device, managed;
-    // Told `wide`: ARRAY_WIDTH floats, and as many in ARRAY_HEIGHT rows.
+    // With `wide`: ARRAY_WIDTH floats, and as many in each of ARRAY_HEIGHT rows.
     CUarray line, plane;
     char *pinned;
-    // What gates wait for, and how many there were.
+    // The words that gates wait for, and how many gates there were.
     volatile uint32_t *words;
     unsigned gates;
 };
@@ -104,7 +105,7 @@ static _Thread_local struct {
     bool had_a_context;
 } me;
 
-// splitmix64: the same numbers everywhere, for ever.
+// splitmix64: the same numbers on every machine.
 static uint64_t next_random(void)
 {
     uint64_t z = me.random += 0x9E3779B97F4A7C15u;
@@ -113,7 +114,7 @@ static uint64_t next_random(void)
     return z ^ (z >> 31);
 }
 
-// One of 0 … n - 1.
+// Returns one of 0 … n - 1.
 static int roll(int n)
 {
     return (int)(next_random() % (uint64_t)n);
@@ -131,7 +132,7 @@ static struct own *mine(void)
 
 // ---- where work goes ----
 
-// A stream argument, and whether the variants for per-thread default streams are called.
+// A stream argument, and whether to call the variants for per-thread default streams.
 struct target {
     CUstream stream;
     bool per_thread, legacy;
@@ -163,7 +164,7 @@ static struct target any_target(void)
     }
 }
 
-// Around whatever goes onto a target: the legacy stream is not used while a blocking one is captured.
+// Brackets work on a target: the legacy stream is not used while a blocking one is captured.
 static void target_enter(struct target target)
 {
     if (target.legacy)
@@ -183,7 +184,7 @@ static void target_leave(struct target target)
 // A function that has a per-thread variant: `suffix` is _ptsz for asynchronous functions and _ptds for the others.
 #define CU_ON(target, name, legacy_export, suffix, arguments)                                                          \
     COUNTED(#name, (target).per_thread ? legacy_export##suffix arguments : legacy_export arguments)
-// A call that must fail.
+// Makes a call that must fail.
 #define FAILS(call)                                                                                                    \
     do {                                                                                                               \
         if ((call) == CUDA_SUCCESS)                                                                                    \
@@ -205,7 +206,7 @@ static struct {
 } transferred[TRANSFERS][SIDES];
 static atomic_long allocated[MEMORY_KINDS], freed[MEMORY_KINDS];
 
-// Prints the one line of JSON: exactly what was done.
+// Prints one line of JSON: exactly what was done.
 static void print_counts_of(uint64_t seed, int threads)
 {
     long launches = 0;

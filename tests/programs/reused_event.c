@@ -1,5 +1,6 @@
-// An event is recorded behind many launches that stand before a gate, and destroyed; its handle comes back as that of another,
-// which was never recorded and so counts as complete. What is launched then is as deep as before.
+// Records an event after many launches that wait for the program, and destroys it. Its handle is reused for another
+// event, which was never recorded and so counts as complete. The stream is as deep as before for launches from then on.
+// Prints the number of launches.
 // link: -l:libcuda.so.1
 #include "gate.h"
 

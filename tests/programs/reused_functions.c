@@ -1,5 +1,5 @@
-// Handles of functions come back as others' when their module or library is unloaded, whoever gave them: the loading call
-// by name, or an enumeration. Some of what is launched is a CUkernel.
+// Functions whose handles are reused after their module or library is unloaded, however the handle was obtained: from
+// the loading call by name, or by enumeration. Some of the launches use a CUkernel. Prints the launches.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
@@ -48,7 +48,7 @@ int main(void)
         launch_often(of_kernel, 5, stream);
         CHECK(cuLibraryUnload(library));
     }
-    // Else this program shows nothing.
+    // Otherwise this program would prove nothing.
     REQUIRE(by_name[0] == by_name[1] && by_name[1] == enumerated[1] && enumerated[1] == enumerated[2]);
     REQUIRE(kernels[0] == kernels[1] && kernels[1] == kernels[2]);
     printf("{\"program\":\"reused_functions\",\"kernel_handle\":%" PRIu64 ",\"by_kernel_handle\":%d,\"launches\":%ld,\"kernels\":{",

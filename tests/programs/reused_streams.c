@@ -1,5 +1,5 @@
-// A stream's handle comes back as the next stream's: ROUNDS lives, round n with 10 * (n + 1) launches, of which the last
-// are under way when the stream is destroyed.
+// A stream's handle is reused for the next stream: ROUNDS lives, of which the n-th has 10 * (n + 1) launches. The last
+// launches of each are still running when the stream is destroyed. Prints the number of launches.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

@@ -1,9 +1,11 @@
-// CUDA in a process that may not write files beyond a size (default 1 MiB): growing one further, a memfd too, would end it
-// by SIGXFSZ.
+// Uses CUDA in a process that may not write files beyond a size (default 1 MiB): enlarging a file further, or a memfd,
+// would end it with SIGXFSZ.
 //
 //   rlimit_fsize [BYTES]
+//
+// Prints the number of launches.
 // link: -l:libcuda.so.1
-#include "plain.h"
+#include "plain_work.h"
 
 #include <sys/resource.h>
 

@@ -1,6 +1,6 @@
-// A program whose launches go through a library that forwards them by dlsym(RTLD_NEXT): each must be seen by it once.
+// Launches through a library that forwards the launches by dlsym(RTLD_NEXT): the library must get each of them once.
 // link: -l:libmiddle.so -l:libcuda.so.1
-#include "plain.h"
+#include "plain_work.h"
 
 int middle_calls(void);
 

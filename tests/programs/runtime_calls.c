@@ -1,7 +1,7 @@
-// A round through the runtime's functions that the other clients do not use, each with a check of what CUDA promises:
-// device properties, round trips of data by every kind of copy, events, host functions, capture and graphs, pools, pointer
-// attributes, driver entry points, reset. Registers its kernel the way nvcc's output does, so it runs on the simulator
-// runtime only.
+// Calls the runtime's functions that the other clients do not use, and checks what CUDA promises for each: device
+// properties, round trips of data by every kind of copy, events, host functions, capture and graphs, pools, pointer
+// attributes, driver entry points, reset. Registers its kernel the way nvcc's output does, so it runs on the simulated
+// runtime only. Prints the calls.
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>
 
@@ -72,7 +72,7 @@ static void check_copies(void)
     CHECK(cudaMalloc(&device, BYTES));
     CHECK(cudaMalloc(&other, BYTES));
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    // Once around by typed copies, once by copies whose kind the driver finds out.
+    // One round trip by typed copies, one by copies whose kind the driver determines.
     for (int untyped = 0; untyped < 2; untyped++) {
         fill(pageable, untyped);
         memset(back, 0, BYTES);
@@ -257,7 +257,7 @@ int main(void)
     check_pools_and_kernels();
     check_graph();
     check_entry_points();
-    // After a reset everything begins anew, the kernel included.
+    // After a reset everything starts anew, including the kernel's loading.
     CHECK(cudaDeviceReset());
     launch_counted(0);
     CHECK(cudaDeviceSynchronize());

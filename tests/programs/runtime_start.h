@@ -1,5 +1,5 @@
-// Starts the CUDA runtime and says what it answered: which driver functions it asks for on the way is what an observer of
-// NVIDIA's own runtime wants to see. On the simulated driver NVIDIA's runtime fails, after all its questions.
+// Starts the CUDA runtime and prints what it returned. An observer of NVIDIA's own runtime is interested in the driver
+// functions that it requests on the way. On the simulated driver NVIDIA's runtime fails, after all its requests.
 #pragma once
 #include <cuda_runtime_api.h>
 

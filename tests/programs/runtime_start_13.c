@@ -1,3 +1,3 @@
-// The start of CUDA 13's runtime, linked dynamically.
+// Starts CUDA 13's runtime, linked dynamically (runtime_start.h).
 // link: -l:libcudart.so.13
 #include "runtime_start.h"

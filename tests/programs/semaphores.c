@@ -1,5 +1,5 @@
-// Semaphores of another API between two streams: kernels on one wait for kernels on the other, by value and by turns. Work on
-// the waiting stream stands there for as long as the other one's takes.
+// Uses semaphores of another API between two streams: kernels on one wait for kernels on the other, by value,
+// alternately. Work on the waiting stream waits for as long as the other stream's work takes. Prints the launches.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

@@ -1,5 +1,5 @@
-// Semaphores of another API through the runtime, in the structures of CUDA 12 and in those that programs of CUDA 11 still call
-// it with: what one stream signals, the other waits for.
+// Uses semaphores of another API through the runtime, with the structures of CUDA 12 and with those that programs of
+// CUDA 11 still pass: one stream waits for what the other signals. Prints the launches and the calls.
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>
 
@@ -10,7 +10,7 @@
 
 enum { ROUNDS = 10 };
 
-// cudaExternalSemaphoreSignalParams_v1 and WaitParams_v1 end with their flags.
+// cudaExternalSemaphoreSignalParams_v1 and WaitParams_v1 end after their flags.
 cudaError_t signal_11(const cudaExternalSemaphore_t *, const struct cudaExternalSemaphoreSignalParams_v1 *, unsigned,
                       cudaStream_t) __asm__("cudaSignalExternalSemaphoresAsync");
 cudaError_t wait_11(const cudaExternalSemaphore_t *, const struct cudaExternalSemaphoreWaitParams_v1 *, unsigned,

@@ -1,13 +1,14 @@
-// What a program asks of a device and sets before its work: properties, limits, textures and surfaces, attributes of streams,
-// access to pools. Everything that is told is compared with another answer, everything wrong is refused. Needs two devices.
-// The including file says what its version of CUDA tells: IS_13, and PROPERTY(field, attribute) for what only one has.
+// Queries a device and makes settings as a program does before its work: properties, limits, textures and surfaces,
+// attributes of streams, access to pools. Each answer is compared with another answer, and each invalid call has to be
+// refused. Needs two devices. The including file defines what differs between versions of CUDA: IS_13, and
+// PROPERTY(field, attribute) for what only one version has. Prints the calls.
 #pragma once
 #include <cuda_runtime_api.h>
 
 #include "common.h"
 
 #define RT(name, arguments) COUNTED(#name, name arguments)
-// Refused, and counted as any call.
+// Makes a call that has to be refused, and counts it like any call.
 #define REFUSED(name, error, arguments)                                                                                \
     do {                                                                                                               \
         REQUIRE(name arguments == (error));                                                                            \
@@ -18,16 +19,16 @@ enum { WIDTH = 64, HEIGHT = 16, BYTES = WIDTH * HEIGHT * 4, GUARD = 0x5a };
 
 static struct cudaDeviceProp *properties;
 
-static int told(enum cudaDeviceAttr attribute)
+static int attribute_value(enum cudaDeviceAttr attribute)
 {
     int value;
     RT(cudaDeviceGetAttribute, (&value, attribute, 1));
     return value;
 }
 
-#define SAME(field, attribute) REQUIRE((long)properties->field == (long)told(attribute))
+#define SAME(field, attribute) REQUIRE((long)properties->field == (long)attribute_value(attribute))
 
-// Nothing is written behind the structure.
+// Checks that nothing is written after the end of the structure.
 static void ask_properties(void)
 {
     char room[sizeof(struct cudaDeviceProp) + 64];
@@ -111,7 +112,7 @@ static void use_textures(void)
     REQUIRE(memcmp(&sampling_told, &sampling, sizeof sampling) == 0);
     RT(cudaGetTextureObjectResourceViewDesc, (&view, texture));
     REQUIRE(view.width == WIDTH);
-    // Nothing is written behind either structure.
+    // Checks that nothing is written after the end of either structure.
     memset(&room, GUARD, sizeof room);
     RT(cudaGetTextureObjectResourceDesc, (&room.resource, texture));
     RT(cudaGetTextureObjectResourceViewDesc, (&room.view, texture));

@@ -1,5 +1,5 @@
-// Questions and settings (settings.h) as CUDA 12's runtime has them, and programs of CUDA 11 find them there: their structure
-// of properties ends 304 bytes earlier.
+// Queries and settings (settings.h) with the signatures of CUDA 12's runtime. Programs of CUDA 11 call the same
+// functions there: their structure of properties ends 304 bytes earlier.
 // link: -l:libcudart.so.12
 #define OF_VERSION                                                                                                     \
     SAME(clockRate, cudaDevAttrClockRate);                                                                             \

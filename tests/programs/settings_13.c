@@ -1,4 +1,4 @@
-// Questions and settings (settings.h) as CUDA 13's runtime has them.
+// Queries and settings (settings.h) with the signatures of CUDA 13's runtime.
 // headers: cuda-13
 // link: -l:libcudart.so.13
 #define OF_VERSION                                                                                                     \

@@ -1,8 +1,8 @@
-// Launches at a steady pace, and one line of JSON about its measured part as scripts/gpu-check.sh reads it: what it launched,
-// how long a step took, between which moments. A step is a few kernels, queued; a group of steps ends with one on a drained
-// stream.
+// Launches at a steady pace, and prints one line of JSON about its measured part in the form that scripts/gpu-check.sh
+// reads: what it launched, how long a step took, and the start and end of that part. A step is a few queued kernels; a
+// group of steps ends with one on a drained stream.
 //
-//   steady [--quick] [--no-gpu]     --no-gpu: says that it cannot run here
+//   steady [--quick] [--no-gpu]     --no-gpu: prints that it cannot run here
 // link: -l:libcuda.so.1
 #include "driver.h"
 

@@ -1,13 +1,14 @@
-// Work is on the GPU when its context, or the process, goes away: WAY [gated].
+// Ends a context, or the process, while work is on the GPU. Arguments: WAY [gated].
 //
 //   destroy, reset, release, device-reset   that call, which waits for the work, and then another round
-//   compiling                               destroy, while another thread loads a module for as long as that takes
-//   library                                 the runtime has the context, and a library retains and releases it: no end
-//   exit, _exit                             the process's end in the middle
-//   after-exit                              calls from an exit handler that runs behind the driver's own
+//   compiling                               destroy, while another thread compiles a module and holds the driver's lock
+//   library                                 the runtime uses the context, and a library retains and releases it: no end
+//   exit, _exit                             the process ends with work pending
+//   after-exit                              calls from an exit handler that runs after the driver's own
 //
-// With `gated` the last launches stand behind a gate that never opens: the call is made by a thread that it keeps for
-// good, and the program ends all the same. An alarm ends it after 20 s, with exit code 98.
+// With `gated` the last launches wait for a value that is never written: the call is made by a thread that blocks in it
+// for good, and the program ends nevertheless. An alarm ends it after 20 s with exit code 98. Prints the number of
+// launches.
 // link: -l:libcuda.so.1 -l:libcudart.so.12
 #include "driver.h"
 
@@ -39,7 +40,7 @@ static bool is_way(const char *name)
     return strcmp(way, name) == 0;
 }
 
-// Loading takes as long as SIMCUDA_HOST_COST says, and with it what the driver's lock keeps waiting.
+// Loading takes as long as SIMCUDA_HOST_COST says, and the driver's lock is held for as long.
 static void *compile(void *unused)
 {
     CUcontext own;
@@ -90,7 +91,7 @@ static void *end_on_thread(void *nothing)
     return nothing;
 }
 
-static void say(void)
+static void print_done(void)
 {
     printf("{\"program\":\"teardown\",\"pid\":%d,\"launches\":%ld}\n", (int)getpid(), launched);
     REQUIRE(fflush(stdout) == 0);
@@ -146,7 +147,7 @@ int main(int argc, char **argv)
         } else
             work(), end();
     }
-    say();
+    print_done();
     called_after_exit = is_way("after-exit");
     if (is_way("_exit"))
         _exit(0);

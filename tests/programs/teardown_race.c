@@ -1,10 +1,10 @@
-// Contexts end while other threads use them: HOW.
+// Ends contexts while other threads use them. The argument says how:
 //
 //   destroy    a thread launches on a context until that fails, because another has destroyed it
-//   primary    two threads retain the primary context, work on a stream of their own and release it, each as it likes: one's
-//              release is the end or not, and one's retain makes it anew or not
+//   primary    two threads retain the primary context, work on streams of their own and release it, unsynchronized:
+//              a release may or may not end the context, and a retain may or may not create it anew
 //
-// An alarm ends it after 60 s, with exit code 98.
+// An alarm ends it after 60 s, with exit code 98. Prints the number of launches.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

@@ -1,5 +1,5 @@
-// Tensor maps as a library of kernels encodes them before it launches: from memory that is there, again for another block, and
-// each thing that cuda.h forbids. No memory is taken for any, and nothing runs.
+// Encodes tensor maps as a library of kernels does before it launches: for existing memory, again for another block,
+// and with each thing that cuda.h forbids. Allocates no memory for them, and launches nothing.
 // headers: cuda-13
 // link: -l:libcuda.so.1
 #include "driver.h"

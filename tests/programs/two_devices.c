@@ -1,4 +1,5 @@
-// Two GPUs at once: a thread each, with the GPU's primary context, copies, sets and a kernel of its own.
+// Uses two GPUs at the same time: each has a thread with the GPU's primary context, and copies, memsets and a kernel of
+// its own. Prints the launches and copies.
 // link: -l:libcuda.so.1
 #include "driver.h"
 

@@ -1,6 +1,7 @@
-// Launches N kernels (default 1000) and calls _exit(), which runs no handler, while the last of them are pending.
+// Launches N kernels (default 1000), prints the number, and calls _exit(), which runs no handlers, while the last of
+// them are pending.
 // link: -l:libcuda.so.1
-#include "endings.h"
+#include "launch_and_leave_pending.h"
 
 int main(int argc, char **argv)
 {

@@ -1,5 +1,5 @@
-// Calls the runtime from one place in the code, before and after it closes the library that the first call went to. Its
-// weak reference is satisfied only where something that is preloaded has the function.
+// Calls the runtime from one place in the code before and after it closes the library that the first call went to. Its
+// weak reference is resolved only if a preloaded library has the function.
 #include <dlfcn.h>
 
 #include "common.h"

@@ -1,6 +1,7 @@
-// More threads, one after another, than the agent has slots for. Says how much of its shared memory is mapped in the end.
+// Starts more threads, one after another, than the agent has slots for. Prints how often the agent's shared memory is
+// mapped at the end.
 // link: -l:libcuda.so.1
-#include "plain.h"
+#include "plain_work.h"
 
 enum { THREADS = 600, CALLS = 2 };
 
@@ -30,7 +31,7 @@ int main(void)
 {
     plain_work();
     CHECK(cuCtxGetCurrent(&context));
-    pause_us(300000); // enough to find out that there is no collector
+    pause_us(300000); // long enough to find out that there is no collector
     for (int index = 0; index < THREADS; index++) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, call, NULL));

@@ -1,9 +1,9 @@
-// The work that work_driver, work_getproc and work_runtime all do, each by its own route into CUDA: the amounts are fixed,
-// so that what a tracer reports can be compared with what was done, call for call.
+// The work that work_driver, work_getproc and work_runtime all do, each by its own route into CUDA. The amounts are
+// fixed, so that a tracer's report can be compared with what was done, call for call.
 //
 // Four threads share three streams: threads 0 and 1 have one each, threads 2 and 3 share the last. Each thread does its
 // share of everything, in rounds; some rounds leave the stream full for the next, some drain it. A round of 25 launches
-// that does not synchronise is followed by one that does, which keeps a stream below about 60 entries a thread.
+// that does not synchronize is followed by one that does, which keeps a stream below about 60 entries per thread.
 #pragma once
 #include "common.h"
 
@@ -44,7 +44,7 @@ static struct {
 } work_threads[THREADS];
 static void *work_streams[STREAMS];
 
-// Copies by kind, async, pinned host memory; pinned means nothing for DTOD.
+// Copies by kind, asynchronous or not, pinned host memory or not; pinned has no meaning for DTOD.
 static struct {
     atomic_long count, bytes;
 } work_copies[3][2][2];
@@ -70,7 +70,7 @@ static void work_release(enum memory memory, void *block, void *stream)
     atomic_fetch_add(&work_memory[memory].frees, 1);
 }
 
-// A block that a thread keeps for a while, so that the amount of live memory goes up and down.
+// A block that a thread keeps for some rounds, so that the amount of live memory goes up and down.
 struct live {
     void *block[LIVE_BLOCKS];
     int next;
@@ -97,13 +97,13 @@ static void copy_one(enum copy_kind kind, int variant, char *pinned, char *pagea
 static void launch_round(int thread, int round, char *device)
 {
     for (int launch = 0; launch < LAUNCHES_PER_ROUND; launch++) {
-        // Mostly short kernels: their time is what a careless pair of events gets wrong.
+        // Mostly short kernels: their times are the first to be wrong if event pairs are placed carelessly.
         int kernel = (launch * 5 + round) % 7 < 4 ? 0 : (launch + round) % 4 == 0 ? 2 : 1;
         void *arguments[] = {&device};
         work.launch(kernel, launch + round, work_threads[thread].stream, arguments);
         work_threads[thread].launches++;
         atomic_fetch_add(&work_kernels[kernel], 1);
-        // In every fifth round the stream is empty when the next launch comes.
+        // In every fifth round the stream is empty when the next launch arrives.
         if (round % 5 == 4 && launch % 5 == 4)
             pause_us(60);
     }
@@ -129,7 +129,7 @@ static void *work_thread(void *index)
             atomic_fetch_add(&work_memsets[round % 2].count, 1);
             atomic_fetch_add(&work_memsets[round % 2].bytes, (long)bytes);
         }
-        // 250 a thread with the buffer above: 149 plain, 75 from the pool, 25 managed.
+        // 250 per thread with the buffer above: 149 plain, 75 from the pool, 25 managed.
         keep(&live, bytes);
         if (round % 2 == 0 && round != 0)
             keep(&live, 2 * bytes);
@@ -188,7 +188,7 @@ static void print_memory(void)
     printf("},");
 }
 
-// One line of JSON on stdout: exactly what was done. `apis` names each API call by its base name, without _v2 or _ptsz.
+// Prints one line of JSON: exactly what was done. `apis` names each API call by its base name, without _v2 or _ptsz.
 static void print_work(const char *program)
 {
     long launches = 0;
@@ -221,7 +221,7 @@ static void print_work(const char *program)
     REQUIRE(copies[HTOD] == COPIES_PER_KIND && copies[DTOH] == COPIES_PER_KIND && copies[DTOD] == COPIES_PER_KIND);
 }
 
-// The whole work; the caller has set `work` and made CUDA usable in this thread.
+// Does the whole work; the caller has set `work` and made CUDA usable in this thread.
 static void do_work(const char *program)
 {
     for (int stream = 0; stream < STREAMS; stream++)

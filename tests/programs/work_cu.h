@@ -1,6 +1,6 @@
-// The work of work.h on the driver API. The including file says with FN(export) how a driver function is reached: by
-// symbol, or by a pointer it was given. Thread 3 uses the per-thread default stream variants throughout, as code does
-// that was compiled with --default-stream per-thread.
+// The work of work.h on the driver API. The including file defines FN(export), which is how a driver function is
+// reached: by symbol, or by a pointer. Thread 3 uses the per-thread default stream variants throughout, as code
+// compiled with --default-stream per-thread does.
 #pragma once
 // Declares every variant under its own name, instead of mapping names to the newest one.
 #define __CUDA_API_VERSION_INTERNAL

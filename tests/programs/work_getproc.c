@@ -1,5 +1,6 @@
-// The known work (work.h) by a program that reaches the driver as a statically linked runtime does: dlopen, one dlsym
-// (cuGetProcAddress_v2), then every function by the cuGetProcAddress pointer that cuGetProcAddress itself returned.
+// Does the known work (work.h) in a program that reaches the driver as a statically linked runtime does: by dlopen, one
+// dlsym (cuGetProcAddress_v2), then every function by the cuGetProcAddress pointer that cuGetProcAddress itself
+// returned.
 #define FN(export)                                                                                                     \
     (*({                                                                                                               \
         static _Atomic(void *) place_;                                                                                 \
@@ -13,7 +14,7 @@ static void *answer_named(const char *export);
 
 #include <dlfcn.h>
 
-// The requests of CUDA 12.9's runtime, in its order, and what the driver answered.
+// The requests of CUDA 12.9's runtime, in its order, and the driver's answers.
 static struct request {
     const char *name;
     int version;
@@ -50,7 +51,7 @@ int main(void)
         CUresult result = get(request->name, &request->answer, request->version, request->flags, &status);
         if (result != CUDA_SUCCESS)
             request->answer = NULL;
-        // The fifth-argument form of cuGetProcAddress asks for the rest.
+        // The form of cuGetProcAddress with five arguments looks up the rest.
         if (strcmp(request->name, "cuGetProcAddress") == 0 && request->version >= 12000) {
             REQUIRE(request->answer != NULL);
             get = (get_proc)request->answer;

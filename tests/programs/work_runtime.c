@@ -1,7 +1,7 @@
-// The known work (work.h) by a program that links the CUDA runtime dynamically, and registers and launches its kernels the
-// way nvcc's output does. Thread 3 calls what a build with --default-stream per-thread would.
+// Does the known work (work.h) in a program that links the CUDA runtime dynamically, and registers and launches its
+// kernels the way nvcc's output does. Thread 3 makes the calls of a build with --default-stream per-thread.
 //
-// The fat binary that it registers holds no device code, so it runs on the simulated runtime only.
+// The fat binary that it registers contains no device code, so it runs on the simulated runtime only.
 // link: -l:libcudart.so.12
 #include <cuda_runtime_api.h>
 
@@ -15,7 +15,7 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void 
                                cudaStream_t stream);
 extern __typeof__(__cudaLaunchKernel) __cudaLaunchKernel_ptsz;
 
-// The per-thread variants, which the header only maps other names to.
+// The per-thread variants, to which the header only maps other names.
 extern __typeof__(cudaLaunchKernel) cudaLaunchKernel_ptsz;
 extern __typeof__(cudaLaunchKernelExC) cudaLaunchKernelExC_ptsz;
 extern __typeof__(cudaMemcpy) cudaMemcpy_ptds;
@@ -33,7 +33,7 @@ static _Thread_local bool per_thread;
 #define ON_STREAM(name, suffix, arguments) COUNTED(#name, per_thread ? name##suffix arguments : name arguments)
 #define RT(name, arguments) COUNTED(#name, name arguments)
 
-// ---- kernels, as compiled code has them: a host stub each, whose address stands for the kernel ----
+// ---- kernels, as compiled code has them: each a host stub whose address identifies the kernel ----
 
 static void stub_2us(void) {}
 static void stub_5us(void) {}
@@ -94,7 +94,7 @@ static void launch(int kernel, int turn, void *stream, void **arguments)
     dim3 grid = {4, 1, 1}, block = {64, 1, 1};
     const void *stub = (const void *)stubs[kernel];
     if (turn % 3 == 0) {
-        // kernel<<<grid, block, 0, stream>>>(…), as nvcc 12 and older write it.
+        // kernel<<<grid, block, 0, stream>>>(…), as nvcc 12 and older compile it.
         size_t shared_bytes;
         cudaStream_t popped;
         REQUIRE(__cudaPushCallConfiguration(grid, block, 0, stream) == 0);

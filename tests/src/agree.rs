@@ -1,11 +1,11 @@
-//! Do the numbers of one report agree? What stands in two places, be it as a part and the whole or as two ways to say the
-//! same, must be equal where it is exact, and within both intervals where it is not. Nothing here knows what happened: a
-//! report that passes can be wrong, one that does not pass is.
+//! Checks that the numbers of one report agree. Numbers that appear in two places, as parts and their total or as two
+//! expressions of the same thing, must be equal if they are exact, and within both intervals if they are not. Nothing
+//! here knows what happened: a report that passes can be wrong, but one that fails certainly is.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What in a report (`gpuspy report --json`) disagrees, a sentence each; empty where nothing does.
+/// Describes each disagreement in a report (`gpuspy report --json`) in one sentence; empty if there is none.
 pub fn disagreements(report: &Value) -> Vec<String> {
     let mut found = Found { list: Vec::new(), is_whole: is_whole(report) };
     found.intervals("", report);
@@ -21,7 +21,7 @@ pub fn disagreements(report: &Value) -> Vec<String> {
     found.list
 }
 
-/// Nothing was left out: by a filter, a period, captured ranges, or a damaged trace.
+/// Returns whether nothing was left out by a filter, a period, capture ranges, or a damaged trace.
 fn is_whole(report: &Value) -> bool {
     let is_whole = |process: &Value| {
         process["filter"].as_str().is_none_or(str::is_empty)
@@ -36,7 +36,7 @@ struct Found {
     is_whole: bool,
 }
 
-/// A value between its bounds, ns or whatever else.
+/// A value between its bounds, in ns or any other unit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Range {
     lo: f64,
@@ -45,7 +45,7 @@ struct Range {
 }
 
 impl Range {
-    /// An estimate or a number that is exact; none at all counts nothing.
+    /// Reads an estimate or an exact number; a missing value counts as 0.
     fn of(value: &Value) -> Range {
         let exact = value.as_f64().unwrap_or(0.0);
         let bound = |key: &str| value[key].as_f64().unwrap_or(exact);
@@ -78,7 +78,7 @@ fn ranges<'v>(rows: &'v [Value], key: &str) -> impl Iterator<Item = Range> + use
     rows.iter().map(move |row| Range::of(&row[&key]))
 }
 
-/// GPU and host clock may differ by so much, and each duration is rounded.
+/// The share by which GPU and host clock may differ. Each duration is also rounded.
 const DRIFT: f64 = 250e-6;
 
 impl Found {
@@ -100,7 +100,7 @@ impl Found {
         }
     }
 
-    /// Each value lies between its bounds.
+    /// Checks that each value lies between its bounds.
     fn intervals(&mut self, path: &str, value: &Value) {
         match value {
             Value::Object(fields) => {
@@ -114,20 +114,20 @@ impl Found {
         }
     }
 
-    /// Launches are those that are timed and those that are not, and those of all kernels.
+    /// Checks that launches are the sum of timed and untimed ones, and of all kernels' launches.
     fn coverage(&mut self, report: &Value) {
         let coverage = &report["coverage"];
         let (launches, timed) = (number(&coverage["launches"]), number(&coverage["timed"]));
         let untimed: u64 = coverage["untimed"].as_object().map_or(0, |all| all.values().map(number).sum());
         let runs = number(&coverage["runs"]["launches"]);
-        self.equal("launches, and timed and untimed ones", launches, timed + runs + untimed);
+        self.equal("launches vs. timed and untimed ones", launches, timed + runs + untimed);
         let kernels = list(&report["kernels"]);
-        self.equal("launches, and those of all kernels", launches, sum(kernels, "count"));
-        self.equal("timed launches, and those of all kernels", timed, sum(kernels, "timed"));
+        self.equal("launches vs. those of all kernels", launches, sum(kernels, "count"));
+        self.equal("timed launches vs. those of all kernels", timed, sum(kernels, "timed"));
         let in_graphs = number(&coverage["in_graphs"]);
-        self.equal("kernels in graphs, and those by name", in_graphs, sum(kernels, "in_graphs"));
+        self.equal("kernels in graphs vs. those by name", in_graphs, sum(kernels, "in_graphs"));
         self.equal(
-            "kernels in graphs, and those of launches",
+            "kernels in graphs vs. those of launches",
             in_graphs,
             number(&report["graphs"]["kernels"]),
         );
@@ -141,11 +141,11 @@ impl Found {
             Range::of(&timing["wall_ns"]).value,
         );
         let processes = list(&report["processes"]);
-        self.equal("launches, and those of all processes", launches, sum(processes, "launches"));
-        self.equal("timed launches, and those of all processes", timed, sum(processes, "timed"));
+        self.equal("launches vs. those of all processes", launches, sum(processes, "launches"));
+        self.equal("timed launches vs. those of all processes", timed, sum(processes, "timed"));
     }
 
-    /// The parts of a GPU's time sum to its span, which lies in the wall time of its processes.
+    /// Checks that the parts of a GPU's time sum to its span, which lies in the wall time of its processes.
     fn devices(&mut self, report: &Value) {
         let wall: u64 = sum(list(&report["processes"]), "wall_ns");
         for device in list(&report["devices"]) {
@@ -155,15 +155,15 @@ impl Found {
                 .filter(|(key, value)| key.ends_with("_ns") && value.is_object())
                 .map(|(_, value)| Range::of(value))
                 .collect();
-            self.equal("the span, and its parts", span, parts.iter().map(|part| part.value as u64).sum());
+            self.equal("the span vs. its parts", span, parts.iter().map(|part| part.value as u64).sum());
             self.holds(
                 "no part is longer than the span",
                 parts.iter().all(|part| part.hi <= span as f64),
                 device,
             );
-            self.no_more("a GPU's span, and the wall time", span as f64, wall as f64);
+            self.no_more("a GPU's span vs. the wall time", span as f64, wall as f64);
             let observed = Range::of(&device["observed_ns"]).value;
-            self.no_more("what of a span was observed", observed, span as f64);
+            self.no_more("the observed part of a span vs. the span", observed, span as f64);
         }
     }
 
@@ -183,15 +183,15 @@ impl Found {
             self.holds("min, avg, max of a kernel", between, kernel);
             let known = mean.value * timed as f64;
             let total = of("total_ns");
-            self.no_more("the timed launches of a kernel, and all", known, total.value);
+            self.no_more("the timed launches of a kernel vs. all", known, total.value);
             if timed == count {
-                self.no_more("all launches of a kernel, and the timed ones", total.value, known);
+                self.no_more("all launches of a kernel vs. the timed ones", total.value, known);
             }
         }
     }
 
-    /// What the tables of work add up to, and the time that the GPUs were busy with it. Where several streams work, they may do
-    /// so at once: then the busy time is less than the sum, and nobody knows by how much.
+    /// Compares the totals of the tables with the time that the GPUs were busy. Several streams may work at the same
+    /// time; then the busy time is less than the sum, by an unknown amount.
     fn busy(&mut self, report: &Value) {
         if !self.is_whole {
             return;
@@ -202,21 +202,21 @@ impl Found {
         let coverage = &report["coverage"];
         let kernels = list(&report["kernels"]);
         let in_table = Range::sum(ranges(kernels, "total_ns"));
-        // An extrapolated interval holds the truth in 99 of 100 cases, and misses it by little in the others.
+        // An extrapolated interval contains the truth in 99 of 100 cases, and misses it by little in the others.
         let is_drawn = kernels.iter().any(|kernel| kernel["total_ns"]["kind"] == "extrapolated");
         let miss = if is_drawn { in_table.hi - in_table.lo } else { 0.0 };
         let compute = Range::sum([part("compute_ns"), part("exposed_comm_ns")].into_iter());
-        let is_told = |key: &str| number(&coverage["untimed"][key]) == 0;
-        // What was never timed is in no total, and a burst's launches have no times of their own.
+        let none_untimed = |key: &str| number(&coverage["untimed"][key]) == 0;
+        // Kernels that were never timed are in no total, and a burst's launches have no times of their own.
         if number(&coverage["never_timed"]) == 0
-            && is_told("programmatic_chain")
-            && is_told("run")
+            && none_untimed("programmatic_chain")
+            && none_untimed("run")
             && number(&coverage["bursts"]["count"]) == 0
         {
-            self.no_more("compute, and the kernels' total", compute.lo, in_table.hi + miss);
+            self.no_more("compute vs. the kernels' total", compute.lo, in_table.hi + miss);
             if is_alone {
                 self.no_more(
-                    "compute (best value), and the kernels' total",
+                    "compute (best value) vs. the kernels' total",
                     compute.value,
                     in_table.hi + miss,
                 );
@@ -225,34 +225,34 @@ impl Found {
         let copies = list(&report["transfers"]);
         let all_copies = Range::sum(ranges(copies, "total_ns"));
         if copies.iter().all(|row| number(&row["timed"]) > 0) {
-            self.no_more("exposed copies, and all transfers", part("exposed_copy_ns").lo, all_copies.hi);
+            self.no_more("exposed copies vs. all transfers", part("exposed_copy_ns").lo, all_copies.hi);
         }
         let graphs = Range::of(&report["graphs"]["total_ns"]);
         if number(&report["graphs"]["timed"]) > 0 {
-            self.no_more("graphs, and the launches' total", part("graph_ns").lo, graphs.hi);
+            self.no_more("graphs vs. the launches' total", part("graph_ns").lo, graphs.hi);
         }
-        // What was pending at the end was launched, and perhaps never ran.
-        if is_alone && number(&coverage["pending"]) == 0 && is_told("run") {
-            self.no_more("the kernels' total, and compute", in_table.lo - miss, compute.hi);
+        // Work that was pending at the end was launched, and may never have run.
+        if is_alone && number(&coverage["pending"]) == 0 && none_untimed("run") {
+            self.no_more("the kernels' total vs. compute", in_table.lo - miss, compute.hi);
         }
         if is_alone {
-            self.no_more("all transfers, and exposed copies", all_copies.lo, part("exposed_copy_ns").hi);
-            self.no_more("graph launches, and graphs", graphs.lo, part("graph_ns").hi);
+            self.no_more("all transfers vs. exposed copies", all_copies.lo, part("exposed_copy_ns").hi);
+            self.no_more("graph launches vs. graphs", graphs.lo, part("graph_ns").hi);
         }
     }
 
-    /// Transfers are those of all sizes.
+    /// Checks that transfers are the sum of all sizes.
     fn transfers(&mut self, report: &Value) {
         for row in list(&report["transfers"]) {
             for key in ["count", "timed", "bytes"] {
                 self.equal(
-                    &format!("{key} of transfers, and of their sizes"),
+                    &format!("{key} of transfers vs. of their sizes"),
                     number(&row[key]),
                     sum(list(&row["sizes"]), key),
                 );
             }
             let timed = Range::sum(ranges(list(&row["sizes"]), "timed_ns"));
-            self.no_more("the timed transfers, and all", timed.value, Range::of(&row["total_ns"]).value);
+            self.no_more("the timed transfers vs. all", timed.value, Range::of(&row["total_ns"]).value);
             self.holds(
                 "a transfer is in one call",
                 number(&row["host"]["count"]) <= number(&row["count"]),
@@ -266,17 +266,17 @@ impl Found {
         let (count, total) = (number(&gaps["count"]), Range::of(&gaps["total_ns"]));
         for parts in ["bands", "by_library"] {
             let parts = list(&gaps[parts]);
-            self.equal("gaps, and their parts", count, sum(parts, "count"));
-            self.equal("the gaps' total, and their parts", total.value as u64, sum(parts, "total_ns"));
+            self.equal("gaps vs. their parts", count, sum(parts, "count"));
+            self.equal("the gaps' total vs. their parts", total.value as u64, sum(parts, "total_ns"));
         }
         let idle = Range::sum(ranges(list(&report["devices"]), "idle_ns"));
-        self.no_more("gaps, and idle time", total.value, idle.value);
-        self.no_more("gaps for certain, and idle time", total.lo, idle.hi);
+        self.no_more("gaps vs. idle time", total.value, idle.value);
+        self.no_more("gaps for certain vs. idle time", total.lo, idle.hi);
         let largest = Range::sum(ranges(list(&gaps["largest"]), "duration_ns"));
-        self.no_more("the largest gaps, and all", largest.value, total.value);
+        self.no_more("the largest gaps vs. all", largest.value, total.value);
     }
 
-    /// Calls that wait are among all calls.
+    /// Checks that calls that wait are among all calls.
     fn calls(&mut self, report: &Value) {
         let apis = list(&report["apis"]);
         let all: BTreeMap<&str, &Value> =
@@ -285,12 +285,12 @@ impl Found {
             all.get(row["api"].as_str().unwrap_or_default()).map_or(0, |call| number(&call[key]))
         };
         for sync in list(&report["syncs"]) {
-            // A call that failed has not waited.
+            // A call that failed did not wait.
             let is_whole = of(sync, "failed") == 0;
             for key in ["count", "host_ns"] {
                 let (waited, all) = (number(&sync[key]), of(sync, key));
                 self.holds(
-                    &format!("{key} of a sync, and of its calls"),
+                    &format!("{key} of a sync vs. of its calls"),
                     waited == all || !is_whole && waited < all,
                     sync,
                 );
@@ -298,18 +298,18 @@ impl Found {
         }
         for waited in list(&report["implicit_syncs"]) {
             self.no_more(
-                "implicit waits, and calls",
+                "implicit waits vs. calls",
                 number(&waited["count"]) as f64,
                 of(waited, "count") as f64,
             );
             self.no_more(
-                "the host in implicit waits, and in calls",
+                "the host in implicit waits vs. in calls",
                 number(&waited["host_ns"]) as f64,
                 of(waited, "host_ns") as f64,
             );
             let most = Range::of(&waited["waited"]).hi;
             self.no_more(
-                "implicit waits, and the host in them",
+                "implicit waits vs. the host in them",
                 most,
                 number(&waited["host_ns"]) as f64 + Range::of(&waited["undecided"]["host_ns"]).value,
             );
@@ -324,12 +324,12 @@ impl Found {
     fn memory(&mut self, report: &Value) {
         let memory = &report["memory"];
         let peak = |part: &Value| Range::of(&part["peak_bytes"]).hi;
-        // Of several processes the peak is one's, and the rest sums.
+        // With several processes the peak is that of one of them, and the other numbers are sums.
         if list(&report["processes"]).len() == 1 {
             let kinds = memory["by_kind"].as_object().into_iter().flatten().map(|(_, part)| part);
             for part in kinds.chain([memory]) {
                 self.no_more(
-                    "memory held at the end, and its peak",
+                    "memory held at the end vs. its peak",
                     number(&part["live_bytes"]) as f64,
                     peak(part),
                 );
@@ -337,11 +337,7 @@ impl Found {
         }
         let libraries = list(&memory["by_library"]);
         for key in ["live_bytes", "allocations", "allocated_bytes", "frees"] {
-            self.equal(
-                &format!("{key} of memory, and by library"),
-                number(&memory[key]),
-                sum(libraries, key),
-            );
+            self.equal(&format!("{key} of memory vs. by library"), number(&memory[key]), sum(libraries, key));
         }
     }
 
@@ -368,7 +364,7 @@ mod tests {
         json!({ "lo": lo, "value": value, "hi": hi, "kind": "corrected" })
     }
 
-    /// A report of a GPU that did one kernel's launches, and what the table of kernels says of them.
+    /// Builds a report of a GPU that ran one kernel's launches, with this total in the table of kernels.
     fn report(compute: Value, idle: u64, total: Value) -> Value {
         json!({
             "coverage": { "launches": 10, "timed": 10, "never_timed": 0 },
@@ -382,25 +378,25 @@ mod tests {
     }
 
     #[test]
-    fn a_kernels_total_that_is_not_the_compute_beside_it_is_told() {
+    fn a_kernel_total_that_differs_from_compute_time_is_found() {
         let total = estimate(1_600_000_000, 1_630_000_000, 1_660_000_000);
         let agrees =
             report(estimate(1_590_000_000, 1_640_000_000, 1_700_000_000), 3_360_000_000, total.clone());
         assert_eq!(disagreements(&agrees), [""; 0]);
         let before = report(estimate(1_100_000_000, 1_150_000_000, 1_200_000_000), 3_850_000_000, total);
-        let told = disagreements(&before);
-        assert!(told.iter().any(|t| t.starts_with("the kernels' total, and compute")), "{told:#?}");
+        let found = disagreements(&before);
+        assert!(found.iter().any(|t| t.starts_with("the kernels' total vs. compute")), "{found:#?}");
     }
 
     #[test]
-    fn parts_that_do_not_sum_and_values_outside_of_their_bounds_are_told() {
+    fn wrong_sums_and_values_outside_their_bounds_are_found() {
         let total = estimate(1_630_000_000, 1_630_000_000, 1_630_000_000);
         let wrong = report(estimate(1_640_000_000, 1_630_000_000, 1_700_000_000), 3_000_000_000, total);
-        let told = disagreements(&wrong);
+        let found = disagreements(&wrong);
         assert!(
-            told.iter().any(|t| t.starts_with("the span, and its parts: 5000000000 and 4630000000")),
-            "{told:#?}"
+            found.iter().any(|t| t.starts_with("the span vs. its parts: 5000000000 and 4630000000")),
+            "{found:#?}"
         );
-        assert!(told.iter().any(|t| t.starts_with(".devices.compute_ns")), "{told:#?}");
+        assert!(found.iter().any(|t| t.starts_with(".devices.compute_ns")), "{found:#?}");
     }
 }

@@ -1,15 +1,15 @@
-//! The report of a generated trace against what the generator knows: exactly where exactness is promised, by the interval
-//! where the report gives one, and within 1 % besides where a median comes from a sketch.
+//! Compares the report of a generated trace with what the generator knows: exactly where exactness is promised, by the
+//! interval where the report gives one, and within 1 % where a median comes from a sketch.
 
 use gpuspy_collector::trace::generator::{Generator, Kind, Lengths, Options, Parts, SESSION};
 use gpuspy_wire::record::{Memory, Namespace};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What is promised of sketches.
+/// The relative accuracy that sketches promise.
 const SKETCH: f64 = 0.01;
 
-/// The program that traces are generated of: two threads, all kinds of calls, and so few kernels that medians soon come from
+/// Returns the generator of the traces: two threads, all kinds of calls, and so few kernels that medians soon come from
 /// sketches.
 pub fn generator() -> Generator {
     let options =
@@ -17,7 +17,7 @@ pub fn generator() -> Generator {
     Generator::new(7, options)
 }
 
-/// What of a report is not what the generator of its trace knows, a line each.
+/// Lists what in a report differs from what the generator of its trace knows, one line each.
 pub fn differences(report: &Value, generator: &Generator) -> Vec<String> {
     let mut check = Check { report, wrong: Vec::new() };
     let names = |wanted: Namespace| -> BTreeMap<u32, String> {
@@ -45,7 +45,7 @@ impl Check<'_> {
         }
     }
 
-    /// An estimate's interval, widened by a share, holds the truth; and its value is in it.
+    /// Checks that an estimate's interval, widened by a share, contains the truth, and that its value lies in it.
     fn holds(&mut self, what: &str, estimate: &Value, truth: f64, share: f64) {
         let of = |key: &str| estimate[key].as_f64().unwrap_or(f64::NAN);
         let (lo, value, hi) = (of("lo"), of("value"), of("hi"));
@@ -61,7 +61,7 @@ impl Check<'_> {
         }
     }
 
-    /// The entry of a list by its name.
+    /// Returns the entry of a list by its name.
     fn entry(&mut self, list: &str, key: &str, name: &str) -> Value {
         let found = self.report[list].as_array().into_iter().flatten().find(|entry| entry[key] == name);
         found.cloned().unwrap_or_else(|| {
@@ -148,7 +148,7 @@ impl Check<'_> {
                 }
                 let what = format!("peak_bytes of {}", memory.name());
                 self.holds(&what, &ours["peak_bytes"], held.peak as f64, 0.0);
-                // Where calls of the lanes overlap, another moment may be the one.
+                // Where calls of the two threads overlap, the peak may be at another moment.
                 if ours["peak_bytes"]["kind"] == "exact" {
                     let what = format!("peak_ns of {}", memory.name());
                     self.equal(&what, &ours["peak_ns"], held.peak_at - SESSION);
@@ -190,7 +190,8 @@ impl Check<'_> {
         let gaps = &self.report["gaps"];
         self.holds("total of gaps", &gaps["total_ns"], truth.idle as f64, 0.0);
         self.holds("longest gap", &gaps["largest"][0]["duration_ns"], truth.longest_gap as f64, 0.0);
-        // Best estimates, which have no interval of their own: whether two streams' operations touch is a matter of a few ns.
+        // These are best estimates without an interval of their own: whether two streams' operations touch is a matter
+        // of a few ns.
         self.near("gaps", &gaps["count"], truth.gaps, truth.gaps / 50);
         self.near("span", &device["span_ns"], truth.span, 1_000 + truth.span / 1_000_000);
     }

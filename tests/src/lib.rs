@@ -1,5 +1,5 @@
-//! Running client programs on the simulated GPU, with and without gpuspy, and reading back what each side says: the
-//! program's own counts, the simulator's truth, the trace and the report.
+//! Runs client programs on the simulated GPU, with and without gpuspy, and reads back the program's own counts, the
+//! simulator's truth, the trace and the report.
 //!
 //! Everything that runs is built by `scripts/build-sim.sh`, which `scripts/test.sh` calls.
 
@@ -14,7 +14,7 @@ pub mod generated;
 pub mod scale;
 pub mod truth;
 
-/// The repository.
+/// Returns the repository's root.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
@@ -24,32 +24,32 @@ fn built(path: PathBuf) -> PathBuf {
     path
 }
 
-/// The collector's executable.
+/// Returns the path of the collector's executable.
 pub fn gpuspy() -> PathBuf {
     built(root().join("target/release/gpuspy"))
 }
 
-/// The agent.
+/// Returns the path of the agent.
 pub fn agent() -> PathBuf {
     built(root().join("target/release/libgpuspy.so"))
 }
 
-/// The folder of the simulated driver and runtime.
+/// Returns the folder of the simulated driver and runtime.
 pub fn sim_lib() -> PathBuf {
     built(root().join("target/sim/lib"))
 }
 
-/// A client program, or a library `lib….so` beside them.
+/// Returns the path of a client program, or of a library `lib….so` beside them.
 pub fn program(name: &str) -> PathBuf {
     built(root().join("target/sim/bin").join(name))
 }
 
-/// The program that generates traces and measures what reading them takes.
+/// Returns the path of the program that generates traces and measures the cost of reading them.
 pub fn scale_program() -> PathBuf {
     built(root().join("target/release/scale"))
 }
 
-/// A run that is being prepared, in a folder of its own.
+/// A run that is being prepared, with a folder of its own.
 pub struct Run {
     folder: tempfile::TempDir,
     command: Vec<OsString>,
@@ -60,23 +60,23 @@ pub struct Run {
 /// A finished run.
 pub struct Done {
     folder: tempfile::TempDir,
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// What it printed.
+    /// What it printed on stdout.
     pub stdout: String,
-    /// What it complained.
+    /// What it printed on stderr.
     pub stderr: String,
-    /// The share of its time in which something that could run waited for a processor.
+    /// The share of its wall time, 0 to 1, in which some runnable thread on the machine waited for a processor.
     pub pressure: f64,
 }
 
 impl Run {
-    /// A client program on the simulated GPU.
+    /// Prepares a client program on the simulated GPU.
     pub fn of(name: &str) -> Run {
         Run::command(program(name))
     }
 
-    /// Any program, with the simulated GPU in reach.
+    /// Prepares any program, with the simulated GPU on the loader's path.
     pub fn command(program: impl AsRef<OsStr>) -> Run {
         Run {
             folder: tempfile::tempdir().unwrap(),
@@ -86,58 +86,59 @@ impl Run {
         }
     }
 
-    /// One more argument.
+    /// Adds an argument.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Run {
         self.command.push(argument.as_ref().to_owned());
         self
     }
 
-    /// A variable of the program's environment.
+    /// Sets a variable of the program's environment.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Run {
         self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// Timed in windows inside a budget, not in full as tests are by default.
+    /// Times launches in windows within a budget, not in full as tests do by default.
     pub fn auto(self, percent: &str) -> Run {
         self.env("GPUSPY_TIMING", "auto").env("GPUSPY_BUDGET", percent)
     }
 
-    /// On a machine without any CUDA.
+    /// Removes the simulator from the loader's path, as on a machine without CUDA.
     pub fn without_gpu(mut self) -> Run {
         self.on_gpu = false;
         self
     }
 
-    /// The run's own folder: its working directory, removed with the result.
+    /// Returns the run's own folder: its working directory, removed together with the result.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The command with the agent preloaded, for tests that do more than to run it. The folder goes with the run: keep it.
+    /// Returns the command with the agent preloaded, for tests that do more than run it. The folder is removed with the
+    /// `Run`, so keep that.
     pub fn preloaded_command(&self) -> Command {
         self.prepare(&self.command, &[("LD_PRELOAD", agent().to_str().unwrap())])
     }
 
-    /// `gpuspy` with these arguments, in the run's folder and environment.
+    /// Returns a `gpuspy` command with these arguments, in the run's folder and environment.
     pub fn gpuspy_command(&self, arguments: &[&str]) -> Command {
         let command: Vec<OsString> =
             std::iter::once(gpuspy().into()).chain(arguments.iter().map(OsString::from)).collect();
         self.prepare(&command, &[])
     }
 
-    /// Runs it as it is.
+    /// Runs the program without gpuspy.
     pub fn plain(self) -> Done {
         let command = self.command.clone();
         self.start(&command, &[])
     }
 
-    /// Runs it with the agent preloaded, and nothing else.
+    /// Runs the program with only the agent preloaded.
     pub fn preloaded(self) -> Done {
         self.preloaded_among(&[], &[])
     }
 
-    /// Runs it with other libraries preloaded before and after the agent.
+    /// Runs the program with other libraries preloaded before and after the agent.
     pub fn preloaded_among(self, before: &[&str], after: &[&str]) -> Done {
         let libraries: Vec<PathBuf> = before
             .iter()
@@ -150,12 +151,12 @@ impl Run {
         self.start(&command, &[("LD_PRELOAD", &list)])
     }
 
-    /// Runs it under `gpuspy run`, which writes `trace.gspy`.
+    /// Runs the program under `gpuspy run`, which writes `trace.gspy`.
     pub fn observed(self) -> Done {
         self.observed_with(&[])
     }
 
-    /// The same with more options.
+    /// Does the same with more options of `gpuspy run`.
     pub fn observed_with(self, options: &[&str]) -> Done {
         let mut command: Vec<OsString> =
             vec![gpuspy().into(), "run".into(), "-o".into(), "trace.gspy".into()];
@@ -190,7 +191,7 @@ impl Run {
         self.finish(process)
     }
 
-    /// Runs a command of this run's to its end.
+    /// Runs a command of this run to its end.
     pub fn finish(self, mut process: Command) -> Done {
         let began = (Instant::now(), waited_for_processors());
         let output = process.output().unwrap_or_else(|e| panic!("{process:?}: {e}"));
@@ -205,32 +206,32 @@ impl Run {
 }
 
 impl Done {
-    /// The run's folder.
+    /// Returns the run's folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Fails the test, with all that the program printed, unless it ended well.
+    /// Fails the test with everything that the program printed, unless its exit status is 0.
     pub fn succeeded(self) -> Done {
         assert!(self.status.success(), "{}\nstdout: {}\nstderr: {}", self.status, self.stdout, self.stderr);
         self
     }
 
-    /// Whether so many of all are at least `share` of them, less for what the machine did else meanwhile: a poller and hooks that
-    /// get no processor leave launches untimed, which they say, and which is all that can be asked of them then.
+    /// Returns whether `part` is at least `share` of `all`, where the share is lowered by the pressure on the machine:
+    /// a poller and hooks that get no processor leave launches untimed, and report that they did.
     pub fn is_share(&self, part: usize, all: usize, share: f64) -> bool {
         part as f64 >= all as f64 * share * (1.0 - self.pressure)
     }
 
-    /// What the program says that it did: the line of JSON on its stdout.
+    /// Returns the line of JSON that the program printed on stdout: its own account of what it did.
     pub fn said(&self) -> Value {
         let line = self.stdout.lines().find(|l| l.starts_with('{'));
         let line = line.unwrap_or_else(|| panic!("no JSON in: {}\nstderr: {}", self.stdout, self.stderr));
         serde_json::from_str(line).unwrap()
     }
 
-    /// The traces in the run's folder. A collector that the agent started may still be writing: `report` waits for it,
-    /// this only for the file to be there.
+    /// Returns the traces in the run's folder, waiting until there is one. A collector that the agent started may still
+    /// be writing; `report` waits for it to finish.
     pub fn traces(&self) -> Vec<PathBuf> {
         let list = || -> Vec<PathBuf> {
             let entries = std::fs::read_dir(self.folder()).unwrap().map(|e| e.unwrap().path());
@@ -243,40 +244,41 @@ impl Done {
         list()
     }
 
-    /// The one trace.
+    /// Returns the only trace.
     pub fn trace(&self) -> PathBuf {
         let traces = self.traces();
         assert_eq!(traces.len(), 1, "{traces:?}\nstdout: {}\nstderr: {}", self.stdout, self.stderr);
         traces.into_iter().next().unwrap()
     }
 
-    /// `gpuspy report --json` of the one trace.
+    /// Returns `gpuspy report --json` of the only trace.
     pub fn report(&self) -> Value {
         report(&self.trace())
     }
 
-    /// The simulator's truth.
+    /// Returns the simulator's truth.
     pub fn truth(&self) -> truth::Truth {
         truth::Truth::read(&self.folder().join("truth.jsonl"))
     }
 }
 
-/// For how long in all something that could run has waited for a processor (Linux' PSI, Documentation/accounting/psi.rst);
-/// `None` where the kernel does not count that.
+/// Returns the total time for which some runnable thread has waited for a processor since boot (Linux PSI,
+/// Documentation/accounting/psi.rst); `None` if the Linux kernel does not count it.
 fn waited_for_processors() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/pressure/cpu").ok()?;
     let total = text.lines().find(|line| line.starts_with("some "))?.split("total=").nth(1)?;
     total.trim().parse().ok().map(Duration::from_micros)
 }
 
-/// The share of the time since then in which something waited; 1 where nobody knows.
+/// Returns the share of the time since then in which some thread waited; 1 if unknown.
 fn pressure_since((began, waited): (Instant, Option<Duration>)) -> f64 {
     let more = waited_for_processors().zip(waited).map(|(now, then)| now.saturating_sub(then));
     more.map_or(1.0, |more| (more.as_secs_f64() / began.elapsed().as_secs_f64()).min(1.0))
 }
 
-/// Runs something until it is as good as it can be on a quiet machine. For what other programs only make worse: how near an
-/// estimate is, and how long something takes. Fails the test when five runs in a row are not.
+/// Repeats `run` until one run is good, and fails the test if five runs in a row are not. Use this for results that
+/// other programs on the machine can only make worse: how close an estimate is, or how long something takes. Whatever
+/// must be true on any machine has to be asserted inside `run`.
 pub fn until_one_is_good(mut run: impl FnMut() -> Result<(), String>) {
     let mut runs = (0..5).map(|_| run());
     let mut why = Vec::new();
@@ -284,7 +286,7 @@ pub fn until_one_is_good(mut run: impl FnMut() -> Result<(), String>) {
     assert!(is_good, "none of five runs is good: {why:#?}");
 }
 
-/// `gpuspy report --json` of a trace. Fails the test where two numbers of it disagree.
+/// Returns `gpuspy report --json` of a trace. Fails the test if two numbers in it disagree.
 pub fn report(trace: &Path) -> Value {
     let output = Command::new(gpuspy()).arg("report").arg(trace).arg("--json").output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);

@@ -1,7 +1,8 @@
-//! What reading a generated trace takes, by how many launches it holds.
+//! Measures the cost of reading a generated trace, by its number of launches.
 //!
-//! Two processes: one generates, and in the end judges the answers; the other, which measures, has to be small. What
-//! wait4 tells of a child's memory begins with what its parent had when it was spawned (`exec` keeps the larger of both).
+//! This takes two processes: one generates the trace and finally checks the answers; the other, which measures, has to
+//! be small, because the memory that wait4 reports for a child starts with what its parent had when it was spawned
+//! (`exec` keeps the larger of both).
 
 use crate::{generated, gpuspy};
 use gpuspy_collector::trace::generator::write_trace;
@@ -13,34 +14,34 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// The first argument of the process that generates.
+/// The first argument of the generating process.
 pub const ANSWER: &str = "--answer";
 
-/// What was measured on one trace.
+/// The measurements of one trace.
 pub struct Measured {
-    /// Launches in it.
+    /// The number of launches in the trace.
     pub launches: u64,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// `gpuspy report --json`, each time.
+    /// The cost of each `gpuspy report --json`.
     pub report: Vec<Cost>,
-    /// `gpuspy export --to chrome`, each time.
+    /// The cost of each `gpuspy export --to chrome`.
     pub export: Vec<Cost>,
-    /// Answers of the report that are not what the generator knows.
+    /// Answers of the report that differ from what the generator knows.
     pub wrong: Vec<String>,
 }
 
-/// What a process took.
+/// The cost of a process.
 #[derive(Clone, Copy)]
 pub struct Cost {
-    /// Processor time, its own and the system's for it: what others do on the machine is not in it.
+    /// Processor time of the process, in user and kernel mode; other processes on the machine do not count.
     pub cpu_seconds: f64,
-    /// The most memory that was resident (ru_maxrss), KiB.
+    /// The peak of resident memory (ru_maxrss), KiB.
     pub peak_kib: u64,
 }
 
 impl Measured {
-    /// As the program prints it.
+    /// Returns the measurements in the form in which the program prints them.
     pub fn json(&self) -> Value {
         let costs = |costs: &[Cost]| -> Value {
             costs
@@ -58,7 +59,7 @@ impl Measured {
     }
 }
 
-/// Has a trace of so many launches generated, and reads it so many times.
+/// Generates a trace of this many launches in another process, and reads it this many times.
 pub fn measure(launches: u64, rounds: u64) -> Measured {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("generated.gspy");
@@ -71,7 +72,7 @@ pub fn measure(launches: u64, rounds: u64) -> Measured {
     let mut said = BufReader::new(knowing.stdout.take().unwrap());
     let mut bytes = String::new();
     said.read_line(&mut bytes).unwrap();
-    let bytes = bytes.trim().parse().expect("the generating process tells the size of its trace");
+    let bytes = bytes.trim().parse().expect("the generating process prints the size of its trace");
     let (mut report, mut export) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         report.push(cost("report", &trace, &["--json"], &trace.with_extension("json")));
@@ -85,8 +86,8 @@ pub fn measure(launches: u64, rounds: u64) -> Measured {
     Measured { launches, bytes, report, export, wrong: wrong.lines().map(str::to_owned).collect() }
 }
 
-/// The process that generates: writes the trace and prints its size; when its stdin ends, prints which answers of the report
-/// beside the trace are wrong.
+/// Runs as the generating process: writes the trace and prints its size. When stdin ends, prints which answers of the
+/// report beside the trace are wrong.
 pub fn answer(launches: u64, trace: &Path) {
     let mut generator = generated::generator();
     println!("{}", write_trace(trace, &mut generator, launches).unwrap());
@@ -99,7 +100,7 @@ pub fn answer(launches: u64, trace: &Path) {
 /// Runs `gpuspy COMMAND TRACE OPTIONS… > OUTPUT`.
 fn cost(command: &str, trace: &Path, options: &[&str], output: &Path) -> Cost {
     let output = File::options().write(true).create(true).truncate(true).open(output).unwrap();
-    #[allow(clippy::zombie_processes)] // wait4 waits for it, and tells what it took
+    #[allow(clippy::zombie_processes)] // wait4 waits for it and reports its cost
     let child = Command::new(gpuspy())
         .args([OsStr::new(command), trace.as_os_str()])
         .args(options)
@@ -113,10 +114,10 @@ fn cost(command: &str, trace: &Path, options: &[&str], output: &Path) -> Cost {
     Cost { cpu_seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime), peak_kib: usage.ru_maxrss as u64 }
 }
 
-/// Waits for a child: how it ended, and what it took.
+/// Waits for a child, and returns its exit status and cost.
 fn wait(child: &Child) -> (ExitStatus, libc::rusage) {
     let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
-    // SAFETY: both are ours to write, and an rusage is integers, of which zero is one.
+    // SAFETY: both are ours to write, and an rusage consists of integers, for which zero is valid.
     let (waited, usage) = unsafe {
         let waited = libc::wait4(child.id() as i32, &mut status, 0, usage.as_mut_ptr());
         (waited, usage.assume_init())

@@ -1,9 +1,9 @@
-//! What the simulated GPU says really happened (`SIMCUDA_TRUTH`; sim/README.md has the format).
+//! The simulator's log of what really happened (`SIMCUDA_TRUTH`; simcuda's documentation describes the format).
 
 use serde_json::Value;
 use std::path::Path;
 
-/// All of it, in the order in which it was written.
+/// The whole log, in the order in which it was written.
 pub struct Truth {
     lines: Vec<Value>,
 }
@@ -13,9 +13,9 @@ pub struct Truth {
 pub struct Operation {
     /// `kernel`, `copy`, `memset`, `graph`.
     pub kind: String,
-    /// Its number: what ran inside a graph launch carries it as `in_graph`.
+    /// Its number: operations inside a graph launch carry the launch's number as `in_graph`.
     pub seq: u64,
-    /// The thread that asked for it.
+    /// The thread that made the call.
     pub tid: u64,
     /// When that call was entered.
     pub called: u64,
@@ -25,7 +25,7 @@ pub struct Operation {
     pub device: u64,
     /// Kernel name.
     pub name: String,
-    /// Of copies and sets: which way (empty for a set), from or to what host memory, how much.
+    /// For copies and memsets: the direction (empty for a memset), the kind of host memory, and the size.
     pub direction: String,
     pub host_memory: String,
     pub bytes: u64,
@@ -43,18 +43,18 @@ impl Truth {
         Truth { lines: text.lines().map(parse).collect() }
     }
 
-    /// Lines of a kind.
+    /// Returns the lines of a kind.
     pub fn of<'t>(&'t self, kind: &'t str) -> impl Iterator<Item = &'t Value> {
         self.lines.iter().filter(move |l| l["kind"] == kind)
     }
 
-    /// How many operations of a kind the app enqueued itself, outside captures and graphs.
+    /// Returns how many operations of a kind the app enqueued itself, outside stream captures and graphs.
     pub fn enqueued(&self, kind: &str) -> usize {
         self.of(kind).filter(|l| l["captured"] == false && l["in_graph"] == 0).count()
     }
 
-    /// What ran on the GPU by a call of its own: kernels, copies, sets and graph launches, each with its interval, in
-    /// the order of their calls.
+    /// Returns the operations that ran on the GPU by a call of their own: kernels, copies, memsets and graph launches,
+    /// each with its interval, in the order of their calls.
     pub fn operations(&self) -> Vec<Operation> {
         let ran = |l: &&Value| {
             ["kernel", "copy", "memset", "graph"].iter().any(|k| l["kind"] == *k)
@@ -82,7 +82,7 @@ impl Truth {
                 queue: number(l, "queue"),
             })
             .collect();
-        // One call may launch several.
+        // One call may launch several operations.
         list.sort_by_key(|op| (op.called, op.seq));
         list
     }

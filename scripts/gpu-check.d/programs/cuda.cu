@@ -1,4 +1,5 @@
-// Kernels that spin for a known time and say how long by the GPU's own timer. Prints the line of JSON that parts.py tells of.
+// Runs kernels that spin for a known time and report how long by the GPU's own timer. Prints the line of JSON that
+// parts.py describes.
 //
 //   cuda [storm] [--quick]     storm: the shortest kernels, as fast as the host can launch them
 #include <algorithm>
@@ -68,7 +69,7 @@ static Moment both_clocks()
 
 typedef void (*Kernel)(u64 *);
 
-// Launches of the measured part, in order; the GPU's answer to how long each took lies at the same place in `took`.
+// The launches of the measured part in order; `took` has, at the same index, the time that the GPU measured for each.
 static std::vector<std::string> launched;
 static u64 *took;
 static cudaStream_t stream;
@@ -104,7 +105,7 @@ static double group(bool is_storm, int steps)
         is_storm ? storm_step() : work_step();
     CHECK(cudaStreamSynchronize(stream));
     double each = (double)(raw() - began) / steps;
-    // On a drained stream: here a careless pair of events is furthest off.
+    // On a drained stream, where a carelessly placed event pair is furthest off.
     if (!is_storm) {
         launch("alone_10us", alone_10us);
         CHECK(cudaStreamSynchronize(stream));

@@ -1,4 +1,4 @@
-"""A kernel of CuPy's own making and one from source."""
+"""A kernel that CuPy generates, and one from source."""
 import steady
 
 import cupy

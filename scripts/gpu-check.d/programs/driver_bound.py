@@ -1,5 +1,5 @@
-"""Kernels that keep the GPU busy, launched through the driver as fast as its queue takes them, with no wait between: the GPU is
-the bound, as in a training loop that never synchronises. Needs nothing but the driver."""
+"""Keeps the GPU busy with kernels launched through the driver as fast as its queue takes them, without waits:
+GPU-bound, like a training loop that never synchronizes. Needs nothing but the driver."""
 import os
 import sys
 
@@ -25,7 +25,7 @@ def step():
         cuLaunchKernel(*arguments)
 
 
-# Timed: alone, in runs or in bursts. Busy: of the time from the first kernel to the last.
+# Timed: alone, in runs or in bursts. Busy: share of the time from the first kernel to the last.
 steady.measure(
     "driver_bound",
     step,

@@ -1,5 +1,6 @@
-"""One thread captures a stream in GLOBAL mode, again and again, while another one makes streams and launches on them, or launches
-on streams that nobody has launched on before. Does watching end captures that live without it? Needs nothing but the driver."""
+"""One thread repeatedly captures a stream in GLOBAL mode while another one creates streams and launches on them, or
+launches on streams that were never launched on before. Shows whether gpuspy ends captures that succeed without it.
+Needs nothing but the driver."""
 import ctypes
 import os
 import queue
@@ -19,14 +20,14 @@ except (OSError, cuda.CudaError) as error:
 
 driver = context.driver
 captured = context.stream()
-# One for each step that may come, quick or not; launched on only inside captures.
+# One stream for each possible step, quick or not; launched on only inside captures.
 unused = [context.stream() for _ in range(300)]
 jobs, answers = queue.Queue(), queue.Queue()
 ended = {"a stream made and used": 0, "a stream used": 0}
 
 
 def work():
-    """The other thread: what it is given, it does, and answers with the result."""
+    """The other thread: runs the jobs that it is given, and returns their results."""
     driver.call("cuCtxSetCurrent", context.handle)
     while (job := jobs.get()) is not None:
         answers.put(job())
@@ -43,7 +44,7 @@ def used():
 
 
 def capture(what, job):
-    """A capture during which the other thread does the job; counts it if it did not live."""
+    """Makes a capture during which the other thread does the job, and counts the capture if it failed."""
     graph = ctypes.c_void_p()
     driver.call("cuStreamBeginCapture_v2", captured, cuda.CAPTURE_GLOBAL)
     context.launch(captured)
@@ -63,7 +64,7 @@ def step():
 thread = threading.Thread(target=work)
 thread.start()
 wait = lambda: driver.call("cuCtxSynchronize")  # noqa: E731
-# The groups that are not measured count as well: the first use of all is among them.
+# Groups that are not measured count as well: they include the very first use.
 steady.measure("driver_captures", step, wait, (), steps=5, groups=12, same=ended)
 jobs.put(None)
 thread.join()

@@ -1,4 +1,5 @@
-"""The smallest kernels, launched through the driver one after the other: the host is the bound. Needs nothing but the driver."""
+"""Launches the smallest kernels through the driver one after the other: the host is the bottleneck. Needs nothing but
+the driver."""
 import os
 import sys
 

@@ -1,4 +1,4 @@
-"""What the Python programs share: a measured part whose begin and end are known, and the line of JSON about it."""
+"""What the Python programs share: a measured part with a known start and end, and the line of JSON about it."""
 import argparse
 import contextlib
 import importlib.metadata
@@ -9,18 +9,18 @@ import time
 
 
 def skip(why):
-    """Ends the program: what it is about is not there."""
+    """Ends the program because something that it needs is missing."""
     print(json.dumps({"skip": why}))
     sys.exit(77)
 
 
 def raw():
-    """Now, on the clock that gpuspy's host times are on."""
+    """Returns the current time on the clock of gpuspy's host times."""
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
 
 
 def clock_pair():
-    """One moment on both clocks, [raw, real]: CUPTI's times are on the second. The tightest of a few tries."""
+    """Returns one moment on both clocks, [raw, real]: CUPTI's times are on the second. The tightest of a few tries."""
     tries = []
     for _ in range(9):
         before, real, after = raw(), time.time_ns(), raw()
@@ -49,8 +49,9 @@ def measure(
 ):
     """Runs `warm` groups of steps, then `groups` that are measured; a group ends with `synchronize`.
 
-    `launches` and `kernels` (by name) are kernel launches of one step, where the program knows them. `expect` is what a report
-    of the program must say at least, by mode, `same` what must come out the same in every mode (gpu-check.d/parts.py).
+    `launches` and `kernels` (by name) are kernel launches of one step, if the program knows them. `expect` is the least
+    that a report of the program must show, by mode, and `same` what must be the same in every mode
+    (gpu-check.d/parts.py).
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")

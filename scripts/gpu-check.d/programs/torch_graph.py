@@ -18,7 +18,7 @@ def train():
     optimizer.step()
 
 
-# As PyTorch's documentation asks: a few steps on a side stream before the capture.
+# As PyTorch's documentation requires: a few steps on a side stream before the capture.
 side = torch.cuda.Stream()
 side.wait_stream(torch.cuda.current_stream())
 with torch.cuda.stream(side):

@@ -1,5 +1,5 @@
-"""A training loop as people write it: a DataLoader with workers and pinned memory, copies that do not block, a loss that is
-looked at now and then."""
+"""A typical training loop: a DataLoader with workers and pinned memory, non-blocking copies, and a loss that is read
+every few steps."""
 import steady
 
 import torch
@@ -13,7 +13,7 @@ BATCH, LOOK_EVERY = 64, 8
 
 
 class Images(Dataset):
-    """As many as are asked for; each a random picture with a label."""
+    """A dataset of the requested length; each item is a random picture with a label."""
 
     def __len__(self):
         return 1 << 20

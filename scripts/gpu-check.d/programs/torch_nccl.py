@@ -1,4 +1,4 @@
-"""Collectives of NCCL with one GPU beside work of the program's own: a world of one rank."""
+"""NCCL collectives on one GPU, in a world of one rank, beside other work of the program."""
 import os
 import tempfile
 

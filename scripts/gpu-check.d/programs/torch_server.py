@@ -1,4 +1,4 @@
-"""An inference server of two threads, each with a stream of its own: requests come through a queue, answers go back to the
+"""An inference server of two threads with a stream each: requests come through a queue, and answers go back to the
 host."""
 import queue
 import threading

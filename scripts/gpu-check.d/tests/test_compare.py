@@ -1,4 +1,4 @@
-"""The comparisons, on made-up profiles and operations with known answers."""
+"""Tests the comparisons on made-up profiles and operations with known answers."""
 import os
 import sys
 import unittest
@@ -56,7 +56,7 @@ def line(name, begin, start=None, duration=None, stream=3, kind="kernel", untime
 
 
 class Reading(unittest.TestCase):
-    def test_times_are_on_the_raw_clock_to_the_ns_whatever_the_clocks_rates(self):
+    def test_times_are_converted_to_the_raw_clock_exactly_at_any_clock_rate(self):
         # The real clock runs 100 ppm fast.
         clock = Clock([[RAW, REAL], [RAW + 1_000_000_000, REAL + 1_000_100_000]])
         self.assertEqual(clock.raw_ns(REAL), RAW)
@@ -84,7 +84,7 @@ class Reading(unittest.TestCase):
         read = profile(inside, kernel_event("a", 1, RAW, 100))
         self.assertEqual((read.in_graphs, [kernel.name for kernel in read.kernels]), (["b"], ["a"]))
 
-    def test_only_what_was_launched_in_the_region_and_ran_is_ours(self):
+    def test_only_operations_launched_in_the_region_that_ran_are_kept(self):
         lines = [
             line("late", 900),
             line("b", 300),
@@ -98,7 +98,7 @@ class Reading(unittest.TestCase):
         self.assertEqual([kernel["normal"] for kernel in observed.kernels], ["a", "b"])
         self.assertEqual((len(observed.graphs), observed.in_graphs), (1, 5))
 
-    def test_a_name_is_the_same_whoever_demangled_it(self):
+    def test_names_are_the_same_from_every_demangler(self):
         self.assertEqual(normal("void f<4, A<int> >(int)"), normal("void f<4, A<int>>(int)"))
         self.assertEqual(normal("_Z6vecaddPKfS0_Pfi"), normal("vecadd(float const*, float const*, float*, int)"))
         self.assertEqual(normal("_Znonsense"), "_Znonsense")
@@ -110,7 +110,7 @@ class Counts(unittest.TestCase):
         self.assertTrue(row["equal"])
         self.assertEqual((row["ours"], row["differences"]), ({"launches": 4, "in_graphs": 4}, []))
 
-    def test_what_differs_is_named(self):
+    def test_differences_are_named(self):
         row = compare.counts(Counter(a=3, b=1), 0, Counter(a=2, c=2))
         self.assertFalse(row["equal"])
         expected = [("a", 3, 2), ("b", 1, 0), ("c", 0, 2)]
@@ -119,18 +119,18 @@ class Counts(unittest.TestCase):
     def test_the_same_number_of_other_kernels_is_not_equal(self):
         self.assertFalse(compare.counts(Counter(a=1), 0, Counter(b=1))["equal"])
 
-    def test_kernels_in_graphs_count_where_the_other_knows_them(self):
+    def test_kernels_in_graphs_count_if_the_other_side_knows_them(self):
         self.assertFalse(compare.counts(Counter(a=1), 7, Counter(a=1), 8)["equal"])
         self.assertTrue(compare.counts(Counter(a=1), 7, Counter(a=1), None)["equal"])
 
-    def test_a_number_without_names_is_compared_as_one(self):
+    def test_a_count_without_names_is_compared_as_a_total(self):
         self.assertTrue(compare.counts(Counter(a=2, b=1), 0, 3)["equal"])
         self.assertFalse(compare.counts(Counter(a=2, b=1), 0, 4)["equal"])
 
 
 class Durations(unittest.TestCase):
     def launches(self, names, errors, offset=0):
-        """Launches on both sides: ours last `errors` ns longer, and start `offset` later."""
+        """Returns launches on both sides: gpuspy's last `errors` ns longer, and start `offset` later."""
         theirs = [kernel_event(n, at, RAW + 10_000 * at, 1000 + at) for at, n in enumerate(names)]
         ours = []
         for at, (name, error) in enumerate(zip(names, errors)):
@@ -138,18 +138,18 @@ class Durations(unittest.TestCase):
             ours.append(line(name, at, estimate(start, start - 50, start + 50), estimate(took, took - 10, took + 10)))
         return Observed(ours).kernels, profile(*theirs).kernels
 
-    def test_errors_are_signed_and_told_with_their_spread(self):
+    def test_errors_are_signed_and_have_a_spread(self):
         errors = [5] * 90 + [300] * 10
         row = compare.durations(*compare.pair(*self.launches(["a", "b"] * 50, errors)))
         self.assertEqual((row["pairs"], row["unpaired"]), (100, 0))
         self.assertEqual((row["median_ns"], row["p5_ns"], row["p95_ns"]), (5, 5, 300))
         self.assertEqual((row["inside"], row["below"], row["above"]), (0.9, 0.1, 0.0))
 
-    def test_too_short_is_negative_and_above(self):
+    def test_a_duration_that_is_too_short_has_a_negative_error(self):
         row = compare.durations(*compare.pair(*self.launches(["a"] * 10, [-40] * 10)))
         self.assertEqual((row["median_ns"], row["abs_median_ns"], row["above"]), (-40, 40, 1.0))
 
-    def test_what_two_good_clocks_differ_by_is_inside(self):
+    def test_the_difference_of_two_good_clocks_counts_as_inside(self):
         kernel = profile(kernel_event("a", 1, RAW, 1_000_000)).kernels
         for off, inside in ((51, 1.0), (54, 0.0), (-51, 1.0), (-54, 0.0)):
             took = estimate(1_000_000 + off)
@@ -177,14 +177,14 @@ class Durations(unittest.TestCase):
         pairs, unpaired = compare.pair(Observed([line("a", 1)]).kernels, profile(kernel_event("a", 1, RAW, 9)).kernels)
         self.assertEqual((len(pairs), compare.durations(pairs, unpaired)), (1, None))
 
-    def test_begins_are_compared_on_the_hosts_clock(self):
+    def test_starts_are_compared_on_the_hosts_clock(self):
         pairs, _ = compare.pair(*self.launches(["a"] * 10, [0] * 10, offset=40))
         (row,) = compare.starts(pairs)
         self.assertEqual((row["clock"], row["median_ns"], row["inside"]), ("host", 40, 1.0))
         pairs, _ = compare.pair(*self.launches(["a"] * 10, [0] * 10, offset=60))
         self.assertEqual(compare.starts(pairs)[0]["inside"], 0.0)
 
-    def test_of_another_clock_only_the_spread_is_told(self):
+    def test_on_another_clock_only_the_spread_is_compared(self):
         pairs, _ = compare.pair(*self.launches(["a"] * 10, [0] * 10, offset=10**12))
         for mine, _ in pairs:
             mine["clock"] = "gpu 0"
@@ -203,19 +203,19 @@ class Expected(unittest.TestCase):
         coverage = {"launches": 100, "timed": timed, "runs": {"launches": in_runs}, "bursts": {"launches": 0}}
         return {"coverage": coverage, "devices": [{"compute_ns": {"value": busy}, "span_ns": 1000}]}
 
-    def test_a_report_must_tell_at_least_what_the_program_says(self):
+    def test_a_report_must_reach_the_programs_minimum(self):
         least = {"timed_share": 0.2, "busy_share": 0.95}
         rows = compare.expected("exact", least, self.report(timed=5, in_runs=14, busy=951))
         found = [(row["what"], row["found"], row["met"]) for row in rows]
         self.assertEqual(found, [("timed_share", 0.19, False), ("busy_share", 0.951, True)])
         self.assertEqual(compare.expected("exact", {}, self.report()), [])
 
-    def test_a_report_without_a_gpu_or_launches_tells_nothing(self):
+    def test_a_report_without_a_gpu_or_launches_reaches_no_minimum(self):
         report = {**self.report(), "devices": []}
         report["coverage"]["launches"] = 0
         self.assertEqual(compare.shares(report), {"timed_share": 0.0, "busy_share": 0.0})
 
-    def test_what_must_be_as_it_is_without_us_is_held_against_the_plain_run(self):
+    def test_numbers_that_must_not_change_are_compared_with_the_plain_run(self):
         rows = compare.same({"plain": {"same": {"died": 0}}, "off": {"same": {"died": 0}}, "exact": {"same": {"died": 3}}})
         self.assertEqual([(row["mode"], row["met"]) for row in rows], [("off", True), ("exact", False)])
         self.assertEqual(compare.same({"exact": {"same": {"died": 3}}}), [])

@@ -1,5 +1,6 @@
-"""gpu-session from its first line to its last, on the simulated GPU, with a simulator PyTorch: every step writes its JSON, and
-every line of the scripts runs, on a machine where all goes well or on one where nothing does. Needs scripts/build-sim.sh."""
+"""Runs gpu-session from start to end on the simulated GPU with a fake PyTorch: every step writes its JSON, and every
+line of the scripts runs, either on a machine where everything works or on one where nothing does. Needs
+scripts/build-sim.sh."""
 import ast
 import collections
 import dis
@@ -27,13 +28,14 @@ import limited
 
 FOLDERS = ("gpu-probe.d", "gpu-session.d", "gpu-check.d", "gpu-check.d/programs")
 WATCHED = ("gpu-probe", "gpu-session", *(f"{folder}/*.py" for folder in FOLDERS))
-# There is no simulator of these packages.
-NO_STAND_IN = re.compile(r"programs/(cupy|jax|numba|warp|taichi|pycuda)_")
+# There are no fakes of these packages.
+NO_FAKE = re.compile(r"programs/(cupy|jax|numba|warp|taichi|pycuda)_")
 NOT_REACHED = os.path.join(HERE, "not_reached.txt")
 
 
 def code_lines(path):
-    """The lines of a file that hold instructions, without what handles or raises an exception: that takes a driver which fails."""
+    """Returns the lines of a file that contain instructions, without those that handle or raise an exception: these
+    need a driver that fails."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     todo, found = [compile(text, path, "exec")], set()
@@ -44,7 +46,7 @@ def code_lines(path):
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.ExceptHandler, ast.Raise)):
             found -= set(range(node.lineno, node.end_lineno + 1))
-        # A documentation string is stored, not run.
+        # A docstring is stored, not run.
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
             found -= set(range(body[0].lineno, body[0].end_lineno + 1))
@@ -52,7 +54,7 @@ def code_lines(path):
 
 
 class Begun:
-    """A script that runs; `wait` tells how it ended."""
+    """A running script; `wait` returns how it ended."""
 
     def __init__(self, command, environment):
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -67,13 +69,14 @@ def script(name):
     return [os.path.join(SCRIPTS, name)]
 
 
-def begin(folder, script, *arguments, tools="standin", **environment):
-    """Starts a script on the simulator, with tools of our own before the machine's; it notes which lines it runs."""
+def begin(folder, script, *arguments, tools="fakes", **environment):
+    """Starts a script on the simulator, with fake tools before the machine's on PATH, and records which lines it
+    runs."""
     lines = os.path.join(folder, "lines")
     os.makedirs(lines, exist_ok=True)
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(os.path.join(HERE, name) for name in ("lines", "standin")),
+        "PYTHONPATH": os.pathsep.join(os.path.join(HERE, name) for name in ("lines", "fakes")),
         "PATH": os.path.join(HERE, tools) + os.pathsep + os.environ["PATH"],
         "LINES_FOLDER": lines,
         "SIM_STEADY": STEADY,
@@ -84,7 +87,7 @@ def begin(folder, script, *arguments, tools="standin", **environment):
 
 
 def steps(session):
-    """What a session's folder holds about each step."""
+    """Returns what a session's folder contains about each step."""
     rows = {}
     for path in sorted(glob.glob(os.path.join(session, "steps", "*.json"))):
         with open(path, encoding="utf-8") as file:
@@ -94,7 +97,7 @@ def steps(session):
 
 
 def all_steps():
-    """Names of steps, as gpu-session lists them."""
+    """Returns the names of steps, as gpu-session lists them."""
     with open(os.path.join(SCRIPTS, "gpu-session"), encoding="utf-8") as file:
         tree = ast.parse(file.read())
     (steps,) = (n for n in tree.body if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", None) == "STEPS")
@@ -102,7 +105,7 @@ def all_steps():
 
 
 class DryRun(unittest.TestCase):
-    """The sessions are run once, and asked several questions."""
+    """The sessions are run once, and each test looks at their results."""
 
     maxDiff = None
 
@@ -112,13 +115,13 @@ class DryRun(unittest.TestCase):
         cls.addClassCleanup(place.cleanup)
         cls.folder = place.name
         cls.good, cls.bad = (os.path.join(cls.folder, name) for name in ("good", "bad"))
-        # A busy machine takes longer than a limit that is meant for a GPU's.
+        # A busy machine takes longer than limits that are meant for a GPU machine.
         slow = ("--quick", "--patience", "8")
         cls.done = begin(cls.folder, script("gpu-session"), *slow, "--budget", "2000", "-o", cls.good)
         # No GPU, no compiler.
         nothing = {"tools": "broken", "SIMCUDA_FAIL": "cuInit:100:*"}
         cls.failed = begin(cls.folder, script("gpu-session"), *slow, "--budget", "2000", "-o", cls.bad, **nothing)
-        # The probe by itself, timing from Python; the check with more than one round, where captures die; tests without a GPU.
+        # The probe alone, timing from Python; the check with several rounds, where captures fail; tests without a GPU.
         output = os.path.join(cls.folder, "probe.json")
         cls.probe = begin(cls.folder, script("gpu-probe"), "-o", output, "device", "costs", tools="broken")
         die = {"SIMCUDA_ASSUME": "event_create_in_capture=unsafe"}
@@ -147,7 +150,7 @@ class DryRun(unittest.TestCase):
             result = json.load(file)
         programs = {program["name"]: program for program in result["programs"]}
         there = {os.path.basename(path)[:-3] for path in glob.glob(os.path.join(SCRIPTS, "gpu-check.d", "programs", "*.py"))}
-        expected = {name for name in there if not NO_STAND_IN.search(f"programs/{name}")} - {"steady"}
+        expected = {name for name in there if not NO_FAKE.search(f"programs/{name}")} - {"steady"}
         self.assertEqual(expected - programs.keys(), set())
         for program in programs.values():
             failed = [run for run in program["runs"] if "error" in run]
@@ -165,10 +168,10 @@ class DryRun(unittest.TestCase):
         self.assertIn("good/check/gpu-check.json", names)
         for name in all_steps():
             self.assertIn(f"\n{name} ", page)
-        self.assertNotIn("cannot tell this answer", page)
+        self.assertNotIn("cannot show this answer", page)
         self.assertEqual(self.done.stdout, page)
 
-    def test_where_nothing_works_each_step_says_so_and_the_next_one_runs(self):
+    def test_if_nothing_works_each_step_reports_it_and_the_next_one_runs(self):
         rows = steps(self.bad)
         self.assertEqual(list(rows), all_steps())
         self.assertIn("cuInit returned 100", rows["probe costs"]["ended"])
@@ -178,12 +181,12 @@ class DryRun(unittest.TestCase):
         self.assertIn("FAILED", page)
         self.assertTrue(os.path.exists(self.bad + ".tar.gz"))
 
-    def test_the_probe_works_by_itself_and_without_a_compiler(self):
+    def test_the_probe_works_alone_and_without_a_compiler(self):
         self.assertEqual(self.probe.returncode, 0, self.probe.stderr)
         self.assertIn("python", self.probed["costs"]["host_calls_from"])
         self.assertIn("median", self.probed["costs"]["cuEventRecord, timing"])
 
-    def test_no_line_is_left_that_did_not_run(self):
+    def test_every_line_runs_or_is_listed_in_not_reached(self):
         seen = collections.defaultdict(set)
         for path in glob.glob(os.path.join(self.folder, "lines", "*.json")):
             with open(path, encoding="utf-8") as file:
@@ -194,7 +197,7 @@ class DryRun(unittest.TestCase):
         missed, there = [], set()
         for path in (path for pattern in WATCHED for path in sorted(glob.glob(os.path.join(SCRIPTS, pattern)))):
             name = os.path.relpath(path, ROOT)
-            if NO_STAND_IN.search(name):
+            if NO_FAKE.search(name):
                 continue
             for line, words in sorted(code_lines(path).items()):
                 there.add(words)
@@ -205,35 +208,35 @@ class DryRun(unittest.TestCase):
 
 
 class Limits(unittest.TestCase):
-    """A command may do what it likes: the caller goes on."""
+    """Whatever a command does, the caller goes on."""
 
     def shell(self, text, seconds=20.0):
         return limited.run(["sh", "-c", text], seconds)
 
-    def test_it_may_hang_with_children_that_ignore_signals(self):
+    def test_a_command_may_hang_with_children_that_ignore_signals(self):
         ended = self.shell("echo said; trap '' TERM; (trap '' TERM; sleep 61) & sleep 61", 1)
         self.assertEqual((ended.code, ended.why, ended.output), (None, "stopped after 1 s", "said\n"))
 
-    def test_who_waits_is_told_now_and_then(self):
+    def test_the_caller_is_called_back_while_it_waits(self):
         beats = []
         with unittest.mock.patch.object(limited, "BEAT_SECONDS", 0.05):
             ended = limited.run(["sleep", "0.5"], 20, beat=lambda: beats.append(None))
             self.assertEqual((ended.code, bool(beats)), (0, True))
             self.assertEqual(limited.run(["sleep", "61"], 0.2).code, None)
 
-    def test_it_may_crash_or_fail_or_not_be_there(self):
+    def test_a_command_may_crash_or_fail_or_be_missing(self):
         self.assertEqual(self.shell("kill -SEGV $$").words(), "SIGSEGV")
         self.assertEqual(self.shell("echo why >&2; exit 3").words(), "exit 3: why")
         self.assertIn("No such file", limited.run(["/nowhere"], 1).words())
         self.assertIsNone(self.shell("true").words())
 
-    def test_the_last_line_that_is_json_counts(self):
+    def test_the_last_line_of_json_counts(self):
         self.assertEqual(limited.last_document('{"a": 1}\n[2]\n{"a": 2}\n{"a": '), {"a": 2})
         self.assertIsNone(limited.last_document("nothing\n"))
 
 
 class Interrupted(unittest.TestCase):
-    def test_a_step_that_hangs_is_one_line_and_what_there_is_no_time_for_another(self):
+    def test_hanging_steps_and_steps_without_time_have_one_line_each(self):
         with tempfile.TemporaryDirectory() as folder:
             session, hangs = os.path.join(folder, "session"), os.path.join(folder, "gpuspy")
             with open(hangs, "w", encoding="utf-8") as file:
@@ -248,10 +251,10 @@ class Interrupted(unittest.TestCase):
         self.assertEqual((rows["doctor"]["output"], rows["probe handles"]["ended"]), ("begun\n", "no time left"))
         self.assertIn("FAILED: stopped after", done.stdout)
 
-    def test_a_session_that_is_ended_early_leaves_what_it_has(self):
+    def test_a_session_that_is_terminated_leaves_its_results(self):
         with tempfile.TemporaryDirectory() as folder:
             session = os.path.join(folder, "session")
-            # The second step takes a second at least; the signal comes when the first one's file is there.
+            # The second step takes at least a second; the signal is sent once the first one's file exists.
             command = [SIMGPU, sys.executable, "-B", os.path.join(SCRIPTS, "gpu-session"), "--quick", "-o", session]
             process = subprocess.Popen([*command, "--only", "facts", "--only", "probe elapsed"], stdout=subprocess.DEVNULL)
             while not steps(session):

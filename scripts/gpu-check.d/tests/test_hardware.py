@@ -1,4 +1,4 @@
-"""docs/hardware.md knows every assumption of the simulated GPU, and names no probe that is not there."""
+"""Checks that docs/hardware.md lists every assumption of the simulated GPU, and names only probes that exist."""
 import ast
 import os
 import re
@@ -21,7 +21,7 @@ def read(*path):
 
 
 def assumptions():
-    """The names in assume.rs with their defaults."""
+    """Returns the names in assume.rs with their defaults."""
     words = r'\bword\(\s*"(\w+)",\s*&\[[^\]]*\],\s*"(\w+)"'
     numbers = r'\bnumber\(\s*"(\w+)",\s*"(\w+)"'
     text = read("sim", "cuda", "src", "assume.rs")
@@ -29,14 +29,14 @@ def assumptions():
 
 
 def rows():
-    """The cells of each row of each table."""
+    """Returns the cells of each row of each table."""
     lines = read("docs", "hardware.md").splitlines()
     cells = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| "))
     return [row for row in cells if row[0] != "assumption"]
 
 
 def values(path, name):
-    """A module's constant, read without running it."""
+    """Returns a module's constant, read without running the module."""
     for node in ast.parse(read(*path)).body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == name:
             return ast.literal_eval(node.value)
@@ -45,17 +45,17 @@ def values(path, name):
 
 class Hardware(unittest.TestCase):
     def test_every_assumption_of_the_simulator_has_a_row_with_its_default(self):
-        told = dict(re.match(r"`(\w+)`=(\w+)", row[0]).groups() for row in rows() if re.match(r"`\w+`=", row[0]))
+        reported = dict(re.match(r"`(\w+)`=(\w+)", row[0]).groups() for row in rows() if re.match(r"`\w+`=", row[0]))
         self.assertGreater(len(assumptions()), 25)
-        self.assertEqual(told, assumptions())
+        self.assertEqual(reported, assumptions())
 
-    def test_every_row_says_where_what_who_and_what_so_far(self):
+    def test_every_row_has_all_cells_filled(self):
         for row in rows():
             self.assertEqual(len(row), 5, row)
             self.assertTrue(all(row), row)
             self.assertTrue(row[3].startswith(("`probe ", "`check ", "none")), row)
 
-    def test_every_probe_that_is_named_is_there_and_is_run(self):
+    def test_every_named_probe_exists_and_is_run(self):
         sections = set(values(("scripts", "gpu-probe"), "SECTIONS"))
         steps = {name for name, _ in values(("scripts", "gpu-session"), "STEPS")}
         programs = {name for name, _, _ in parts.PYTHON_PROGRAMS} | CUDA_PROGRAMS
@@ -65,7 +65,7 @@ class Hardware(unittest.TestCase):
             self.assertIn(name, sections if kind == "probe" else programs)
         self.assertEqual({f"probe {section}" for section in sections}, {step for step in steps if step.startswith("probe")})
 
-    def test_files_that_rows_name_are_there(self):
+    def test_files_named_in_rows_exist(self):
         for row in rows():
             for path in re.findall(r"`((?:agent|collector|tests)/[\w./]+)`", row[1]):
                 self.assertTrue(os.path.exists(os.path.join(ROOT, path)), path)

@@ -1,4 +1,5 @@
-"""What the Python programs share, without a GPU: the line of JSON tells of the measured part and of nothing else."""
+"""Tests what the Python programs share, without a GPU: the line of JSON describes the measured part and nothing
+else."""
 import ast
 import contextlib
 import importlib.metadata
@@ -19,7 +20,7 @@ import steady
 
 
 class FakeProfiler:
-    """Stands for torch.profiler.profile: notes when it was on."""
+    """Replaces torch.profiler.profile, and records when it was on."""
 
     def __enter__(self):
         self.began = steady.raw()
@@ -35,7 +36,7 @@ class FakeProfiler:
 
 class Measuring(unittest.TestCase):
     def measure(self, *arguments, **facts):
-        """What a program with these facts prints, and the moments of its steps and waits."""
+        """Returns what a program with these facts prints, and the moments of its steps and waits."""
         moments = {"step": [], "wait": []}
         note = lambda what: lambda: moments[what].append(steady.raw())  # noqa: E731
         torch = types.SimpleNamespace(profiler=types.SimpleNamespace(profile=FakeProfiler))
@@ -45,7 +46,7 @@ class Measuring(unittest.TestCase):
                 steady.measure("program", note("step"), note("wait"), ["pip"], steps=4, groups=6, warm=2, **facts)
         return json.loads(output.getvalue()), moments
 
-    def test_the_region_holds_the_measured_steps_and_no_others(self):
+    def test_the_region_contains_exactly_the_measured_steps(self):
         said, moments = self.measure(launches=2, kernels={"a": 1, "b": 1})
         began, ended = said["region"]
         inside = [at for at in moments["step"] if began <= at <= ended]
@@ -56,7 +57,7 @@ class Measuring(unittest.TestCase):
         (first, _), (last, _) = said["clocks"]
         self.assertTrue(first <= began <= ended <= last)
 
-    def test_less_is_done_when_in_a_hurry(self):
+    def test_quick_does_less(self):
         said, _ = self.measure("--quick")
         self.assertEqual((said["steps"], said["launches"], said["kernels"]), (12, None, None))
 
@@ -70,7 +71,7 @@ class Measuring(unittest.TestCase):
 
 
 class Listed(unittest.TestCase):
-    """Most of them run nowhere but on a GPU: here they are read only."""
+    """Most programs run only on a GPU, so they are only parsed here."""
 
     def test_every_program_is_tried_and_is_python(self):
         there = {name.removesuffix(".py") for name in os.listdir(parts.PROGRAMS) if name.endswith(".py")}
@@ -83,7 +84,7 @@ class Listed(unittest.TestCase):
                 imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
                 imported |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
                 imported |= {name.partition(".")[0] for name in imported}
-                # What it needs besides, as torch.compile Triton, is the first one's to import.
+                # What it needs besides (Triton for torch.compile) is imported by the first package.
                 self.assertTrue(imported >= {"steady", *packages[:1]}, imported)
                 calls = [node.func for node in nodes if isinstance(node, ast.Call)]
                 measured = [call for call in calls if isinstance(call, ast.Attribute) and call.attr == "measure"]

@@ -1,5 +1,5 @@
-"""NVIDIA's own assembler takes the probes' kernels: the simulated driver reads no more than their names. Skipped where there is no
-ptxas; Triton brings one, which scripts/test-pytorch.sh gets."""
+"""Checks that NVIDIA's own assembler accepts the probes' kernels, of which the simulated driver reads only the names.
+Skipped if there is no ptxas; Triton brings one, which scripts/test-pytorch.sh installs."""
 import glob
 import os
 import subprocess
@@ -17,7 +17,7 @@ ASSEMBLERS = glob.glob(os.path.join(ROOT, "downloads", "*", "lib", "python3*", "
 
 @unittest.skipUnless(ASSEMBLERS, "there is no ptxas")
 class Ptx(unittest.TestCase):
-    def test_the_assembler_takes_every_kernel(self):
+    def test_the_assembler_accepts_every_kernel(self):
         for text in (*cuda.PTX, *cuda.PTX_FLAG, cuda.PTX_TRIGGER):
             for assembler in ASSEMBLERS:
                 with tempfile.NamedTemporaryFile(suffix=".ptx") as file:

@@ -1,4 +1,5 @@
-"""Runs a client program on the simulated GPU and writes its truth as torch.profiler would write what CUPTI saw.
+"""Runs a client program on the simulated GPU and writes its truth in the form in which torch.profiler writes CUPTI's
+results.
 
     truth_as_profile.py COMMAND [ARGUMENT]... [--profile FILE]
 """
@@ -8,12 +9,12 @@ import subprocess
 import sys
 import tempfile
 
-# Kineto's base is a multiple of this; near enough that a time since then in µs holds whole ns.
+# Kineto's base is a multiple of this: recent enough that the time since then in µs can represent whole ns.
 BASE_STEP = 10**15
 
 
 def document(said, truth):
-    """A Kineto trace: real time in µs since a base, streams numbered in its own way."""
+    """Returns a Kineto trace: real time in µs since a base, streams numbered in its own way."""
     (raw, real), _ = said["clocks"]
     base = real - real % BASE_STEP
     events = []
@@ -22,7 +23,7 @@ def document(said, truth):
             continue
         if line["captured"]:
             continue
-        # A graph's kernels are one launch's.
+        # A graph's kernels belong to one launch.
         correlation, launcher = (line["in_graph"], "cuGraphLaunch") if line["in_graph"] else (line["seq"], "cuLaunchKernel")
         args = {"stream": 100 + line["stream"], "correlation": correlation}
         shown = {"ph": "X", "args": args, "dur": (line["end"] - line["start"]) / 1000}

@@ -1,4 +1,4 @@
-"""NVIDIA's Python packages: cuda.core, and the plain driver API of cuda.bindings. Kernels come as PTX."""
+"""NVIDIA's Python packages: cuda.core, and the plain driver API of cuda.bindings. Kernels are PTX."""
 import json
 
 from cuda.bindings import driver

@@ -27,7 +27,7 @@ for _ in range(ROUNDS):
     add[COUNT // 256, 256](x, y)
     double[COUNT // 256, 256, stream](x)
     y.copy_to_host()
-# Arrays of the host are copied there and back by the launch itself.
+# The launch itself copies host arrays to the GPU and back.
 double[COUNT // 256, 256](numpy.ones(COUNT))
 stream.synchronize()
 cuda.synchronize()

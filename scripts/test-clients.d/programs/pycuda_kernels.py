@@ -1,5 +1,5 @@
-"""PyCUDA, linked against the driver: kernels that it has nvcc compile and those of its own arrays, a prepared call, streams with
-pinned memory, copies by rows, and its memory pool."""
+"""PyCUDA, linked against the driver: kernels that it has nvcc compile and those of its own arrays, a prepared call,
+streams with pinned memory, copies by rows, and its memory pool."""
 import json
 
 import numpy
@@ -27,7 +27,7 @@ pinned = driver.pagelocked_empty(COUNT, numpy.float32)
 began, ended = driver.Event(), driver.Event()
 for _ in range(ROUNDS):
     scale(x, grid=(COUNT // THREADS, 1), block=(THREADS, 1, 1))
-    # An array of the host is copied there and back by the call itself.
+    # The call itself copies a host array to the GPU and back.
     scale(driver.InOut(numbers), grid=(COUNT // THREADS, 1), block=(THREADS, 1, 1))
     began.record(stream)
     add.prepared_async_call((1, 1), (THREADS, 1, 1), stream, x, y)

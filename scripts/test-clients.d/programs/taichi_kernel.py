@@ -37,5 +37,6 @@ scaled = ti.profiler.query_kernel_profiler_info(scale.__name__)
 assert scaled.counter == ROUNDS, scaled
 ti.reset()
 at_least = {"launches": 4 * ROUNDS, "copies": 4, "sets": 2, "allocations": 4, "frees": 4, "syncs": 4 * ROUNDS}
-# The name that Taichi gives a loop of a kernel: the kernel's, the number of its definition and of its instance, and the loop's.
+# Taichi's name for a loop of a kernel: the kernel's name, the number of its definition and of its instance, and the
+# loop's.
 print(json.dumps({"at_least": at_least, "kernels": ["scale_c80_0_kernel_0_range_for", "add_c82_0_kernel_1_range_for"]}))

@@ -17,7 +17,7 @@ def step(x):
 x = Tensor.ones(64, 64).contiguous().realize()
 for at in range(STEPS):
     step(x)
-    # Another buffer each time, so that the graph's nodes are set anew.
+    # Another buffer each time, so that the graph's node parameters are set again.
     x = Tensor.full((64, 64), float(at)).contiguous().realize()
 (x + 1).tolist()
 Device[Device.DEFAULT].synchronize()

@@ -1,4 +1,5 @@
-"""Triton without PyTorch: whatever has a type and an address is a tensor to it. Its launcher is compiled by gcc at run time."""
+"""Triton without PyTorch: anything with a type and an address is a tensor to it. Its launcher is compiled by gcc at run
+time."""
 import ctypes
 import json
 

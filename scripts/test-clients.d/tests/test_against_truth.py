@@ -1,4 +1,5 @@
-"""What against_truth.py finds: nothing where all is equal, and every single thing that is not. Needs scripts/build-sim.sh."""
+"""Tests against_truth.py: it finds nothing if everything is equal, and every single difference. Needs
+scripts/build-sim.sh."""
 import copy
 import os
 import sys
@@ -22,7 +23,7 @@ class OneRun(unittest.TestCase):
         return differences(self.report, Truth(lines))
 
     def one(self, kind, **fields):
-        """The place of the first line of a kind."""
+        """Returns the index of the first line of a kind."""
         for at, line in enumerate(self.lines):
             if line["kind"] == kind and all(line[name] == value for name, value in fields.items()):
                 return at
@@ -31,7 +32,7 @@ class OneRun(unittest.TestCase):
     def test_all_is_equal(self):
         self.assertEqual(self.found(self.lines), [])
 
-    def test_one_line_more_or_less_is_seen(self):
+    def test_one_line_more_or_less_is_found(self):
         own = {"captured": False, "in_graph": 0}
         kinds = [("kernel", own), ("copy", own), ("memset", own), ("graph", own), ("kernel", {"captured": True})]
         inside = self.lines[self.one("graph")]["seq"]
@@ -42,7 +43,7 @@ class OneRun(unittest.TestCase):
                 self.assertTrue(self.found(self.lines[:at] + self.lines[at + 1 :]))
                 self.assertTrue(self.found(self.lines + [self.lines[at]]))
 
-    def test_a_line_that_differs_is_seen(self):
+    def test_a_line_that_differs_is_found(self):
         changes = [("kernel", "name", "other"), ("copy", "bytes", 1), ("copy", "host_memory", "managed")]
         changes += [("copy", "direction", "PtoP"), ("memset", "bytes", 1), ("alloc", "bytes", 1 << 40), ("alloc", "memory", "none")]
         changes += [("sync", "api", "cuCtxSynchronise"), ("kernel", "api", "cuLaunchKernelEx"), ("alloc", "api", "cuMemAllocAsync")]
@@ -52,7 +53,7 @@ class OneRun(unittest.TestCase):
             with self.subTest(kind=kind, field=field):
                 self.assertTrue(self.found(lines))
 
-    def test_a_kernel_that_lasted_longer_than_its_interval_is_seen(self):
+    def test_a_kernel_that_lasted_longer_than_its_interval_is_found(self):
         lines = copy.deepcopy(self.lines)
         for line in lines:
             if line["kind"] == "kernel" and not line["captured"] and line["in_graph"] == 0:
@@ -60,16 +61,16 @@ class OneRun(unittest.TestCase):
                 line["end"] += 3_600_000_000_000
         self.assertTrue(self.found(lines))
 
-    def test_a_call_that_failed_unseen_is_seen(self):
+    def test_an_unreported_failed_call_is_found(self):
         self.assertTrue(self.found(self.lines + [{"kind": "failed", "api": "cuMemAlloc", "result": 2, "tid": 1}]))
 
-    def test_what_is_lost_is_never_equal(self):
+    def test_lost_records_are_never_equal(self):
         for what in ("dropped", "unattributed", "pending"):
             report = copy.deepcopy(self.report)
             report["coverage"][what] = 1
             self.assertTrue(differences(report, Truth(self.lines)), what)
 
-    def test_a_client_is_believed_only_as_far_as_it_agrees(self):
+    def test_wrong_accounts_of_a_client_are_found(self):
         truth = Truth(self.lines)
         launches = truth.kernels(truth.own).total()
         self.assertEqual(claims({}, self.report, truth), [])
@@ -78,7 +79,7 @@ class OneRun(unittest.TestCase):
         self.assertTrue(claims({"kernels": ["nobody"]}, self.report, truth))
         self.assertTrue(claims({"calls": {"cudaMalloc": 10**6}}, self.report, truth))
 
-    def test_a_rank_is_the_process_that_it_says_it_is(self):
+    def test_ranks_must_match_their_processes(self):
         report, truth = copy.deepcopy(self.report), Truth(self.lines)
         report["processes"][0] |= {"rank": 1, "parent": 7, "gpus": ["GPU-0", "GPU-1"]}
         own = {"rank": 1, "parent": 7, "gpus": ["GPU-1"]}
@@ -87,7 +88,7 @@ class OneRun(unittest.TestCase):
             with self.subTest(field=field):
                 self.assertTrue(claims({"ranks": [own | {field: value}]}, report, truth))
 
-    def test_a_client_that_does_nothing_has_shown_nothing(self):
+    def test_a_client_that_does_nothing_fails(self):
         self.assertTrue(claims({}, self.report, Truth([])))
 
 

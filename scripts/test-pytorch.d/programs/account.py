@@ -1,20 +1,21 @@
-"""What the programs here say of themselves in the last line of their output, which against_truth.py compares."""
+"""The account of themselves that the programs print in the last line of their output, for against_truth.py to
+compare."""
 import json
 
 import torch
 
 
-def give(kernels=(), calls=None, held_up=False, **at_least):
-    """Tells what the program did at least, and exactly what PyTorch counted of its own allocator's calls."""
+def print_own_account(kernels=(), calls=None, held_up=False, **at_least):
+    """Prints what the program did at least, and exactly what PyTorch counted of its own allocator's calls."""
     torch.cuda.synchronize()
     counted = {}
     if torch.cuda.get_allocator_backend() == "native":
         stats = torch.cuda.memory_stats()
         counted = {"cudaMalloc": stats["segment.all.allocated"], "cudaFree": stats["segment.all.freed"]}
-    tell(kernels, {**counted, **(calls or {})}, held_up=held_up, **at_least)
+    print_account(kernels, {**counted, **(calls or {})}, held_up=held_up, **at_least)
 
 
-def tell(kernels=(), calls=None, ranks=(), held_up=False, **at_least):
-    """The same of a program of several processes, of which this one cannot speak for the others."""
+def print_account(kernels=(), calls=None, ranks=(), held_up=False, **at_least):
+    """Prints the same for a program of several processes, in which one process cannot count for the others."""
     said = {"kernels": list(kernels), "calls": calls or {}, "ranks": list(ranks), "held_up": held_up, "at_least": at_least}
     print(json.dumps(said))

@@ -1,4 +1,4 @@
-"""Training as people are told to write it: inputs from page-locked memory, copied without waiting, and no loss read until the
+"""Training as PyTorch recommends it: inputs from page-locked memory, copied without waiting, and no loss read until the
 end. The host runs hundreds of launches ahead of the GPU."""
 import account
 
@@ -8,7 +8,7 @@ from torch import nn
 STEPS, ROWS, CLASSES = 200, 64, 10
 model = nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, CLASSES)).cuda()
 batches = [torch.randn(ROWS, 128).pin_memory() for _ in range(4)]
-# Kernels compute nothing here: a label must be right without one.
+# Kernels compute nothing here, so a label must be correct without one.
 labels = torch.zeros(ROWS, dtype=torch.long).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
@@ -20,4 +20,4 @@ for step in range(STEPS):
     optimizer.step()
 loss.item()
 
-account.give(launches=STEPS * 12, kernels=["simcublas_Sgemm_v2_20us"], copies=STEPS, held_up=True)
+account.print_own_account(launches=STEPS * 12, kernels=["simcublas_Sgemm_v2_20us"], copies=STEPS, held_up=True)

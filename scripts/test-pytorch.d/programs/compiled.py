@@ -1,5 +1,5 @@
-"""torch.compile: training steps whose kernels Inductor writes for Triton and tries out, and the same model replayed as CUDA
-graphs; and a kernel of Triton's launched by hand."""
+"""torch.compile: training steps whose kernels Inductor writes for Triton and benchmarks, the same model replayed as
+CUDA graphs, and a Triton kernel launched by hand."""
 import account
 
 import torch
@@ -32,12 +32,12 @@ for _ in range(STEPS):
 
 replayed = torch.compile(model, mode="reduce-overhead")
 with torch.no_grad():
-    # It runs, then captures, then replays.
+    # The first call runs the step, the second captures it, and later ones replay it.
     for _ in range(2 + REPLAYS):
         torch.compiler.cudagraph_mark_step_begin()
         replayed(batch)
 torch.cuda.synchronize()
-account.tell(
+account.print_account(
     kernels=["add_kernel", "triton_per_fused_gelu_native_layer_norm_0"],
     launches=STEPS * 12,
     graphs=REPLAYS,

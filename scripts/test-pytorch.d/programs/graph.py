@@ -1,4 +1,5 @@
-"""A training step captured into a CUDA graph and replayed, with work of its own between the replays; a callable of graphs."""
+"""A training step captured into a CUDA graph and replayed, with other work between the replays; and a callable made of
+graphs."""
 import account
 
 import torch
@@ -16,7 +17,7 @@ def train():
     optimizer.step()
 
 
-# As PyTorch's documentation asks: a few steps on a side stream before the capture.
+# As PyTorch's documentation requires: a few steps on a side stream before the capture.
 side = torch.cuda.Stream()
 side.wait_stream(torch.cuda.current_stream())
 with torch.cuda.stream(side):
@@ -46,4 +47,4 @@ for _ in range(REPLAYS):
     copies.replay()
 
 # A replay of the step, the layer forward and backward, and the copies.
-account.give(launches=REPLAYS, captured=10, graphs=4 * REPLAYS, in_graphs=REPLAYS * 10)
+account.print_own_account(launches=REPLAYS, captured=10, graphs=4 * REPLAYS, in_graphs=REPLAYS * 10)

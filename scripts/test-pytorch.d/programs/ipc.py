@@ -1,4 +1,4 @@
-"""Two processes and one memory: tensors sent through a queue, by CUDA's handles, and changed where they arrive."""
+"""Two processes share memory: tensors are sent through a queue by CUDA handles, and changed by the receiver."""
 import account
 
 import torch
@@ -28,8 +28,8 @@ def main():
     receiver.join()
     assert receiver.exitcode == 0, receiver.exitcode
     torch.cuda.synchronize()
-    # A segment of the allocator's, opened each time as nobody has it open any more.
-    account.tell(launches=2 * TENSORS, allocations=1 + TENSORS, frees=TENSORS, processes=2)
+    # A segment of the allocator, which is opened again each time because no process has it open any more.
+    account.print_account(launches=2 * TENSORS, allocations=1 + TENSORS, frees=TENSORS, processes=2)
 
 
 if __name__ == "__main__":

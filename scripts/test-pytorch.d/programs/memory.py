@@ -1,4 +1,4 @@
-"""Memory that grows, is given back and grows again, by whichever allocator PyTorch is told to use."""
+"""Memory that grows, is given back and grows again, by whichever allocator PyTorch is set to use."""
 import account
 
 import torch
@@ -9,12 +9,12 @@ held = []
 for _ in range(ROUNDS):
     for size in SIZES:
         held.append(torch.ones(size * MB, dtype=torch.uint8, device="cuda"))
-    # Blocks that work together on a sum count themselves in memory that is set to zero before.
+    # Blocks that work together on a sum count themselves in memory that is zeroed before.
     held[-1].view(torch.float32).sum()
     held.clear()
-    # A small block stays, and so does its segment.
+    # A small block is kept, and its segment with it.
     stays = torch.ones(1000, device="cuda")
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
 assert torch.cuda.max_memory_reserved() >= sum(SIZES) * MB
-account.give(launches=ROUNDS * (len(SIZES) + 2), sets=ROUNDS, allocations=ROUNDS * 3, frees=ROUNDS * 3)
+account.print_own_account(launches=ROUNDS * (len(SIZES) + 2), sets=ROUNDS, allocations=ROUNDS * 3, frees=ROUNDS * 3)

@@ -17,4 +17,4 @@ with torch.cuda.profiler.profile(), torch.autograd.profiler.emit_nvtx():
             loss.backward()
             torch.cuda.nvtx.range_end(handle)
         torch.cuda.nvtx.mark("stepped")
-account.give(launches=STEPS * 4)
+account.print_own_account(launches=STEPS * 4)

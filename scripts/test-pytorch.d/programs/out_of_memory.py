@@ -17,4 +17,4 @@ for size in (2 * total, total - free // 4, 4 * total):
     torch.cuda.empty_cache()
     (weights * 2).sum().backward()
 assert caught == 3
-account.give(launches=9, failed=3)
+account.print_own_account(launches=9, failed=3)

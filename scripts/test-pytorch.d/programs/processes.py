@@ -1,4 +1,4 @@
-"""Several processes: a DataLoader whose workers never touch the GPU, and two more that do, one spawned and one run."""
+"""Several processes: a DataLoader whose workers never use the GPU, and two more that do, one spawned and one run."""
 import subprocess
 import sys
 
@@ -18,7 +18,7 @@ def work(times):
 
 
 def main():
-    # The workers are forked after CUDA has begun here.
+    # The workers are forked after CUDA has been initialized here.
     weights = torch.ones(16, 1, device="cuda")
     data = TensorDataset(torch.ones(ROWS, 16), torch.zeros(ROWS))
     for _ in range(EPOCHS):
@@ -33,7 +33,7 @@ def main():
     assert spawned.exitcode == 0
     subprocess.run([sys.executable, "-W", "ignore", "-c", "import processes; processes.work(70)"], cwd=sys.path[0], check=True)
     batches = EPOCHS * ROWS // BATCH
-    account.tell(launches=3 * batches + 120, copies=2 * batches + 2, processes=3)
+    account.print_account(launches=3 * batches + 120, copies=2 * batches + 2, processes=3)
 
 
 if __name__ == "__main__":

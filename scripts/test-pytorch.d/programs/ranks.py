@@ -1,4 +1,5 @@
-"""Data-parallel training under torchrun: a process for each rank, with a GPU of its own, whose gradients meet by gloo."""
+"""Data-parallel training under torchrun: a process for each rank, with a GPU of its own; gradients are reduced by
+gloo."""
 import os
 
 import account
@@ -28,7 +29,7 @@ places = [torch.empty(2, dtype=torch.long) for _ in range(distributed.get_world_
 distributed.all_gather(places, torch.tensor([os.getpid(), os.getppid()]))
 distributed.destroy_process_group()
 if LOCAL == 0:
-    # A node is all there is: the local rank is the rank.
+    # There is only one node, so the local rank is the rank.
     ranks = [
         {
             "pid": pid,
@@ -40,5 +41,5 @@ if LOCAL == 0:
         }
         for rank, (pid, parent) in enumerate(place.tolist() for place in places)
     ]
-    # A product and its bias forward, three kernels or more backward, and the step.
-    account.tell(launches=2 * STEPS * 5, copies=2 * STEPS, processes=2, ranks=ranks)
+    # A product and its bias forward, three or more kernels backward, and the optimizer's step.
+    account.print_account(launches=2 * STEPS * 5, copies=2 * STEPS, processes=2, ranks=ranks)

@@ -1,5 +1,5 @@
 //! Functions that NVIDIA's runtimes export and the simulator does not, with the reasons.
-//! `tests/e2e/interpose/wrapper.rs` compares this table with both libraries: it fails for a name that is neither
+//! `tests/e2e/interpose/simulator_coverage.rs` compares this table with both libraries: it fails for a name that is neither
 //! exported here nor listed, and for one that is both.
 
 /// Reasons, each with the functions that are left out for it.

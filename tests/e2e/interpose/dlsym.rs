@@ -1,11 +1,12 @@
-//! `dlsym`: what it answers, to whom, and what it leaves behind.
+//! `dlsym`: which pointers callers get, and that a lookup has no side effects.
 
-use super::{assert_every_launch_counted_once, assert_silent, table};
+use super::{assert_each_launch_is_counted_once, assert_silent, table};
 use gpuspy_tests::{Done, Run};
 use serde_json::Value;
 
-/// Asserts dlsym's answers: handle by handle and name by name as without us (`plain`), but for our own exports, where the
-/// search order comes past us, and, with `hooks`, the real libraries' functions of the table.
+/// Checks dlsym's answers, handle by handle and name by name. They equal those without the agent (`plain`) except for
+/// the agent's own exports, where the search order reaches the agent, and, with `hooks`, for the real libraries'
+/// functions in the agent's table.
 fn assert_answers(plain: &Value, observed: &Value, hooks: bool) {
     let (driver, runtime) = (table("driver"), table("runtime"));
     for (handle, names) in plain.as_object().unwrap() {
@@ -22,7 +23,7 @@ fn assert_answers(plain: &Value, observed: &Value, hooks: bool) {
             assert_eq!(observed[handle][name], expected, "{name} in {handle}");
         }
     }
-    // The probe asks for something of each sort.
+    // The probe looks up something of each kind.
     assert_eq!(plain["libcuda.so.1"]["cuLaunchKernel"], "libcuda.so.1");
     assert_eq!(plain["libcudart.so.12"]["cudaMalloc"], "libcudart.so.12");
     for name in ["cudnnCreate", "cuFooBar", "cuMemRangeGetAttribute", "cuLaunchKernel"] {
@@ -31,15 +32,15 @@ fn assert_answers(plain: &Value, observed: &Value, hooks: bool) {
 }
 
 #[test]
-fn dlsym_answers_as_without_us_but_for_the_real_libraries_table_functions() {
+fn dlsym_returns_hooks_only_for_table_functions_of_the_real_libraries() {
     let plain = Run::of("dlsym_probe").plain().succeeded().said();
     let observed = Run::of("dlsym_probe").preloaded().succeeded();
     assert_answers(&plain, &observed.said(), true);
-    assert_silent(&observed); // looking things up is no reason to start anything
+    assert_silent(&observed); // lookups alone start no session
 }
 
 #[test]
-fn switched_off_dlsym_answers_as_without_us() {
+fn with_the_agent_disabled_dlsym_returns_no_hooks() {
     let plain = Run::of("dlsym_probe").plain().succeeded().said();
     let off = Run::of("dlsym_probe").env("GPUSPY", "0").preloaded().succeeded();
     assert_answers(&plain, &off.said(), false);
@@ -47,22 +48,22 @@ fn switched_off_dlsym_answers_as_without_us() {
 }
 
 #[test]
-fn dlerror_tells_what_it_tells_without_us() {
+fn dlerror_reports_the_same_as_without_the_agent() {
     let plain = Run::of("dlerror_probe").plain().succeeded().stdout;
     assert!(plain.contains("cuNoSuchFunction"), "{plain}");
     assert_eq!(Run::of("dlerror_probe").preloaded().succeeded().stdout, plain);
 }
 
 #[test]
-fn library_in_between_finds_the_next_function_and_not_its_own() {
+fn a_wrapping_library_finds_the_next_function_and_not_its_own() {
     let done = Run::of("rtld_next").preloaded().succeeded();
     assert_eq!(done.said()["middle_calls"], 200);
-    assert_every_launch_counted_once(&done);
+    assert_each_launch_is_counted_once(&done);
 }
 
 #[test]
 fn launches_through_dlsym_are_counted_once() {
-    assert_every_launch_counted_once(&Run::of("dlsym_launch").preloaded().succeeded());
+    assert_each_launch_is_counted_once(&Run::of("dlsym_launch").preloaded().succeeded());
 }
 
 fn without_driver(done: &Done, answer: Option<i64>) {
@@ -78,7 +79,7 @@ fn without_driver(done: &Done, answer: Option<i64>) {
 }
 
 #[test]
-fn call_without_a_driver_returns_34_and_touches_nothing() {
+fn a_call_without_a_driver_returns_34_and_has_no_side_effects() {
     without_driver(&Run::of("no_driver").without_gpu().plain().succeeded(), None);
     without_driver(&Run::of("no_driver").without_gpu().preloaded().succeeded(), Some(34));
     without_driver(&Run::of("no_driver").env("GPUSPY", "0").without_gpu().preloaded().succeeded(), Some(34));

@@ -1,6 +1,7 @@
-//! `cuGetProcAddress`: requests and results are the driver's, pointers are ours for exactly the table's functions.
+//! `cuGetProcAddress`: requests and results are the driver's, and pointers are hooks for exactly the functions of the
+//! table.
 
-use super::{assert_every_launch_counted_once, assert_silent, table};
+use super::{assert_each_launch_is_counted_once, assert_silent, table};
 use gpuspy_collector::trace::{TraceReader, wait_until_complete};
 use gpuspy_tests::{Done, Run, program, root};
 use serde_json::{Value, json};
@@ -11,8 +12,8 @@ fn json_lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
 }
 
-/// Asserts that `observed`, the answers under the agent, are `plain`, those without it, with our pointer in exactly the
-/// places where the driver answers with a function of the table.
+/// Checks that `observed`, the answers under the agent, equal `plain`, those without it, except that functions of the
+/// table are hooks.
 fn assert_table_functions_replaced(plain: &[Value], observed: &[Value]) {
     let table = table("driver");
     assert_eq!(plain.len(), observed.len(), "requests");
@@ -27,10 +28,11 @@ fn assert_table_functions_replaced(plain: &[Value], observed: &[Value]) {
         assert_ne!(plain["object"], "libgpuspy.so", "{plain}");
         replaced += usize::from(hooked);
     }
-    assert!(replaced > 50, "{replaced} functions of the table were asked for");
+    assert!(replaced > 50, "{replaced} functions of the table were requested");
 }
 
-/// What a program on NVIDIA's own runtime, in front of everything, is seen to ask and be answered; and its last words.
+/// Runs a program on NVIDIA's own runtime under a logging preload, and returns the requests with their answers, and the
+/// program's output.
 fn watched(client: &str, runtime: &str, driver: &str, with_agent: bool) -> (Vec<Value>, String) {
     let library = root().join("downloads").join(runtime).join("lib");
     assert!(
@@ -52,7 +54,7 @@ fn watched(client: &str, runtime: &str, driver: &str, with_agent: bool) -> (Vec<
     (json_lines(&requests), done.stdout)
 }
 
-/// The requests that this version of the runtime is known to make: name, version, flags.
+/// Returns the requests that this version of the runtime is known to make: name, version, flags.
 fn known_requests(list: &str) -> Vec<(String, i64, i64)> {
     let text = std::fs::read_to_string(root().join("tests/programs").join(list)).unwrap();
     let requests = text.lines().filter_map(|line| line.strip_prefix("R(\""));
@@ -65,15 +67,15 @@ fn known_requests(list: &str) -> Vec<(String, i64, i64)> {
         .collect()
 }
 
-/// The simulator fails the check that NVIDIA's runtime makes of its driver, as it should: only discovery is compared, and
-/// that the runtime ends in the same state.
-fn real_runtime_asks_the_same(client: &str, runtime: &str, driver: &str, list: &str) {
+/// The simulator fails the check that NVIDIA's runtime makes of its driver, as it should. So only the lookups are
+/// compared, and that the runtime ends in the same state.
+fn compare_requests_of_real_runtime(client: &str, runtime: &str, driver: &str, list: &str) {
     let (plain, end) = watched(client, runtime, driver, false);
-    let asked = |v: &Value| {
+    let requested = |v: &Value| {
         (v["name"].as_str().unwrap().to_owned(), v["version"].as_i64().unwrap(), v["flags"].as_i64().unwrap())
     };
     assert_eq!(
-        plain.iter().map(asked).collect::<Vec<_>>(),
+        plain.iter().map(requested).collect::<Vec<_>>(),
         known_requests(list),
         "NVIDIA's runtime, not another"
     );
@@ -83,23 +85,23 @@ fn real_runtime_asks_the_same(client: &str, runtime: &str, driver: &str, list: &
 }
 
 #[test]
-fn real_shared_runtime_12_asks_the_same_and_gets_hooks_for_the_table_only() {
-    real_runtime_asks_the_same("runtime_start", "cuda-12.9", "12090", "getproc_12_9.inc");
+fn shared_runtime_12_makes_the_same_requests_and_gets_hooks_for_the_table_only() {
+    compare_requests_of_real_runtime("runtime_start", "cuda-12.9", "12090", "getproc_12_9.inc");
 }
 
 #[test]
-fn real_shared_runtime_13_asks_the_same_and_gets_hooks_for_the_table_only() {
-    real_runtime_asks_the_same("runtime_start_13", "cuda-13", "13050", "getproc_13_5.inc");
+fn shared_runtime_13_makes_the_same_requests_and_gets_hooks_for_the_table_only() {
+    compare_requests_of_real_runtime("runtime_start_13", "cuda-13", "13050", "getproc_13_5.inc");
 }
 
 #[test]
-fn real_static_runtime_12_asks_the_same_and_gets_hooks_for_the_table_only() {
-    real_runtime_asks_the_same("runtime_start_static_12", "cuda-12.9", "12090", "getproc_12_9.inc");
+fn static_runtime_12_makes_the_same_requests_and_gets_hooks_for_the_table_only() {
+    compare_requests_of_real_runtime("runtime_start_static_12", "cuda-12.9", "12090", "getproc_12_9.inc");
 }
 
 #[test]
-fn real_static_runtime_13_asks_the_same_and_gets_hooks_for_the_table_only() {
-    real_runtime_asks_the_same("runtime_start_static_13", "cuda-13", "13050", "getproc_13_5.inc");
+fn static_runtime_13_makes_the_same_requests_and_gets_hooks_for_the_table_only() {
+    compare_requests_of_real_runtime("runtime_start_static_13", "cuda-13", "13050", "getproc_13_5.inc");
 }
 
 /// The drivers whose answers are compared, oldest to newest.
@@ -110,12 +112,12 @@ fn probe(driver: &str) -> Run {
 }
 
 #[test]
-fn every_request_is_answered_as_without_us_but_for_the_tables_pointers() {
+fn every_request_is_answered_by_the_driver_except_for_hooks_of_the_table() {
     for driver in DRIVERS {
         let plain = json_lines(&probe(driver).plain().succeeded().stdout);
         let observed = json_lines(&probe(driver).preloaded().succeeded().stdout);
         assert_table_functions_replaced(&plain, &observed);
-        // A program may compare what dlsym and cuGetProcAddress gave it.
+        // A program may compare the pointers from dlsym and cuGetProcAddress.
         for (plain, observed) in plain.iter().zip(&observed) {
             assert_eq!(
                 plain["same"], observed["same"],
@@ -126,7 +128,7 @@ fn every_request_is_answered_as_without_us_but_for_the_tables_pointers() {
 }
 
 #[test]
-fn drivers_own_getproc_answers_with_its_own_exports_while_we_are_preloaded() {
+fn the_drivers_own_getproc_returns_its_own_exports_under_the_agent() {
     for driver in DRIVERS {
         let plain = probe(driver).plain().succeeded().stdout;
         let bare = probe(driver).arg("bare").preloaded().succeeded().stdout;
@@ -138,7 +140,7 @@ fn drivers_own_getproc_answers_with_its_own_exports_while_we_are_preloaded() {
 }
 
 #[test]
-fn switched_off_every_pointer_is_the_drivers() {
+fn with_the_agent_disabled_every_pointer_is_the_drivers() {
     let plain = probe("12090").plain().succeeded();
     let off = probe("12090").env("GPUSPY", "0").preloaded().succeeded();
     assert_eq!(plain.stdout, off.stdout);
@@ -146,8 +148,8 @@ fn switched_off_every_pointer_is_the_drivers() {
 }
 
 #[test]
-fn switched_off_programs_run_as_without_us() {
-    for client in ["work_getproc", "dlsym_launch", "rtld_next", "nothing_done", "entry_points"] {
+fn with_the_agent_disabled_programs_run_as_without_it() {
+    for client in ["work_getproc", "dlsym_launch", "rtld_next", "calls_without_work", "driver_entry_points"] {
         let off = Run::of(client).env("GPUSPY", "0").preloaded().succeeded();
         assert_silent(&off);
         assert_eq!(
@@ -159,7 +161,7 @@ fn switched_off_programs_run_as_without_us() {
 }
 
 #[test]
-fn agent_exports_the_table_the_loader_s_calls_and_nvtx_s_entry_and_nothing_else() {
+fn the_agent_exports_only_the_table_the_loader_calls_and_the_nvtx_entry() {
     let output = std::process::Command::new("nm")
         .args([Path::new("-D"), Path::new("--defined-only"), &gpuspy_tests::agent()])
         .output()
@@ -178,67 +180,68 @@ fn agent_exports_the_table_the_loader_s_calls_and_nvtx_s_entry_and_nothing_else(
 }
 
 #[test]
-fn launches_through_chained_getproc_are_counted_once() {
-    assert_every_launch_counted_once(&Run::of("work_getproc").preloaded().succeeded());
+fn launches_through_getproc_are_counted_once() {
+    assert_each_launch_is_counted_once(&Run::of("work_getproc").preloaded().succeeded());
 }
 
 #[test]
-fn driver_entry_points_of_the_runtime_are_hooks_for_the_tables_functions() {
-    let plain = Run::of("entry_points").plain().succeeded().said();
-    let done = Run::of("entry_points").preloaded().succeeded();
-    for (asked, object) in done.said()["objects"].as_object().unwrap() {
-        assert_eq!(plain["objects"][asked], "libcuda.so.1", "{asked} without us");
-        let expected = if asked == "cuMemRangeGetAttribute" { "libcuda.so.1" } else { "libgpuspy.so" };
-        assert_eq!(object, expected, "{asked}");
+fn runtime_driver_entry_points_are_hooks_for_functions_of_the_table() {
+    let plain = Run::of("driver_entry_points").plain().succeeded().said();
+    let done = Run::of("driver_entry_points").preloaded().succeeded();
+    for (requested, object) in done.said()["objects"].as_object().unwrap() {
+        assert_eq!(plain["objects"][requested], "libcuda.so.1", "{requested} without the agent");
+        let expected = if requested == "cuMemRangeGetAttribute" { "libcuda.so.1" } else { "libgpuspy.so" };
+        assert_eq!(object, expected, "{requested}");
     }
-    assert_every_launch_counted_once(&done);
+    assert_each_launch_is_counted_once(&done);
     assert_eq!(
         super::apis(&done.report())["cuLaunchKernel"],
         (300, 0),
-        "labelled as what the program called"
+        "labelled with the function that the program called"
     );
 }
 
-/// The runtime asks the driver, through us, and hands our own pointer on: that is one lookup, and hooked.
+/// The runtime queries the driver through the agent's hook and hands on the hook's pointer: this is one lookup, and it
+/// is hooked.
 #[test]
 fn a_lookup_that_the_runtime_makes_for_the_program_is_counted_once() {
-    let done = Run::of("entry_points").preloaded().succeeded();
+    let done = Run::of("driver_entry_points").preloaded().succeeded();
     let trace = done.trace();
-    assert!(wait_until_complete(&trace, Duration::from_secs(10)).unwrap(), "the collector ends");
+    assert!(wait_until_complete(&trace, Duration::from_secs(10)).unwrap(), "the trace is complete");
     let reader = TraceReader::open(&trace).unwrap();
     let status = reader.status().unwrap();
     assert!(status.lookups > 0);
-    assert_eq!(status.lookups_hooked, status.lookups, "this driver has every function that is asked for");
+    assert_eq!(status.lookups_hooked, status.lookups, "this driver has every requested function");
 }
 
-/// What the report says of functions that the agent does not know, and that they launched what they launched.
-fn only_tomorrows_function_is_unknown(done: &Done) {
+/// Checks that the report lists the function that the agent does not know, and does not count its launches.
+fn check_unknown_function(done: &Done) {
     let (said, report) = (done.said(), done.report());
     let unknown = json!([{ "name": "cuTomorrowLaunchKernel", "lookups": said["lookups"] }]);
     assert_eq!(report["coverage"]["unknown_functions"], unknown);
-    assert_eq!(report["coverage"]["launches"], said["launches"], "its own launches are not seen");
+    assert_eq!(report["coverage"]["launches"], said["launches"], "launches by that function are not counted");
     let launched = done.truth().operations();
     let by_tomorrow = launched.iter().filter(|o| o.name == "tomorrow_5us").count();
     assert_eq!(json!(by_tomorrow), said["by_tomorrow"], "they pass");
 }
 
 #[test]
-fn a_function_that_cuda_adds_tomorrow_passes_and_is_told_by_name_and_lookups() {
-    let done = Run::of("tomorrow").observed().succeeded();
-    only_tomorrows_function_is_unknown(&done);
+fn functions_that_the_agent_does_not_know_work_and_are_reported_with_their_lookups() {
+    let done = Run::of("unknown_function").observed().succeeded();
+    check_unknown_function(&done);
     let text = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("does not know: cuTomorrowLaunchKernel (12 lookups)"), "{}", done.stderr);
 }
 
 #[test]
-fn a_forked_childs_lookups_are_its_own() {
-    let done = Run::of("tomorrow").arg("fork").observed().succeeded();
-    only_tomorrows_function_is_unknown(&done);
+fn a_forked_child_has_its_own_count_of_lookups() {
+    let done = Run::of("unknown_function").arg("fork").observed().succeeded();
+    check_unknown_function(&done);
 }
 
 #[test]
-fn a_killed_process_keeps_the_lookups_that_were_told() {
-    let done = Run::of("tomorrow").arg("kill").observed();
+fn a_killed_process_keeps_the_lookups_that_were_sent() {
+    let done = Run::of("unknown_function").arg("kill").observed();
     assert_eq!(done.status.code(), Some(128 + 9), "{}", done.stderr);
     let unknown = json!([{ "name": "cuTomorrowLaunchKernel", "lookups": done.said()["lookups"] }]);
     assert_eq!(done.report()["coverage"]["unknown_functions"], unknown);

@@ -1,4 +1,5 @@
-//! Reads a report (`gpuspy report --json`) from stdin, and says what of it disagrees: a line each, and exit code 1.
+//! Reads a report (`gpuspy report --json`) from stdin, prints one line for each disagreement in it, and exits with 1 if
+//! there is one.
 
 use std::io::Read;
 

@@ -1,6 +1,6 @@
-//! Generates a trace, has it reported and exported, and prints as JSON what that took and which answers were wrong.
+//! Generates a trace, reports and exports it, and prints the cost and the wrong answers as JSON.
 //!
-//! `scale LAUNCHES [ROUNDS]`; exits with 1 when an answer was wrong.
+//! `scale LAUNCHES [ROUNDS]` exits with 1 if an answer was wrong.
 
 use gpuspy_tests::scale::{ANSWER, answer, measure};
 use std::path::Path;

@@ -1,24 +1,25 @@
-"""Notes which lines of the GPU scripts a process runs: a process that is started with this folder on PYTHONPATH writes them into
-$LINES_FOLDER as it ends, or when os._exit or os.execv ends it."""
+"""Records which lines of the GPU scripts a process runs. A process that is started with this folder on PYTHONPATH
+writes them into $LINES_FOLDER when it ends, or when os._exit or os.execv ends it."""
 import json
 import os
 import sys
 import threading
 
-# This file lies in scripts/gpu-check.d/tests/lines.
+# This file is in scripts/gpu-check.d/tests/lines.
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 4))
 WATCHED = tuple(os.path.join(ROOT, "scripts", name) for name in ("gpu-probe", "gpu-check.d", "gpu-session"))
 seen = set()
 
 
 def name_of(path):
-    """A watched file's path from the repository's root; none for others, tests among them."""
+    """Returns a watched file's path from the repository's root; None for others, including tests."""
     path = os.path.abspath(path)
-    return os.path.relpath(path, ROOT) if path.startswith(WATCHED) and os.sep + "tests" + os.sep not in path else None
+    name = os.path.relpath(path, ROOT)
+    return name if path.startswith(WATCHED) and os.sep + "tests" + os.sep not in name else None
 
 
 names, calls = {}, {}
-# What was called so often has run the lines that it has: watching it further takes time only.
+# A function called this often has run every line that it will run: watching it longer only takes time.
 ENOUGH = 1000
 
 
@@ -36,7 +37,7 @@ def trace(frame, event, _):
     done = set()
 
     def line(frame, event, _):
-        # A line of a loop is noted once: the set is asked before anything is made.
+        # Looks the line up before creating anything, so that a loop's line is recorded once.
         if frame.f_lineno not in done:
             done.add(frame.f_lineno)
             seen.add((name, frame.f_lineno))

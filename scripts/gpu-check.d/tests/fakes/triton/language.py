@@ -1,0 +1,2 @@
+"""triton.language: the names that a kernel's signature uses."""
+constexpr = int

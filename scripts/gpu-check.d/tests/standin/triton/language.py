@@ -1,2 +1,0 @@
-"""triton.language: what a kernel's signature names."""
-constexpr = int

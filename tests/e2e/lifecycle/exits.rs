@@ -1,0 +1,97 @@
+//! All kinds of process endings: what was recorded before is in the report, and what is missing is reported.
+
+use super::{assert_all_accounted, launches, number};
+use gpuspy_tests::{Done, Run};
+use serde_json::Value;
+use std::os::unix::process::ExitStatusExt;
+
+/// Returns how the ending of a killed program is reported where its collector is not its parent: before Linux 6.15 the
+/// exit status is gone once the parent has reaped the process.
+fn killed_or_unknown(report: &Value) -> &'static str {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
+    let is_told = (numbers.next(), numbers.next()) >= (Some(6), Some(15));
+    if is_told || report["processes"][0]["ending"] == "killed" { "killed" } else { "vanished" }
+}
+
+fn assert_whole_after_kill(done: &Done) -> Value {
+    assert_whole(done, killed_or_unknown(&done.report()))
+}
+
+/// Checks the report of a program that ended in the middle of its work: all launches are there, all without a GPU time
+/// have a reason, and the ending is `ending`.
+fn assert_whole(done: &Done, ending: &str) -> Value {
+    let report = done.report();
+    assert_eq!(launches(&report), done.said()["launches"], "{:#}", report["coverage"]);
+    assert_eq!(number(&report, "/coverage/dropped"), 0, "{:#}", report["coverage"]);
+    assert_eq!(report["processes"][0]["ending"], ending);
+    assert_all_accounted(&report);
+    report
+}
+
+/// Checks that the launches that were on the GPU at the end are reported as pending: their times cannot be known.
+fn assert_pending_reported(report: &Value) {
+    let pending = number(report, "/coverage/untimed/gpu_time_pending");
+    assert!(pending > 0, "{:#}", report["coverage"]);
+    assert_eq!(number(report, "/coverage/pending"), pending, "only launches were pending");
+}
+
+#[test]
+fn a_killed_program_loses_no_launch_that_returned() {
+    let done = Run::of("kill_me").preloaded();
+    assert_eq!(done.status.signal(), Some(libc::SIGKILL));
+    assert_eq!(done.stderr, "");
+    assert_pending_reported(&assert_whole_after_kill(&done));
+}
+
+#[test]
+fn a_killed_program_under_run_exits_with_137_and_loses_no_launch_that_returned() {
+    let done = Run::of("kill_me").observed();
+    assert_eq!(done.status.code(), Some(137), "{}", done.stderr);
+    assert_pending_reported(&assert_whole(&done, "killed"));
+}
+
+#[test]
+fn threads_killed_while_launching_lose_no_launch_that_returned() {
+    for attempt in 0..3 {
+        let done = Run::of("kill_busy").arg("returned").preloaded();
+        assert_eq!(done.status.signal(), Some(libc::SIGKILL), "{}", done.stderr);
+        let bytes = std::fs::read(done.folder().join("returned")).unwrap();
+        let returned = bytes.chunks_exact(8).map(|b| u64::from_ne_bytes(b.try_into().unwrap()));
+        let returned: Vec<u64> = returned.collect();
+        let report = done.report();
+        let (seen, sum) = (launches(&report), returned.iter().sum::<u64>());
+        // Each thread may have been killed between the return of its call and its own count.
+        let threads = returned.len() as u64;
+        let dropped = number(&report, "/coverage/dropped");
+        assert!((sum..=sum + threads).contains(&(seen + dropped)), "{attempt}: {seen} + {dropped} of {sum}");
+        assert_all_accounted(&report);
+        assert_eq!(report["processes"][0]["ending"], killed_or_unknown(&report));
+    }
+}
+
+#[test]
+fn an_exit_call_with_pending_work_loses_nothing() {
+    let done = Run::of("exit_early").preloaded();
+    assert_eq!(done.status.code(), Some(5));
+    let report = assert_whole(&done, "exited");
+    // The exit handler gives pending work time to end.
+    assert_eq!(number(&report, "/coverage/untimed/gpu_time_pending"), 0, "{:#}", report["coverage"]);
+}
+
+#[test]
+fn an_exit_without_handlers_loses_no_launch() {
+    let done = Run::of("underscore_exit").preloaded();
+    assert_eq!(done.status.code(), Some(6));
+    assert_eq!(done.stderr, "");
+    assert_pending_reported(&assert_whole(&done, "vanished"));
+}
+
+#[test]
+fn exit_and_underscore_exit_keep_their_codes_under_run() {
+    for (program, code, ending) in [("exit_early", 5, "exited"), ("underscore_exit", 6, "vanished")] {
+        let done = Run::of(program).observed();
+        assert_eq!(done.status.code(), Some(code), "{}", done.stderr);
+        assert_whole(&done, ending);
+    }
+}

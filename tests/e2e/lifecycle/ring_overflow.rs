@@ -1,0 +1,51 @@
+//! A collector that does not collect: the program goes on, and records without room are counted.
+
+use super::{Listener, launches, number};
+use gpuspy_tests::{Run, report};
+use std::time::{Duration, Instant};
+
+/// More launches than all of a thread's rings hold: 74 752 cells of 64 bytes, two for each launch.
+const LAUNCHES: u64 = 100_000;
+
+#[test]
+fn a_stopped_collector_does_not_stop_the_program_and_drops_are_counted() {
+    let run = || Run::of("flood").arg(LAUNCHES.to_string());
+    let plain = run().plain().succeeded();
+    let listener = Listener::start();
+    listener.signal(libc::SIGSTOP);
+    let began = Instant::now();
+    let done = run().env("GPUSPY_SOCKET", listener.socket()).preloaded().succeeded();
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert_eq!(done.said()["launches"], LAUNCHES);
+    println!("ns without and with: {} {}", plain.said()["ns"], done.said()["ns"]);
+    listener.signal(libc::SIGCONT);
+    let traces = listener.stop();
+    assert_eq!(traces.len(), 1, "{traces:?}");
+    let report = report(&traces[0]);
+    let (seen, dropped) = (launches(&report), number(&report, "/coverage/dropped_by/ring_full"));
+    assert!(seen > 20_000, "the rings hold that many: {seen}");
+    assert!(seen < LAUNCHES, "{seen}");
+    // The poller's ring can be full as well: dropped GPU times are counted with the launches.
+    assert!(seen + dropped >= LAUNCHES, "{seen} + {dropped}");
+    assert_eq!(report["processes"][0]["ending"], "exited");
+}
+
+#[test]
+fn a_peer_that_accepts_and_never_reads_does_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("mute");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let accepting = std::thread::spawn(move || listener.accept().unwrap());
+    let done =
+        Run::of("flood").arg(LAUNCHES.to_string()).env("GPUSPY_SOCKET", &socket).preloaded().succeeded();
+    assert_eq!(done.said()["launches"], LAUNCHES);
+    assert_eq!(done.stderr, "");
+    drop(accepting.join().unwrap());
+}
+
+#[test]
+fn a_socket_without_a_listener_is_reported_in_one_line() {
+    let done = Run::of("plain_work").env("GPUSPY_SOCKET", "/no/such/socket").preloaded().succeeded();
+    let line = super::the_line(&done);
+    assert!(line.contains("runs unobserved") && line.contains("/no/such/socket"), "{line}");
+}

@@ -1,0 +1,59 @@
+//! Threads that come and go, are cancelled, jump out of calls, and check errno.
+
+use super::{assert_all_accounted, launches, number};
+use gpuspy_tests::Run;
+
+#[test]
+fn two_hundred_short_threads_are_counted_exactly() {
+    let done = Run::of("many_threads").preloaded().succeeded();
+    let report = done.report();
+    assert_eq!(launches(&report), done.said()["launches"]);
+    assert_eq!(launches(&report), done.truth().enqueued("kernel") as u64);
+    assert_eq!(number(&report, "/coverage/dropped"), 0, "{:#}", report["coverage"]);
+    assert_all_accounted(&report);
+}
+
+#[test]
+fn cancelling_a_thread_inside_a_synchronize_call_ends_only_that_thread() {
+    for observed in [false, true] {
+        let run = Run::of("cancel").arg("inside");
+        let done = if observed { run.preloaded() } else { run.plain() }.succeeded();
+        assert_eq!(done.said()["launches"], 201);
+        if observed {
+            assert_eq!(launches(&done.report()), 201);
+        }
+    }
+}
+
+#[test]
+fn a_thread_with_a_pending_cancellation_completes_its_first_call() {
+    // The simulator opens its truth file, which is a cancellation point of its own.
+    let run = || Run::of("cancel").arg("pending").env("SIMCUDA_TRUTH", "");
+    run().plain().succeeded();
+    let done = run().preloaded().succeeded();
+    assert_eq!(launches(&done.report()), 200);
+}
+
+#[test]
+fn a_thread_is_still_recorded_after_it_jumps_out_of_a_call() {
+    let done = Run::of("longjmp").preloaded().succeeded();
+    let report = done.report();
+    assert_eq!(launches(&report), done.said()["launches"]);
+    // One record is the driver call, the other the runtime call with a driver call inside it.
+    assert_eq!(number(&report, "/coverage/dropped_by/scope_lost"), 3, "{:#}", report["coverage"]);
+}
+
+#[test]
+fn errno_is_left_alone() {
+    for timing in ["exact", "off"] {
+        // First a driver that leaves errno alone, then one that sets it in every call; its value must be kept.
+        for sets in ["0", "1"] {
+            let run = || Run::of("errno_kept").env("GPUSPY_TIMING", timing).env("SIMCUDA_ERRNO", sets);
+            let plain = run().plain().succeeded().said();
+            assert_eq!(plain["changed"].as_array().unwrap().is_empty(), sets == "0", "{plain:#}");
+            let done = run().preloaded().succeeded();
+            assert_eq!(done.said()["changed"], plain["changed"]);
+            assert_eq!(launches(&done.report()), 300);
+        }
+    }
+}

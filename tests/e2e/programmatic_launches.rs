@@ -1,0 +1,43 @@
+//! Checks by the simulator's truth that the client programs' programmatic launches do overlap, and that all are
+//! counted.
+
+use crate::compare::by_name;
+use gpuspy_tests::{Done, Run};
+use serde_json::{Value, json};
+
+fn of_kernels(done: &Done, flag: &str) -> u64 {
+    let truth = done.truth();
+    truth.of("kernel").filter(|kernel| kernel[flag] == true).count() as u64
+}
+
+fn kernels(report: &Value) -> Value {
+    json!(by_name(&report["kernels"], "name", "count"))
+}
+
+fn sequences_overlap_and_are_counted(program: &str) {
+    let done = Run::of(program).plain().succeeded();
+    let said = done.said();
+    assert_eq!(json!(done.truth().enqueued("kernel")), said["launches"]);
+    assert_eq!(json!(of_kernels(&done, "programmatic")), said["programmatic"]);
+    assert_eq!(of_kernels(&done, "cut"), 0, "the program itself cuts no sequence");
+    let followers = said["in_chains"].as_u64().unwrap() - said["chains"].as_u64().unwrap();
+    let overlaps = of_kernels(&done, "overlaps");
+    // A kernel that is submitted late finds nothing left to overlap.
+    assert!(overlaps > 0 && overlaps <= followers, "{overlaps} of {followers}");
+
+    let done = Run::of(program).observed().succeeded();
+    let (said, report) = (done.said(), done.report());
+    assert_eq!(report["coverage"]["launches"], said["launches"]);
+    assert_eq!(report["coverage"]["driver_hooked"], true, "launches by cuLaunchKernelEx are hooked too");
+    assert_eq!(kernels(&report), said["kernels"]);
+}
+
+#[test]
+fn programmatic_launches_of_the_driver_api_overlap_and_are_counted() {
+    sequences_overlap_and_are_counted("programmatic");
+}
+
+#[test]
+fn programmatic_launches_of_the_runtime_overlap_and_are_counted() {
+    sequences_overlap_and_are_counted("programmatic_runtime");
+}

@@ -1,0 +1,74 @@
+//! The sampling pauses of `--timing auto`: their GPU time follows from what was launched in them, whatever the host did
+//! meanwhile.
+
+use crate::compare::slack;
+use gpuspy_tests::{Done, Run};
+use serde_json::Value;
+
+/// Runs the client for `ms`, with this many stalls of this length, and stopped once for `stop_ms`.
+fn run(ms: &str, stalls: &str, stall_ms: &str, stop_ms: &str) -> Done {
+    let client = Run::of("steady_with_stalls").arg(ms).arg(stalls).arg(stall_ms).arg(stop_ms).auto("5");
+    client.observed_with(&["--quiet"]).succeeded()
+}
+
+/// Returns the true time of its kernels. They run on one stream, so this is how long the GPU was busy with them.
+fn truth(done: &Done) -> u64 {
+    let kernels = done.truth().operations().into_iter().filter(|operation| operation.kind == "kernel");
+    kernels.map(|kernel| kernel.interval.1 - kernel.interval.0).sum()
+}
+
+fn bounds(estimate: &Value) -> [f64; 3] {
+    ["lo", "value", "hi"].map(|key| estimate[key].as_f64().unwrap())
+}
+
+/// Checks that the GPU row's compute time contains the truth and is the total of the kernel table.
+fn compute_is_what_ran(done: &Done, report: &Value) {
+    let truth = truth(done);
+    let compute = bounds(&report["devices"][0]["compute_ns"]);
+    let table: f64 =
+        report["kernels"].as_array().unwrap().iter().map(|row| bounds(&row["total_ns"])[1]).sum();
+    let undecided = bounds(&report["devices"][0]["undecided_ns"])[1];
+    println!("truth {truth}, compute {compute:?}, kernels {table}, undecided {undecided}");
+    assert_eq!(report["devices"][0]["compute_ns"]["kind"], "extrapolated", "most of it passed in pauses");
+    let (lo, hi) = (compute[0] - slack(truth) as f64, compute[2] + slack(truth) as f64);
+    assert!((lo..=hi).contains(&(truth as f64)), "{truth} is not in {compute:?}");
+    assert!((compute[1] - table).abs() < 0.03 * table + undecided, "{compute:?} beside {table}");
+    // Launches on a drained stream are known less exactly the longer the host is kept from its processor.
+    let off = 0.3 + done.pressure;
+    assert!((compute[1] / truth as f64 - 1.0).abs() < off, "{compute:?} for {truth}, {}", done.pressure);
+}
+
+/// Before, 1.83 s of compute were reported beside kernels of 3.73 s: timing costs the host some time, so the GPU is
+/// idle more in windows than in pauses, and pauses were assumed to be like windows.
+#[test]
+fn the_gpu_row_and_the_kernel_table_agree_for_steady_work() {
+    let done = run("1500", "0", "0", "0");
+    compute_is_what_ran(&done, &done.report());
+}
+
+/// A process that was stopped for 3 s computed for 1.35 s; before, 2.04 s were reported.
+#[test]
+fn time_in_which_the_program_is_stopped_is_not_compute_time() {
+    let done = run("1200", "0", "0", "3000");
+    compute_is_what_ran(&done, &done.report());
+}
+
+/// The host did nothing for 1.5 s, twice. Before, compute was reported as 0.25 s of 1.51 s, and the largest gap as 16
+/// ms.
+#[test]
+fn a_host_stall_during_a_sampling_pause_is_reported_as_a_gap() {
+    let done = run("1200", "2", "1500", "0");
+    let report = done.report();
+    compute_is_what_ran(&done, &report);
+    let mut spans: Vec<(u64, u64)> = done.truth().operations().iter().map(|op| op.interval).collect();
+    spans.sort_unstable();
+    let mut gaps: Vec<u64> = spans.windows(2).map(|two| two[1].0.saturating_sub(two[0].1)).collect();
+    gaps.sort_unstable_by_key(|gap| std::cmp::Reverse(*gap));
+    for (gap, truth) in report["gaps"]["largest"].as_array().unwrap().iter().zip(gaps).take(2) {
+        let [lo, value, hi] = bounds(&gap["duration_ns"]);
+        println!("a gap of {truth} reported as {lo} .. {value} .. {hi}");
+        let within = (lo - slack(truth) as f64)..=(hi + slack(truth) as f64);
+        assert!(truth > 1_400_000_000 && within.contains(&(truth as f64)), "{truth}: {gap}");
+        assert!((value / truth as f64 - 1.0).abs() < 0.05, "{truth}: {gap}");
+    }
+}
