@@ -92,7 +92,7 @@ impl Facts {
     }
 
     /// Takes an answer of the driver.
-    pub fn told(&mut self, facts: &KernelFacts) {
+    pub fn add(&mut self, facts: &KernelFacts) {
         let KernelFacts { kernel, context, threads, shared_bytes, .. } = *facts;
         let shape = Shape { kernel, context, threads, shared_bytes };
         if self.known.len() < MOST_SHAPES || self.known.contains_key(&shape) {
@@ -131,7 +131,7 @@ mod tests {
             inside: 0,
             entered: 0,
         };
-        let said = |registers| KernelFacts {
+        let facts_with = |registers| KernelFacts {
             kernel: 7,
             context: 1,
             threads: 64,
@@ -143,18 +143,18 @@ mod tests {
         let known = |facts: &Facts| {
             facts.of(&shape).map(|known| (known.facts.registers, known.loaded_by.map(|load| load.api)))
         };
-        facts.told(&said(30));
+        facts.add(&facts_with(30));
         assert_eq!(known(&facts), Some((30, None)));
         facts.called(&call(1, 50, 0));
-        facts.told(&said(40));
+        facts.add(&facts_with(40));
         assert_eq!(known(&facts), Some((40, Some(1))));
         facts.called(&call(3, 50, 0));
         facts.called(&call(2, 50, 200));
         facts.called(&call(4, 50, 0));
-        facts.told(&said(41));
+        facts.add(&facts_with(41));
         assert_eq!(known(&facts), Some((41, None)), "it went, one load failed, and memory is no module");
         facts.called(&call(2, 50, 0));
-        facts.told(&said(42));
+        facts.add(&facts_with(42));
         assert_eq!(known(&facts), Some((42, Some(2))));
         assert_eq!(facts.of(&Shape { threads: 65, ..shape }), None);
     }

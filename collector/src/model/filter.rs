@@ -196,7 +196,7 @@ impl<'a> RecordFilter<'a> {
         }
     }
 
-    /// Reduces the graph launch or the burst that was checked last to its selected kernels.
+    /// Leaves of the graph launch or the burst that was checked last what is asked for.
     pub fn limit(&mut self, event: &mut Event<'_>) {
         if self.filter.is_of_all() {
             return;

@@ -79,8 +79,7 @@ use crate::trace::record::{GpuTime, Work};
 use gpuspy_wire::record::flag;
 use pair::{Pair, Spread};
 
-/// Largest host time or duration that a trace can contain, ns (18 years). Larger values are clamped to it, so that
-/// sums fit 64 bits.
+/// No time that a trace may hold is beyond this many ns (18 years): what is, is no time, and sums stay in 64 bits.
 pub const MOST_TIME: u64 = 1 << 59;
 
 /// What the best estimate of a [`GpuInterval`] rests on.
@@ -180,7 +179,7 @@ impl GpuInterval {
     }
 }
 
-/// Converts a host time to a signed number of ns.
+/// A host time as a signed number of ns.
 pub fn host(time: u64) -> i64 {
     time.min(MOST_TIME) as i64
 }

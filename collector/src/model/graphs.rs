@@ -66,7 +66,7 @@ pub struct Graphs {
 
 impl Graphs {
     /// Takes a graph's new number; records of its contents follow.
-    pub fn told(&mut self, graph: &Graph) {
+    pub fn define(&mut self, graph: &Graph) {
         let contents = Contents {
             kernel_count: u64::from(graph.kernels),
             copies: Moves { count: u64::from(graph.copies), bytes: 0 },
@@ -128,10 +128,10 @@ mod tests {
     #[test]
     fn a_launch_runs_what_its_graph_held_under_that_number() {
         let mut graphs = Graphs::default();
-        graphs.told(&graph(1, 0x10, 5));
+        graphs.define(&graph(1, 0x10, 5));
         graphs.holds(&node(1, NodeKind::Kernel, 7, 3, 0));
         graphs.holds(&node(1, NodeKind::Copy, 0, 2, 4096));
-        graphs.told(&graph(2, 0x10, 1));
+        graphs.define(&graph(2, 0x10, 1));
         let first = graphs.launched(1, 5, 2, 1);
         assert_eq!(
             (first.kernels.as_slice(), first.unnamed()),
@@ -149,9 +149,9 @@ mod tests {
     #[test]
     fn old_contents_of_a_graph_that_keeps_changing_are_dropped() {
         let mut graphs = Graphs::default();
-        graphs.told(&graph(1_000_000, 0x20, 8));
+        graphs.define(&graph(1_000_000, 0x20, 8));
         for number in 1..=2 * KEPT as u32 {
-            graphs.told(&graph(number, 0x10, 3));
+            graphs.define(&graph(number, 0x10, 3));
         }
         assert_eq!(
             graphs.by_number.len(),

@@ -62,12 +62,12 @@ pub fn parent(names: &Names, status: Option<&Status>) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn told(fact: Fact, text: &str) -> Names {
+    fn fact(fact: Fact, text: &str) -> Names {
         Names([((Namespace::Fact, fact as u32), text.to_owned())].into())
     }
 
     fn job(variables: &[&str]) -> (Option<u32>, Option<u32>, Option<u32>) {
-        let Job { rank, local_rank, world_size } = Job::of(&told(Fact::Environment, &variables.join("\0")));
+        let Job { rank, local_rank, world_size } = Job::of(&fact(Fact::Environment, &variables.join("\0")));
         (rank, local_rank, world_size)
     }
 
@@ -94,11 +94,11 @@ mod tests {
     #[test]
     fn a_parent_in_another_pid_namespace_is_ignored() {
         let status = Status { pid: 70, parent: Some(60), ..Status::default() };
-        assert_eq!(parent(&told(Fact::Parent, "61 70"), Some(&status)), Some(61), "seen first");
-        assert_eq!(parent(&told(Fact::Parent, "1 7"), Some(&status)), Some(60));
-        assert_eq!(parent(&told(Fact::Parent, "0 70"), Some(&status)), Some(60));
-        assert_eq!(parent(&told(Fact::Parent, "rubbish"), Some(&status)), Some(60));
-        assert_eq!(parent(&told(Fact::Parent, "1 7"), Some(&Status { parent: None, ..status })), None);
-        assert_eq!(parent(&told(Fact::Parent, "61 70"), None), None);
+        assert_eq!(parent(&fact(Fact::Parent, "61 70"), Some(&status)), Some(61), "seen first");
+        assert_eq!(parent(&fact(Fact::Parent, "1 7"), Some(&status)), Some(60));
+        assert_eq!(parent(&fact(Fact::Parent, "0 70"), Some(&status)), Some(60));
+        assert_eq!(parent(&fact(Fact::Parent, "rubbish"), Some(&status)), Some(60));
+        assert_eq!(parent(&fact(Fact::Parent, "1 7"), Some(&Status { parent: None, ..status })), None);
+        assert_eq!(parent(&fact(Fact::Parent, "61 70"), None), None);
     }
 }

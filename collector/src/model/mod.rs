@@ -104,7 +104,7 @@ impl<'r> Event<'r> {
         }
     }
 
-    /// Removes the operation and what belongs to it.
+    /// Forgets the work that it tells of.
     pub fn forget_operation(&mut self) {
         (self.operation, self.graph, self.node) = (None, None, None);
     }
@@ -359,11 +359,11 @@ impl<'c> Model<'c> {
                 self.stream_ends.remove(&(stream.context, stream.stream));
                 self.members.forget(stream.context, stream.stream);
             }
-            Body::Graph(graph) => self.graphs.told(graph),
+            Body::Graph(graph) => self.graphs.define(graph),
             Body::GraphNode(node) => self.graphs.holds(node),
             Body::NodeTime(node) => event.node = self.node(node),
             Body::Module(module) => self.modules.mapped(module),
-            Body::KernelFacts(facts) => self.facts.told(facts),
+            Body::KernelFacts(facts) => self.facts.add(facts),
             Body::Device(device) => {
                 self.devices.insert(device.ordinal, device.clone());
             }

@@ -24,18 +24,18 @@ const MAX_PENDING: usize = 2 * CHUNK_RECORDS;
 const NAMES_BYTES: usize = 256 << 10;
 const _: () = assert!(NAMES_BYTES + meta::MAX_NAME + 64 < MAX_PLAIN as usize);
 
-/// Totals of a finished trace.
+/// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Size of the file, bytes.
+    /// Bytes of the file.
     pub bytes: u64,
-    /// The number of records in it.
+    /// Records in it.
     pub records: u64,
-    /// The number of GPU times that met their launch before it was written.
+    /// GPU times that met their launch before it was written.
     pub timed_joined: u64,
-    /// The number of GPU times that came later and were written by themselves; the reader joins them.
+    /// GPU times that came later and were written by themselves; the reader joins them.
     pub timed_late: u64,
-    /// The number of GPU times that were not written because their launch never came: its record was lost.
+    /// GPU times whose launch never came (its record was lost): not written.
     pub timed_orphaned: u64,
 }
 

@@ -44,7 +44,7 @@ impl Scene {
             Body::Device(device) => {
                 self.devices.insert(device.ordinal, device.clone());
             }
-            Body::KernelFacts(facts) => self.facts.told(facts),
+            Body::KernelFacts(facts) => self.facts.add(facts),
             Body::Work(work) if work.gpu.is_some() => {
                 let stream = Stream { context: work.call.context, stream: work.stream };
                 if self.met.insert(stream.key()) {
