@@ -25,7 +25,7 @@
 //!
 //! Numbers:
 //!
-//! - Streams have the numbers that reports show ([`run`](crate::model::run)), which are unique in a file of one rank,
+//! - Streams have the numbers that reports show ([`run`]), which are unique in a file of one rank,
 //!   because HTA distinguishes GPU rows by nothing else.
 //! - Correlations are numbered anew, one per call: they are unique in the file and small enough for any reader.
 //! - `distributedInfo` contains the rank if all processes of the file have the same: HTA distinguishes files by it, and

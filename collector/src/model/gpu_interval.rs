@@ -22,22 +22,30 @@
 //!
 //! On a busy stream both events wait in the queue together with the operation, and *raw* is its length. On a drained
 //! stream, the start event fires while the host still issues the launch (*start over-read*), and a short operation is
-//! over before the end event arrives (*end over-read*). So *raw* never reads less than the truth and may read more.
+//! over before the end event arrives (*end over-read*). Apart from the precision of stamps, *raw*
+//! never reads less than the truth, and it may read more.
 //!
 //! # Start
 //!
-//! The operation is submitted by *submitted*, so the start over-read is at most θ + submitted − g_s. Because g_s ≥ θ
-//! + b, that is at most *lead*; because θ ≤ θ_hi, it is at most submitted − (g_s − θ_hi). *B* is the smaller of the
-//! two, and B = 0 proves that the launch was queued before its start event fired. The true start is in [g_s, g_s +
-//! B].
+//! The operation is submitted by *submitted*, so the start over-read is at most θ + submitted − g_s. Two bounds follow:
+//!
+//! - Because g_s ≥ θ + b, the over-read is at most *lead*.
+//! - Because θ ≤ θ_hi, it is at most submitted − (g_s − θ_hi).
+//!
+//! *B* is the smaller of the two. B = 0 proves that the launch was queued before its start event fired. The true start
+//! is in [g_s, g_s + B].
 //!
 //! # End
 //!
-//! An end event that over-reads fires when it is submitted, by θ + submitted + tail at the latest. Then both g_e −
-//! g_s ≤ B + tail and g_e ≤ θ_hi + submitted + tail are true. If either is false, the end event was queued while the
-//! operation ran, and g_e is its completion. If both are true, the operation may have been over at once, and the
-//! shortest possible length is 0. The proof demands a margin of 500 ns beyond the inequality, because the result
-//! jumps there.
+//! An end event that over-reads fires when it is submitted, by θ + submitted + tail at the latest. Then two
+//! inequalities are true:
+//!
+//! - g_e − g_s ≤ B + tail
+//! - g_e ≤ θ_hi + submitted + tail
+//!
+//! If either is false, the end event was queued while the operation ran, and g_e is its completion. If both are true,
+//! the operation may have been over at once, and the shortest possible length is 0. The proof demands a margin of
+//! 500 ns beyond the inequalities, because the result jumps there.
 //!
 //! So the length is in [lo, hi] with hi = raw, and lo = raw − B or 0. `duration_error` and the precision of
 //! [stamps](super::stamps) widen both: an event fires up to one resolution after its stamp, and a queued end event
@@ -66,7 +74,7 @@
 //!
 //! # Tests
 //!
-//! `judge` in this module's tests compares with a [simulated GPU](super::simulation) whose intervals are known, on
+//! `judge` in this module's tests compares with a simulated GPU (`simulation.rs`) whose intervals are known, on
 //! drained, queued and mixed streams. `drained_streams_are_corrected` checks a median error of at most 1 µs where
 //! *raw* alone is further off; `queued_streams_need_no_correction` checks that there *raw* is exact.
 

@@ -1,7 +1,7 @@
 //! What does a graph launch run?
 //!
 //! An executable graph has a number for its present contents; an update gives it another one. Records of two threads
-//! can arrive in another order than they were made, so a graph's contents under its [previous numbers](KEPT) are kept
+//! can arrive in another order than they were made, so a graph's contents under its previous numbers are kept
 //! too.
 
 use super::memory::graph::GraphMemory;

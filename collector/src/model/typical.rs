@@ -2,8 +2,8 @@
 //! wide.
 //!
 //! Operations of one context are similar if they are launches of one kernel with one grid, block and shared memory
-//! size; or launches of one graph; or copies or memsets of one direction, one kind of host memory and one [size
-//! class](size_class). In the first pass over a trace, [`Lengths`] draws two random samples of each kind: one of all
+//! size; or launches of one graph; or copies or memsets of one direction, one kind of host memory and one size
+//! class. In the first pass over a trace, [`Lengths`] draws two random samples of each kind: one of all
 //! timed operations, and one of those whose events determine their length ([`Spread::is_conclusive`]). When the clocks
 //! are known, [`Typical`] computes the typical length of each kind for which the samples allow that:
 //!
