@@ -587,7 +587,7 @@ mod tests {
         }
     }
 
-    /// What is known of a trace whose one burst was ended then.
+    /// The clocks of a trace whose only burst ended at `at`.
     fn burst_ended(at: u64) -> Clocks {
         let mut burst = kernel(Untimed::Programmatic, None, 0);
         (burst.what, burst.call.end) = (What::Burst { launches: 2, ordinary: 0, closing: 0 }, at);
@@ -607,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_in_a_row_count_each_and_their_own_time() {
+    fn queries_in_a_row_count_each_and_their_own_time() {
         let clocks = Clocks::default();
         let mut model = Model::new(&Names::default(), &clocks);
         let asked = |calls, inside| {
@@ -621,9 +621,9 @@ mod tests {
         assert_eq!(counted(&mut model, &asked(3, 6)), (3, 6));
     }
 
-    /// They were DtoD: the call does not say that its addresses are of two GPUs.
+    /// Such copies once counted as DtoD, because the call does not say that its addresses are on two GPUs.
     #[test]
-    fn a_copy_between_the_memory_of_two_gpus_is_one_between_peers() {
+    fn a_copy_between_the_memory_of_two_gpus_is_a_peer_copy() {
         use gpuspy_wire::record::{Direction, Memory};
         let on =
             |context, device| record(Body::Context(Context { context, device, handle: 9, destroyed: false }));
@@ -647,7 +647,7 @@ mod tests {
         for direction in [Direction::Default, Direction::DtoD] {
             assert_eq!(kind(direction, 0x1000, 0x2040), TransferKind::PtoP, "{direction:?}");
             assert_eq!(kind(direction, 0x1000, 0x3040), TransferKind::DtoD, "{direction:?}, one GPU");
-            assert_ne!(kind(direction, 0x1000, 0x9000_0000), TransferKind::PtoP, "nobody knows");
+            assert_ne!(kind(direction, 0x1000, 0x9000_0000), TransferKind::PtoP, "the GPU is unknown");
         }
     }
 
@@ -694,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_tells_when_its_launches_ran_and_is_undecided_from_its_first_on_if_it_was_lost() {
+    fn a_burst_times_its_launches_and_a_lost_one_is_undecided_from_its_first_launch() {
         let clocks = burst_ended(10_000);
         let mut model = Model::new(&Names::default(), &clocks);
         assert_eq!(after(when(&mut model, kernel(Untimed::Programmatic, None, flag::BURST))), None);
@@ -708,10 +708,10 @@ mod tests {
         );
     }
 
-    /// The last of a stream that is destroyed, or that the program leaves as it is: nothing follows them, so no event
-    /// does.
+    /// The last launches of a stream that is destroyed, or that the program leaves as it is: nothing follows them, so
+    /// no event is recorded.
     #[test]
-    fn launches_of_a_burst_that_nothing_ended_are_undecided_from_their_calls_on() {
+    fn launches_of_an_unended_burst_are_undecided_from_their_calls() {
         for clocks in [Clocks::default(), burst_ended(9_999)] {
             let mut model = Model::new(&Names::default(), &clocks);
             assert_eq!(
@@ -743,7 +743,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_takes_memory_when_it_runs_and_not_when_it_is_captured() {
+    fn a_graph_allocates_memory_when_it_runs_and_not_when_it_is_captured() {
         use gpuspy_wire::record::{Memory, NodeKind};
         let clocks = Clocks::default();
         let mut model = Model::new(&Names::default(), &clocks);
@@ -769,7 +769,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_known_by_its_context_wherever_that_is_told() {
+    fn an_operation_gets_its_device_from_a_context_recorded_anywhere() {
         let context = Context { context: 1, device: 3, handle: 9, destroyed: false };
         let clocks = Survey::of([record(Body::Context(context))]);
         let mut model = Model::new(&Names::default(), &clocks);
@@ -778,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_bounds_the_clock_only_for_what_was_issued_before() {
+    fn a_synchronization_bounds_the_clock_only_for_earlier_work() {
         let gpu = GpuTime { time_base: 2, start: 50_000, duration: 9_000, ..GpuTime::default() };
         let work = record(Body::Work(kernel(Untimed::Timed, Some(gpu), 0)));
         let sync = |begin, scope, stream| {
