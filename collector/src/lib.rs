@@ -1,7 +1,7 @@
-//! The collecting side of gpuspy, as a library: receive, store, understand, tell.
+//! The collecting side of gpuspy as a library: it receives, stores, interprets and reports what the agent records.
 //!
-//! Dependencies point one way: `trace ← model ← analyze ← report, export ← main`, and `collect` writes what `trace`
-//! reads. The crate's boundaries are in ARCHITECTURE.md.
+//! Dependencies point one way: `trace ← model ← analyze ← report ← export ← cli`, and `collect` writes what `trace`
+//! reads. ARCHITECTURE.md describes each folder.
 #![deny(missing_docs)]
 
 pub mod analyze;

@@ -1,4 +1,4 @@
-//! The `gpuspy` command; what it does is in [`gpuspy_collector::cli`].
+//! The `gpuspy` command, which is implemented in [`gpuspy_collector::cli`].
 
 fn main() -> std::process::ExitCode {
     gpuspy_collector::cli::main()

@@ -112,7 +112,7 @@ fn what_cannot_be_done_is_said_with_what_to_do_and_no_number_of_the_system() {
         (&["export", "x.gspy", "-o", "/no/such/x.json"], "make its folder first"),
         (&["run", "--", "no-such-program"], "see to PATH"),
         (&["run", "--", "/"], "chmod +x it"),
-        (&["collect", "--dir", "/proc/no"], "name another place"),
+        (&["collect", "--dir", "/proc/no"], "choose another path"),
         (&["collect"], "--dir DIR or --pid PID"),
     ] {
         let said = stderr(&place.gpuspy(command).output().unwrap());

@@ -98,7 +98,7 @@ fn what_cannot_work_is_said_before_the_program_starts() {
         &mut place.gpuspy(&[&["run", "-o", "no/where/x.gspy"][..], &echo].concat()),
         "cannot write into no/where",
     );
-    failed(&mut place.gpuspy(&[&["run", "-o", "agent.so"][..], &echo].concat()), "exists and is no trace");
+    failed(&mut place.gpuspy(&[&["run", "-o", "agent.so"][..], &echo].concat()), "exists and is not a trace");
     failed(&mut place.gpuspy(&["collect", "--pid", "999999999"]), "there is no process 999999999");
     let usage = place.gpuspy(&["run", "--timing", "sometimes", "--", "echo"]).output().unwrap();
     assert_eq!(usage.status.code(), Some(2));
@@ -196,7 +196,7 @@ fn a_trace_that_cannot_be_written_is_said_and_the_program_runs() {
     assert_eq!(output.status.code(), Some(4));
     assert_eq!(
         stderr(&output),
-        "gpuspy: cannot write /dev/full: no space is left for it; make room, or name another place\n"
+        "gpuspy: cannot write /dev/full: there is no space left; free some, or choose another path\n"
     );
 }
 

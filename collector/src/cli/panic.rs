@@ -1,11 +1,11 @@
 //! What a person is told when gpuspy itself is at fault: one sentence, and no backtrace.
 
+use parking_lot::Mutex;
 use std::any::Any;
 use std::io::Write;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Mutex, TryLockError};
 
 /// EX_SOFTWARE (sysexits.h): an internal software error.
 const SOFTWARE: u8 = 70;
@@ -17,8 +17,7 @@ static TOLD: Mutex<bool> = Mutex::new(false);
 
 /// From here on a fault names this trace.
 pub(super) fn about(trace: &Path) {
-    // A thread that panicked while it held this has left a path or none.
-    *TRACE.lock().unwrap_or_else(|e| e.into_inner()) = Some(trace.to_owned());
+    *TRACE.lock() = Some(trace.to_owned());
 }
 
 /// Has faults told as a sentence from here on.
@@ -34,15 +33,12 @@ pub(super) fn caught(work: impl FnOnce() -> ExitCode) -> ExitCode {
 
 /// Only tries the locks: the thread that panics may hold them.
 fn tell(info: &PanicHookInfo<'_>) {
-    let first = match TOLD.try_lock() {
-        Ok(mut told) => !std::mem::replace(&mut *told, true),
-        Err(TryLockError::Poisoned(_) | TryLockError::WouldBlock) => false,
-    };
-    if !first {
+    let is_first = TOLD.try_lock().is_some_and(|mut told| !std::mem::replace(&mut *told, true));
+    if !is_first {
         return;
     }
     let place = info.location().map_or_else(String::new, |l| format!(" ({}:{})", l.file(), l.line()));
-    let trace = TRACE.try_lock().ok().and_then(|trace| trace.clone()).filter(|trace| trace.exists());
+    let trace = TRACE.try_lock().and_then(|trace| trace.clone()).filter(|trace| trace.exists());
     let kept = trace.map_or_else(String::new, |trace| format!("; the trace {} is kept", trace.display()));
     let what = what(info.payload());
     // That nobody listens is no error. In one piece: other threads write too.

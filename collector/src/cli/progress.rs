@@ -6,9 +6,9 @@
 use super::say;
 use crate::collect::sys::{self, Stopped};
 use crate::collect::{Figures, Progress};
+use parking_lot::Mutex;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Five times a second.
@@ -22,7 +22,7 @@ const ERASE: &str = "\r\x1b[K";
 
 /// Says something on stderr where the line was; it is drawn anew below.
 pub(super) fn above_the_line(say: impl FnOnce()) {
-    let mut stands = STANDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut stands = STANDS.lock();
     erase(&mut stands);
     say();
 }
@@ -48,7 +48,7 @@ pub(super) fn draw(progress: &Progress, stopped: &Stopped) {
         let mut line = line(progress.figures(), began.elapsed());
         // A line that wraps cannot be erased.
         line.truncate(sys::terminal_width(stderr.as_fd()).unwrap_or(80).saturating_sub(1));
-        let mut stands = STANDS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stands = STANDS.lock();
         *stands = write!(stderr.lock(), "{ERASE}{line}").is_ok();
     }
     above_the_line(|| ());

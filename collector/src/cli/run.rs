@@ -9,12 +9,12 @@ use crate::why::why;
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use gpuspy_wire::capture::{self, CaptureRange};
+use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// The variable of `--capture-range`.
@@ -202,7 +202,7 @@ pub(super) fn observe(
         }
         let listening = threads.spawn(|| {
             collector.listen(listener, |session, _| {
-                sessions.lock().unwrap_or_else(|e| e.into_inner()).push(session.clone());
+                sessions.lock().push(session.clone());
             });
         });
         let status = signals.restore_in(&mut command).spawn().and_then(|mut child| {
@@ -222,7 +222,7 @@ pub(super) fn observe(
     }
     // The command is over: from here a ctrl-C means us.
     drop(signals);
-    let sessions = sessions.into_inner().unwrap_or_else(|e| e.into_inner());
+    let sessions = sessions.into_inner();
     Ok(Observed { status, collector, sessions })
 }
 

@@ -1,61 +1,64 @@
-//! `--capture-range`: which records are kept where only ranges of a run are to be captured. A run of ten hours with a range of
-//! ten steps is to be a small trace.
+//! Which records are kept if `--capture-range` captures only ranges of a run? A run of ten hours with a range of ten
+//! steps should give a small trace.
 //!
-//! What is kept: all from a range's begin to its end; what was timed; and what later meaning needs whenever it was told:
-//! memory that comes and goes, contexts, streams, graphs, modules, devices, clocks, losses, and the calls before the first
-//! operation, which set things up. From before a range, as it begins, and with that as their place: each stream's last
-//! operations and the last waits, so that no GPU is called idle that may still be busy; and the program's ranges that are open.
+//! Everything between a range's start and its end is kept, and so are timed operations. Also kept, at any time, is
+//! what gives later records their meaning: allocations and frees, contexts, streams, graphs, modules, devices, clock
+//! samples, losses, and the calls before the first operation, which set things up. When a range starts, some earlier
+//! records are added with the range's start as their time: each stream's last operations and the last waits, so that
+//! no GPU that may be busy counts as idle; and the NVTX ranges that are open.
 //!
-//! Records are held back until every ring has been emptied twice: then no begin or end that is older is still to come. They
-//! are gone through in the order of their places; what comes later than that is judged by its own times.
+//! Records are held back until every ring has been emptied twice, because then no older start or end of a range can
+//! still arrive. They are decided in the order of their times; a record that comes even later is decided by its own
+//! times.
 
 use crate::trace::record::{Api, Body, NvtxRange, Record, What, Work};
 use gpuspy_wire::record::{NvtxChange, SyncScope, Untimed, flag};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// Records held back at most: where rings are never empty, the oldest are judged by what is known.
+/// Limit on the records held back: if rings never become empty, the oldest are decided by what is known.
 const MOST_HELD: usize = 1 << 17;
-/// Ranges that are remembered; a call that began in an older one is taken for one outside.
+/// Limit on the ranges remembered; a call that began in an older one counts as outside.
 const MOST_RANGES: usize = 1 << 12;
-/// Streams with their last operations, and the program's open ranges, that are remembered: above what a process has alive.
+/// Limit on the streams whose last operations are remembered, and on the open NVTX ranges: more than a process has
+/// alive.
 const MOST_REMEMBERED: usize = 1 << 14;
-/// Calls before the first operation that are kept.
+/// Limit on the calls before the first operation that are kept.
 const MOST_SET_UP: u32 = 10_000;
 
-/// What is left out, and counted.
+/// What was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outside {
-    /// Kernel launches.
+    /// The number of kernel launches.
     pub launches: u64,
-    /// Copies, sets and graph launches.
+    /// The number of copies, memsets and graph launches.
     pub others: u64,
 }
 
-/// Decides record by record.
+/// Decides which records are kept.
 #[derive(Debug, Default)]
 pub struct Captures {
-    /// Ranges are to be captured, not all of the run.
+    /// Whether ranges are captured instead of the whole run.
     is_on: bool,
-    /// Came since the last round that emptied all rings; and before that.
+    /// Records since the last round that emptied all rings, and those since the round before.
     newest: Vec<Record>,
     older: Vec<Record>,
-    /// Ranges gone through, the newest last; `u64::MAX` = it is open.
+    /// Start and end of the ranges so far, the newest last; an end of `u64::MAX` means that the range is open.
     ranges: VecDeque<(u64, u64)>,
     before: Before,
-    /// The last free's correlation, by thread: its call's end belongs to it.
+    /// Thread → the correlation of its last free, to which the end of that call belongs.
     frees: HashMap<u32, u64>,
     set_up: Option<u32>,
     outside: Outside,
 }
 
 impl Captures {
-    /// Ranges are to be captured.
+    /// Starts capturing ranges only.
     pub fn begin(&mut self) {
         self.is_on = true;
         self.set_up = Some(0);
     }
 
-    /// Whether they are.
+    /// Whether ranges are captured instead of the whole run.
     pub fn is_on(&self) -> bool {
         self.is_on
     }
@@ -65,13 +68,13 @@ impl Captures {
         self.outside
     }
 
-    /// Takes the next record; gives those that are to be written now.
+    /// Takes the next record; returns those to be written now.
     pub fn take(&mut self, record: Record) -> Vec<Record> {
         self.newest.push(record);
         if self.newest.len() >= MOST_HELD { self.emptied() } else { Vec::new() }
     }
 
-    /// All rings have been emptied once more: gives the records that are to be written.
+    /// All rings have been emptied once more: returns the records to be written.
     pub fn emptied(&mut self) -> Vec<Record> {
         if self.newest.is_empty() && self.older.is_empty() {
             return Vec::new();
@@ -79,18 +82,18 @@ impl Captures {
         let mut known = std::mem::replace(&mut self.older, std::mem::take(&mut self.newest));
         known.sort_by_key(|record| record.at);
         let mut kept = Vec::new();
-        known.into_iter().for_each(|record| self.judge(record, &mut kept));
+        known.into_iter().for_each(|record| self.decide(record, &mut kept));
         kept
     }
 
-    /// Nothing more comes: gives the rest.
+    /// Nothing follows: returns the remaining records to be written.
     pub fn finish(&mut self) -> Vec<Record> {
         let mut rest = self.emptied();
         rest.extend(self.emptied());
         rest
     }
 
-    fn judge(&mut self, record: Record, kept: &mut Vec<Record>) {
+    fn decide(&mut self, record: Record, kept: &mut Vec<Record>) {
         if let Body::Capture { begins } = record.body {
             self.change(record.at, begins, kept);
         }
@@ -111,14 +114,14 @@ impl Captures {
                     self.ranges.pop_front();
                 }
                 self.ranges.push_back((at, u64::MAX));
-                kept.extend(self.before.told(at.saturating_sub(1)));
+                kept.extend(self.before.take_all(at.saturating_sub(1)));
             }
             _ => {}
         }
     }
 
     fn is_inside(&self, moment: u64) -> bool {
-        // Nearly all that is asked for is of the newest.
+        // Nearly all moments are in the newest range.
         let begun = self.ranges.iter().rev().find(|(from, _)| *from <= moment);
         begun.is_some_and(|(_, to)| moment < *to)
     }
@@ -127,7 +130,7 @@ impl Captures {
         self.ranges.back().is_some_and(|(_, end)| *end == u64::MAX)
     }
 
-    /// Counts what readers will take for outside.
+    /// Counts a record that readers will treat as outside.
     fn count(&mut self, record: &Record) {
         let Body::Work(Work { call, untimed, what, .. }) = &record.body else { return };
         if self.is_inside(call.begin) || matches!(untimed, Untimed::Captured | Untimed::Timed) {
@@ -182,20 +185,20 @@ impl Captures {
     }
 }
 
-/// What a range's begin may need of the time before it.
+/// What a range's start may need from the time before it.
 #[derive(Debug, Default)]
 struct Before {
-    /// By context, stream and what it does: one kind says nothing of another.
+    /// The last operation by context, stream and kind: one kind says nothing about another.
     works: BTreeMap<(u32, u64, u8), Record>,
-    /// By context and stream; `None` = all of the context.
+    /// The last wait by context and stream; `None` = all of the context.
     waits: BTreeMap<(u32, Option<u64>), Record>,
-    /// The program's ranges that are open: by thread and domain, and by their ids.
+    /// The open NVTX ranges: by thread and domain if pushed, by id if started.
     pushed: HashMap<(u32, u32), Vec<Record>>,
     started: HashMap<u64, Record>,
 }
 
 impl Before {
-    /// Takes a record that is left out, for now; gives it back if it has to be written all the same.
+    /// Remembers a record that is left out; returns it if it has to be written after all.
     fn take(&mut self, record: Record) -> Option<Record> {
         match &record.body {
             Body::Work(work) if work.untimed != Untimed::Captured => {
@@ -215,7 +218,7 @@ impl Before {
                 let key = match sync.scope {
                     SyncScope::Device | SyncScope::Context => (sync.call.context, None),
                     SyncScope::Stream => (sync.call.context, Some(sync.stream)),
-                    // Which operation an event stands behind is not kept.
+                    // Which operation an event follows is not kept.
                     SyncScope::Event => return None,
                 };
                 let is_over = |(context, stream, _): &(u32, u64, u8), work: &Record| {
@@ -236,7 +239,7 @@ impl Before {
         }
     }
 
-    /// A range that is over has not to be told. The end of one that was told has.
+    /// Drops a range that is over. The end of a range whose start was written is returned, to be written too.
     fn range(&mut self, range: &NvtxRange, record: Record) -> Option<Record> {
         let thread = (record.thread, range.domain);
         match range.change {
@@ -262,15 +265,15 @@ impl Before {
         }
     }
 
-    /// A stream is gone, or a context with all of its own.
+    /// Drops a destroyed stream, or all streams of a destroyed context.
     fn forget(&mut self, context: u32, stream: Option<u64>) {
         let is_gone = |of: u32, one: Option<u64>| of == context && (stream.is_none() || stream == one);
         self.works.retain(|(of, one, _), _| !is_gone(*of, Some(*one)));
         self.waits.retain(|(of, one), _| !is_gone(*of, *one));
     }
 
-    /// All of it, in the order in which it was, to stand at `at`.
-    fn told(&mut self, at: u64) -> Vec<Record> {
+    /// Takes all remembered records, in their order, with `at` as their time.
+    fn take_all(&mut self, at: u64) -> Vec<Record> {
         let works = std::mem::take(&mut self.works).into_values();
         let waits = std::mem::take(&mut self.waits).into_values();
         let pushed = std::mem::take(&mut self.pushed).into_values().flatten();
@@ -318,7 +321,7 @@ mod tests {
         at(9, moment, Body::Capture { begins })
     }
 
-    /// What is kept of records that come in this order, by their places and correlations.
+    /// The records kept of those in this order, as (time, correlation).
     fn kept(records: Vec<Record>) -> (Vec<(u64, u64)>, Outside) {
         let mut captures = Captures::default();
         captures.begin();
@@ -332,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_may_be_busy_as_the_range_begins_is_told_with_its_last_operation() {
+    fn a_stream_that_may_be_busy_at_the_start_keeps_its_last_operation() {
         let records = vec![
             launch(1, 10, 7),
             launch(2, 20, 7),
@@ -346,15 +349,15 @@ mod tests {
             change(300, true),
         ];
         let (kept, outside) = kept(records);
-        // The launch on 8 is over, and that it is so is told.
+        // The launch on stream 8 is over, and the wait that shows it is kept.
         let first = [(99, 2), (99, 4), (99, 5), (100, 0), (115, 6), (200, 0)];
         assert_eq!(kept, [&first[..], &[(299, 7), (300, 0)]].concat());
         assert_eq!(outside, Outside { launches: 5, others: 0 });
     }
 
     #[test]
-    fn what_comes_in_another_order_is_judged_by_its_times() {
-        // The range's begin is read from a ring before the launches of another thread, from before it.
+    fn records_out_of_order_are_decided_by_their_times() {
+        // The range's start is read from a ring before earlier launches of another thread.
         let (kept, _) =
             kept(vec![change(100, true), change(200, false), launch(1, 150, 7), launch(2, 50, 7)]);
         assert_eq!(kept, [(99, 2), (100, 0), (155, 1), (200, 0)]);
@@ -379,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_and_what_ends_its_free_is_kept_and_other_calls_only_until_work_begins() {
+    fn memory_is_always_kept_and_other_calls_only_until_the_first_operation() {
         let api = |correlation, begin| {
             let call = call(correlation, begin, begin + 5);
             at(1, begin + 5, Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 }))
@@ -401,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_are_open_as_the_range_begins_are_told_and_so_is_their_end() {
+    fn nvtx_ranges_that_are_open_at_the_start_are_kept_with_their_ends() {
         use NvtxChange::{Mark, Pop, Push};
         let (kept, _) = kept(vec![
             range(Push, 10, 1),
@@ -424,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_bounded() {
+    fn the_number_of_held_records_is_limited() {
         let mut captures = Captures::default();
         captures.begin();
         let records = 3 * MOST_HELD as u64;

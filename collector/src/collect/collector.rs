@@ -1,4 +1,4 @@
-//! Many sessions at once: whoever connects is drained on threads of their own.
+//! How are many sessions collected at once? Each process that connects is drained on threads of its own.
 
 use super::host_ticks::Pair;
 use super::output::{Target, Traces};
@@ -7,15 +7,16 @@ use super::receive::Peer;
 use super::session::Session;
 use super::sys::{self, Stop, Stopped};
 use super::{Error, Result};
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Collects from processes until it is stopped, or they have ended.
+/// Collects from processes until they have ended or it is stopped.
 #[derive(Debug)]
 pub struct Collector {
     traces: Mutex<Traces>,
@@ -25,7 +26,7 @@ pub struct Collector {
     progress: Progress,
 }
 
-/// Stops a [`Collector`] when dropped: running processes are detached, their traces completed.
+/// Stops a [`Collector`] when dropped: it detaches from running processes and completes their traces.
 #[derive(Debug)]
 pub struct Stopper {
     _stop: Stop,
@@ -33,20 +34,20 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Processes that are being collected from.
+    /// The number of processes that are being collected from.
     pub fn running(&self) -> usize {
-        // Relaxed: a number to look at; nothing is read on the strength of it.
+        // Relaxed: a number for display; nothing is read because of its value.
         self.running.load(Ordering::Relaxed)
     }
 }
 
 impl Collector {
-    /// A collector that writes to `target`, and what stops it.
+    /// Makes a collector that writes to `target`, and the handle that stops it.
     ///
     /// # Errors
-    /// The system is out of descriptors.
+    /// Fails if the system is out of descriptors.
     pub fn new(target: Target) -> Result<(Collector, Stopper)> {
-        let (stop, stopped) = sys::stop().map_err(|e| Error::io("cannot make a pipe", e))?;
+        let (stop, stopped) = sys::stop().map_err(|e| Error::io("cannot create a pipe", e))?;
         let running = Arc::new(AtomicUsize::new(0));
         let stopper = Stopper { _stop: stop, running: Arc::clone(&running) };
         let traces = Mutex::new(Traces::new(target));
@@ -56,9 +57,9 @@ impl Collector {
         ))
     }
 
-    /// Collects from every process that connects, until stopped. `tell` hears of each session that ends.
+    /// Collects from every process that connects, until stopped. Calls `tell` with each session that ends.
     pub fn listen(&self, listener: UnixListener, tell: impl Fn(&Result<Session>, &Traces) + Sync) {
-        // An accept that would block is one that is over: everything here waits in `sys::wait`.
+        // If accept would block, there is no connection: this thread waits only in `sys::wait`.
         let _ = listener.set_nonblocking(true);
         let tell = &tell;
         std::thread::scope(|threads| {
@@ -75,7 +76,7 @@ impl Collector {
             while !stop {
                 let watched = [Some(listener.as_fd()), Some(self.stopped.as_fd())];
                 stop = sys::wait(watched, Duration::from_secs(3600)).is_ok_and(|[_, stop]| stop);
-                // Whoever has connected is heard, also at the end: a process may have come and gone by now.
+                // Accept all pending connections, also at the end: a process may have connected and ended by now.
                 while let Some(socket) = accept(&listener) {
                     serve(socket);
                 }
@@ -86,14 +87,14 @@ impl Collector {
     /// Collects from the process at the other end of a connection.
     ///
     /// # Errors
-    /// Why there is no trace, or not a whole one.
+    /// Says why there is no trace, or only a part of one.
     pub fn receive(&self, socket: UnixStream) -> Result<Session> {
-        // On most systems accepted sockets do not inherit it, on none it may stay.
+        // On most systems accepted sockets do not inherit the flag; where they do, it must go.
         socket.set_nonblocking(false).map_err(|e| Error::io("cannot wait for a greeting", e))?;
         Session::run(&Peer::receive(socket)?, &self.stopped, &self.traces, &self.first, &self.progress)
     }
 
-    /// Collects from a running process that nobody collects from.
+    /// Collects from a running process that no collector drains.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
@@ -107,9 +108,8 @@ impl Collector {
     }
 
     /// The traces so far.
-    pub fn traces(&self) -> std::sync::MutexGuard<'_, Traces> {
-        // A thread that panicked has left the list of names whole.
-        self.traces.lock().unwrap_or_else(|e| e.into_inner())
+    pub fn traces(&self) -> MutexGuard<'_, Traces> {
+        self.traces.lock()
     }
 }
 
@@ -120,7 +120,7 @@ fn accept(listener: &UnixListener) -> Option<UnixStream> {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return None,
             Err(_) => {
-                // Out of descriptors, or of memory: the connection waits in the queue until there are some.
+                // Out of descriptors or memory: the connection waits in the queue until there are some.
                 std::thread::sleep(Duration::from_millis(20));
                 return None;
             }
@@ -131,24 +131,25 @@ fn accept(listener: &UnixListener) -> Option<UnixStream> {
 /// Listens at a path.
 ///
 /// # Errors
-/// The path is taken, too long, or not writable.
+/// Fails if the path is taken, too long, or not writable.
 pub fn bind(path: &Path) -> Result<UnixListener> {
     UnixListener::bind(path).map_err(|e| Error::io(format!("cannot listen on {}", path.display()), e))
 }
 
-/// A connection that was inherited by its number. See [`leave_all_but`].
+/// An inherited connection. See [`leave_all_but`].
 #[derive(Debug)]
 pub struct Inherited(OwnedFd);
 
-/// Takes an inherited connection and leaves everything else that the starting process gave us: descriptors, standard
-/// streams, terminal, working directory, and signals that mean the starting process and not us. To be called first.
+/// Takes an inherited connection and gives up everything else that was inherited from the starting process:
+/// descriptors, standard streams, terminal, working directory, and signals that are meant for the starting process.
+/// Call this first.
 ///
 /// # Errors
-/// There is no such descriptor.
+/// Fails if there is no such descriptor.
 pub fn leave_all_but(number: i32) -> Result<Inherited> {
     let fd = sys::inherited(number).ok_or_else(|| Error::new(format!("there is no descriptor {number}")))?;
     sys::leave_everything_but(&fd);
-    // The session ends when its process does, and not before: a ctrl-C or a stop of the whole group must not cost the
+    // The session ends when its process does, not before: a ctrl-C or a stop of the whole group must not cost the
     // trace its end.
     sys::ignore_signals(&[libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGTERM]);
     sys::lower_priority();

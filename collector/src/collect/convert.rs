@@ -1,7 +1,7 @@
-//! The wire's records → the trace's. Pure: words and a clock in, a value out.
+//! What trace record does a wire record become? A pure function of words and a clock.
 //!
-//! The words are a private copy of what a hostile process may have written: a record's length was checked by the ring's
-//! reader, everything else is checked here.
+//! The words are a private copy of what a hostile process may have written. The ring's reader has checked a record's
+//! length; everything else is checked here.
 
 use super::host_ticks::Clock;
 use crate::trace::record as trace;
@@ -14,27 +14,27 @@ use gpuspy_wire::record::{
 };
 use std::borrow::Cow;
 
-/// What a record turned out to be.
+/// The result of converting a wire record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item<'w> {
-    /// For the trace.
+    /// A record for the trace.
     Record(Record),
-    /// A text for an id.
+    /// A name: the text of an id.
     Name(Namespace, u32, Cow<'w, str>),
-    /// An NVTX range begins or ends: for the trace, once its text has a number.
+    /// The start or end of an NVTX range, or a marker: for the trace, once its text has a number.
     Range(Record, Cow<'w, str>),
-    /// When the operation of this correlation ran.
+    /// The GPU time of the operation with this correlation.
     GpuTime(u64, trace::GpuTime),
-    /// The agent has read its clocks.
+    /// A reading of the clocks by the agent.
     Anchor(wire::Anchor),
-    /// Of a kind that this version does not know.
+    /// A record of a kind that this version does not know.
     Unknown,
-    /// Of a known kind, but no record that an agent writes.
+    /// A record of a known kind that no agent writes.
     Invalid,
 }
 
-/// Converts one record of thread `thread`. `before` is the [`Record::at`] of the thread's last one: the place of records
-/// that carry no time.
+/// Converts one record of thread `thread`. `before` is the [`Record::at`] of the thread's previous record, which
+/// records without a time of their own get.
 pub fn convert<'w>(words: &'w [u64], thread: u32, before: u64, clock: &Clock) -> Item<'w> {
     let Some(kind) = Head::of(words).map(|head| Kind::from_wire(head.kind)) else { return Item::Invalid };
     let Some(kind) = kind else { return Item::Unknown };
@@ -53,7 +53,7 @@ fn name(words: &[u64]) -> Option<Item<'_>> {
     let namespace = Namespace::from_wire(intern.namespace)?;
     let mut text = String::from_utf8_lossy(text);
     if intern.cut != 0 && namespace == Namespace::Kernel {
-        // Its number is the whole name's: kernels that share so much of their names stay apart by it.
+        // The id belongs to the whole name, so it distinguishes kernels that share the part that a record can contain.
         text.to_mut().push_str(&format!("[cut at {} bytes, name {}]", intern.length, intern.id));
     }
     (intern.id != 0).then_some(Item::Name(namespace, intern.id, text))
@@ -85,7 +85,7 @@ fn on_gpu(w: &wire::GpuTime, clock: &Clock) -> trace::GpuTime {
     }
 }
 
-/// A record's place in the order and its body.
+/// Returns a record's `at` and its body.
 fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64, Body)> {
     Some(match kind {
         Kind::Launch | Kind::Memcpy | Kind::Memset | Kind::GraphLaunch | Kind::Burst => {
@@ -171,7 +171,7 @@ fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64,
     })
 }
 
-/// The records about things rather than calls.
+/// Converts records about objects instead of calls.
 fn inventory(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64, Body)> {
     Some(match kind {
         Kind::Context => {
@@ -243,12 +243,12 @@ fn inventory(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u
             let w = wire::Capture::from_words(words)?;
             (clock.ns(w.at), Body::Capture { begins: !is_gone(w.change)? })
         }
-        // The others are not asked here.
+        // `record` converts the other kinds.
         _ => return None,
     })
 }
 
-/// `change` of contexts, streams and what is looked at: 1 = there, 2 = gone.
+/// Decodes `change` of contexts, streams and captures: 1 = there, 2 = gone.
 fn is_gone(change: u8) -> Option<bool> {
     match change {
         1 => Some(false),
@@ -257,7 +257,7 @@ fn is_gone(change: u8) -> Option<bool> {
     }
 }
 
-/// The common part of an operation, the ticks until CUDA was entered for it, and its special part.
+/// Returns the common part of an operation, the ticks until CUDA was entered for it, and its special part.
 fn what(kind: Kind, words: &[u64], clock: &Clock) -> Option<(wire::Work, u32, What)> {
     Some(match kind {
         Kind::Launch => {
@@ -309,7 +309,7 @@ fn operation(w: &wire::Work, entered: u32, what: What, clock: &Clock) -> Option<
     })
 }
 
-/// So many ticks from one on, ns: rounded up, since it bounds what a raw GPU time holds too much.
+/// The length of `ticks` from the tick `from`, in ns, rounded up, because it bounds how much a raw GPU time over-reads.
 fn span(from: u64, ticks: u32, clock: &Clock) -> u64 {
     match ticks {
         0 => 0,
@@ -327,7 +327,7 @@ fn call(
     clock: &Clock,
 ) -> Call {
     let (begin, end) = (clock.ns(begin), clock.ns(end));
-    // An unknown route is told as no route: the call is worth keeping.
+    // An unknown route becomes `None`: the call is still worth keeping.
     let via = Via::from_wire(head.via);
     Call { correlation, api: head.api, via, flags: head.flags, begin, end, caller, context }
 }
@@ -339,7 +339,7 @@ mod tests {
     use gpuspy_wire::record::flag;
     use proptest::prelude::*;
 
-    /// Two ns to a tick, and tick 100 at 1000 ns.
+    /// A clock with 2 ns per tick, on which tick 100 is at 1000 ns.
     fn clock() -> Clock {
         let origin = Pair { ticks: 100, ns: 1000, uncertainty: 0 };
         Clock::new(origin, Slope { ns_per_tick: 2.0, error: 0.0 })
@@ -372,16 +372,16 @@ mod tests {
         }
     }
 
-    /// They were one row, and nothing said that it was not their name.
+    /// Such kernels once shared a row of the report, and nothing showed that their names were cut.
     #[test]
-    fn kernels_that_share_all_of_their_names_that_a_record_holds_stay_apart() {
+    fn kernels_whose_names_are_cut_at_the_same_prefix_stay_distinct() {
         let name = |namespace: Namespace, id: u32, text: &[u8], cut: u8| {
             let cells = wire::Intern::cells(text.len());
             let head = Head { kind: Kind::Intern as u8, cells: cells as u8, version: 1, ..Head::default() };
             let (namespace, length) = (namespace as u8, text.len() as u16);
             let intern = wire::Intern { head, id, length, namespace, cut };
             let mut bytes = vec![0; cells * wire::CELL_WORDS * 8];
-            // SAFETY: a struct of integers without padding, as many bytes of which are read as it has.
+            // SAFETY: a struct of integers without padding, read with its exact size.
             let fields = unsafe {
                 std::slice::from_raw_parts((&raw const intern).cast::<u8>(), size_of::<wire::Intern>())
             };
@@ -399,11 +399,11 @@ mod tests {
         assert_eq!(told(7, 0), "k".repeat(16_304));
         assert_eq!(told(7, 1), "k".repeat(16_304) + "[cut at 16304 bytes, name 7]");
         assert_ne!(told(7, 1), told(8, 1));
-        assert_eq!(name(Namespace::Path, 8, &long, 1).len(), 16_304, "what is no kernel tells no number");
+        assert_eq!(name(Namespace::Path, 8, &long, 1).len(), 16_304, "only kernels' names get a number");
     }
 
     #[test]
-    fn a_launch_is_told_in_nanoseconds() {
+    fn a_launch_is_converted_to_nanoseconds() {
         let Item::Record(record) = convert(launch().as_words(), 8, 0, &clock()) else { panic!("no record") };
         assert_eq!((record.thread, record.at), (8, 1100));
         let Body::Work(work) = record.body else { panic!("no work") };
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_stands_where_it_begins() {
+    fn a_free_is_placed_at_its_start() {
         let free = wire::Free {
             head: Head::new::<wire::Free>(),
             begin: 110,
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_in_a_row_are_told_with_their_count_and_their_own_time() {
+    fn queries_in_a_row_have_their_count_and_their_own_time() {
         let head = Head { api: 3, ..Head::new::<wire::Api>() };
         let api = |more, inside| wire::Api {
             head,
@@ -453,13 +453,13 @@ mod tests {
             }
             other => panic!("{other:?}"),
         };
-        assert_eq!(told(api(0, 7)), (1, 0, 14, 80), "of a single one, it is when CUDA was entered");
+        assert_eq!(told(api(0, 7)), (1, 0, 14, 80), "for a single one, the field says when CUDA was entered");
         assert_eq!(told(api(4, 7)), (5, 14, 0, 80));
         assert_eq!(told(api(u32::MAX, 7)).0, u32::MAX);
     }
 
     #[test]
-    fn both_event_kinds_are_told_apart() {
+    fn both_event_kinds_are_distinguished() {
         let mut op =
             wire::EventOp { head: Head::new::<wire::EventOp>(), event: 6, ..wire::EventOp::default() };
         let body = |op: &wire::EventOp| match convert(op.as_words(), 0, 0, &clock()) {
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_a_time_keeps_its_place() {
+    fn a_record_without_a_time_gets_that_of_the_one_before() {
         let device = wire::Device { head: Head::new::<wire::Device>(), ..wire::Device::default() };
         let item = convert(device.as_words(), 1, 4321, &clock());
         assert!(matches!(item, Item::Record(Record { at: 4321, body: Body::Device(_), .. })), "{item:?}");
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_kinds_and_values_are_told_apart() {
+    fn unknown_kinds_and_invalid_values_are_distinguished() {
         let mut words = launch().as_words().to_vec();
         words[0] = (words[0] & !0xff) | 200;
         assert_eq!(convert(&words, 0, 0, &clock()), Item::Unknown);

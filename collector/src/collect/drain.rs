@@ -1,4 +1,4 @@
-//! Emptying the rings of a segment, slot by slot, without knowing what the records mean.
+//! How are a segment's rings emptied? Slot by slot, without interpreting the records.
 
 use gpuspy_wire::record::CELL_WORDS;
 use gpuspy_wire::ring::{Corrupt, MAX_RECORD_WORDS, Phase, Reader};
@@ -6,32 +6,33 @@ use gpuspy_wire::segment::{Segment, Slot};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Words of a slot that one round takes, give or take a record: no slot keeps the others waiting for long.
+/// The number of words that a round takes from a slot, give or take a record, so that no slot delays the others for
+/// long.
 pub const BATCH_WORDS: usize = 8192;
 
-/// Records of one thread, in its order.
+/// Records of one thread, in the thread's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// The thread's claim number.
     pub thread: u32,
     /// Its Linux thread id.
     pub tid: u32,
-    /// Whole records, one after the other.
+    /// Whole records, one after another.
     pub words: Vec<u64>,
-    /// Times that the ring held no record where one should be.
+    /// How often the ring did not contain a record where one should be.
     pub corrupt: u64,
 }
 
-/// What a round found.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Round {
-    /// Words taken from the slot that had the most.
+    /// The number of words taken from the slot that had the most.
     pub fullest: usize,
-    /// A slot had more than a round takes.
+    /// Whether a slot had more than a round takes.
     pub more: bool,
 }
 
-/// Nobody takes the batches any more.
+/// The receiver of the batches no longer exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
@@ -44,16 +45,16 @@ pub struct Drain<'s> {
 struct SlotReader<'s> {
     slot: &'s Slot,
     reader: Reader<'s, AtomicU64>,
-    /// Of the owner that we know.
+    /// The generation of the slot's owner that was seen last.
     generation: u64,
     thread: u32,
     tid: u32,
-    /// The ring's cursors make no sense, and that was told.
+    /// Whether the ring's cursors are inconsistent, which has been counted.
     stuck: bool,
 }
 
 impl<'s> Drain<'s> {
-    /// Goes on where the last reader stopped.
+    /// Starts where the last reader stopped.
     pub fn new(segment: Segment<'s>) -> Drain<'s> {
         let slots = (0..segment.layout().slots as usize).filter_map(|n| {
             let slot = segment.slot(n)?;
@@ -66,7 +67,7 @@ impl<'s> Drain<'s> {
     /// Takes at most a batch from every slot, and frees closed slots that are empty.
     ///
     /// # Errors
-    /// [`Gone`] as `deliver` says it.
+    /// Returns [`Gone`] if `deliver` does.
     pub fn round(&mut self, mut deliver: impl FnMut(Batch) -> Result<(), Gone>) -> Result<Round, Gone> {
         let mut round = Round::default();
         for slot in &mut self.slots {
@@ -84,7 +85,8 @@ impl<'s> Drain<'s> {
             if !batch.words.is_empty() || batch.corrupt != 0 {
                 deliver(batch)?;
             }
-            // The phase was read before the ring was emptied: what a closed slot held, we have (contract 8).
+            // The phase was read before the ring was emptied, so all records of a closed slot have been taken
+            // (contract 8).
             if phase == Phase::Closed && !more {
                 slot.slot.state.free(generation);
             }
@@ -112,7 +114,7 @@ impl SlotReader<'_> {
                 }
                 Ok(None) => break,
                 Err(Corrupt { words }) => {
-                    // A tail behind the head, or inside a cell, stays there: told once, not each time we look.
+                    // A tail before the head, or inside a cell, stays that way: count it once, not in every round.
                     let moved = words >= CELL_WORDS as u64;
                     batch.corrupt += u64::from(moved || !self.stuck);
                     self.stuck = !moved;
@@ -127,29 +129,29 @@ impl SlotReader<'_> {
     }
 }
 
-/// How long to sleep between rounds: as long as possible while no ring comes near to full.
+/// The pause between rounds: as long as possible while no ring gets nearly full.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace(Duration);
 
 impl Pace {
     const SHORTEST: Duration = Duration::from_millis(1);
     const LONGEST: Duration = Duration::from_millis(32);
-    /// A quarter of the smallest buffer: a thread that fills it that far fills it in four such pauses.
+    /// A quarter of the smallest buffer, in words: a thread that fills that much in a pause fills the buffer in four.
     const MUCH: usize = gpuspy_wire::segment::LEVEL_CELLS[0] * CELL_WORDS / 4;
 
-    /// Begins awake.
+    /// Starts without a pause.
     pub fn new() -> Pace {
         Pace(Pace::SHORTEST)
     }
 
-    /// The pause after a round.
+    /// Returns the pause after a round.
     pub fn after(&mut self, round: Round) -> Duration {
         if round.more {
             self.0 = Pace::SHORTEST;
             return Duration::ZERO;
         }
         if round.fullest >= Pace::MUCH {
-            // At this rate, the pause in which MUCH comes together.
+            // At this rate, MUCH words arrive in the new pause.
             self.0 = (self.0 * Pace::MUCH as u32 / round.fullest as u32).max(Pace::SHORTEST);
         } else if round.fullest < Pace::MUCH / 4 {
             self.0 = (self.0 * 2).min(Pace::LONGEST);
@@ -177,11 +179,15 @@ mod tests {
         assert_eq!(pace.after(Round::default()), Pace::LONGEST, "idle: seldom");
         assert_eq!(pace.after(Round { fullest: 4 * Pace::MUCH, more: false }), Pace::LONGEST / 4);
         assert_eq!(pace.after(Round { fullest: 100 * Pace::MUCH, more: false }), Pace::SHORTEST);
-        assert_eq!(pace.after(Round { fullest: BATCH_WORDS, more: true }), Duration::ZERO, "behind: at once");
+        assert_eq!(
+            pace.after(Round { fullest: BATCH_WORDS, more: true }),
+            Duration::ZERO,
+            "there is more: no pause"
+        );
         assert_eq!(
             pace.after(Round { fullest: Pace::MUCH / 2, more: false }),
             Pace::SHORTEST,
-            "steady: as it is"
+            "a steady load keeps the pause"
         );
     }
 }

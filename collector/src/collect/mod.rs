@@ -1,8 +1,8 @@
-//! How records come out of a process: receive its segment, drain its rings, write its trace.
+//! How do records come out of a process? The collector receives its segment, drains its rings and writes its trace.
 //!
-//! A process is a *session*, with two threads: one empties the rings and does nothing else, so that no writer in the
-//! process ever finds its ring full because we were compressing; the other converts and writes. Between them is a
-//! bounded queue. When it is full the drain waits, and the rings buffer.
+//! A process is a *session* with two threads. One only empties the rings, so that no writer in the process finds its
+//! ring full because the collector is compressing; the other converts and writes. Between them is a bounded queue.
+//! When the queue is full, the draining thread waits, and the rings buffer.
 
 mod capture;
 mod collector;
@@ -27,11 +27,11 @@ pub use session::Session;
 
 use crate::why::why;
 
-/// Why something could not be collected: one sentence, without the full stop.
+/// The reason why something could not be collected: one sentence without its full stop.
 #[derive(Clone, Debug)]
 pub struct Error(String);
 
-/// With an [`Error`].
+/// A result whose error is an [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -39,12 +39,12 @@ impl Error {
         Error(sentence.into())
     }
 
-    /// `doing`, and what the system said to it.
+    /// An error of the system: what was being done, and the system's reason.
     pub(crate) fn io(doing: impl std::fmt::Display, error: std::io::Error) -> Error {
         Error(format!("{doing}: {}", why(&error)))
     }
 
-    /// Says whose fault it is.
+    /// Names the process that the error is about.
     fn about(self, pid: u32) -> Error {
         Error(format!("process {pid}: {}", self.0))
     }

@@ -1,4 +1,4 @@
-//! Where traces go: their names, and how one file becomes a directory when a second process appears.
+//! Where do traces go, and how does one file become a directory when a second process appears?
 
 use super::sys;
 use super::{Error, Result};
@@ -10,25 +10,26 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The extension of a trace.
+/// The extension of a trace file.
 const EXTENSION: &str = "gspy";
 
-/// Where a user wants the traces.
+/// Where the user wants the traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// `DIR/gpuspy-<program>-<pid>.gspy` (an empty `DIR` is the working directory); a directory of that name when there are several processes.
+    /// `DIR/gpuspy-<program>-<pid>.gspy` (an empty `DIR` is the working directory); a directory of that name if there
+    /// are several processes.
     Named(PathBuf),
-    /// This file; a directory of its name when there are several processes.
+    /// This file; a directory of its name if there are several processes.
     File(PathBuf),
     /// `DIR/<program>-<pid>.gspy` for each process.
     Directory(PathBuf),
 }
 
 impl Target {
-    /// Understands an `--output PATH`: a directory when it is one or ends like one.
+    /// Interprets an `--output PATH`: it is a directory if it exists as one or ends like one.
     ///
     /// # Errors
-    /// Nothing can be written there, or what is there is not ours to replace.
+    /// Fails if nothing can be written there, or if what is there must not be replaced.
     pub fn from_option(path: &Path) -> Result<Target> {
         let ends_like_one = path.as_os_str().as_encoded_bytes().ends_with(b"/");
         if path.is_dir() {
@@ -37,30 +38,32 @@ impl Target {
             if entries.next().is_some() {
                 let shown = path.display();
                 return Err(Error::new(format!(
-                    "{shown} holds something already: name another path, or remove it"
+                    "{shown} is not empty: choose another path with -o, or remove it"
                 )));
             }
             writable(path)?;
             return Ok(Target::Directory(path.to_owned()));
         }
         if ends_like_one {
-            fs::create_dir_all(path).map_err(|e| Error::io(format!("cannot make {}", path.display()), e))?;
+            fs::create_dir_all(path)
+                .map_err(|e| Error::io(format!("cannot create {}", path.display()), e))?;
             return Ok(Target::Directory(path.to_owned()));
         }
         if path.exists() && !is_ours(path) {
             let shown = path.display();
             return Err(Error::new(format!(
-                "{shown} exists and is no trace: name another path, or remove it"
+                "{shown} exists and is not a trace: choose another path with -o, or remove it"
             )));
         }
         writable(parent(path))?;
         Ok(Target::File(path.to_owned()))
     }
 
-    /// The default: the working directory, or where it cannot be written `$GPUSPY_DIR`, or the temporary directory.
+    /// The default: the working directory, else `$GPUSPY_DIR`, else the temporary directory; the first that is
+    /// writable.
     ///
     /// # Errors
-    /// None of them can be written.
+    /// Fails if none of them is writable.
     pub fn default_place() -> Result<Target> {
         if sys::is_writable(Path::new(".")).is_ok() {
             return Ok(Target::Named(PathBuf::new()));
@@ -70,11 +73,11 @@ impl Target {
         let place = places.find(|place| sys::is_writable(place).is_ok());
         place
             .map(Target::Named)
-            .ok_or_else(|| Error::new("no trace can be written here: name a place with --output"))
+            .ok_or_else(|| Error::new("no directory for the trace is writable: choose one with -o"))
     }
 }
 
-/// Whether a file is a trace, or empty, or no ordinary file and so not replaced by writing into it.
+/// Whether a file may be overwritten: it is a trace, or empty, or not a regular file, which writing does not replace.
 fn is_ours(path: &Path) -> bool {
     let begin = || {
         let mut begin = Vec::new();
@@ -91,41 +94,41 @@ fn parent(path: &Path) -> &Path {
 fn writable(directory: &Path) -> Result<()> {
     let shown = directory.display();
     sys::is_writable(directory).map_err(|e| {
-        Error::new(format!("cannot write into {shown}: {}; make it, or name another --output", said(&e)))
+        Error::new(format!("cannot write into {shown}: {}; choose another directory with -o", said(&e)))
     })
 }
 
-/// The traces of one run, as they come.
+/// The traces of one run, in order of appearance.
 #[derive(Debug)]
 pub struct Traces {
     target: Target,
     traces: Vec<Trace>,
 }
 
-/// One of them.
+/// One trace.
 #[derive(Debug)]
 struct Trace {
     path: PathBuf,
-    /// Its name among others: `<program>-<pid>`.
+    /// Its name in a directory of several: `<program>-<pid>`.
     stem: String,
 }
 
 impl Traces {
-    /// None yet.
+    /// Starts without traces.
     pub fn new(target: Target) -> Traces {
         Traces { target, traces: Vec::new() }
     }
 
-    /// Begins the next process's trace and returns its number.
+    /// Creates the next process's trace and returns its number.
     ///
     /// # Errors
-    /// It cannot be written. Then there is none.
+    /// Fails if it cannot be written; then there is no trace.
     pub fn create(&mut self, program: &str, status: &Status) -> Result<(usize, TraceWriter)> {
         let number = self.place(program, status.pid)?;
         let path = self.path(number).to_owned();
         TraceWriter::create(&path, status).map(|writer| (number, writer)).map_err(|e| {
             let error = Error::io(format!("cannot write {}", path.display()), e);
-            // Nothing came into the file that was made for it.
+            // The file that was created for it is still empty.
             if fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() == 0) {
                 let _ = fs::remove_file(&path);
             }
@@ -134,14 +137,14 @@ impl Traces {
         })
     }
 
-    /// Finds the place of the next process's trace and makes the file. Returns its number.
+    /// Creates the next process's trace file and returns its number.
     fn place(&mut self, program: &str, pid: u32) -> Result<usize> {
         let stem = format!("{program}-{pid}");
         let cannot = |path: &Path| format!("cannot write {}", path.display());
         let path = match (&self.target, self.traces.len()) {
             (Target::Named(place), 0) => reserve(place, &format!("gpuspy-{stem}"))?,
             (Target::File(path), 0) => {
-                // Not emptied here: another collector could be writing it, and the writer looks.
+                // The file is not emptied here: another collector may be writing it, which the writer checks.
                 let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
                 opened.map_err(|e| Error::io(cannot(path), e))?;
                 path.clone()
@@ -156,11 +159,12 @@ impl Traces {
         Ok(self.traces.len() - 1)
     }
 
-    /// Turns the one file there is into a directory of its name, with the file in it. An open writer goes on writing.
+    /// Replaces the only file by a directory of its name with the file in it. An open writer keeps writing to it.
     fn become_directory(&mut self) -> Result<PathBuf> {
         let Trace { path, stem } = &mut self.traces[0];
         let directory = path.clone();
-        let failed = |e| Error::io(format!("cannot make {} a directory of traces", directory.display()), e);
+        let failed =
+            |e| Error::io(format!("cannot turn {} into a directory of traces", directory.display()), e);
         let aside = directory.with_extension(format!("{EXTENSION}.first"));
         fs::rename(&directory, &aside).map_err(failed)?;
         *path = aside;
@@ -172,12 +176,12 @@ impl Traces {
         Ok(directory)
     }
 
-    /// Where a trace lies now.
+    /// The present path of a trace.
     pub fn path(&self, number: usize) -> &Path {
         &self.traces[number].path
     }
 
-    /// What a person calls the whole run: the one file, or the directory of several. `None` when there is no trace.
+    /// The path of the whole run: the one file, or the directory of several. `None` if there is no trace.
     pub fn whole(&self) -> Option<&Path> {
         match (&self.traces[..], &self.target) {
             ([], _) => None,
@@ -186,13 +190,13 @@ impl Traces {
         }
     }
 
-    /// Every trace.
+    /// The paths of all traces.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.traces.iter().map(|t| t.path.as_path())
     }
 }
 
-/// Makes `DIR/STEM.gspy`, or with `-2`, `-3`, … when that exists.
+/// Creates `DIR/STEM.gspy`, or if that exists, `DIR/STEM-2.gspy`, `DIR/STEM-3.gspy`, ….
 fn reserve(directory: &Path, stem: &str) -> Result<PathBuf> {
     for n in 1.. {
         let path = match n {
@@ -249,14 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_not_replaced() {
+    fn files_other_than_traces_are_not_replaced() {
         let place = tempfile::tempdir().unwrap();
         let script = place.path().join("train.py");
         fs::write(&script, "import torch").unwrap();
         let error = Target::from_option(&script).unwrap_err().to_string();
-        assert!(error.contains("train.py exists and is no trace"), "{error}");
+        assert!(error.contains("train.py exists and is not a trace"), "{error}");
         let error = Target::from_option(place.path()).unwrap_err().to_string();
-        assert!(error.contains("holds something already"), "{error}");
+        assert!(error.contains("is not empty"), "{error}");
         let error = Target::from_option(&place.path().join("no/such/run.gspy")).unwrap_err().to_string();
         assert!(error.contains("cannot write into"), "{error}");
     }
@@ -266,6 +270,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("runs/");
         assert_eq!(Target::from_option(&path).unwrap(), Target::Directory(path.clone()));
-        assert_eq!(Target::from_option(&path).unwrap(), Target::Directory(path), "empty: still free");
+        assert_eq!(
+            Target::from_option(&path).unwrap(),
+            Target::Directory(path),
+            "an empty one is still free"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A traced process as the system shows it: its identity, its name, and whether it still runs.
+//! What does the system say about a traced process: its identity, its name, and whether it still runs?
 
 use super::sys;
 use crate::trace::record::Exit;
@@ -10,17 +10,17 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// A process. A pid alone can be reused; with the start time it cannot.
+/// A process. A pid can be reused; a pid with a start time cannot.
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// In our namespace.
+    /// Its pid in the collector's namespace.
     pub(crate) pid: u32,
-    /// Field 22 of `/proc/PID/stat`; `None` when it was gone before we looked.
+    /// Field 22 of `/proc/PID/stat`; `None` if it had ended before that was read.
     start_time: Option<u64>,
-    /// Field 4: its parent in our namespace, when we looked.
+    /// Field 4: its parent's pid in the collector's namespace when that was read.
     pub(crate) parent: Option<u32>,
-    /// Readable at its end. `None` where the system call is refused (an old kernel, a strict seccomp filter): then
-    /// `/proc` is asked.
+    /// A descriptor that is readable when the process ends. `None` if the system call is refused (an old kernel, a
+    /// strict seccomp filter); then `/proc` is read instead.
     pidfd: Option<OwnedFd>,
 }
 
@@ -32,19 +32,19 @@ impl Process {
         Process { pid, start_time: stat.map(|s| s.start_time), parent, pidfd }
     }
 
-    /// Readable when the process ends, where the system has such a thing.
+    /// A descriptor that is readable when the process ends, if the system has one.
     pub(crate) fn end(&self) -> Option<BorrowedFd<'_>> {
         self.pidfd.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether it has ended, as far as there is no descriptor to tell. One that we cannot see (in another namespace, or
-    /// gone before we looked) has not: its connection's end is all there is to go by.
+    /// Whether it has certainly ended, if there is no descriptor for that. A process that is not visible (in another
+    /// namespace, or ended before it was examined) counts as running: only the end of its connection shows its end.
     pub(crate) fn is_known_to_be_over(&self) -> bool {
         self.pidfd.is_none() && self.start_time.is_some() && !self.is_running()
     }
 
-    /// Whether it runs: it is there, it is the same one, and it is no zombie. Where `/proc` has to be asked, one whose first
-    /// thread has ended before the others looks like a zombie.
+    /// Whether it runs: it exists, it is the same process, and it is not a zombie. Where `/proc` has to answer, a
+    /// process whose first thread ended before the others looks like a zombie.
     pub(crate) fn is_running(&self) -> bool {
         if let Some(end) = self.end() {
             return !sys::wait([Some(end)], Duration::ZERO).is_ok_and(|[over]| over);
@@ -54,8 +54,8 @@ impl Process {
                 .is_some_and(|s| Some(s.start_time) == self.start_time && !matches!(s.state, b'Z' | b'X'))
     }
 
-    /// What it ended with. Only its parent is told that for certain. Others find it in `/proc` until the parent has looked,
-    /// and behind a pidfd from then on, since Linux 6.15.
+    /// How it exited. Only its parent certainly learns that. Other processes find it in `/proc` until the parent has
+    /// waited for it, and through a pidfd from then on, since Linux 6.15.
     pub(crate) fn exit(&self) -> Option<Exit> {
         if self.is_running() {
             return None;
@@ -68,7 +68,8 @@ impl Process {
         status.map(Exit::from_wait_status)
     }
 
-    /// Whether we are told its secrets. To others its wait status reads as 0 (proc_pid_stat(5)), which would be a good end.
+    /// Whether its wait status is readable. To other users it reads as 0 (proc_pid_stat(5)), which would look like
+    /// success.
     fn is_open_to_us(&self) -> bool {
         let executable = fs::read_link(format!("/proc/{}/exe", self.pid));
         !executable.is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
@@ -79,7 +80,7 @@ impl Process {
         self.start_time
     }
 
-    /// What people call it: the last part of its first argument, else of its `comm`. Safe in a file name.
+    /// Its name for display: the last part of its first argument, else of its `comm`. It is safe in a file name.
     pub(crate) fn program(&self) -> String {
         let arguments = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
         let first = arguments.split(|&b| b == 0).next().unwrap_or_default();
@@ -92,12 +93,12 @@ impl Process {
     }
 }
 
-/// The character, or `_` when a file name is better off without it.
+/// The character, or `_` if it is unsuitable in a file name.
 fn in_file_name(c: char) -> char {
     if c.is_alphanumeric() || "._-+".contains(c) { c } else { '_' }
 }
 
-/// The first half of the system's boot id (random(4)): all processes that run between two starts of a machine share it, and
+/// The first half of the system's boot id (random(4)). All processes between two boots of a machine share it, and
 /// with it the monotonic clocks.
 pub(crate) fn boot() -> Option<u64> {
     static BOOT: LazyLock<Option<u64>> =
@@ -115,7 +116,7 @@ struct Stat {
     state: u8,
     parent: u32,
     start_time: u64,
-    /// What it ended with, or 0. Since Linux 3.5.
+    /// The wait status, or 0. Since Linux 3.5.
     wait_status: Option<i32>,
 }
 
@@ -123,12 +124,12 @@ fn stat(pid: u32) -> Option<Stat> {
     parse_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// proc_pid_stat(5): `pid (comm) state …`, where comm may hold anything, parentheses and newlines too.
+/// Parses proc_pid_stat(5): `pid (comm) state …`, where comm may contain anything, including parentheses and newlines.
 fn parse_stat(line: &[u8]) -> Option<Stat> {
     let behind_comm = line.iter().rposition(|&b| b == b')')? + 1;
     let fields: Vec<&str> =
         std::str::from_utf8(&line[behind_comm..]).ok()?.split_ascii_whitespace().collect();
-    // They are numbered from 1, and the two before are gone.
+    // Fields are numbered from 1, and the first two have been taken off.
     let field = |number: usize| fields.get(number - 3).copied();
     Some(Stat {
         state: *field(3)?.as_bytes().first()?,
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stat_is_read_behind_any_name() {
+    fn stat_is_parsed_after_any_name() {
         let line = b"12 (a) R 1 (b\n) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 999 20";
         let mut stat = Stat { state: b'S', parent: 1, start_time: 999, wait_status: None };
         assert_eq!(parse_stat(line).as_ref(), Some(&stat));
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn we_run_and_have_a_name() {
+    fn this_process_runs_and_has_a_name() {
         let me = Process::of(std::process::id());
         assert!(me.is_running());
         assert!(me.program().starts_with("gpuspy"), "{}", me.program());
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_ended_with_is_known_before_its_parent_has_looked() {
+    fn the_exit_is_known_before_the_parent_has_waited() {
         for (script, exit) in
             [("exit 0", Exit::Code(0)), ("exit 7", Exit::Code(7)), ("kill -SEGV $$", Exit::Signal(11))]
         {
@@ -188,13 +189,13 @@ mod tests {
             }
             assert_eq!(process.exit(), Some(exit), "{script}");
             child.wait().unwrap();
-            // From here on a kernel of before 6.15 knows nothing, and nothing else may be told.
-            assert!(process.exit().is_none_or(|told| told == exit), "{script}");
+            // From here on, a kernel before 6.15 has no answer, and there must be no wrong one.
+            assert!(process.exit().is_none_or(|read| read == exit), "{script}");
         }
     }
 
     #[test]
-    fn file_names_are_tame() {
+    fn file_names_have_safe_characters() {
         assert_eq!("a b/c:ü".chars().map(in_file_name).collect::<String>(), "a_b_c_ü");
     }
 }

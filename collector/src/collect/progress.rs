@@ -1,32 +1,32 @@
-//! How far collecting has come: figures of all sessions together, for whoever watches while it goes on.
+//! How far has collecting come? Figures of all sessions together, for a display while they run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The sums. Each session adds what came since it last did.
+/// The sums over all sessions. Each session adds its changes.
 #[derive(Debug, Default)]
 pub struct Progress {
-    // Relaxed, all of them: figures to look at, a moment old.
+    // Relaxed, all of them: figures for display, which may be slightly old.
     records: AtomicU64,
     timed: AtomicU64,
     lost: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// Figures of a session, or of all.
+/// Figures of one session or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Records taken from the rings.
+    /// The number of records taken from the rings.
     pub records: u64,
-    /// Of these, GPU times.
+    /// The number of GPU times among them.
     pub timed: u64,
-    /// Records that are known to be lost.
+    /// The number of records that are known to be lost.
     pub lost: u64,
-    /// Bytes written.
+    /// Bytes written to traces.
     pub bytes: u64,
 }
 
 impl Progress {
-    /// The figures now.
+    /// The present figures.
     pub fn figures(&self) -> Figures {
         let read = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         Figures {
@@ -37,7 +37,7 @@ impl Progress {
         }
     }
 
-    /// A session has come from `before` to `now`.
+    /// Adds the change of a session's figures from `before` to `now`.
     pub(super) fn add(&self, before: Figures, now: Figures) {
         let add = |sum: &AtomicU64, before: u64, now: u64| {
             sum.fetch_add(now.saturating_sub(before), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! How a process's segment reaches us: over the socket with the Hello, or taken from `/proc`.
+//! How does a process's segment reach the collector? Over a socket with the Hello, or from `/proc`.
 
 use super::process::Process;
 use super::sys::{self, Mapping};
@@ -12,22 +12,22 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A process whose segment is ours to drain.
+/// A process whose segment this collector drains.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// Who.
+    /// The process.
     pub(crate) process: Process,
     /// Its segment; [`Mapping::segment`] has succeeded once.
     pub(crate) mapping: Mapping,
     link: Link,
 }
 
-/// What lasts as long as the process's present program.
+/// Something that exists as long as the process runs its present program.
 #[derive(Debug)]
 enum Link {
-    /// The connection that brought the segment.
+    /// The connection over which the segment came.
     Socket(UnixStream),
-    /// The segment's place among the process's descriptors, and its inode.
+    /// The path of the segment among the process's descriptors, and its inode.
     Descriptor(PathBuf, u64),
 }
 
@@ -35,10 +35,11 @@ impl Peer {
     /// Receives the Hello and the segment over a connection.
     ///
     /// # Errors
-    /// What the other side sent instead.
+    /// Describes what the other side sent instead.
     pub(crate) fn receive(socket: UnixStream) -> Result<Peer> {
-        let pid = sys::peer_pid(socket.as_fd()).map_err(|e| Error::io("cannot ask who connects", e))?;
-        // An agent sends at once; a peer that does not must not keep us.
+        let pid = sys::peer_pid(socket.as_fd())
+            .map_err(|e| Error::io("cannot find out which process connects", e))?;
+        // An agent sends at once; a peer that does not must not block the collector.
         socket
             .set_read_timeout(Some(Duration::from_secs(5)))
             .map_err(|e| Error::io("cannot limit the wait", e))?;
@@ -51,22 +52,26 @@ impl Peer {
     /// Opens the segment of a running process.
     ///
     /// # Errors
-    /// It has none, is not ours to look at, or another collector has it.
+    /// Fails if it has no segment, belongs to another user, or is drained by another collector.
     pub(crate) fn open(pid: u32) -> Result<Peer> {
         let process = Process::of(pid);
         let Some(start_time) = process.start_time() else {
             return Err(Error::new(format!("there is no process {pid}")));
         };
         let directory = format!("/proc/{pid}/fd");
-        let entries = fs::read_dir(&directory)
-            .map_err(|e| Error::io(format!("cannot look into process {pid} (is it another user's?)"), e))?;
+        let entries = fs::read_dir(&directory).map_err(|e| {
+            Error::io(
+                format!("cannot read the descriptors of process {pid} (does it belong to another user?)"),
+                e,
+            )
+        })?;
         for entry in entries.flatten() {
             let path = entry.path();
             let Some(inode) = segment_inode(&path) else { continue };
             let file = OpenOptions::new().read(true).write(true).open(&path);
             let file = file.map_err(|e| Error::io(format!("cannot open the segment of process {pid}"), e))?;
             let mapping = map(&file.into(), None).map_err(|e| e.about(pid))?;
-            // A forked child inherits its parent's segment; the start time tells whose it is.
+            // A forked child inherits its parent's segment; the start time identifies the owner.
             if mapping.segment().is_ok_and(|segment| segment.header().start_time == start_time) {
                 attach(&mapping, true).map_err(|e| e.about(pid))?;
                 return Ok(Peer { process, mapping, link: Link::Descriptor(path, inode) });
@@ -86,7 +91,7 @@ impl Peer {
         }
     }
 
-    /// Whether the program that made the segment is known to have ended, by what has no descriptor to wait on.
+    /// Whether the program that made the segment has certainly ended, where no descriptor shows that.
     pub(crate) fn is_over(&self) -> bool {
         let replaced = match &self.link {
             Link::Socket(_) => false,
@@ -108,16 +113,16 @@ fn receive_hello(socket: &UnixStream) -> Result<(Hello, OwnedFd)> {
                 descriptors.extend(more);
             }
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(Error::io("its greeting did not come", e)),
+            Err(e) => return Err(Error::io("its greeting did not arrive", e)),
         }
     }
     let hello = Hello::from_bytes(&bytes).ok_or_else(|| {
-        Error::new("its greeting is not of this version: agent and collector must be of one release")
+        Error::new("its greeting has another version: agent and collector must be of the same release")
     })?;
     match <[OwnedFd; 1]>::try_from(descriptors) {
         Ok([fd]) => Ok((hello, fd)),
         Err(others) => {
-            Err(Error::new(format!("it sent {} descriptors with its greeting, not one", others.len())))
+            Err(Error::new(format!("it sent {} descriptors with its greeting instead of one", others.len())))
         }
     }
 }
@@ -125,10 +130,12 @@ fn receive_hello(socket: &UnixStream) -> Result<(Hello, OwnedFd)> {
 /// Checks and maps a segment.
 fn map(fd: &OwnedFd, stated: Option<u64>) -> Result<Mapping> {
     sys::check_sealed(fd.as_fd()).map_err(|why| Error::new(format!("the object it sent {why}")))?;
-    let file = File::from(fd.try_clone().map_err(|e| Error::io("cannot look at its segment", e))?);
-    let bytes = file.metadata().map_err(|e| Error::io("cannot look at its segment", e))?.len();
+    let file = File::from(fd.try_clone().map_err(|e| Error::io("cannot examine its segment", e))?);
+    let bytes = file.metadata().map_err(|e| Error::io("cannot examine its segment", e))?.len();
     if stated.is_some_and(|stated| stated != bytes) {
-        return Err(Error::new(format!("its segment has {bytes} bytes, not as many as it says")));
+        return Err(Error::new(format!(
+            "its segment has {bytes} bytes, not the size that its greeting states"
+        )));
     }
     if bytes < gpuspy_wire::segment::HEADER_BYTES as u64 {
         return Err(Error::new(format!("its segment has only {bytes} bytes")));
@@ -136,18 +143,18 @@ fn map(fd: &OwnedFd, stated: Option<u64>) -> Result<Mapping> {
     Mapping::new(fd.as_fd(), bytes).map_err(|e| Error::io("cannot map its segment", e))
 }
 
-/// Marks a segment as drained by us. With `alone`, only if no other collector has.
+/// Marks a segment as drained by this collector. With `alone`, only if no other collector has done so.
 fn attach(mapping: &Mapping, alone: bool) -> Result<()> {
     let segment = mapping.segment().map_err(|e| Error::new(format!("cannot read its segment: {e}")))?;
     // Relaxed: the word stands alone (see `Live`).
     let before = segment.header().live.0.attached.swap(1, Ordering::Relaxed);
     if alone && before != 0 {
-        return Err(Error::new("another collector drains it already; end that one first"));
+        return Err(Error::new("another collector drains it already; stop that one first"));
     }
     Ok(())
 }
 
-/// The inode of a `/proc/PID/fd` entry that is a memfd of an agent's name.
+/// The inode of a `/proc/PID/fd` entry that is a memfd with an agent's name.
 fn segment_inode(path: &Path) -> Option<u64> {
     let target = fs::read_link(path).ok()?;
     (target.to_str()? == "/memfd:gpuspy (deleted)").then(|| fs::metadata(path).ok())?.map(|m| m.ino())

@@ -1,4 +1,4 @@
-//! One process's collection, from its first record to its trace's last chunk.
+//! How is one process collected, from its first record to its trace's last chunk?
 
 use super::capture::{Captures, Outside};
 use super::convert::{Item, convert};
@@ -16,25 +16,25 @@ use crate::trace::{FLUSH_INTERVAL, TraceWriter};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use gpuspy_wire::record::{CELL_WORDS, Fact, Head, LossCause, Namespace};
 use gpuspy_wire::segment::{HostClock, Segment};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Batches between the draining and the writing thread: 16 MiB at the most.
+/// Limit on the batches between the draining and the writing thread: 16 MiB.
 const QUEUE: usize = 256;
-/// How often the writer is asked to flush: it wants to be asked twice in its interval.
+/// How often the writer is called to flush: at least twice in its interval.
 const FLUSH: Duration = Duration::from_millis(FLUSH_INTERVAL.as_millis() as u64 / 2);
-/// How long after its connection a process may end and still count as ended, not as replaced.
+/// How long after its connection a process may end and still count as ended instead of replaced.
 const DYING: Duration = Duration::from_millis(200);
 
-/// What the draining thread tells the writing one.
+/// A message from the draining thread to the writing one.
 enum Drained {
     /// Records of a thread.
     Batch(Batch),
-    /// Every ring has been empty since it last said so.
+    /// Every ring has been empty since the last such message.
     Emptied,
 }
 
@@ -43,22 +43,22 @@ enum Drained {
 pub struct Session {
     /// The process.
     pub pid: u32,
-    /// What people call it.
+    /// Its name for display.
     pub program: String,
     /// Its trace's number among the [`Traces`].
     pub trace: usize,
     /// How it ended.
     pub ending: Ending,
-    /// What it ended with, where the system told.
+    /// How it exited, if the system reported it.
     pub exit: Option<Exit>,
-    /// Records of kinds that this version does not know: skipped.
+    /// The number of records of kinds that this version does not know, which were skipped.
     pub unknown: u64,
-    /// Why the trace is not whole: what could be written is.
+    /// Why the trace is incomplete; it contains what could be written.
     pub failure: Option<String>,
 }
 
 impl Session {
-    /// Collects from a process until it ends or `stopped` tells.
+    /// Collects from a process until it ends or `stopped` fires.
     pub(crate) fn run(
         peer: &Peer,
         stopped: &Stopped,
@@ -66,7 +66,7 @@ impl Session {
         first: &Pair,
         progress: &Progress,
     ) -> Result<Session> {
-        // Of the threads here, this one writes.
+        // Of the two threads here, this one writes.
         sys::survive_size_limit();
         let pid = peer.process.pid;
         let refused = |e: &dyn std::fmt::Display| Error::new(format!("process {pid}: {e}"));
@@ -75,7 +75,7 @@ impl Session {
         let (sender, receiver) = crossbeam_channel::bounded(QUEUE);
         let recorded = std::thread::scope(|threads| {
             let draining = threads.spawn(|| drain(peer, segment, stopped, sender));
-            // Owns the receiver: when there is no recorder, the drain is told by its absence.
+            // This owns the receiver: if there is no recorder, the drain notices that it is gone.
             let recorder =
                 Recorder::new(segment, &peer.process, first, traces, &program).map(|mut recorder| {
                     recorder.record(&receiver, progress);
@@ -104,7 +104,8 @@ impl End {
     const NONE: End = End { ending: Ending::Running, exit: None };
 }
 
-/// The draining thread: empties the rings until the process has ended or we are told to stop, and says how it was.
+/// The draining thread: empties the rings until the process has ended or the collector is stopped, and returns how it
+/// ended.
 fn drain(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, sender: Sender<Drained>) -> End {
     let mut drain = Drain::new(segment);
     let send = |drained| sender.send(drained).map_err(|_| Gone);
@@ -113,10 +114,10 @@ fn drain(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, sender: Sender<Dr
         if found.more { Ok(found) } else { send(Drained::Emptied).map(|()| found) }
     };
     let mut pace = Pace::new();
-    let told_to_stop = loop {
+    let is_stopped = loop {
         let Ok(found) = round() else { return End { ending: Ending::Detached, exit: None } };
         let watched = [peer.connection(), peer.process.end(), Some(stopped.as_fd())];
-        // Nothing is ever sent over the connection: readable means that it ended, or that its peer broke the contract.
+        // Nothing is ever sent over the connection: if it is readable, it has ended, or its peer broke the contract.
         let Ok([connection, end, stop]) = sys::wait(watched, pace.after(found)) else { break false };
         if connection || end || peer.is_over() {
             break false;
@@ -125,8 +126,8 @@ fn drain(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, sender: Sender<Dr
             break true;
         }
     };
-    let end = end(peer, segment, told_to_stop);
-    // What a ring can hold; a process that runs on could otherwise keep us for ever.
+    let end = end(peer, segment, is_stopped);
+    // Bounded by what a ring can contain; otherwise a process that keeps running could keep us here for ever.
     let words = segment.layout().level_cells.iter().sum::<u64>() as usize * CELL_WORDS;
     for _ in 0..words.div_ceil(super::drain::BATCH_WORDS) + 1 {
         if round().is_ok_and(|found| found == Round::default()) {
@@ -136,17 +137,17 @@ fn drain(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, sender: Sender<Dr
     end
 }
 
-fn end(peer: &Peer, segment: Segment<'_>, told_to_stop: bool) -> End {
+fn end(peer: &Peer, segment: Segment<'_>, is_stopped: bool) -> End {
     let deadline = Instant::now() + DYING;
-    // A process closes its descriptors a moment before it is gone.
-    while !told_to_stop && peer.process.is_running() && Instant::now() < deadline {
-        // An error here only makes the loop turn faster.
+    // A process closes its descriptors shortly before it is gone.
+    while !is_stopped && peer.process.is_running() && Instant::now() < deadline {
+        // An error here only shortens the wait.
         let _ = sys::wait([peer.process.end()], Duration::from_millis(10));
     }
     // Relaxed: the word stands alone (see `Live`).
     let exiting = segment.header().live.0.exiting.load(Ordering::Relaxed) == 1;
     let ending = match (exiting, peer.process.is_running()) {
-        (_, true) if told_to_stop => Ending::Detached,
+        (_, true) if is_stopped => Ending::Detached,
         (true, _) => Ending::Exited,
         (false, true) => Ending::Replaced,
         (false, false) => Ending::Vanished,
@@ -154,40 +155,40 @@ fn end(peer: &Peer, segment: Segment<'_>, told_to_stop: bool) -> End {
     End { ending, exit: peer.process.exit() }
 }
 
-/// How far behind the others a record may stand in the trace, ns. Readers hold all chunks that overlap.
+/// How much earlier than the newest record a record may be placed, ns. Readers keep all chunks that overlap in memory.
 const MOST_LATE: u64 = 1_000_000_000;
 
-/// Questions in a row are told when the thread calls something else, which may be hours later: then they stand near that, and
-/// say themselves when they were asked.
+/// Places a late record. Queries in a row are recorded when the thread makes another call, which may be hours later.
+/// They are placed near that call; their `begin` and `end` say when they were made.
 fn place(record: &mut Record, latest: u64) {
     if matches!(record.body, Body::Api(_)) {
         record.at = record.at.max(latest.saturating_sub(MOST_LATE));
     }
 }
 
-/// The writing half: converts batches and keeps the trace.
+/// The writing half of a session: converts batches and writes the trace.
 struct Recorder<'s> {
     segment: Segment<'s>,
     process: &'s Process,
     clock: HostTime,
     writer: TraceWriter,
     trace: usize,
-    /// Claim number → tid and the place of the thread's last record.
+    /// Claim number → tid, and `at` of the thread's last record.
     threads: BTreeMap<u32, (u32, u64)>,
     collected: u64,
     /// GPU times among them.
     timed: u64,
     corrupt: u64,
     unknown: u64,
-    /// Of ranges.
+    /// Numbers for the texts of NVTX ranges.
     texts: Texts,
-    /// Place of the last record of all threads.
+    /// The greatest `at` so far.
     latest: u64,
-    /// Place of the first record of a thread that carries no time.
+    /// The `at` of a thread's first record if it has no time of its own.
     began: u64,
-    /// Which records are kept.
+    /// Decides which records are kept.
     captures: Captures,
-    /// Why the trace is not whole. The writer tries again, so this is told at the end.
+    /// Why the trace is incomplete. The writer tries again, so this is reported at the end.
     failure: Option<io::Error>,
 }
 
@@ -201,7 +202,7 @@ impl<'s> Recorder<'s> {
     ) -> Result<Recorder<'s>> {
         let clock = HostTime::new(segment, first)?;
         let began = status(segment, process, &clock, End::NONE);
-        let mut traces = traces.lock().unwrap_or_else(|e| e.into_inner());
+        let mut traces = traces.lock();
         let (trace, writer) = traces.create(program, &began)?;
         Ok(Recorder {
             segment,
@@ -225,7 +226,7 @@ impl<'s> Recorder<'s> {
     /// Records until the drain has ended.
     fn record(&mut self, batches: &Receiver<Drained>, progress: &Progress) {
         let mut due = Instant::now() + FLUSH;
-        let mut told = Figures::default();
+        let mut reported = Figures::default();
         loop {
             match batches.recv_deadline(due) {
                 Ok(Drained::Batch(batch)) => self.take(&batch),
@@ -235,7 +236,7 @@ impl<'s> Recorder<'s> {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    progress.add(told, self.figures(&self.status(End::NONE)));
+                    progress.add(reported, self.figures(&self.status(End::NONE)));
                     return;
                 }
             }
@@ -248,7 +249,7 @@ impl<'s> Recorder<'s> {
                 let flushed = self.writer.flush_if_due(now);
                 self.note(flushed);
                 let figures = self.figures(&status);
-                progress.add(std::mem::replace(&mut told, figures), figures);
+                progress.add(std::mem::replace(&mut reported, figures), figures);
             }
         }
     }
@@ -266,7 +267,7 @@ impl<'s> Recorder<'s> {
         self.threads.insert(batch.thread, (batch.tid, at));
     }
 
-    /// Takes a record of a thread whose last one stands at `before`, and returns where this one does.
+    /// Takes a record of a thread whose previous one has the time `before`; returns this one's time.
     fn take_one(&mut self, words: &[u64], thread: u32, before: u64) -> u64 {
         let mut at = before;
         let written = match convert(words, thread, before, self.clock.clock()) {
@@ -314,7 +315,7 @@ impl<'s> Recorder<'s> {
         at
     }
 
-    /// Gives a record to the trace, unless it has to be held back, or left out.
+    /// Gives a record to the trace, unless it is held back or left out.
     fn push(&mut self, record: Record) -> io::Result<()> {
         if !self.captures.is_on() {
             return self.writer.push(record);
@@ -331,7 +332,7 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// What people watch.
+    /// The figures for display.
     fn figures(&self, status: &Status) -> Figures {
         let lost = status.lost.values().fold(0, |sum: u64, &count| sum.saturating_add(count));
         Figures { records: self.collected, timed: self.timed, lost, bytes: self.writer.bytes() }
@@ -344,7 +345,7 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// What is known now.
+    /// The present status.
     fn status(&self, end: End) -> Status {
         let mut status = status(self.segment, self.process, &self.clock, end);
         status.collected = self.collected;
@@ -367,7 +368,7 @@ impl<'s> Recorder<'s> {
     }
 }
 
-/// The status as far as the segment tells it.
+/// The status as far as the segment contains it.
 fn status(segment: Segment<'_>, process: &Process, clock: &HostTime, end: End) -> Status {
     // Relaxed, all of them: counters that stand alone, exact once their writers have ended.
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -418,16 +419,16 @@ fn status(segment: Segment<'_>, process: &Process, clock: &HostTime, end: End) -
     status
 }
 
-/// A peer can write any number into a counter.
+/// Adds without overflow: a peer can write any number into a counter.
 fn add(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);
 }
 
-/// The process's clock, and what refines it.
+/// The process's clock, and the readings that refine it.
 struct HostTime {
     kind: HostClock,
     clock: Clock,
-    /// Our own first reading: the baseline for later ones.
+    /// The collector's first reading, with which later ones are compared.
     ours: Pair,
     /// The agent's first anchor record, likewise.
     theirs: Option<Pair>,
@@ -445,7 +446,7 @@ impl HostTime {
                 (HostClock::MonotonicRaw, Clock::new(origin, Slope::NANOSECONDS))
             }
             Some(HostClock::Counter) => (HostClock::Counter, Clock::new(origin, Slope::measure(first))),
-            None => return Err(Error::new("its segment names a clock that this version does not know")),
+            None => return Err(Error::new("its segment uses a clock that this version does not know")),
         };
         Ok(HostTime { kind, clock, ours: *first, theirs: None })
     }
@@ -462,14 +463,14 @@ impl HostTime {
         }
     }
 
-    /// Reads the clocks again: the baseline has grown.
+    /// Reads the clocks again, now that the baseline is longer.
     fn refine(&mut self) {
         if self.kind == HostClock::Counter {
             self.improve(self.ours.slope_to(&Pair::now()));
         }
     }
 
-    /// The agent has read the clocks.
+    /// Takes a reading of the clocks by the agent.
     fn anchor(&mut self, anchor: &gpuspy_wire::record::Anchor) {
         let pair = Pair { ticks: anchor.ticks, ns: anchor.monotonic_raw, uncertainty: anchor.uncertainty };
         let theirs = *self.theirs.get_or_insert(pair);
@@ -480,7 +481,7 @@ impl HostTime {
 
     fn improve(&mut self, slope: Option<Slope>) {
         if let Some(slope) = slope {
-            // No record carries a tick later than the present: what is converted stays as it is.
+            // No record has a tick later than the present, so what was converted stays as it is.
             self.clock.refine(slope, sys::counter());
         }
     }
@@ -492,8 +493,8 @@ mod tests {
     use crate::trace::record::{Api, Call};
 
     #[test]
-    fn questions_that_are_told_late_stand_near_those_of_now() {
-        let asked = |at| {
+    fn queries_that_are_recorded_late_are_placed_near_the_newest_record() {
+        let queries = |at| {
             let call = Call { begin: 5, end: at, ..Call::default() };
             Record {
                 thread: 1,
@@ -506,9 +507,13 @@ mod tests {
             (3_599_500_000_000, 3_600_000_000_000, 3_599_500_000_000),
             (70, 0, 70),
         ] {
-            let mut record = asked(at);
+            let mut record = queries(at);
             place(&mut record, latest);
-            assert_eq!((record.at, &record.body), (placed, &asked(at).body), "when they were asked stays");
+            assert_eq!(
+                (record.at, &record.body),
+                (placed, &queries(at).body),
+                "the times of the queries stay"
+            );
         }
     }
 }

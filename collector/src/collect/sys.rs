@@ -1,4 +1,5 @@
-//! The system calls that the standard library lacks, each behind a safe function. All unsafe code of collecting is here.
+//! Which system calls does collecting need beyond the standard library? Each is behind a safe function here, and all
+//! unsafe code of collecting is in this module.
 
 use gpuspy_wire::segment::{LayoutError, Segment};
 use std::ffi::{CString, c_int, c_void};
@@ -18,14 +19,14 @@ fn checked(result: c_int) -> io::Result<c_int> {
 }
 
 fn owned(result: c_int) -> io::Result<OwnedFd> {
-    // SAFETY: a descriptor that the kernel has just made for us; nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
     checked(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Descriptors that one message may bring before the kernel discards the rest.
+/// The most descriptors that a message may bring; the kernel discards further ones.
 const MOST_DESCRIPTORS: usize = 4;
 
-/// One `recvmsg`: fills `buffer` from its start and takes the descriptors that came along.
+/// Calls `recvmsg` once: fills `buffer` from its start and takes the descriptors that came with the message.
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     /// Room for a control message, aligned as one.
     #[repr(C)]
@@ -33,7 +34,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
         header: libc::cmsghdr,
         room: [u8; 64],
     }
-    // SAFETY: a computation on a number.
+    // SAFETY: only computes a number.
     let space = unsafe { libc::CMSG_SPACE((MOST_DESCRIPTORS * size_of::<c_int>()) as u32) } as usize;
     assert!(space <= size_of::<Control>());
     let mut control = Control { room: [0; 64] };
@@ -68,7 +69,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
     Ok((count as usize, descriptors))
 }
 
-/// The process at the other end of a Unix socket, by `SO_PEERCRED`: its pid in our namespace, 0 when it has none there.
+/// The process at the other end of a Unix socket, by `SO_PEERCRED`: its pid in our namespace, 0 if it has none there.
 pub(crate) fn peer_pid(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
@@ -85,14 +86,14 @@ pub(crate) fn peer_pid(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(peer.pid.max(0) as u32)
 }
 
-/// A descriptor that becomes readable when the process ends.
+/// Opens a descriptor that becomes readable when the process ends.
 pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: takes two numbers; the descriptor it returns has close-on-exec set.
     owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) } as c_int)
 }
 
-/// What the process behind a pidfd ended with, as wait(2) tells it, once its parent has looked. `None` before, and where the
-/// kernel does not know (before Linux 6.15).
+/// The wait(2) status of the process behind a pidfd, once its parent has waited for it. `None` before that, and if
+/// the kernel does not support it (before Linux 6.15).
 pub(crate) fn wait_status(pidfd: BorrowedFd<'_>) -> Option<c_int> {
     /// `struct pidfd_info` of linux/pidfd.h in its first version, 64 bytes.
     #[repr(C)]
@@ -109,36 +110,37 @@ pub(crate) fn wait_status(pidfd: BorrowedFd<'_>) -> Option<c_int> {
     /// PIDFD_INFO_EXIT.
     const EXIT: u64 = 1 << 3;
     let mut info = Info { mask: EXIT, ..Info::default() };
-    // SAFETY: the number says how long the struct is; the kernel fills it and keeps nothing.
+    // SAFETY: the request number contains the struct's size; the kernel fills the struct and keeps no pointer.
     let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO, &raw mut info) };
     (result == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
 }
 
-/// Checks that an object's pages can neither vanish under a mapping nor fail to appear: a memfd of ordinary pages,
-/// sealed against shrinking and growing. The error is the rest of a sentence that begins with "the object".
+/// Checks that an object's pages can neither vanish under a mapping nor fail to appear: it must be a memfd of
+/// ordinary pages that is sealed against shrinking and growing. The error completes a sentence that begins with "the
+/// object".
 pub(crate) fn check_sealed(fd: BorrowedFd<'_>) -> Result<(), &'static str> {
-    // linux/fcntl.h (F_SEAL_SHRINK, F_SEAL_GROW): without both, ftruncate by the other side is a SIGBUS here.
+    // linux/fcntl.h (F_SEAL_SHRINK, F_SEAL_GROW): without both, ftruncate by the other side could raise SIGBUS here.
     let needed = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
-    // SAFETY: asks about a descriptor.
+    // SAFETY: queries a descriptor.
     let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
     if seals == -1 {
-        return Err("is no memfd");
+        return Err("is not a memfd");
     }
     if seals & needed != needed {
-        return Err("is not sealed against changes of its size");
+        return Err("is not sealed against changes of size");
     }
     // SAFETY: a plain struct for which zeros are a value.
     let mut kind: libc::statfs = unsafe { zeroed() };
     // SAFETY: fills the struct.
     let result = unsafe { libc::fstatfs(fd.as_raw_fd(), &raw mut kind) };
-    // A memfd of huge pages can run out of them, which is a SIGBUS too.
+    // A memfd of huge pages can run out of them, which also raises SIGBUS.
     if result == -1 || kind.f_type != libc::TMPFS_MAGIC {
         return Err("is not made of ordinary pages");
     }
     Ok(())
 }
 
-/// A whole shared object in our memory.
+/// A whole shared object, mapped into our memory.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: *mut c_void,
@@ -151,7 +153,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `bytes` of an object that [`check_sealed`] accepts. No page is touched, none reserved.
+    /// Maps `bytes` of an object that [`check_sealed`] accepts. This touches and reserves no page.
     pub(crate) fn new(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<Mapping> {
         let bytes = usize::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -168,7 +170,7 @@ impl Mapping {
         if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Mapping { base, bytes }) }
     }
 
-    /// The segment in it, checked.
+    /// Checks and returns the segment in it.
     pub(crate) fn segment(&self) -> Result<Segment<'_>, LayoutError> {
         // SAFETY: `bytes` bytes from the page-aligned `base` stay mapped while `self` lives, which the result borrows;
         // the object is sealed, so every page exists; nothing on this side makes a `&mut` into it.
@@ -178,13 +180,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, which nothing borrows any more.
+        // SAFETY: this is our own mapping, which nothing borrows any more.
         unsafe { libc::munmap(self.base, self.bytes) };
     }
 }
 
-/// Waits until one of the descriptors is readable or closed by its other end, or the time is over; says which are.
-/// A signal counts as the time being over.
+/// Waits until one of the descriptors is readable or closed by its other end, or until the timeout; returns which
+/// ones are. A signal ends the wait like the timeout.
 pub(crate) fn wait<const N: usize>(
     descriptors: [Option<BorrowedFd<'_>>; N],
     timeout: Duration,
@@ -196,7 +198,7 @@ pub(crate) fn wait<const N: usize>(
         revents: 0,
     });
     let milliseconds = timeout.as_millis().min(c_int::MAX as u128) as c_int;
-    // SAFETY: the array is as long as the call is told.
+    // SAFETY: the length passed is that of the array.
     let result = unsafe { libc::poll(polled.as_mut_ptr(), N as libc::nfds_t, milliseconds) };
     match checked(result) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
@@ -208,12 +210,12 @@ pub(crate) fn wait<const N: usize>(
 /// `CLOCK_MONOTONIC_RAW`, ns.
 pub(crate) fn monotonic_raw() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: fills the struct. The clock exists on every Linux that runs CUDA, so there is no error to see.
+    // SAFETY: fills the struct. The clock exists on every Linux that runs CUDA, so this cannot fail.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The counter that [`gpuspy_wire::segment::HostClock::Counter`] names, read after everything before it.
+/// Reads the counter that [`gpuspy_wire::segment::HostClock::Counter`] names, after everything before it.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn counter() -> u64 {
     // SAFETY: both instructions exist on every x86-64.
@@ -223,7 +225,7 @@ pub(crate) fn counter() -> u64 {
     }
 }
 
-/// The counter that [`gpuspy_wire::segment::HostClock::Counter`] names, read after everything before it.
+/// Reads the counter that [`gpuspy_wire::segment::HostClock::Counter`] names, after everything before it.
 #[cfg(target_arch = "aarch64")]
 pub(crate) fn counter() -> u64 {
     let ticks: u64;
@@ -240,16 +242,17 @@ pub(crate) struct Signals {
     before: libc::sigset_t,
 }
 
-/// A signal that came.
+/// A signal that arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) number: c_int,
-    /// The kernel sent it: from the terminal it went to the whole foreground group.
+    /// Whether the kernel sent it: if from the terminal, it went to the whole foreground group.
     pub(crate) from_terminal: bool,
 }
 
 impl Signals {
-    /// Blocks the signals in the calling thread and those it starts later. To be called before any other thread exists.
+    /// Blocks the signals in the calling thread and in threads that it starts later. Call this before any other
+    /// thread exists.
     pub(crate) fn block(numbers: &[c_int]) -> io::Result<Signals> {
         // SAFETY: signal sets are plain; each call gets a valid one.
         unsafe {
@@ -261,7 +264,7 @@ impl Signals {
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
             if numbers.contains(&libc::SIGCHLD) {
-                // Inherited as ignored, it would never come, and children would leave no status.
+                // If it was inherited as ignored, it would never arrive, and children would leave no status.
                 libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             }
             let fd = owned(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC))?;
@@ -269,16 +272,16 @@ impl Signals {
         }
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub(crate) fn next(&self) -> io::Result<Arrived> {
         // SAFETY: a plain struct for which zeros are a value.
         let mut info: libc::signalfd_siginfo = unsafe { zeroed() };
         let length = size_of::<libc::signalfd_siginfo>();
         loop {
-            // SAFETY: the struct is as long as the call is told.
+            // SAFETY: the length passed is that of the struct.
             let count = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), length) };
             if count == length as isize {
-                // sigaction(2): SI_KERNEL for what the terminal driver sends, 0 or less for what a process sends.
+                // sigaction(2): SI_KERNEL for signals from the terminal driver, 0 or less for signals from a process.
                 return Ok(Arrived { number: info.ssi_signo as c_int, from_terminal: info.ssi_code > 0 });
             }
             let error = io::Error::last_os_error();
@@ -288,7 +291,7 @@ impl Signals {
         }
     }
 
-    /// Lets `command` start with the signal mask that was there before.
+    /// Makes `command` start with the signal mask from before [`block`](Signals::block).
     pub(crate) fn restore_in<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         let before = self.before;
         let restore = move || {
@@ -308,7 +311,7 @@ impl AsFd for Signals {
 }
 
 impl Drop for Signals {
-    /// Forgets those that came and were not looked at, and lets later ones do what they do by default.
+    /// Discards pending signals and restores the default action for later ones.
     fn drop(&mut self) {
         for &number in &self.numbers {
             // SAFETY: no handler is installed; ignoring a pending signal discards it.
@@ -322,7 +325,7 @@ impl Drop for Signals {
     }
 }
 
-/// Sends a signal. That the process may be gone is no error.
+/// Sends a signal. It is no error if the process has already ended.
 pub(crate) fn send_signal(pid: u32, number: c_int) {
     // SAFETY: takes two numbers.
     unsafe { libc::kill(pid as libc::pid_t, number) };
@@ -347,17 +350,17 @@ pub(crate) fn survive_size_limit() {
     }
 }
 
-/// Whether this process may write into a directory.
+/// Checks that this process may write into a directory.
 pub(crate) fn is_writable(directory: &Path) -> io::Result<()> {
     let path = CString::new(directory.as_os_str().as_bytes())?;
-    // SAFETY: a string that ends with NUL. AT_EACCESS: as the effective user, the one who will write.
+    // SAFETY: the string ends with NUL. AT_EACCESS: check as the effective user, which will write.
     checked(unsafe {
         libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK | libc::X_OK, libc::AT_EACCESS)
     })
     .map(drop)
 }
 
-/// A limit of this process: what counts, and what it could be raised to. `RLIM_INFINITY` where the system does not say.
+/// A limit of this process: the present value, and the maximum. `RLIM_INFINITY` if the system does not say.
 pub(crate) fn limit(resource: libc::__rlimit_resource_t) -> (u64, u64) {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: fills the struct.
@@ -365,11 +368,11 @@ pub(crate) fn limit(resource: libc::__rlimit_resource_t) -> (u64, u64) {
     (limit.rlim_cur, limit.rlim_max)
 }
 
-/// Makes a segment's object of `bytes` as the agent does, maps it, and lets it go. Not to be called where the file size
+/// Creates a segment's object of `bytes` as the agent does, maps it, and drops it. Do not call this if the file size
 /// limit is below `bytes`: growing an object beyond it ends the process.
 pub(crate) fn try_segment(bytes: u64) -> io::Result<()> {
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    // SAFETY: a terminated name; then calls about our own descriptor.
+    // SAFETY: the name is terminated; the other calls use our own descriptor.
     let fd = unsafe {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         let fd = owned(libc::memfd_create(c"gpuspy-doctor".as_ptr(), flags))?;
@@ -381,7 +384,7 @@ pub(crate) fn try_segment(bytes: u64) -> io::Result<()> {
     Mapping::new(fd.as_fd(), bytes).map(drop)
 }
 
-/// Columns of the terminal that a stream is, if it is one.
+/// The width in columns of the terminal that a stream is, if it is one.
 pub(crate) fn terminal_width(stream: BorrowedFd<'_>) -> Option<usize> {
     // SAFETY: a plain struct for which zeros are a value.
     let mut size: libc::winsize = unsafe { zeroed() };
@@ -390,33 +393,34 @@ pub(crate) fn terminal_width(stream: BorrowedFd<'_>) -> Option<usize> {
     (result == 0 && size.ws_col > 0).then_some(size.ws_col.into())
 }
 
-/// Whether a stream is our terminal and others have it now: we were started with `&`, or stopped and sent on.
+/// Whether a stream is our terminal and another process group has it: we were started with `&`, or stopped and
+/// continued.
 pub(crate) fn is_in_background(stream: BorrowedFd<'_>) -> bool {
-    // SAFETY: both only ask. tcgetpgrp fails where the stream is no terminal, or none of ours.
+    // SAFETY: both only query. tcgetpgrp fails if the stream is not a terminal, or not ours.
     let (foreground, ours) = unsafe { (libc::tcgetpgrp(stream.as_raw_fd()), libc::getpgrp()) };
     foreground != -1 && foreground != ours
 }
 
-/// Takes an inherited descriptor by its number and keeps it from children. `None` when there is none.
+/// Takes an inherited descriptor by its number and sets close-on-exec. `None` if there is none.
 ///
-/// To be called once per number, before anything opens descriptors.
+/// Call this at most once per number, before anything opens descriptors.
 pub(crate) fn inherited(number: RawFd) -> Option<OwnedFd> {
-    // SAFETY: asks about, and changes a flag of, a descriptor.
+    // SAFETY: sets a flag of a descriptor, if it is open.
     let known = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
-    // SAFETY: it is open, and as the caller says nobody in this process has taken it yet.
+    // SAFETY: it is open, and by the function's contract nothing in this process owns it yet.
     (number > 2 && known == 0).then(|| unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Leaves everything behind that a starting process gave us and that could keep it, or its pipes, alive: descriptors
-/// but `keep`, standard streams, terminal, working directory. To be called before anything else opens descriptors.
+/// Closes or replaces everything inherited that could keep the starting process or its pipes alive: descriptors except
+/// `keep`, standard streams, terminal, working directory. Call this before anything else opens descriptors.
 pub(crate) fn leave_everything_but(keep: &OwnedFd) {
     let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let open: Vec<RawFd> = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for fd in open.into_iter().filter(|&fd| fd > 2 && fd != keep.as_raw_fd()) {
-        // SAFETY: as the caller promises, nothing in this process owns it. (The directory's own is closed by now.)
+        // SAFETY: by the function's contract, nothing in this process owns it. (The directory's own is closed by now.)
         unsafe { libc::close(fd) };
     }
-    // SAFETY: replaces the standard streams, which nobody uses any more, by descriptors that stay open.
+    // SAFETY: replaces the standard streams, which nothing uses any more, by descriptors that stay open.
     unsafe {
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
         for stream in 0..3 {
@@ -425,29 +429,30 @@ pub(crate) fn leave_everything_but(keep: &OwnedFd) {
         if null > 2 {
             libc::close(null);
         }
-        // Fails when we lead a group already, which is as good.
+        // This fails if we lead a group already, which serves the same purpose.
         libc::setsid();
         libc::chdir(c"/".as_ptr());
     }
 }
 
-/// Gives other processes the right of way, a little.
+/// Lowers this process's priority a little.
 pub(crate) fn lower_priority() {
-    // SAFETY: takes numbers. A refusal changes nothing that matters.
+    // SAFETY: takes numbers. If it fails, only scheduling differs.
     unsafe { libc::setpriority(libc::PRIO_PROCESS as _, 0, 5) };
 }
 
-/// A pipe that nobody writes to: its reading end is readable once [`Stop`] is dropped, in any number of waiters.
+/// Makes a pipe that is never written to: its reading end becomes readable when [`Stop`] is dropped, for any number
+/// of waiters.
 pub(crate) fn stop() -> io::Result<(Stop, Stopped)> {
     let (reader, writer) = io::pipe()?;
     Ok((Stop(writer.into()), Stopped(reader.into())))
 }
 
-/// Dropping it tells all who wait on its [`Stopped`].
+/// Ends all waits on its [`Stopped`] when dropped.
 #[derive(Debug)]
 pub(crate) struct Stop(#[expect(dead_code, reason = "held for its drop")] OwnedFd);
 
-/// Readable once its [`Stop`] is dropped.
+/// Readable once its [`Stop`] has been dropped.
 #[derive(Debug)]
 pub(crate) struct Stopped(OwnedFd);
 
@@ -457,15 +462,15 @@ impl AsFd for Stopped {
     }
 }
 
-/// Whether a child of ours has ended; it stays to be reaped.
+/// Whether a child has ended. It stays a zombie, to be waited for.
 pub fn has_ended(pid: u32) -> io::Result<bool> {
-    // SAFETY: all-zero is a siginfo_t.
+    // SAFETY: all zeros are a valid siginfo_t.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: writes the struct we own.
+    // SAFETY: fills the struct, which we own.
     if unsafe { libc::waitid(libc::P_PID, pid, &mut info, options) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: waitid has filled it in, or left it zero where the child still runs.
+    // SAFETY: waitid has filled it in, or left it zero if the child still runs.
     Ok(unsafe { info.si_pid() } != 0)
 }

@@ -1,9 +1,9 @@
-//! Numbers for the texts of ranges: records on the wire carry their text, a trace names it once.
+//! Which number does the text of an NVTX range have? Wire records contain texts; a trace names each text once.
 
 use std::collections::HashMap;
 
-/// Distinct texts of a session. A program that numbers its ranges ("step 17") makes ever new ones: what is beyond has no
-/// text in the trace.
+/// Limit on the distinct texts of a session. A program that numbers its ranges ("step 17") makes new ones all the
+/// time; texts beyond the limit are not in the trace.
 const MOST: usize = 1 << 16;
 
 /// The texts so far.
@@ -11,7 +11,7 @@ const MOST: usize = 1 << 16;
 pub struct Texts(HashMap<Box<str>, u32>);
 
 impl Texts {
-    /// The text's number, 0 for none; true when it was not known before.
+    /// The text's number, 0 for none; and whether it is new.
     pub fn number(&mut self, text: &str) -> (u32, bool) {
         if let Some(&number) = self.0.get(text) {
             return (number, false);
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_has_one_number_and_there_are_only_so_many() {
+    fn a_text_has_one_number_and_their_count_is_limited() {
         let mut texts = Texts::default();
         assert_eq!(texts.number("forward"), (1, true));
         assert_eq!(texts.number("backward"), (2, true));

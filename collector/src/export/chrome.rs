@@ -1,31 +1,46 @@
-//! The Chrome trace format, in the dialect of PyTorch's Kineto: Perfetto, chrome://tracing and HTA read it.
+//! How is a trace written in the Chrome trace format, in the dialect of PyTorch's Kineto? Perfetto, chrome://tracing
+//! and HTA (Holistic Trace Analysis) read it.
 //!
-//! - Moments are µs with three decimals since `baseTimeNanoseconds` (ns of the real-time clock, rounded as Kineto does, so that
-//!   files of one run, and of several exports, have the same); they lie on the model's line, so `ts` and `dur` of an operation are ns
-//!   of the host.
-//! - A *row* is what these tools draw as a line: a (pid, tid) pair. Nothing on a row overlaps: Perfetto drops what
-//!   does. `rows` says how.
-//! - An operation without a GPU time has its call on the host's side and nothing on the GPU's. A graph launch, and a burst
-//!   of launches, is one `kernel`: Kineto has no category for either, and HTA counts as idle what is none of `kernel`,
-//!   `gpu_memcpy` and `gpu_memset`.
-//! - Questions in a row (`cudaEventQuery` until it says yes) are one slice with their number in `calls` and the time in them in `ns
-//!   inside`: they are one record.
-//! - A range of the program's (NVTX) is a `user_annotation`, and a `gpu_user_annotation` for each stream on which something of it
-//!   ran: on a row of its own beside the stream's, without `args.stream`. `process/ranges.rs` says which row. A mark is an instant.
-//! - A synchronise stands inside its call, on the host's thread. It has the call's correlation, the device and the stream that was
-//!   waited for, -1 where it was all of them, as Kineto has it: HTA joins what has no correlation with all else that has none.
-//! - The stream numbers are those of reports ([`run`](crate::model::run)), unique in a file of one rank, because HTA tells GPU
-//!   rows apart by nothing else.
-//! - Correlations are counted anew, one per call: they are unique in the file and small enough for any reader.
-//! - `distributedInfo` tells the rank, if all processes of the file have the same: HTA tells files apart by it, and wants the
-//!   blank behind the colon. Its backend is NCCL where a kernel of NCCL's was launched, and otherwise unknown.
-//! - With a filter, a row is there if it concerns what is asked for and any part of it lies in the time asked for; then it is
-//!   there whole. All numbers and moments are those of the whole trace.
-//! - Where ranges were captured, it is so with the time in them; a range of the program's that was open before begins with them.
-//! - What a trace does not know is left out. `est. achieved occupancy %` is reckoned as Kineto's own is: nothing is measured.
-//!   `cbid` is 0, CUPTI's invalid one.
+//! Times:
 //!
-//! Memory does not grow with the trace, but with the number of its threads, streams and different kernels.
+//! - Times are µs with three decimals since `baseTimeNanoseconds`, which is in ns of the real-time clock and is
+//!   rounded as in Kineto, so that all files of one run, and of several exports, have the same. They lie on the
+//!   model's line, so `ts` and `dur` of an operation are host time.
+//!
+//! Rows and events:
+//!
+//! - A *row* is what these tools draw as a line: a (pid, tid) pair. Nothing on a row overlaps, because Perfetto drops
+//!   events that do. `rows` describes how.
+//! - An operation without a GPU time has its call on the host's side and nothing on the GPU's. A graph launch, and a
+//!   burst of launches, is one `kernel`: Kineto has no category for either, and HTA treats any time outside `kernel`,
+//!   `gpu_memcpy` and `gpu_memset` as idle.
+//! - Queries in a row (`cudaEventQuery` until it succeeds) are one slice, because they are one record. Its `calls` is
+//!   their number, and `ns inside` the time in them.
+//! - An NVTX range is a `user_annotation`, and a `gpu_user_annotation` for each stream on which its operations ran,
+//!   on a row of its own beside the stream's and without `args.stream`. `process/ranges.rs` describes the rows. An
+//!   NVTX marker is an instant.
+//! - A synchronization is inside its call, on the host's thread. As in Kineto, it has the call's correlation, and the
+//!   device and the stream that was waited for, or -1 for all streams: HTA would join events without a correlation
+//!   with each other.
+//!
+//! Numbers:
+//!
+//! - Streams have the numbers that reports show ([`run`]), which are unique in a file of one rank,
+//!   because HTA distinguishes GPU rows by nothing else.
+//! - Correlations are numbered anew, one per call: they are unique in the file and small enough for any reader.
+//! - `distributedInfo` contains the rank if all processes of the file have the same: HTA distinguishes files by it, and
+//!   requires the blank after the colon. Its backend is NCCL if an NCCL kernel was launched, and otherwise unknown.
+//!
+//! Selection:
+//!
+//! - With a filter, an event is exported whole if it concerns what is selected and any part of it is in the selected
+//!   time. All numbers and times are those of the whole trace.
+//! - If ranges were captured, the time in them is selected in the same way; an NVTX range that was open before a
+//!   capture range begins with it.
+//! - What a trace does not contain is left out. `est. achieved occupancy %` is computed as in Kineto; it is not a
+//!   measurement. `cbid` is 0, which is CUPTI's invalid one.
+//!
+//! Memory grows with the number of threads, streams and different kernels, not with the length of the trace.
 
 mod json;
 mod layout;
@@ -58,28 +73,28 @@ pub struct Source {
     place: InRun,
 }
 
-/// What a process has in common with the others of its run, or by itself.
+/// How a process relates to the others of its run.
 #[derive(Clone, Debug, Default)]
 struct InRun {
-    /// The real-time clock at the moment that is 0 in a file, ns: one for all files of a run.
+    /// The real-time clock at time 0 of a file, ns: the same for all files of a run.
     base: i128,
     /// Host ns of that moment.
     zero: i64,
-    /// What of the process is asked for.
+    /// What is selected of the process.
     filter: Filter,
 }
 
-/// Kineto's baseTimeNanoseconds is the real time, rounded down to a multiple of this (libkineto, `ChromeTraceBaseTime`: intervals of
-/// 7 889 238 s, about three months), so that moments of files which were written apart can be compared. Moments still
-/// fit a double to the ns.
+/// Kineto's baseTimeNanoseconds is the real time rounded down to a multiple of this (libkineto,
+/// `ChromeTraceBaseTime`: intervals of 7 889 238 s, about three months), so that files that were written separately
+/// can be compared. Times are still exact to the ns in a double.
 const BASE_NS: i128 = 7_889_238 * 1_000_000_000;
 
-/// Gives the processes of a run one base, one line for each machine, and the numbers of their streams: whichever of them share a
-/// file. Of each only what `filter` asks for is exported.
+/// Gives the processes of a run one base, one time line for each machine, and the numbers of their streams, whichever
+/// of them share a file. Only what `filter` selects will be exported.
 pub fn lay_out(run: &mut [&mut Source], filter: &Filter) {
     let told: Vec<Told<'_>> = run.iter().map(|source| source.told()).collect();
     let filters = run::asked(&told, filter);
-    // The real time less the host's is one for each machine: by its first process that tells it.
+    // The real time minus the host's time is one number for each machine, from its first process with a status.
     let real = |status: &Status| i128::from(status.began_realtime) - i128::from(host(status.began));
     let mut machines: HashMap<Machine, i128> = HashMap::new();
     for told in &told {
@@ -92,7 +107,7 @@ pub fn lay_out(run: &mut [&mut Source], filter: &Filter) {
     let earliest = told.iter().filter_map(|told| told.clocks.earliest).min().map_or(0, host);
     let zeros: Vec<i64> = told
         .iter()
-        // Without a status nobody knows the real time: then the first call is at 0.
+        // Without a status, the real time is unknown, and the first call is at 0.
         .map(|told| machines.get(&told.machine()).map_or(earliest, |real| (base - real) as i64))
         .collect();
     for ((source, filter), zero) in run.iter_mut().zip(filters).zip(zeros) {
@@ -101,7 +116,7 @@ pub fn lay_out(run: &mut [&mut Source], filter: &Filter) {
 }
 
 impl Source {
-    /// The first pass.
+    /// Makes the first pass over a trace.
     pub fn of(names: Names, status: Option<Status>, records: impl IntoIterator<Item = Record>) -> Source {
         let (mut survey, mut scene) = (Survey::default(), Scene::default());
         for record in records {
@@ -120,12 +135,12 @@ impl Source {
         Job::of(&self.names)
     }
 
-    /// Which ranges of its process were to be captured; `None` = all of the run.
+    /// The ranges that were to be captured of its process; `None` for the whole run.
     pub fn captured(&self) -> Option<&str> {
         period::asked(&self.names)
     }
 
-    /// Its process's id, where the trace holds a status.
+    /// Its process's id, if the trace has a status.
     pub fn pid(&self) -> Option<u32> {
         self.status.as_ref().map(|status| status.pid)
     }
@@ -135,7 +150,8 @@ impl Source {
         self.status.as_ref().map_or(0, |status| status.began_realtime)
     }
 
-    /// A kernel of NCCL's was launched. All of them are called so (ncclDevKernel_…, ncclKernel_…).
+    /// Whether an NCCL kernel was launched. All of them have names that begin like this (ncclDevKernel_…,
+    /// ncclKernel_…).
     fn uses_nccl(&self) -> bool {
         let is_nccl = |(&(namespace, _), name): (&(Namespace, u32), &String)| {
             namespace == Namespace::Kernel && name.starts_with("nccl")
@@ -143,7 +159,7 @@ impl Source {
         self.names.0.iter().any(is_nccl)
     }
 
-    /// The program's name: its file's.
+    /// The program's name: that of its file.
     fn program(&self) -> &str {
         let fact = |fact: Fact| self.names.get(Namespace::Fact, fact as u32);
         let path = fact(Fact::Executable).or_else(|| fact(Fact::CommandLine)?.split('\0').next());
@@ -152,30 +168,30 @@ impl Source {
     }
 }
 
-/// What an export holds.
+/// What an export contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// API calls; questions in a row are one event and count each.
+    /// The number of API calls, including all queries in a row, which share one event.
     pub calls: u64,
-    /// Operations on a row of a GPU.
+    /// The number of operations on a GPU's row.
     pub operations: u64,
-    /// Executed operations that are on none, by reason.
+    /// Executed operations that are on no GPU row, by reason.
     pub untimed: BTreeMap<&'static str, u64>,
-    /// Work that became a node of a graph instead of being executed.
+    /// The number of operations that became nodes of a graph instead of being executed.
     pub captured: u64,
-    /// Ranges, on the host and on each stream of a GPU, and marks.
+    /// The number of NVTX ranges, on the host and on each stream of a GPU, and of markers.
     pub annotations: u64,
-    /// Changes of the device memory that is held.
+    /// The number of changes of the device memory that is held.
     pub memory_events: u64,
 }
 
 impl Summary {
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         *self == Summary::default()
     }
 
-    /// Adds another's.
+    /// Adds another summary.
     pub fn add(&mut self, other: &Summary) {
         self.calls += other.calls;
         self.operations += other.operations;
@@ -198,11 +214,11 @@ pub struct Export<W> {
 }
 
 impl<W: Write> Export<W> {
-    /// Writes what stands before the events of the trace, of all its processes, which [`lay_out`] has seen. Metadata comes first: HTA takes an event in
-    /// the first place of all for one without a correlation.
+    /// Writes what comes before the events of all processes, after [`lay_out`]. Metadata comes first, because HTA
+    /// takes the first event of all for one without a correlation.
     ///
     /// # Errors
-    /// Of writing.
+    /// Fails if writing does.
     pub fn begin(mut out: W, sources: &[Source]) -> io::Result<Export<W>> {
         let layout = Layout::of(sources);
         writeln!(
@@ -230,10 +246,11 @@ impl<W: Write> Export<W> {
         Ok(Export { out, layout, correlations: 0, summary: Summary::default() })
     }
 
-    /// Writes the events of a process, the `index`th of those that the export began with: the second pass over its trace.
+    /// Makes the second pass over a trace and writes its process's events; `index` is its place in the `sources` that
+    /// the export began with.
     ///
     /// # Errors
-    /// Of writing.
+    /// Fails if writing does.
     pub fn process(
         &mut self,
         index: usize,
@@ -247,10 +264,10 @@ impl<W: Write> Export<W> {
         pass.finish()
     }
 
-    /// Writes the end, and what the trace had that no row shows.
+    /// Writes the end, with the numbers of operations that no row shows.
     ///
     /// # Errors
-    /// Of writing.
+    /// Fails if writing does.
     pub fn finish(mut self) -> io::Result<(W, Summary)> {
         let Summary { calls, operations, untimed, captured, annotations, .. } = &self.summary;
         let untimed: Vec<String> = untimed.iter().map(|(why, count)| format!("\"{why}\": {count}")).collect();
@@ -267,7 +284,7 @@ impl<W: Write> Export<W> {
     }
 }
 
-/// The list of events: a line each.
+/// The list of events, one per line.
 #[derive(Debug)]
 struct Events<W> {
     out: W,
@@ -282,7 +299,7 @@ impl<W: Write> Events<W> {
     }
 }
 
-/// Writes which place in a job the file has, if it has one.
+/// Writes the file's place in a job, if it has one.
 fn distributed_info(out: &mut impl Write, sources: &[Source]) -> io::Result<()> {
     let job = sources.first().map_or_else(Job::default, Source::job);
     let Some(rank) = job.rank.filter(|rank| sources.iter().all(|other| other.job().rank == Some(*rank)))
@@ -300,10 +317,10 @@ fn distributed_info(out: &mut impl Write, sources: &[Source]) -> io::Result<()> 
     out.write_all(b"},\n")
 }
 
-/// Where a GPU's rows stand: below all of the host's, as Kineto has it.
+/// Where a GPU's rows are drawn: below all of the host's, as in Kineto.
 const GPU_SORT_INDEX: u32 = 5_000_000;
 
-/// The names of a process' rows.
+/// Writes the names of a process's rows.
 fn metadata<W: Write>(out: &mut Events<W>, source: &Source, process: &layout::ProcessRows) -> io::Result<()> {
     let filter = &source.place.filter;
     let has_device = |ordinal: Option<u32>| filter.is_of_device(ordinal);

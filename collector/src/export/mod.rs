@@ -1,5 +1,5 @@
-//! What another tool reads: a trace in the format of that tool.
+//! What does another tool read? A trace in that tool's format.
 //!
-//! Exports stream. A first pass over the trace learns its clocks and its rows, the second one writes as it reads.
+//! Exports stream: a first pass over a trace learns its clocks and its rows, and a second one writes while it reads.
 
 pub mod chrome;

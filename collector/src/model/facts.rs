@@ -1,41 +1,42 @@
-//! What the driver says of kernels, by the shape that they were launched in, and how their modules were loaded.
+//! What does the driver say about kernels in the shapes in which they were launched, and which call loaded their
+//! modules?
 
 use crate::trace::record::{Api, KernelFacts, Names};
 use gpuspy_wire::record::Namespace;
 use std::collections::{HashMap, HashSet};
 
-/// Shapes that are kept, of all kernels: more than an agent asks about.
+/// Limit on the shapes of all kernels: more than an agent queries.
 const MOST_SHAPES: usize = 1 << 16;
-/// Modules that are kept.
+/// Limit on the modules.
 const MOST_MODULES: usize = 1 << 16;
 
-/// The shape of a launch: what decides how many of its blocks a multiprocessor holds.
+/// The shape of a launch: what determines how many of its blocks fit on a multiprocessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shape {
     /// In [`Namespace::Kernel`].
     pub kernel: u32,
     /// The context.
     pub context: u32,
-    /// Threads of a block.
+    /// Threads per block.
     pub threads: u32,
-    /// Dynamic shared memory of a block, bytes.
+    /// Dynamic shared memory per block, bytes.
     pub shared_bytes: u32,
 }
 
 impl Shape {
-    /// Of a launch with such blocks.
+    /// The shape of a launch with blocks of these dimensions.
     pub fn of(kernel: u32, context: u32, block: [u32; 3], shared_bytes: u32) -> Shape {
         let threads = block.into_iter().fold(1u32, u32::saturating_mul);
         Shape { kernel, context, threads, shared_bytes }
     }
 }
 
-/// What is known of a kernel in a shape.
+/// What is known about a kernel in a shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// What the driver said last.
+    /// The driver's latest answer.
     pub facts: KernelFacts,
-    /// The call that loaded its module, where one was seen.
+    /// The call that loaded its module, if it was recorded.
     pub loaded_by: Option<Load>,
 }
 
@@ -48,18 +49,18 @@ pub struct Load {
     pub caller: u64,
 }
 
-/// What is known of all kernels.
+/// What is known about all kernels.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     known: HashMap<Shape, Known>,
-    /// Modules and libraries that are loaded.
+    /// The modules and libraries that are loaded.
     modules: HashMap<u64, Load>,
     loading: HashSet<u16>,
     unloading: HashSet<u16>,
 }
 
 impl Facts {
-    /// Nothing is known yet but the texts.
+    /// Starts with a trace's names and no facts.
     pub fn new(names: &Names) -> Facts {
         let apis = |is_one: fn(&str) -> bool| {
             let apis = names.0.iter().filter(|((space, _), name)| *space == Namespace::Api && is_one(name));
@@ -78,7 +79,7 @@ impl Facts {
         }
     }
 
-    /// A call ended: one that loads a module is remembered.
+    /// Takes the end of a call; remembers modules that it loads.
     pub fn called(&mut self, api: &Api) {
         if api.result != 0 || api.subject == 0 {
             return;
@@ -90,8 +91,8 @@ impl Facts {
         }
     }
 
-    /// The driver said something.
-    pub fn told(&mut self, facts: &KernelFacts) {
+    /// Takes an answer of the driver.
+    pub fn add(&mut self, facts: &KernelFacts) {
         let KernelFacts { kernel, context, threads, shared_bytes, .. } = *facts;
         let shape = Shape { kernel, context, threads, shared_bytes };
         if self.known.len() < MOST_SHAPES || self.known.contains_key(&shape) {
@@ -100,12 +101,12 @@ impl Facts {
         }
     }
 
-    /// What is known of a shape.
+    /// What is known about a shape.
     pub fn of(&self, shape: &Shape) -> Option<&Known> {
         self.known.get(shape)
     }
 
-    /// All shapes that something is known of.
+    /// All shapes with what is known about them.
     pub fn all(&self) -> impl Iterator<Item = (&Shape, &Known)> {
         self.known.iter()
     }
@@ -117,7 +118,7 @@ mod tests {
     use crate::trace::record::Call;
 
     #[test]
-    fn the_last_word_counts_and_a_module_is_its_last_loaders() {
+    fn the_latest_facts_count_and_a_module_belongs_to_its_latest_loader() {
         let apis =
             [(1, "cuModuleLoadData"), (2, "cuLibraryLoadData"), (3, "cuModuleUnload"), (4, "cuMemAlloc")];
         let names = Names(apis.map(|(id, name)| ((Namespace::Api, id), name.to_owned())).into());
@@ -130,7 +131,7 @@ mod tests {
             inside: 0,
             entered: 0,
         };
-        let said = |registers| KernelFacts {
+        let facts_with = |registers| KernelFacts {
             kernel: 7,
             context: 1,
             threads: 64,
@@ -142,18 +143,18 @@ mod tests {
         let known = |facts: &Facts| {
             facts.of(&shape).map(|known| (known.facts.registers, known.loaded_by.map(|load| load.api)))
         };
-        facts.told(&said(30));
+        facts.add(&facts_with(30));
         assert_eq!(known(&facts), Some((30, None)));
         facts.called(&call(1, 50, 0));
-        facts.told(&said(40));
+        facts.add(&facts_with(40));
         assert_eq!(known(&facts), Some((40, Some(1))));
         facts.called(&call(3, 50, 0));
         facts.called(&call(2, 50, 200));
         facts.called(&call(4, 50, 0));
-        facts.told(&said(41));
+        facts.add(&facts_with(41));
         assert_eq!(known(&facts), Some((41, None)), "it went, one load failed, and memory is no module");
         facts.called(&call(2, 50, 0));
-        facts.told(&said(42));
+        facts.add(&facts_with(42));
         assert_eq!(known(&facts), Some((42, Some(2))));
         assert_eq!(facts.of(&Shape { threads: 65, ..shape }), None);
     }

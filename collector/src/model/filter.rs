@@ -1,19 +1,21 @@
-//! Which part of a trace somebody asks for.
+//! Which part of a trace is selected?
 //!
-//! A [`Filter`] says it, a [`RecordFilter`] decides it event by event. Two questions, asked apart: does an event **concern** what
-//! is asked for (a device, a stream, a thread, a kernel), and is it **in time**?
+//! A [`Filter`] holds the conditions, and a [`RecordFilter`] checks each event against them. It answers two separate
+//! questions: does an event **concern** what is selected (a device, a stream, a thread, a kernel), and is it **in
+//! time**?
 //!
-//! - An operation concerns its device, its stream, the thread that called, and its kernel. A graph launch concerns every
-//!   kernel that it ran, a burst every thread and kernel that launched into it; of their launches only those count that are
-//!   asked for ([`RecordFilter::limit`]).
-//! - A call that is no operation concerns the device of its context (where that is not known, the device of a process that
-//!   uses only one), a stream only if it names one, its thread, and no kernel. A block of memory is its allocator's, whoever frees it.
-//! - A range of the program's, and a mark, concerns the thread that says it.
-//! - What is told of the process itself (its devices, its modules, what was lost) concerns everybody.
+//! - An operation concerns its device, its stream, the thread that called, and its kernel. A graph launch concerns
+//!   every kernel that it ran, and a burst every thread and kernel that launched into it; of their launches, only the
+//!   selected ones count ([`RecordFilter::limit`]).
+//! - A call that is not an operation concerns its thread, the device of its context (if that is unknown, the only
+//!   device that the process uses) and a stream only if it names one. It concerns no kernel. A block of memory
+//!   belongs to its allocator, whichever thread frees it.
+//! - An NVTX range or marker concerns the thread that made it.
+//! - Records about the process itself (its devices, its modules, losses) match every filter.
 //!
-//! An operation is in time if it starts in time, by the best estimate, or was called in time if nobody knows when it
-//! started. A call is in time if it begins in time, as a range is. So what is cut in two at some moment is counted once, on one side.
-//! Where ranges were captured, only the time in them is looked at ([`period`](super::period)).
+//! An operation is in time if its best estimate starts in time or, if its start is unknown, if it was called in time.
+//! A call or a range is in time if it begins in time. So something that spans a boundary is counted once, on one
+//! side. If ranges were captured, only the time in them counts ([`period`](super::period)).
 
 use super::gpu_interval::host;
 use super::graphs::Contents;
@@ -30,7 +32,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// What is asked for: everything that meets all conditions. An empty list, and a field that is `None`, is no condition.
+/// The conditions, all of which a selected event meets. An empty list and a field that is `None` are no condition.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Ordinals of devices in their process.
@@ -41,54 +43,55 @@ pub struct Filter {
     pub threads: Vec<u32>,
     /// Kernels, by their demangled names or their symbols.
     pub kernel: Option<Regex>,
-    /// ns from the begin of the collection: nothing before.
+    /// ns since the start of the collection: nothing before.
     pub since: Option<u64>,
-    /// ns from the begin of the collection: nothing from there on.
+    /// ns since the start of the collection: nothing from there on.
     pub until: Option<u64>,
-    /// Host ns that both count from, where that is not the begin of the process's own collection: the run's, of several.
+    /// Host ns from which both count, if not from the start of the process's own collection: with several processes,
+    /// the run's start.
     pub origin: Option<u64>,
-    /// The numbers of streams, where they have others than the ids that the trace tells.
+    /// The numbers of streams, where they differ from the ids in the trace.
     pub numbers: Option<Arc<StreamNumbers>>,
 }
 
 impl Filter {
-    /// Whether there is no condition.
+    /// Whether the filter has no condition.
     pub fn is_everything(&self) -> bool {
         self.is_of_all() && self.since.is_none() && self.until.is_none()
     }
 
-    /// Whether a device is asked for; `None` = nobody knows which it is.
+    /// Whether a device is selected; `None` stands for an unknown one.
     pub fn is_of_device(&self, device: Option<u32>) -> bool {
         self.devices.is_empty() || device.is_some_and(|device| self.devices.contains(&device))
     }
 
-    /// What a stream is called.
+    /// The number that reports show for a stream.
     pub fn number_of(&self, context: u32, stream: u64) -> u64 {
         let number = |numbers: &Arc<StreamNumbers>| numbers.get(&(context, stream)).copied();
         self.numbers.as_ref().and_then(number).map_or(stream, u64::from)
     }
 
-    /// Whether a kernel of this symbol is asked for.
+    /// Whether a kernel with this symbol is selected.
     pub fn names(&self, symbol: &str) -> bool {
         self.kernel
             .as_ref()
             .is_none_or(|kernel| kernel.is_match(&demangle(symbol)) || kernel.is_match(symbol))
     }
 
-    /// From when to when is asked for, host ns, of a collection that began at host ns `began`.
+    /// The selected time in host ns, for a collection that began at host ns `began`.
     fn between(&self, began: u64) -> (i64, i64) {
         let began = self.origin.unwrap_or(began);
         let moment = |since: u64| host(began.saturating_add(since));
         (self.since.map_or(i64::MIN, moment), self.until.map_or(i64::MAX, moment))
     }
 
-    /// Whether there is no condition but on time.
+    /// Whether there is no condition except on time.
     fn is_of_all(&self) -> bool {
         self.devices.is_empty() && self.streams.is_empty() && self.threads.is_empty() && self.kernel.is_none()
     }
 }
 
-/// What it is limited to, in words; nothing where it is everything.
+/// The conditions in words; an empty text if there are none.
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |what: &str, numbers: Vec<String>| match numbers.as_slice() {
@@ -110,41 +113,41 @@ impl fmt::Display for Filter {
     }
 }
 
-/// What of an event is asked for.
+/// The parts of an event that are selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
-    /// It concerns what is asked for, whenever it was.
+    /// It concerns what is selected, at whatever time.
     pub concerns: bool,
-    /// And its call began in time.
+    /// It also has a call that began in time.
     pub call: bool,
-    /// And its operation, or its graph's node, started in time.
+    /// It also has an operation, or a graph's node, that started in time.
     pub operation: bool,
 }
 
-/// Decides event by event; has to be asked about each, in the trace's order.
+/// Checks each event of a trace, in the trace's order; it must be given all of them.
 #[derive(Debug)]
 pub struct RecordFilter<'a> {
     filter: &'a Filter,
     names: &'a Names,
     is_everything: bool,
     period: Period,
-    /// Claim numbers of the threads that are asked for.
+    /// Claim numbers of the selected threads.
     threads: HashSet<u32>,
-    /// Whether a kernel's name is asked for, by its number.
+    /// Kernel number → whether it is selected.
     kernels: HashMap<u32, bool>,
-    /// Context → device, as far as told.
+    /// Context → device, from the records so far.
     devices: HashMap<u32, u32>,
     /// The only device that the process uses.
     only_device: Option<u32>,
-    /// Streams, by context and id, with an open burst that holds launches that are asked for, and how many.
+    /// (Context, stream) of open bursts that contain selected launches, and how many.
     bursts: HashMap<(u32, u64), u32>,
-    /// That number, of the burst that was checked last.
+    /// That number for the burst that was checked last.
     of_burst: u32,
 }
 
 impl<'a> RecordFilter<'a> {
-    /// A record_filter for a process whose collection began at host ns `began`, of which these ranges were captured. Without a status
-    /// no thread's tid is known.
+    /// A filter for a process whose collection began at host ns `began` and in which `captures` were captured.
+    /// Without a status, no thread's tid is known.
     pub fn new(
         filter: &'a Filter,
         names: &'a Names,
@@ -169,18 +172,18 @@ impl<'a> RecordFilter<'a> {
         }
     }
 
-    /// The time that is asked for.
+    /// The selected time.
     pub fn period(&self) -> &Period {
         &self.period
     }
 
-    /// Whether an event is asked for: its operation, where it is one.
+    /// Whether an event is selected; if it is an operation, whether the operation is.
     pub fn passes(&mut self, event: &Event<'_>) -> bool {
         let passed = self.check(event);
         if event.operation.is_some() || event.node.is_some() { passed.operation } else { passed.call }
     }
 
-    /// What of an event is asked for.
+    /// Returns the parts of an event that are selected.
     pub fn check(&mut self, event: &Event<'_>) -> Passed {
         if self.is_everything {
             return Passed { concerns: true, call: true, operation: true };
@@ -216,7 +219,7 @@ impl<'a> RecordFilter<'a> {
         }
     }
 
-    /// Whether a block that it allocated is asked for.
+    /// Whether a block that `allocator` allocated is selected.
     pub fn holds(&self, allocator: &Allocator) -> bool {
         self.calls_on(allocator.context, allocator.stream)
             && self.is_of_thread(allocator.thread)
@@ -239,7 +242,7 @@ impl<'a> RecordFilter<'a> {
             }
             (None, Body::NodeTime(node)) => {
                 self.is_of(node.context, None)
-                    // The poller tells it; asked for is the thread that launched.
+                    // The poller wrote the record; the filter is about the thread that launched.
                     && self.is_of_thread(claim(node.correlation))
                     && self.matches(node.kernel)
             }
@@ -252,7 +255,7 @@ impl<'a> RecordFilter<'a> {
         }
     }
 
-    /// Whether an operation concerns a thread and a kernel that are asked for.
+    /// Whether an operation concerns a selected thread and kernel.
     fn launches(&mut self, operation: &Operation, event: &Event<'_>) -> bool {
         let stream = (operation.context, operation.stream);
         let is_of_thread = self.is_of_thread(event.record.thread);
@@ -279,12 +282,12 @@ impl<'a> RecordFilter<'a> {
         }
     }
 
-    /// Whether work in a context, on a stream, is.
+    /// Whether work in a context and on a stream is selected.
     fn is_of(&self, context: u32, stream: Option<u64>) -> bool {
         self.filter.is_of_device(self.devices.get(&context).copied()) && self.is_of_stream(context, stream)
     }
 
-    /// Whether a call that is no work is: many are of no context that anybody tells.
+    /// Whether a call that is not work is selected: many such calls have no known context.
     fn calls_on(&self, context: u32, stream: Option<u64>) -> bool {
         let device = if context == 0 { self.only_device } else { self.devices.get(&context).copied() };
         self.filter.is_of_device(device) && self.is_of_stream(context, stream)
@@ -300,7 +303,7 @@ impl<'a> RecordFilter<'a> {
         self.filter.threads.is_empty() || self.threads.contains(&claim)
     }
 
-    /// Whether a kernel's name is asked for. One without a name is not, where names are asked for.
+    /// Whether a kernel's name is selected. If names are selected, a kernel without a name is not.
     fn matches(&mut self, name: u32) -> bool {
         let (filter, names) = (self.filter, self.names);
         let is_asked_for = || names.get(Namespace::Kernel, name).is_some_and(|symbol| filter.names(symbol));
@@ -318,13 +321,13 @@ impl<'a> RecordFilter<'a> {
     }
 }
 
-/// The thread that gave an operation its correlation: the claim number stands above a count of 40 bits
+/// The thread that gave an operation its correlation: the claim number is above a count of 40 bits
 /// ([`Work::correlation`](gpuspy_wire::record::Work)).
 fn claim(correlation: u64) -> u32 {
     (correlation >> 40) as u32
 }
 
-/// The device of a process that uses one: each that is used is named ([`Namespace::Device`], its ordinal + 1).
+/// The device of a process that uses only one: each device in use has a name ([`Namespace::Device`], its ordinal + 1).
 fn only_device(names: &Names) -> Option<u32> {
     let mut used = names.0.keys().filter(|(namespace, _)| *namespace == Namespace::Device);
     match (used.next(), used.next()) {
@@ -333,7 +336,7 @@ fn only_device(names: &Names) -> Option<u32> {
     }
 }
 
-/// The stream that a call names, if it does.
+/// The stream that a call names.
 fn stream(body: &Body) -> Option<u64> {
     match body {
         Body::Work(work) => Some(work.stream),
@@ -394,7 +397,7 @@ mod tests {
         record_filter.passes(&Event { operation: Some(*operation), ..Event::new(record) })
     }
 
-    /// What a filter lets pass of a launch of each kernel, and of a copy.
+    /// What a filter passes of a launch of each kernel, and of a copy.
     fn passed(filter: &Filter) -> [bool; 3] {
         let names = names();
         let mut record_filter = RecordFilter::new(filter, &names, None, 0, &Captures::default());
@@ -426,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_of_whoever_launched_into_it() {
+    fn a_burst_concerns_every_thread_that_launched_into_it() {
         let (names, filter) = (names(), kernel("gemm"));
         let mut record_filter = RecordFilter::new(&filter, &names, None, 0, &Captures::default());
         let burst = launch(Action::Burst { launches: 2, ordinary: 0, communication: false }, false);
@@ -438,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_burst_the_launches_that_are_asked_for_count() {
+    fn of_a_burst_only_the_selected_launches_count() {
         let names = names();
         let left = |filter: &Filter| {
             let mut record_filter = RecordFilter::new(filter, &names, None, 0, &Captures::default());
@@ -464,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_graph_the_kernels_that_are_asked_for_count() {
+    fn of_a_graph_only_the_selected_kernels_count() {
         let names = names();
         let (record, operation) = launch(Action::Graph { kernels: 6 }, false);
         let copies = Moves { count: 1, bytes: 8 };
@@ -481,9 +484,9 @@ mod tests {
         assert_eq!(left(&streams), (Action::Graph { kernels: 6 }, ran.clone()));
     }
 
-    /// The poller, a thread of nobody's, tells when nodes of graphs ran.
+    /// The poller, which is no thread of the program, reports when a graph's nodes ran.
     #[test]
-    fn a_nodes_time_is_of_the_thread_that_launched_its_graph() {
+    fn a_nodes_time_concerns_the_thread_that_launched_its_graph() {
         let (names, poller) = (names(), 9);
         let gpu = GpuTime::default();
         let node = NodeTime { correlation: 1 << 40 | 77, context: 1, kernel: 1, node: 0, gpu };
@@ -500,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_is_of_every_kernel_that_it_ran() {
+    fn a_graph_concerns_every_kernel_that_it_ran() {
         let names = names();
         let (record, operation) = launch(Action::Graph { kernels: 3 }, false);
         let graph =
@@ -515,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_of_its_contexts_device_and_of_a_stream_that_it_names() {
+    fn a_call_concerns_its_contexts_device_and_a_stream_that_it_names() {
         let names = names();
         let told = Context { context: 1, device: 3, handle: 0, destroyed: false };
         let call = Call { context: 1, api: 1, begin: 40, ..Call::default() };
@@ -528,7 +531,7 @@ mod tests {
                 "the process itself"
             );
             let loss = Body::Loss { cause: LossCause::RingFull, count: 1 };
-            assert!(record_filter.passes(&Event::new(&record(loss))), "nobody knows whose it was");
+            assert!(record_filter.passes(&Event::new(&record(loss))), "its owner is unknown");
             let calls = [
                 record(Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 })),
                 wait(SyncScope::Stream),
@@ -548,9 +551,9 @@ mod tests {
         assert_eq!(passed(&Filter { since: Some(41), ..everything }), [false; 3], "where it began counts");
     }
 
-    /// Failed calls, questions about new events, and what the runtime does by itself.
+    /// Failed calls, queries of new events, and calls that the runtime makes by itself.
     #[test]
-    fn a_call_of_no_known_context_is_of_the_only_device() {
+    fn a_call_without_a_known_context_concerns_the_only_device() {
         let passes = |used: &[u32], asked: u32| {
             let device = |ordinal: &u32| ((Namespace::Device, ordinal + 1), "GPU".to_owned());
             let names = Names(used.iter().map(device).collect());
@@ -564,7 +567,7 @@ mod tests {
             passes
         };
         assert!(passes(&[3], 3) && !passes(&[3], 0));
-        assert!(!passes(&[3, 4], 3), "nobody knows whose it is");
+        assert!(!passes(&[3, 4], 3), "its device is unknown");
         assert!(!passes(&[], 3));
     }
 
@@ -596,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_says_what_it_leaves() {
+    fn a_filter_describes_its_conditions() {
         assert_eq!(Filter::default().to_string(), "");
         assert!(Filter::default().is_everything());
         let filter = Filter {

@@ -1,29 +1,56 @@
-//! What is known of a GPU clock against the host's, and the one line that both lie on.
+//! How does a GPU's clock relate to the host's, and where on the host's time line does a GPU time lie?
 //!
-//! Let θ(t) be the GPU's time minus the host's at host time t. Nobody can read it; two facts bound it.
+//! # Symbols
 //!
-//! - An event never completes before it was recorded. One recorded by a call that began at host time `b` and that
-//!   carries GPU time `g` fired at a host time ≥ `b`, so θ(b) ≤ g − b.
-//! - An event that was seen complete at host time `s` (by the poller, or because the app's own synchronise returned)
-//!   fired at a host time ≤ `s`, so θ(s) ≥ g − s.
+//! All times are in ns.
 //!
-//! A first pass over the trace collects those [`Bounds`], of each piece of a second only the ones that matter: the corners
-//! of their [convex hull](hull). Then θ is [fitted](fit). What a bound says about other times rests on three
-//! assumptions, which every report prints:
+//! - *b*: host time at which a call began that records a CUDA event
+//! - *g*: the event's GPU time stamp
+//! - *s*: host time at which the event was observed to be complete, by the poller or because a synchronization of the
+//!   program's returned
+//! - *θ(t)*: the GPU's time minus the host's time, at host time *t*
 //!
-//! - The drift dθ/dt is at most [`DRIFT_PPM`] either way. PC oscillators are specified to ±100 ppm, and both clocks have
-//!   one.
-//! - It changes by at most [`TURN_PPM`] from a second to the next. Crystals drift with their temperature, by less than
-//!   1 ppm per kelvin, and a board does not warm by a kelvin a second for long.
-//! - All time bases of all contexts of a device have the same drift: one oscillator drives them.
+//! # Bounds
 //!
-//! The first two follow from any drift that turns by 1 ppm a second, however it does: within a second such a θ is a line
-//! to ± [`BEND_NS`].
+//! θ cannot be read, but every event bounds it twice:
 //!
-//! **The line.** θ lies in a corridor between two polylines. Through it a [string](string) is pulled taut, inside even
-//! what the bounds say of the stamps as they are, errors left out. It maps GPU times to host times: one line for all time bases,
-//! contexts and devices, on which no operation begins before its call did and none ends after it was seen to be over.
-//! How far it can be from the truth is the distance to the corridor's far side, [`Clock::off_by`].
+//! - An event never completes before it was recorded. It fired at a host time ≥ *b*, so θ(b) ≤ g − b.
+//! - An event observed complete at *s* fired at a host time ≤ *s*, so θ(s) ≥ g − s.
+//!
+//! A first pass over the trace collects these as [`Bounds`]. Of each second of host time it keeps only those that
+//! matter: the corners of their [convex hull](hull), the method of Duda et al., "Estimating Global Time in
+//! Distributed Systems" (ICDCS 1987), and of Zhang, Liu and Xia, "Clock Synchronization Algorithms for Network
+//! Measurements" (INFOCOM 2002). Then θ is [fitted](fit).
+//!
+//! # Assumptions
+//!
+//! What a bound says about other times rests on three assumptions, which every report prints:
+//!
+//! - The drift dθ/dt is at most [`DRIFT_PPM`] either way: oscillators of PCs are specified to ±100 ppm, and each of
+//!   the two clocks has one.
+//! - The drift changes by at most [`TURN_PPM`] from one second to the next. A crystal's frequency follows its
+//!   temperature by less than 1 ppm per kelvin, and a board does not keep warming by a kelvin a second.
+//! - All time bases of all contexts of a device have the same drift, because one oscillator drives them.
+//!
+//! The first two make θ nearly straight: within a second, any drift that changes by at most 1 ppm a second keeps θ
+//! within ±[`BEND_NS`] of a line. Bounds that contradict each other show that an assumption failed. They are
+//! [counted](Clocks::contradictions), and the report says so.
+//!
+//! # The line
+//!
+//! The bounds form a corridor between two polylines, and θ lies inside. A [taut string](string) through the corridor
+//! maps GPU times to host times. The corridor for the string is the narrower one that the stamps give when they are
+//! taken literally, without their errors. So there is one line for all time bases, contexts and devices, on which no
+//! operation begins before its call did and none ends after it was observed to be over. The line's distance from the
+//! truth is at most its distance from the corridor's far side: [`Clock::off_by`].
+//!
+//! # Tests
+//!
+//! `tests.rs` simulates oscillators with a known θ. `theta_is_always_inside` checks that the interval and `off_by`
+//! contain θ for arbitrary drifts within the assumptions; `the_line_keeps_every_bound` checks causality, also with
+//! forged bounds; `the_width_is_what_the_bounds_allow` checks the precision (a median width of at most 20 µs where
+//! the program synchronizes once a second, 60 µs where its queue never drains);
+//! `a_step_of_the_clock_is_counted_and_both_sides_are_kept` checks a clock that breaks the assumptions.
 
 mod fit;
 mod hull;
@@ -36,74 +63,77 @@ use super::typical::Typical;
 use crate::trace::record::Status;
 use hull::{Hull, Point};
 use std::collections::{BTreeMap, HashMap};
-use string::Gate;
+use string::Segment;
 
-/// How far a GPU clock and the host's may part, in parts per million: two oscillators of ±100 ppm each. Assumed.
+/// Largest assumed drift between a GPU clock and the host's, in parts per million: two oscillators of ±100 ppm each.
 pub const DRIFT_PPM: i64 = 200;
 
-/// How far that may change from one second to the next, in parts per million. Assumed.
+/// Largest assumed change of the drift from one second to the next, in parts per million.
 pub const TURN_PPM: i64 = 1;
 
-/// Length of a piece of host time in which θ counts as a straight line, ns.
+/// Length of a piece of host time within which θ is treated as a straight line, ns.
 pub const PIECE_NS: i64 = 1_000_000_000;
 
-/// How far from a line θ can be within a piece, ns: a curve that turns by κ leaves its chord by κ · length² / 8.
+/// How far θ can be from a straight line within a piece, ns: a curve whose slope changes by κ per ns deviates from
+/// its chord by κ · length² / 8, which is 1e-15 · (1e9)² / 8 = 125.
 pub const BEND_NS: i64 = 125;
 
-/// A bound with a larger error than this is moved by it; smaller ones widen the corridor by that of their piece, ns.
+/// Errors of stamps above this many ns move the bound itself. Smaller ones widen the whole piece by the largest of
+/// them.
 const SMALL_ERROR: i64 = 1_000;
 
-/// The two sides that θ is bounded from: above, and (negated, so that they are treated alike) below.
+/// The two sides that θ is bounded on: above and, negated so that the same code treats both, below.
 const ABOVE: usize = 0;
 const BELOW: usize = 1;
 
-/// How far the clocks can part within `elapsed` ns, in whole ns.
+/// Returns how far the clocks can drift apart within `elapsed` ns, in whole ns.
 pub fn parted(elapsed: i64) -> i64 {
     elapsed.saturating_abs() / (1_000_000 / DRIFT_PPM)
 }
 
-/// Bounds on θ of one time base of one context, as they are found. All times in ns. Its size is that of the seconds in which
-/// there were any.
+/// The bounds on θ of one time base of one context, as a pass over the trace finds them. All times are in ns. Its size
+/// depends on the number of seconds that have bounds, not on the number of bounds.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
-    /// What its events' stamps are worth.
+    /// The precision of the events' stamps.
     pub stamps: Stamps,
     record_cost: Option<i64>,
-    /// In the order in which they were met; [`settled`](Bounds::settle), in that of time.
+    /// In the order in which they were first used; after [`settle`](Bounds::settle), in order of time.
     pieces: Vec<Piece>,
-    /// Where in `pieces` a second's is.
+    /// Second → its index in `pieces`.
     places: HashMap<i64, usize>,
-    /// The two that were met last.
+    /// The indices used last.
     recent: [usize; 2],
 }
 
-/// Those of a second of host time.
+/// The bounds of one second of host time.
 #[derive(Clone, Debug)]
 struct Piece {
     second: i64,
     /// By side.
     hulls: [Hull; 2],
-    /// By side: all of its stamps are exact to ± this.
+    /// By side: the largest error of the stamps, ns.
     errors: [i64; 2],
 }
 
 impl Bounds {
-    /// An event with GPU time `gpu`, exact to ± `error`, was recorded by a call that began at host time `host`.
+    /// Adds an event with GPU time `gpu` (± `error`) that was recorded by a call that began at host time `host`.
     pub fn recorded(&mut self, host: i64, gpu: i64, error: i64) {
         self.bound(ABOVE, Point { at: host, offset: gpu - host }, error);
     }
 
-    /// An event with GPU time `gpu`, exact to ± `error`, had completed at host time `host`.
+    /// Adds an event with GPU time `gpu` (± `error`) that had completed by host time `host`.
     pub fn completed(&mut self, host: i64, gpu: i64, error: i64) {
         self.bound(BELOW, Point { at: host, offset: host - gpu }, error);
     }
 
-    /// A call that records an event took `ns`. The least of them tells how far the upper bounds are from θ.
+    /// Notes that a call that records an event took `ns`. The shortest one estimates how far the upper bounds are
+    /// above θ.
     pub fn record_took(&mut self, ns: i64) {
         self.record_cost = Some(self.record_cost.map_or(ns, |least| least.min(ns)));
     }
 
-    /// How many bounds are kept.
+    /// The number of bounds that are kept.
     pub fn kept(&self) -> usize {
         self.pieces.iter().flat_map(|piece| &piece.hulls).map(|hull| hull.corners().len()).sum()
     }
@@ -118,9 +148,9 @@ impl Bounds {
         piece.errors[side] = piece.errors[side].max(error);
     }
 
-    /// Where the piece of a second is.
+    /// Returns the index of a second's piece, which it makes if there is none.
     fn place(&mut self, second: i64) -> usize {
-        // Nearly all bounds are of the last piece, or the one before.
+        // Nearly all bounds belong to the last piece or the one before.
         let is_it = |here: &usize| self.pieces.get(*here).is_some_and(|piece| piece.second == second);
         if let Some(here) = self.recent.into_iter().find(is_it) {
             return here;
@@ -134,21 +164,21 @@ impl Bounds {
         here
     }
 
-    /// Puts the pieces in the order of time: all bounds have been found.
+    /// Sorts the pieces by time. Called when all bounds have been added.
     fn settle(&mut self) {
         self.pieces.sort_unstable_by_key(|piece| piece.second);
         (self.places, self.recent) = Default::default();
         self.places.extend(self.pieces.iter().enumerate().map(|(here, piece)| (piece.second, here)));
     }
 
-    /// How much further away than the bounds of a piece θ can be: by the stamps' errors, by how much later than its stamp an
-    /// event can have fired, and by what θ is no line.
+    /// How much further out than a piece's bounds θ can be, ns: the stamps' errors, the delay from an event's stamp
+    /// to its firing, and θ's deviation from a line.
     fn slack(&self, piece: &Piece, side: usize) -> i64 {
         let late = if side == ABOVE { self.stamps.resolution() } else { 0 };
         piece.errors[side] + late + BEND_NS
     }
 
-    /// The same at a moment: the most of the pieces that meet there.
+    /// The slack at a moment: where two pieces meet, the larger one.
     fn slack_at(&self, at: i64, side: usize) -> i64 {
         let second = at.div_euclid(PIECE_NS);
         let first = second - i64::from(at.rem_euclid(PIECE_NS) == 0);
@@ -158,13 +188,13 @@ impl Bounds {
     }
 }
 
-/// θ of one time base of one context: the interval that it lies in, and the line. All times in ns.
+/// θ of one time base of one context: the interval that contains it, and the line. All times are in ns.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
-    /// What its events' stamps are worth.
+    /// The precision of the events' stamps.
     pub stamps: Stamps,
     record_cost: i64,
-    /// By side; empty = not bounded.
+    /// By side; empty if θ is not bounded on it.
     sides: [Vec<Point>; 2],
     line: Vec<Point>,
 }
@@ -175,40 +205,40 @@ impl Clock {
         Clock { stamps: bounds.stamps, record_cost: bounds.record_cost.unwrap_or(0), sides, line }
     }
 
-    /// The most that θ can be at host time `at`.
+    /// The upper bound on θ at host time `at`.
     pub fn upper(&self, at: i64) -> Option<i64> {
         self.interval(at)[ABOVE]
     }
 
-    /// The least that θ can be at host time `at`.
+    /// The lower bound on θ at host time `at`.
     pub fn lower(&self, at: i64) -> Option<i64> {
         self.interval(at)[BELOW]
     }
 
-    /// The best guess of θ at host time `at`.
+    /// The best estimate of θ at host time `at`.
     ///
-    /// The upper bounds count from the begin of a record call, but the event reaches the GPU at its end. On a drained
-    /// stream it fires at once, so the least of `g − b` stands one record call above θ; that call's cost is taken off,
-    /// and what was added for θ being no line.
+    /// The upper bounds count from the start of the call that records an event, but the event reaches the GPU at the
+    /// call's end. On a drained stream it fires at once, so the least `g − b` lies above θ by the length of one such
+    /// call. This subtracts the length of the shortest one, and the slack that was added for θ not being a line.
     pub fn guess(&self, at: i64) -> Option<i64> {
         let [upper, lower] = self.interval(at);
         let guess = upper? - 2 * BEND_NS - self.record_cost;
         Some(lower.map_or(guess, |lower| guess.max(lower)))
     }
 
-    /// Half the width of the interval at host time `at`, ns; `None` while a side is unknown.
+    /// Half the width of the interval at host time `at`, ns; `None` while θ is bounded on one side only.
     pub fn half_width(&self, at: i64) -> Option<u64> {
         let [upper, lower] = self.interval(at);
         Some(lower?.abs_diff(upper?) / 2)
     }
 
-    /// How far from the truth the line can be at host time `at`, ns; `None` while a side is unknown.
+    /// The largest possible error of the line at host time `at`, ns; `None` while θ is bounded on one side only.
     pub fn off_by(&self, at: i64) -> Option<u64> {
         let ([upper, lower], line) = (self.interval(at), self.line(at));
         Some(upper?.abs_diff(line).max(lower?.abs_diff(line)))
     }
 
-    /// θ by the line, at host time `at`.
+    /// The line's value of θ at host time `at`.
     pub fn line(&self, at: i64) -> i64 {
         match find(&self.line, at, |point| point.at) {
             Place::Nowhere => 0,
@@ -217,7 +247,7 @@ impl Clock {
         }
     }
 
-    /// The host time of GPU time `gpu` by the line, rounded down: that breaks no bound, which are whole ns.
+    /// Maps GPU time `gpu` to host time along the line, rounded down. Bounds are whole ns, so rounding breaks none.
     pub fn to_host(&self, gpu: i64) -> i64 {
         match find(&self.line, gpu, |point| point.at + point.offset) {
             Place::Nowhere => gpu,
@@ -230,7 +260,7 @@ impl Clock {
         }
     }
 
-    /// By side. Where bounds contradict each other, the interval holds what both say.
+    /// The bounds by side. Where they contradict each other, the interval covers both.
     fn interval(&self, at: i64) -> [Option<i64>; 2] {
         let bound = |side: &[Point]| {
             Some(match find(side, at, |point| point.at) {
@@ -268,7 +298,8 @@ fn between(a: Point, b: Point, at: i64) -> i64 {
     a.offset + rise.div_euclid(i128::from(b.at - a.at)) as i64
 }
 
-/// The taut string through the corridor, or its one side; strictly increasing as a map from host to GPU time.
+/// Returns the taut string through the corridor, or the one side that there is. As a map from host to GPU time it rises
+/// strictly.
 fn line(bounds: &Bounds, sides: &fit::Corridor) -> Vec<Point> {
     let alone = |side: usize, sign: i64| {
         let as_stamped = |p: &Point| Point { offset: sign * (p.offset - bounds.slack_at(p.at, side)), ..*p };
@@ -277,7 +308,7 @@ fn line(bounds: &Bounds, sides: &fit::Corridor) -> Vec<Point> {
     let mut line: Vec<Point> = match sides {
         [_, none] if none.is_empty() => alone(ABOVE, 1),
         [none, _] if none.is_empty() => alone(BELOW, -1),
-        [above, below] => string::pull(gates(bounds, above, below).iter()),
+        [above, below] => string::pull(segments(bounds, above, below).iter()),
     };
     let mut last: Option<Point> = None;
     line.retain(|point| {
@@ -291,59 +322,61 @@ fn line(bounds: &Bounds, sides: &fit::Corridor) -> Vec<Point> {
     line
 }
 
-/// The corridor at each of its corners, less what it is wider by than the stamps as they are. Where nothing is left, the middle.
-fn gates(bounds: &Bounds, above: &[Point], below: &[Point]) -> Vec<Gate> {
+/// Returns the corridor at each of its corners, as narrow as the stamps taken literally make it. Where that leaves
+/// nothing, the middle.
+fn segments(bounds: &Bounds, above: &[Point], below: &[Point]) -> Vec<Segment> {
     let mut times: Vec<i64> = above.iter().chain(below).map(|point| point.at).collect();
     times.sort_unstable();
     times.dedup();
-    let gate = |at: i64| {
-        let post = |side: usize, points: &[Point]| match find(points, at, |point| point.at) {
+    let segment = |at: i64| {
+        let end = |side: usize, points: &[Point]| match find(points, at, |point| point.at) {
             Place::Between(a, b) => between(a, b, at) - bounds.slack_at(at, side),
             Place::Beyond(end) => end.offset - bounds.slack_at(at, side),
             Place::Nowhere => 0,
         };
-        let (high, low) = (post(ABOVE, above), -post(BELOW, below));
+        let (high, low) = (end(ABOVE, above), -end(BELOW, below));
         let middle = low + (high - low).div_euclid(2);
-        if low <= high { Gate { at, low, high } } else { Gate { at, low: middle, high: middle } }
+        if low <= high { Segment { at, low, high } } else { Segment { at, low: middle, high: middle } }
     };
-    times.into_iter().map(gate).collect()
+    times.into_iter().map(segment).collect()
 }
 
-/// Which clock a time base of a context is read from: a device's, where it is known, or its own.
+/// The oscillator that drives a context's time bases: its device's if the device is known, else one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Oscillator {
     Device(u32),
     Context(u32),
 }
 
-/// What is learned from a whole trace before its records mean anything: the clocks of all time bases of all contexts, which
-/// device a context is on, which ranges were captured, and what operations typically take.
+/// What a first pass learns from a whole trace before the second one interprets records: the clocks of all time
+/// bases, the contexts' devices, the capture ranges, and typical durations.
 #[derive(Clone, Debug, Default)]
 pub struct Clocks {
     /// Context → device ordinal.
     pub devices: HashMap<u32, u32>,
-    /// Host ns at which the first call or range began; in a trace without any, the place of its first record.
+    /// Host ns at which the first call or range began; in a trace that has neither, the time of its first record.
     pub earliest: Option<u64>,
-    /// The ranges that were captured.
+    /// The capture ranges.
     pub captures: Captures,
-    /// Streams, as they were met.
+    /// Streams in the order in which they first appeared.
     pub streams: Streams,
-    /// Context and stream → host ns when the end event of its last burst was recorded. Launches of a burst that came later
-    /// have none: the program ended, or its context did, before anything followed them.
+    /// (Context, stream) → host ns at which the end event of the stream's last burst was recorded. Later launches of
+    /// a burst have no end event: the program or the context ended before anything followed them.
     pub bursts: HashMap<(u32, u64), u64>,
-    /// What operations typically take.
+    /// Typical durations of operations.
     pub typical: Typical,
     time_bases: HashMap<(u32, u32), Clock>,
     contradictions: u64,
 }
 
 impl Clocks {
-    /// Host ns at which the collection began: by its status or, in a trace that lost it, with the earliest that is told.
+    /// Host ns at which the collection began: from the status or, in a trace that lost it, the earliest time in the
+    /// records.
     pub fn began(&self, status: Option<&Status>) -> u64 {
         status.map_or(self.earliest.unwrap_or(0), |status| status.began)
     }
 
-    /// Fits all that was bounded, by (context, time base).
+    /// Fits the bounds of all time bases, which are keyed by (context, time base).
     pub fn fit(bounds: BTreeMap<(u32, u32), Bounds>, devices: HashMap<u32, u32>) -> Clocks {
         let mut clocks = Clocks { devices, ..Clocks::default() };
         let mut by_oscillator: BTreeMap<Oscillator, Vec<_>> = BTreeMap::new();
@@ -374,7 +407,7 @@ impl Clocks {
         self.time_bases.get(&(context, time_base))
     }
 
-    /// How often bounds contradicted each other: so often the assumptions did not hold on this machine.
+    /// How many bounds contradicted each other. Each of them shows that the assumptions do not hold on this machine.
     pub fn contradictions(&self) -> u64 {
         self.contradictions
     }

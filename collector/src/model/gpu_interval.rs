@@ -1,44 +1,82 @@
-//! When an operation occupied its stream: from a raw event pair to an interval that holds the truth.
+//! When was the GPU busy with an operation? Turns a pair of event stamps into an interval that contains the truth.
 //!
-//! The truth of an operation is its *GPU interval*: from being submitted and at the head of its stream, to its
-//! completion. We have two events around it and, on the host, when each was recorded:
+//! An operation's *GPU interval* lasts from the moment when it has been submitted and is at the head of its stream to
+//! its completion. The agent records one event before the operation and one after it, and notes when it did so on the
+//! host:
 //!
 //! ```text
 //! host   b ──record──▸ ──────launch──────▸ submitted ──record──▸
-//!          └ start event                   └ operation         └ end event     (each submitted when its call ends)
+//!          └ start event                   └ operation         └ end event     (each is submitted when its call ends)
 //!        ╰────────────── lead ─────────────╯╰────── tail ───────╯
 //! GPU        g_s ▪                          ▐ interval ▌   ▪ g_e
 //! ```
 //!
-//! On a busy stream both events lie in the queue with the operation and `raw = g_e − g_s` is the truth. On a drained
-//! one, the start event fires while the host still issues the launch (*start over-read*), and a short operation is over
-//! before the end event is there (*end over-read*). With θ ∈ [θ_lo, θ_hi] from [`Clock`]:
+//! # Symbols
 //!
-//! **Start.** The operation is submitted by `submitted`, so the over-read is at most θ + submitted − g_s. As
-//! g_s ≥ θ + b that is at most `lead`; as θ ≤ θ_hi it is at most `submitted − (g_s − θ_hi)`. The lesser is the bound
-//! `B`, and 0 proves that the launch was queued before its start event fired. The true start is in [g_s, g_s + B].
+//! - *b*: host time at which the start event's record began; *submitted*: host time at which the operation's call
+//!   returned
+//! - *lead*, *tail*: host ns from *b* to *submitted*, and from there to the return of the end event's record
+//! - *g_s*, *g_e*: GPU times of the start and the end event; *raw* = g_e − g_s
+//! - *θ*: the GPU's time minus the host's, which lies in [θ_lo, θ_hi] by [`Clock`]
+//! - *B*: the bound on the start over-read, below
 //!
-//! **End.** An end event that over-reads fires as it is submitted, by θ + submitted + tail. Then g_e − g_s ≤ B + tail,
-//! and g_e ≤ θ_hi + submitted + tail. Where either is broken, the end event was queued while the operation ran, and
-//! g_e is its completion. Where neither is, it may have been over at once: the least duration is 0. The proof asks for
-//! half a µs more than the inequality does, because its answer jumps.
+//! On a busy stream both events wait in the queue together with the operation, and *raw* is its length. On a drained
+//! stream, the start event fires while the host still issues the launch (*start over-read*), and a short operation is
+//! over before the end event arrives (*end over-read*). Apart from the precision of stamps, *raw*
+//! never reads less than the truth, and it may read more.
 //!
-//! So the truth is in [lo, hi] with hi = raw, and lo = raw − B or 0; `duration_error` and what stamps are worth
-//! ([`stamps`](super::stamps)) widen both: an event fires up to their resolution after its stamp, and a queued end event
-//! costs the GPU time of its own.
+//! # Start
 //!
-//! **Best estimate.** Work reaches the GPU at the end of the call that submits it, so the operation began at
-//! θ̂ + submitted, or at g_s if that is later ([`Clock::guess`] derives θ̂). If what remains until g_e is no longer than
-//! the tail, the operation was over before the end event came: between nothing and that, the middle is guessed. A call
-//! that blocks until its work is done is another matter: the work lies inside the call, begun soon after the start
-//! event and over when the call returned. All this is a guess where the pair [tells](Spread::is_telling) little. There the best
-//! value is what its like usually take, if that lies in the interval and is [known](super::typical).
+//! The operation is submitted by *submitted*, so the start over-read is at most θ + submitted − g_s. Two bounds follow:
 //!
-//! Errors along a time base of anchors (`start_error`) are counted where GPU times meet host times; between neighbours of
-//! one time base they cancel.
+//! - Because g_s ≥ θ + b, the over-read is at most *lead*.
+//! - Because θ ≤ θ_hi, it is at most submitted − (g_s − θ_hi).
 //!
-//! How long it took is told in ns of the GPU's clock. When it was is told on the [line](super::gpu_clock): in host ns, no earlier than its
-//! call began, and no later than it was seen to be over.
+//! *B* is the smaller of the two. B = 0 proves that the launch was queued before its start event fired. The true start
+//! is in [g_s, g_s + B].
+//!
+//! # End
+//!
+//! An end event that over-reads fires when it is submitted, by θ + submitted + tail at the latest. Then two
+//! inequalities are true:
+//!
+//! - g_e − g_s ≤ B + tail
+//! - g_e ≤ θ_hi + submitted + tail
+//!
+//! If either is false, the end event was queued while the operation ran, and g_e is its completion. If both are true,
+//! the operation may have been over at once, and the shortest possible length is 0. The proof demands a margin of
+//! 500 ns beyond the inequalities, because the result jumps there.
+//!
+//! So the length is in [lo, hi] with hi = raw, and lo = raw − B or 0. `duration_error` and the precision of
+//! [stamps](super::stamps) widen both: an event fires up to one resolution after its stamp, and a queued end event
+//! takes GPU time itself.
+//!
+//! # Best estimate
+//!
+//! Work reaches the GPU at the end of the call that submits it, so the operation began at θ̂ + submitted, or at g_s
+//! if that is later ([`Clock::guess`] gives θ̂). If the rest until g_e is no longer than *tail*, the operation was
+//! over before the end event arrived; the estimate is the middle between nothing and that rest. A call that blocks
+//! until its work is done is different: the work lies inside the call, begins soon after the start event and is over
+//! when the call returns.
+//!
+//! These estimates are rough where the pair alone [says](Spread::is_conclusive) little. There the best value is the
+//! typical length of [similar operations](super::typical), if there is one and it lies in the interval.
+//!
+//! # Errors of time bases
+//!
+//! `start_error`, the error along a time base, counts where GPU times meet host times. Between neighboring stamps of
+//! one time base it cancels.
+//!
+//! # Units
+//!
+//! Lengths are in ns of the GPU's clock. Positions are in host ns on the [line](super::gpu_clock): an operation
+//! begins no earlier than its call and ends no later than it was observed to be over.
+//!
+//! # Tests
+//!
+//! `judge` in this module's tests compares with a simulated GPU (`simulation.rs`) whose intervals are known, on
+//! drained, queued and mixed streams. `drained_streams_are_corrected` checks a median error of at most 1 µs where
+//! *raw* alone is further off; `queued_streams_need_no_correction` checks that there *raw* is exact.
 
 pub(super) mod pair;
 
@@ -52,33 +90,35 @@ use pair::{Pair, Spread};
 /// No time that a trace may hold is beyond this many ns (18 years): what is, is no time, and sums stay in 64 bits.
 pub const MOST_TIME: u64 = 1 << 59;
 
-/// What the best estimate of an [`GpuInterval`] rests on.
+/// What the best estimate of a [`GpuInterval`] rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// Both events were queued around the operation: the raw pair is the truth.
+    /// Both events were queued around the operation: the raw pair is its length.
     Proven,
-    /// Over-read is possible and was estimated away.
+    /// The events may over-read, and the estimate takes that off.
     Corrected,
-    /// Only the bounds mean something: other work may lie inside the pair.
+    /// Only the bounds are meaningful: other work may lie inside the pair.
     BoundsOnly,
 }
 
-/// When an operation occupied its stream, in host ns on the line, and for how long, in GPU ns.
+/// When an operation kept its stream busy, in host ns on the line, and for how long, in GPU ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuInterval {
-    /// The time base that its times were measured on. Between those of two time bases or contexts lies what the line is `off_by`.
+    /// The time base of its stamps. The distance between intervals of two time bases or contexts is uncertain by
+    /// `off_by`.
     pub time_base: u32,
-    /// It did not begin before: the start event.
+    /// It began no earlier: the start event.
     pub earliest_start: i64,
-    /// It did not begin after.
+    /// It began no later.
     pub latest_start: i64,
-    /// It did not end before; may lie before `latest_start`.
+    /// It ended no earlier; this may lie before `latest_start`.
     pub earliest_end: i64,
-    /// From here on until it ended it kept the GPU busy: all of it had been launched. `latest_start`, but in bursts and runs.
+    /// From here to its end it certainly kept the GPU busy, because all of it had been launched. This is
+    /// `latest_start` except in bursts and runs.
     pub busy_from: i64,
-    /// It did not end after: the end event.
+    /// It ended no later: the end event.
     pub latest_end: i64,
-    /// Best estimate of its begin.
+    /// Best estimate of its start.
     pub start: i64,
     /// Best estimate of its end.
     pub end: i64,
@@ -86,51 +126,51 @@ pub struct GpuInterval {
     pub length: Length,
     /// What the best estimates rest on.
     pub basis: Basis,
-    /// The raw pair: end event − start event, ns.
+    /// The raw pair: end event − start event, GPU ns.
     pub raw: u64,
-    /// Half-width of the clock interval where it was submitted, ns; `None` while a side is unknown.
+    /// Half-width of the clock's interval at the moment of submission, ns; `None` while θ is bounded on one side only.
     pub clock_half_width: Option<u64>,
-    /// How far from the truth its place on the line can be, by the clocks, ns: the most that it is where the operation was
-    /// submitted, began and ended. `None` while a side is unknown.
+    /// Largest error of its position on the line that the clocks allow, ns: the maximum at its submission, start and
+    /// end. `None` while θ is bounded on one side only.
     pub off_by: Option<u64>,
 }
 
-/// How long an operation lasted, GPU ns.
+/// How long an operation lasted, in GPU ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Length {
-    /// At least.
+    /// Lower bound.
     pub lo: u64,
-    /// By the best estimate.
+    /// Best estimate.
     pub value: u64,
-    /// At most.
+    /// Upper bound.
     pub hi: u64,
 }
 
 impl Length {
-    /// Whether its interval is wider than a fifth of the best value: then the value alone says too much.
+    /// Whether the interval is wider than a fifth of the best value, so that the value alone would claim too much.
     pub fn is_wide(&self) -> bool {
         (self.hi - self.lo.min(self.hi)).saturating_mul(5) > self.value
     }
 }
 
 impl GpuInterval {
-    /// The least it can have lasted, ns.
+    /// The lower bound on its length, ns.
     pub fn lo(&self) -> u64 {
         self.length.lo
     }
 
-    /// The most it can have lasted, ns.
+    /// The upper bound on its length, ns.
     pub fn hi(&self) -> u64 {
         self.length.hi
     }
 
-    /// How much later or earlier than it says a stamp of it can be, ns: their resolution, and what the time base rounds.
+    /// How far its stamps can be off in either direction, ns: their resolution, and rounding along the time base.
     pub fn stamps_off_by(&self) -> i64 {
         host(self.length.hi.saturating_sub(self.raw))
     }
 
-    /// What it consists of typically takes so many ns: that is the best estimate where its end event was recorded after
-    /// the GPU may have been done, as it is behind a pause of the host.
+    /// Uses the typical total of a run's launches, `ns`, as the best estimate if the run's end event was recorded
+    /// after the GPU may have finished, as happens when the host pauses.
     pub fn expect(&mut self, ns: u64) {
         if self.earliest_end <= self.busy_from {
             self.end = self
@@ -141,7 +181,7 @@ impl GpuInterval {
         }
     }
 
-    /// Best estimate of how long it lasted, ns.
+    /// Best estimate of its length, ns.
     pub fn value(&self) -> u64 {
         self.length.value
     }
@@ -152,8 +192,8 @@ pub fn host(time: u64) -> i64 {
     time.min(MOST_TIME) as i64
 }
 
-/// Tells what a pair of events proves about its clock and its stamps. `before` is the stamp of the end event before it on its
-/// stream.
+/// Adds to `bounds` what a pair of events proves about its clock and its stamps. `before` is the stamp of the
+/// previous end event on the same stream.
 pub fn teach(work: &Work, gpu: &GpuTime, before: Option<i64>, bounds: &mut Bounds) {
     let pair = Pair::new(work, gpu);
     if pair.duration_error == 0 {
@@ -162,7 +202,7 @@ pub fn teach(work: &Work, gpu: &GpuTime, before: Option<i64>, bounds: &mut Bound
     if pair.start_error == 0 {
         bounds.stamps.distance(pair.start);
     }
-    // Where both are one event, nothing lies between that could have a cost.
+    // If both are one event, nothing lies between them whose cost could be measured.
     if let Some(before) = before.filter(|_| pair.flags & flag::SHARED_START == 0) {
         bounds.stamps.gap(pair.start - before + pair.start_error);
     }
@@ -178,7 +218,7 @@ pub fn teach(work: &Work, gpu: &GpuTime, before: Option<i64>, bounds: &mut Bound
     }
 }
 
-/// The end event's stamp, and how much it can be off.
+/// The end event's stamp and its error.
 pub fn end_stamp(work: &Work, gpu: &GpuTime) -> (i64, i64) {
     let pair = Pair::new(work, gpu);
     (pair.end(), pair.error())
@@ -188,7 +228,7 @@ pub fn end_stamp(work: &Work, gpu: &GpuTime) -> (i64, i64) {
 ///
 /// `blocking` says that the call returns only when the work is done (see the module).
 ///
-/// `usual` is what its like usually take, where that is known: the best value where the pair itself does not tell.
+/// `usual` is the usual length of similar operations, where it is known. It is used where the pair itself says little.
 pub fn derive(
     work: &Work,
     gpu: &GpuTime,
@@ -197,15 +237,15 @@ pub fn derive(
     clock: &Clock,
 ) -> GpuInterval {
     let pair = Pair::new(work, gpu);
-    let Measured { spread, mut start, mut end, mut length, is_telling } = measure(&pair, blocking, clock);
-    // Where only the begin is in doubt, the moment of submission is a better guess than what is but a guess.
-    let helps = |usual: &Usual| !is_telling && (usual.is_agreed || !spread.end_was_queued);
+    let Measured { spread, mut start, mut end, mut length, is_conclusive } = measure(&pair, blocking, clock);
+    // If only the start is in doubt, the moment of submission is better than a length that is merely a guess.
+    let helps = |usual: &Usual| !is_conclusive && (usual.is_agreed || !spread.end_was_queued);
     let usual = usual.filter(helps).and_then(|usual| usual.within(length.lo, length.hi));
     if let Some(usual) = usual {
         length.value = usual;
         (start, end) = placed(&pair, &spread, start, host(usual));
     }
-    // Work may begin, and be done, long after it was submitted: the clocks part meanwhile.
+    // Work may start and end long after it was submitted, and the clocks drift apart meanwhile.
     let moments = [pair.submitted, clock.to_host(pair.start), clock.to_host(pair.end())];
     let off_by = moments.iter().try_fold(0, |worst: u64, at| Some(worst.max(clock.off_by(*at)?)));
     let begins = |gpu: i64| clock.to_host(gpu).max(pair.began);
@@ -231,15 +271,15 @@ pub fn derive(
     }
 }
 
-/// From when on the GPU was certainly busy with it: what of a burst or a run was launched later may have found the stream
-/// empty.
+/// The moment from which the GPU was certainly busy with it. A launch of a burst or a run that was submitted later
+/// may have found the stream empty.
 fn busy_from(pair: &Pair, spread: &Spread, clock: &Clock) -> i64 {
     let launched = pair.last + clock.upper(pair.last).unwrap_or(MOST_TIME as i64);
     spread.latest_start.max(launched.min(spread.latest_end))
 }
 
-/// Where an operation of that length lay: it ended with its end event, if that was queued, and began when it was submitted,
-/// if there is room for it then.
+/// Places an operation of the given length: it ended with its end event if that was queued, and began when it was
+/// submitted if the length leaves room for that.
 fn placed(pair: &Pair, spread: &Spread, submitted: i64, length: i64) -> (i64, i64) {
     let ends_last = spread.end_was_queued || submitted + length > pair.end();
     let latest = pair.end().min(pair.start + spread.over_start);
@@ -251,16 +291,16 @@ fn placed(pair: &Pair, spread: &Spread, submitted: i64, length: i64) -> (i64, i6
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     spread: Spread,
-    /// GPU: the best estimates of begin and end.
+    /// GPU: best estimates of start and end.
     start: i64,
     end: i64,
     /// How long the operation lasted.
     pub length: Length,
-    /// Whether that is known, up to what all events are [off by](Spread::is_telling).
-    pub is_telling: bool,
+    /// Whether the pair determines the length, up to the errors that are [common to all pairs](Spread::is_conclusive).
+    pub is_conclusive: bool,
 }
 
-/// Asks the clock and nothing else how long the operation between two events lasted.
+/// Measures the operation between two events by the clock alone.
 pub(super) fn measure(pair: &Pair, blocking: bool, clock: &Clock) -> Measured {
     let upper = |at: i64| clock.upper(at).unwrap_or(MOST_TIME as i64);
     let upper = [upper(pair.submitted), upper(pair.submitted.saturating_add(pair.tail))];
@@ -268,13 +308,13 @@ pub(super) fn measure(pair: &Pair, blocking: bool, clock: &Clock) -> Measured {
     let late = clock.stamps.resolution();
     let spread = Spread::of(pair, upper, late, clock.stamps.most_cost());
     let (start, end) = estimate(pair, &spread, guess, blocking);
-    let is_telling = Spread::of(pair, upper, late, 0).is_telling(pair);
-    Measured { spread, start, end, length: spread.length(pair, end - start), is_telling }
+    let is_conclusive = Spread::of(pair, upper, late, 0).is_conclusive(pair);
+    Measured { spread, start, end, length: spread.length(pair, end - start), is_conclusive }
 }
 
-/// A node of a graph between its two events, which no host call takes part in: it begins when the start event is over, and
-/// the end event follows it. The end event's own cost, and the graph's way to it, are in the pair; nothing measures them,
-/// so all that is assumed of an event may be.
+/// Derives the interval of a graph's node, whose two events involve no host call: the node starts when the start
+/// event is over, and the end event follows it. The pair includes the end event's own cost and the graph's
+/// scheduling; nothing measures them, so the lower bound takes off the most that is assumed of an event.
 pub fn of_node(gpu: &GpuTime, clock: &Clock) -> GpuInterval {
     let late = clock.stamps.resolution();
     let start = gpu.start.clamp(-(MOST_TIME as i64), MOST_TIME as i64);
@@ -298,8 +338,8 @@ pub fn of_node(gpu: &GpuTime, clock: &Clock) -> GpuInterval {
     }
 }
 
-/// Whether the line puts an operation, by more than its stamps' errors, before its start event was recorded or after its
-/// end event was seen. It never does where the clock's assumptions hold.
+/// Whether the line puts an operation before its start event was recorded or after its end event was observed, by
+/// more than its stamps' errors. That never happens while the clock's assumptions are true.
 pub fn breaks_causality(work: &Work, gpu: &GpuTime, clock: &Clock) -> bool {
     let pair = Pair::new(work, gpu);
     let late = clock.stamps.resolution();
@@ -308,7 +348,7 @@ pub fn breaks_causality(work: &Work, gpu: &GpuTime, clock: &Clock) -> bool {
         || clock.to_host(pair.end() - pair.error()) > pair.seen
 }
 
-/// The best estimate of begin and end.
+/// Best estimates of start and end, GPU ns.
 fn estimate(pair: &Pair, spread: &Spread, guess: i64, blocking: bool) -> (i64, i64) {
     let returned = (guess + pair.submitted).clamp(pair.start, pair.end());
     if blocking {
@@ -333,7 +373,7 @@ mod tests {
         errors[errors.len() / 2]
     }
 
-    /// Truth inside [lo, hi] for all; returns (median corrected error, median raw error).
+    /// Checks that the truth is inside [lo, hi] for all operations; returns the median errors (corrected, raw), ns.
     fn judge(load: Load, drift_ppm: i64, offset: i64, kernels: std::ops::Range<i64>) -> (u64, u64) {
         let mut simulation = Simulation::new(offset, drift_ppm);
         let (mut corrected, mut raw) = (Vec::new(), Vec::new());
@@ -359,12 +399,12 @@ mod tests {
     }
 
     #[test]
-    fn drained_streams_are_corrected_and_would_be_wrong_without() {
+    fn drained_streams_are_corrected() {
         for drift_ppm in [-50, 0, 50] {
             for offset in [-7_200_000_000_000, 0, 36_000_000_000_000] {
                 let (corrected, raw) = judge(Load::Drained, drift_ppm, offset, 2_000..20_000);
                 assert!(corrected <= 1_000, "{corrected} ns at {drift_ppm} ppm");
-                assert!(raw > 1_000, "raw {raw} ns would do");
+                assert!(raw > 1_000, "raw is only {raw} ns off: the test proves nothing");
             }
         }
     }
@@ -378,13 +418,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mixture_with_jitter_is_held_and_corrected() {
+    fn a_mixture_with_jitter_is_bounded_and_corrected() {
         let (corrected, _) = judge(Load::Mixed, 50, -3_600_000_000_000, 2_000..20_000);
         assert!(corrected <= 1_000, "{corrected} ns");
     }
 
     #[test]
-    fn kernels_shorter_than_a_record_call_are_held_and_guessed_in_the_middle() {
+    fn kernels_shorter_than_a_record_call_are_bounded_and_estimated_in_the_middle() {
         let (corrected, raw) = judge(Load::Drained, 0, 0, 100..900);
         assert!(corrected <= 500, "{corrected} ns");
         assert!(raw > 3_000);
@@ -403,13 +443,13 @@ mod tests {
         assert!(proven > 950, "{proven} of 1000");
     }
 
-    /// What is derived of one operation alone, its stamps exact and its events without cost. `known` are bounds from
-    /// elsewhere.
+    /// The interval of one operation by itself, with exact stamps and events that cost nothing. `known` holds bounds
+    /// from elsewhere.
     fn alone(work: &Work, gpu: &GpuTime, blocking: bool, known: &[(i64, i64)]) -> GpuInterval {
         derive(work, gpu, blocking, None, clocks_of(work, gpu, known).of(1, 1).unwrap())
     }
 
-    /// The same among others that usually take so long.
+    /// The same among operations that usually take as long as `usual` says.
     fn alone_among(work: &Work, gpu: &GpuTime, usual: Option<Usual>, known: &[(i64, i64)]) -> GpuInterval {
         derive(work, gpu, false, usual, clocks_of(work, gpu, known).of(1, 1).unwrap())
     }
@@ -444,7 +484,7 @@ mod tests {
         assert_eq!(
             alone(&o, &gpu(0, 90_000), false, &[]).lo(),
             83_999,
-            "6 µs, and what the clocks part in them"
+            "6 µs, and the clocks' drift in that time"
         );
         let mut o = work(10_000, 4_000, u64::MAX);
         o.call.flags |= flag::SCOPE_LOST;
@@ -462,9 +502,10 @@ mod tests {
         assert!(early.lo() < 5_000);
     }
 
-    /// On a drained stream, launched at 10 µs: submitted 4 µs after its start event was recorded, over before its end event.
+    /// On a drained stream, launched at 10 µs, submitted 4 µs after its start event was recorded, and over before its
+    /// end event.
     #[test]
-    fn a_pair_that_does_not_tell_takes_what_its_like_take_within_its_bounds() {
+    fn a_pair_that_says_little_takes_the_usual_length_within_its_bounds() {
         let usually = |value| Some(Usual { from: value, value, to: value, beyond: 0, is_agreed: true });
         let of = |gpu: GpuTime, usual| {
             let known = [(10_000, 10_000)];
@@ -475,10 +516,10 @@ mod tests {
         assert_eq!((with.lo(), with.value(), with.hi()), (0, 900, 4_000));
         assert_eq!((with.start, with.end - with.start), (without.start, 900));
         assert_eq!(of(drained, usually(4_001)), without, "it cannot have taken so long");
-        // Queued: no guess is needed.
+        // A queued one needs no guess.
         let queued = gpu(40_000, 5_000);
         assert_eq!(of(queued, usually(4_999)), of(queued, None));
-        // Its end was queued and its start was not: it ended with its end event.
+        // Its end event was queued and its start event was not: it ended with its end event.
         let ended = of(gpu(11_000, 9_000), usually(6_500));
         assert_eq!(ended.value(), 6_500);
         assert!((ended.end - ended.start).abs_diff(6_500) <= 1, "{ended:?}: host ns are a little longer");
@@ -493,9 +534,10 @@ mod tests {
         assert!(o.value().abs_diff(96_000) <= 4_000, "{}", o.value());
     }
 
-    /// Three launches of 3 µs each, the first submitted at 10 µs: a record of the last call, whose end event came after it.
+    /// Three launches of 3 µs each, the first submitted at 10 µs, in one record of the last call, whose end event
+    /// followed.
     #[test]
-    fn a_bursts_records_reach_over_all_of_its_calls() {
+    fn a_bursts_lead_and_tail_span_all_of_its_calls() {
         let mut o = work(10_000, 4_000, 9_000);
         (o.call.begin, o.call.end) = (14_000, 19_000);
         o.what = What::Burst { launches: 3, ordinary: 0, closing: 3_000 };
@@ -503,7 +545,7 @@ mod tests {
         assert_eq!(
             (burst.lo(), burst.hi()),
             (0, 12_000),
-            "it may have been over before its end event was there"
+            "it may have been over before its end event arrived"
         );
         assert!(
             (6_000..14_000).contains(&burst.earliest_start),
@@ -514,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_the_chain_widen_the_interval() {
+    fn errors_of_the_time_base_widen_the_interval() {
         let time = GpuTime { duration_error: 30, ..gpu(50_000, 90_000) };
         let o = alone(&work(10_000, 4_000, 1_000), &time, false, &[]);
         assert_eq!((o.lo(), o.hi()), (85_970, 90_030));

@@ -1,7 +1,8 @@
-//! What graphs hold, and so what each of their launches ran.
+//! What does a graph launch run?
 //!
-//! An executable graph has a number for what it holds now; a change gives it another one. Records of two threads can come
-//! in the other order than they were made, so the numbers that a graph had before are kept for a while.
+//! An executable graph has a number for its present contents; an update gives it another one. Records of two threads
+//! can arrive in another order than they were made, so a graph's contents under its previous numbers are kept
+//! too.
 
 use super::memory::graph::GraphMemory;
 use crate::trace::record::{Graph, GraphNode};
@@ -9,13 +10,13 @@ use gpuspy_wire::record::NodeKind;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Replaced contents that are kept.
+/// The number of replaced contents that are kept.
 const KEPT: usize = 4096;
 
-/// Nodes that move bytes.
+/// Nodes that copy or set memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moves {
-    /// How many.
+    /// The number of nodes.
     pub count: u64,
     /// Bytes of all of them.
     pub bytes: u64,
@@ -32,22 +33,22 @@ impl Moves {
 /// What one launch of a graph runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Kernels in all.
+    /// The number of kernels.
     pub kernel_count: u64,
-    /// Kernels by name, in [`gpuspy_wire::record::Namespace::Kernel`] (0 = unknown), and how many of each.
+    /// Kernels by name, in [`gpuspy_wire::record::Namespace::Kernel`] (0 = unknown), with the number of each.
     pub kernels: Vec<(u32, u64)>,
     /// Copies.
     pub copies: Moves,
-    /// Sets.
+    /// Memsets.
     pub sets: Moves,
-    /// Nodes of other kinds, those that take or free memory included.
+    /// The number of nodes of other kinds, including those that allocate or free memory.
     pub others: u64,
-    /// What they do to memory.
+    /// What the graph allocates and frees.
     pub memory: GraphMemory,
 }
 
 impl Contents {
-    /// Kernels that were counted and never named.
+    /// The number of kernels whose names were lost.
     pub fn unnamed(&self) -> u64 {
         let named = self.kernels.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
         self.kernel_count.saturating_sub(named)
@@ -58,14 +59,14 @@ impl Contents {
 #[derive(Debug, Default)]
 pub struct Graphs {
     by_number: HashMap<u32, Arc<Contents>>,
-    /// The number that a CUgraphExec has now.
+    /// CUgraphExec → its present number.
     numbers: HashMap<u64, u32>,
     replaced: VecDeque<u32>,
 }
 
 impl Graphs {
-    /// A graph has a new number; what it holds follows.
-    pub fn told(&mut self, graph: &Graph) {
+    /// Takes a graph's new number; records of its contents follow.
+    pub fn define(&mut self, graph: &Graph) {
         let contents = Contents {
             kernel_count: u64::from(graph.kernels),
             copies: Moves { count: u64::from(graph.copies), bytes: 0 },
@@ -82,7 +83,7 @@ impl Graphs {
         }
     }
 
-    /// What it holds of one kind.
+    /// Takes a record of its nodes of one kind.
     pub fn holds(&mut self, node: &GraphNode) {
         let Some(contents) = self.by_number.get_mut(&node.graph) else { return };
         let contents = Arc::make_mut(contents);
@@ -96,7 +97,8 @@ impl Graphs {
         }
     }
 
-    /// What a launch ran, by the graph's number and what the launch itself said of it.
+    /// The contents that a launch ran, by the graph's number; if that is unknown, the counts in the launch's own
+    /// record.
     pub fn launched(&self, graph: u32, kernels: u32, copies: u32, sets: u32) -> Arc<Contents> {
         let moves = |count: u32| Moves { count: u64::from(count), bytes: 0 };
         self.by_number.get(&graph).cloned().unwrap_or_else(|| {
@@ -126,10 +128,10 @@ mod tests {
     #[test]
     fn a_launch_runs_what_its_graph_held_under_that_number() {
         let mut graphs = Graphs::default();
-        graphs.told(&graph(1, 0x10, 5));
+        graphs.define(&graph(1, 0x10, 5));
         graphs.holds(&node(1, NodeKind::Kernel, 7, 3, 0));
         graphs.holds(&node(1, NodeKind::Copy, 0, 2, 4096));
-        graphs.told(&graph(2, 0x10, 1));
+        graphs.define(&graph(2, 0x10, 1));
         let first = graphs.launched(1, 5, 2, 1);
         assert_eq!(
             (first.kernels.as_slice(), first.unnamed()),
@@ -141,21 +143,21 @@ mod tests {
             (Moves { count: 2, bytes: 4096 }, Moves { count: 1, bytes: 0 })
         );
         assert_eq!(graphs.launched(2, 1, 2, 1).kernel_count, 1);
-        assert_eq!(graphs.launched(9, 4, 0, 0).unnamed(), 4, "never told: the launch's own count");
+        assert_eq!(graphs.launched(9, 4, 0, 0).unnamed(), 4, "unknown graph: the launch's own count");
     }
 
     #[test]
-    fn a_graph_that_is_changed_for_ever_is_forgotten_piece_by_piece() {
+    fn old_contents_of_a_graph_that_keeps_changing_are_dropped() {
         let mut graphs = Graphs::default();
-        graphs.told(&graph(1_000_000, 0x20, 8));
+        graphs.define(&graph(1_000_000, 0x20, 8));
         for number in 1..=2 * KEPT as u32 {
-            graphs.told(&graph(number, 0x10, 3));
+            graphs.define(&graph(number, 0x10, 3));
         }
-        assert_eq!(graphs.by_number.len(), KEPT + 2, "what is there now, and the last that were replaced");
         assert_eq!(
-            graphs.launched(1_000_000, 0, 0, 0).kernel_count,
-            8,
-            "another graph is not forgotten for it"
+            graphs.by_number.len(),
+            KEPT + 2,
+            "the present contents, and the latest that were replaced"
         );
+        assert_eq!(graphs.launched(1_000_000, 0, 0, 0).kernel_count, 8, "another graph stays");
     }
 }

@@ -1,9 +1,9 @@
-//! Where a process stands among others: its rank in a job, its parent.
+//! What is a process's place among others: its rank in a job, and its parent?
 
 use crate::trace::record::{Names, Status};
 use gpuspy_wire::record::{Fact, Namespace};
 
-/// A process's place in a job, as its launcher told it. All numbers count from 0, and are of one launcher.
+/// A process's place in a job, from its launcher's variables. All numbers count from 0 and come from one launcher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Job {
     /// Its number among all processes of the job.
@@ -14,22 +14,23 @@ pub struct Job {
     pub world_size: Option<u32>,
 }
 
-/// What launchers call rank, local rank and world size. The innermost one first: a batch script that Slurm started runs with a
-/// rank of its own, 0, which every process of its mpirun inherits; and torchrun is itself a task of srun or mpirun.
+/// The variables in which launchers give rank, local rank and world size, the innermost launcher first. A batch
+/// script that Slurm started has a rank of its own, 0, which every process of its mpirun inherits; and torchrun is
+/// itself a task of srun or mpirun.
 const LAUNCHERS: [[&str; 3]; 4] = [
     // torchrun
     ["RANK", "LOCAL_RANK", "WORLD_SIZE"],
     // Open MPI
     ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"],
-    // MPICH, which has no local rank under a name of PMI's.
+    // MPICH has no PMI variable for the local rank.
     ["PMI_RANK", "", "PMI_SIZE"],
     // srun
     ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"],
 ];
 
 impl Job {
-    /// From the variables that a trace holds. The first launcher that gave a rank is asked for the rest too: what another one
-    /// counts is something else.
+    /// Reads the variables in a trace. All three numbers come from the first launcher that gives a rank, because
+    /// another launcher counts something else.
     pub fn of(names: &Names) -> Job {
         let number = |name: &str| variable(names, name)?.trim().parse().ok();
         let job = |[rank, local_rank, world_size]: [&str; 3]| {
@@ -40,14 +41,15 @@ impl Job {
     }
 }
 
-/// A variable of the process's environment, of those that agents tell.
+/// A variable of the process's environment, of those that the agent records.
 pub fn variable<'n>(names: &'n Names, name: &str) -> Option<&'n str> {
     let told = names.get(Namespace::Fact, Fact::Environment as u32)?;
     told.split('\0').filter_map(|pair| pair.split_once('=')).find(|(n, _)| *n == name).map(|(_, value)| value)
 }
 
-/// A process's parent, numbered as the trace's own pids are. What the agent saw was earlier, and a parent may end; but it counts
-/// in the process's namespace, which is ours only where both of us call the process itself the same.
+/// A process's parent, as a pid in the same namespace as the trace's own pids. The agent noted its parent first, and
+/// a parent may have ended since; but the agent counts in the process's pid namespace, which is the collector's only
+/// if both have the same pid for the process itself.
 pub fn parent(names: &Names, status: Option<&Status>) -> Option<u32> {
     let status = status?;
     let told = names.get(Namespace::Fact, Fact::Parent as u32).and_then(|text| text.split_once(' '));
@@ -60,43 +62,43 @@ pub fn parent(names: &Names, status: Option<&Status>) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn told(fact: Fact, text: &str) -> Names {
+    fn fact(fact: Fact, text: &str) -> Names {
         Names([((Namespace::Fact, fact as u32), text.to_owned())].into())
     }
 
     fn job(variables: &[&str]) -> (Option<u32>, Option<u32>, Option<u32>) {
-        let Job { rank, local_rank, world_size } = Job::of(&told(Fact::Environment, &variables.join("\0")));
+        let Job { rank, local_rank, world_size } = Job::of(&fact(Fact::Environment, &variables.join("\0")));
         (rank, local_rank, world_size)
     }
 
     #[test]
-    fn the_innermost_launcher_is_believed() {
+    fn the_innermost_launcher_gives_the_rank() {
         let slurm = ["SLURM_PROCID=1", "SLURM_LOCALID=0", "SLURM_NTASKS=2", "SLURM_JOB_ID=77"];
         assert_eq!(job(&slurm), (Some(1), Some(0), Some(2)));
         let torchrun = [&slurm[..], &["RANK=13", "LOCAL_RANK=5", "WORLD_SIZE=16"]].concat();
         assert_eq!(job(&torchrun), (Some(13), Some(5), Some(16)));
         let mpirun = [&slurm[..], &["OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4"]].concat();
-        assert_eq!(job(&mpirun), (Some(3), None, Some(4)), "Slurm's local rank is another's");
+        assert_eq!(job(&mpirun), (Some(3), None, Some(4)), "Slurm's local rank counts something else");
         assert_eq!(job(&["PMI_RANK=2", "PMI_SIZE=8"]), (Some(2), None, Some(8)));
     }
 
     #[test]
-    fn what_is_no_number_is_no_rank() {
+    fn a_rank_must_be_a_number() {
         assert_eq!(job(&[]), (None, None, None));
         assert_eq!(job(&["RANK=first", "LOCAL_RANK=0", "PMI_RANK=1"]), (Some(1), None, None));
         assert_eq!(job(&["RANK=", "WORLD_SIZE=4"]), (None, None, None));
         assert_eq!(job(&["RANK=-1"]), (None, None, None));
-        assert_eq!(Job::of(&Names::default()), Job::default(), "a trace of before");
+        assert_eq!(Job::of(&Names::default()), Job::default(), "a trace of an earlier version");
     }
 
     #[test]
-    fn a_parent_of_another_namespace_is_none_of_ours() {
+    fn a_parent_in_another_pid_namespace_is_ignored() {
         let status = Status { pid: 70, parent: Some(60), ..Status::default() };
-        assert_eq!(parent(&told(Fact::Parent, "61 70"), Some(&status)), Some(61), "seen first");
-        assert_eq!(parent(&told(Fact::Parent, "1 7"), Some(&status)), Some(60));
-        assert_eq!(parent(&told(Fact::Parent, "0 70"), Some(&status)), Some(60));
-        assert_eq!(parent(&told(Fact::Parent, "rubbish"), Some(&status)), Some(60));
-        assert_eq!(parent(&told(Fact::Parent, "1 7"), Some(&Status { parent: None, ..status })), None);
-        assert_eq!(parent(&told(Fact::Parent, "61 70"), None), None);
+        assert_eq!(parent(&fact(Fact::Parent, "61 70"), Some(&status)), Some(61), "seen first");
+        assert_eq!(parent(&fact(Fact::Parent, "1 7"), Some(&status)), Some(60));
+        assert_eq!(parent(&fact(Fact::Parent, "0 70"), Some(&status)), Some(60));
+        assert_eq!(parent(&fact(Fact::Parent, "rubbish"), Some(&status)), Some(60));
+        assert_eq!(parent(&fact(Fact::Parent, "1 7"), Some(&Status { parent: None, ..status })), None);
+        assert_eq!(parent(&fact(Fact::Parent, "61 70"), None), None);
     }
 }

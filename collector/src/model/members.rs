@@ -1,7 +1,7 @@
-//! What were the launches that were timed together?
+//! Which launches were timed together, by one event pair?
 //!
-//! The record of a burst or a run comes behind those of its launches and says how many they were. What they were is kept
-//! here until then, by stream.
+//! The record of a burst or a run comes after those of its launches and contains only their number. This module keeps
+//! what the launches were until then, by stream.
 
 use crate::trace::record::{What, Work};
 use gpuspy_wire::record::{Untimed, flag};
@@ -12,16 +12,16 @@ use std::collections::HashMap;
 pub struct Members {
     launches: u64,
     communication: u64,
-    /// Those of which it is known what they typically take, and the sum of that, ns.
+    /// The number of launches whose typical length is known, and the sum of those lengths, ns.
     typical: u64,
     expected: u64,
 }
 
-/// Those of all bursts and runs that are open, by context and stream.
+/// The launches of all open bursts and runs, by context and stream.
 #[derive(Debug, Default)]
 pub struct Open(HashMap<(u32, u64), Members>);
 
-/// Whether an operation is a part of a burst or a run.
+/// Whether an operation is part of a burst or a run.
 pub fn is_member(work: &Work) -> bool {
     matches!(work.untimed, Untimed::Programmatic | Untimed::Run) && work.call.flags & flag::BURST != 0
 }
@@ -32,7 +32,8 @@ impl Members {
         self.launches > 0 && self.communication == self.launches
     }
 
-    /// How long they typically take one after the other, ns; `None` where that is not known of half of them.
+    /// Their typical total length if they run one after another, ns; `None` if the typical length of less than half
+    /// of them is known. The rest is assumed to take as long on average.
     pub fn expected(&self) -> Option<u64> {
         let all = u128::from(self.expected) * u128::from(self.launches);
         let all = all.checked_div(u128::from(self.typical)).and_then(|all| u64::try_from(all).ok());
@@ -41,7 +42,7 @@ impl Members {
 }
 
 impl Open {
-    /// Takes an operation. `communication`: it moves data between GPUs; `typical`: what it typically takes, ns.
+    /// Takes an operation. `communication`: whether it moves data between GPUs; `typical`: its typical length, ns.
     pub fn observe(&mut self, work: &Work, communication: bool, typical: Option<u64>) {
         if is_member(work) && matches!(work.what, What::Kernel { .. }) {
             let members = self.0.entry((work.call.context, work.stream)).or_default();
@@ -52,22 +53,22 @@ impl Open {
         }
     }
 
-    /// The launches of the burst or run that this is the record of.
+    /// The launches of the burst or run that `work` records.
     pub fn of(&self, work: &Work) -> Members {
         self.0.get(&(work.call.context, work.stream)).copied().unwrap_or_default()
     }
 
-    /// It has been told of: what comes is of another.
+    /// Starts anew after the record of a burst or run.
     pub fn ended(&mut self, work: &Work) {
         self.0.remove(&(work.call.context, work.stream));
     }
 
-    /// A stream is gone.
+    /// Drops a destroyed stream.
     pub fn forget(&mut self, context: u32, stream: u64) {
         self.0.remove(&(context, stream));
     }
 
-    /// A context is gone.
+    /// Drops a destroyed context's streams.
     pub fn forget_context(&mut self, context: u32) {
         self.0.retain(|(owner, _), _| *owner != context);
     }
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_of_some_is_taken_to_be_like_the_others() {
+    fn members_of_unknown_length_are_assumed_to_be_like_the_others() {
         let members = |launches, typical, expected| Members { launches, communication: 0, typical, expected };
         assert_eq!(members(4, 4, 100).expected(), Some(100));
         assert_eq!(members(4, 2, 60).expected(), Some(120));

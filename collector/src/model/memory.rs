@@ -1,15 +1,16 @@
-//! What memory the app holds, and what an address means.
+//! What memory does the program hold, and what does an address mean?
 //!
-//! Blocks by first address, or by handle. An allocation is known when its call has returned; a free is published before
-//! its call, and taken back if the call then fails. Host memory that was never allocated through CUDA is pageable.
+//! Blocks are kept by first address or by handle. An allocation counts from the return of its call. A free is
+//! published before its call, and taken back if the call fails. Host memory that was never allocated through CUDA is
+//! pageable.
 //!
-//! - Physical memory (`cuMemCreate`) is *reserved* from its creation until no reference and no mapping of it is left; while
-//!   it is mapped it is *mapped* too, once, however often. Mappings of what this process did not create on a GPU (imported,
-//!   multicast, the host's) are *imported*.
-//! - Memory that is opened again where it is open already is counted again, without bytes.
-//! - What is captured is a node of a graph: it comes and goes with the graph's launches ([`graph`]).
-//! - A context's end takes what was allocated in it, but neither physical memory nor what came from pools (cuda.h,
-//!   cuCtxDestroy), nor what graphs took, which is in no list of what goes.
+//! - Physical memory (`cuMemCreate`) is *reserved* from its creation until no reference and no mapping of it is left;
+//!   while it is mapped it is also *mapped*, once, however many mappings there are. Mappings of memory that this
+//!   process did not create on a GPU (imported, multicast or host memory) are *imported*.
+//! - Imported memory that is opened again while it is open counts as another block of 0 bytes.
+//! - An allocation in a stream capture is a node of a graph: it comes and goes with the graph's launches ([`graph`]).
+//! - A context's end frees what was allocated in it, except physical memory and memory from pools (cuda.h,
+//!   cuCtxDestroy), and except what graphs allocated, which is not in that function's list.
 
 pub mod graph;
 mod physical;
@@ -22,21 +23,21 @@ use physical::{Gone, PhysicalMemory, Unmapped};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
-/// Whether bytes of this kind occupy a GPU's memory and count as the app's use of it. Reservations hold nothing an app
-/// can touch until they are mapped, and imported memory is counted by who allocated it.
+/// Whether memory of this kind occupies a GPU and counts as the program's use of it. An unmapped reservation holds
+/// nothing that a program can access, and imported memory is counted in the process that allocated it.
 pub fn is_device_memory(memory: Memory) -> bool {
     use Memory::{Array, Device, Graph, Managed, Mapped, Pool};
     matches!(memory, Device | Managed | Pool | Mapped | Array | Graph)
 }
 
-/// Who allocated a block. Of one whose allocation was never seen: who frees it.
+/// The origin of a block's allocation; if the allocation was never recorded, that of its free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocator {
     /// The call's context; 0 = unknown.
     pub context: u32,
     /// The thread's claim number.
     pub thread: u32,
-    /// The stream, where the memory is stream-ordered.
+    /// The stream, if the memory is stream-ordered.
     pub stream: Option<u64>,
     /// Return address of the call.
     pub caller: u64,
@@ -50,62 +51,62 @@ impl Allocator {
     }
 }
 
-/// What happened to the app's memory.
+/// A change of the memory that the program holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryChange {
-    /// A block came.
+    /// A block was allocated.
     Allocated {
         /// Its kind.
         memory: Memory,
         /// Its size.
         bytes: u64,
-        /// Whose it is.
+        /// The block's origin.
         of: Allocator,
     },
-    /// The app freed a block; 0 bytes when its allocation was never seen, or others hold it still.
+    /// The program freed a block. 0 bytes if its allocation was never recorded, or if other references hold it.
     Freed {
         /// Its kind.
         memory: Memory,
         /// Its size.
         bytes: u64,
-        /// Whose it is.
+        /// The block's origin.
         of: Allocator,
     },
-    /// The free turned out to have failed.
+    /// A free failed after it had been counted.
     FreeFailed {
         /// The kind of the block that is back.
         memory: Memory,
         /// Its size.
         bytes: u64,
-        /// Whose it is.
+        /// The block's origin.
         of: Allocator,
     },
-    /// Blocks came and went with one call.
+    /// One call allocated and freed blocks.
     Passed {
         /// Their kind.
         memory: Memory,
-        /// How many.
+        /// The number of blocks.
         blocks: u64,
         /// Bytes of all of them.
         bytes: u64,
-        /// Bytes of those that can have been there at the same time.
+        /// The most bytes of them that can have existed at the same time.
         at_once: u64,
-        /// Whose they were.
+        /// The blocks' origin.
         of: Allocator,
     },
-    /// A block went without a call of the app that we saw: with its context, or in a free that was lost.
+    /// A block vanished without a recorded free: with its context, or because the free's record was lost.
     Vanished {
         /// Its kind.
         memory: Memory,
         /// Its size.
         bytes: u64,
-        /// Whose it is.
+        /// The block's origin.
         of: Allocator,
     },
 }
 
 impl MemoryChange {
-    /// The kind of the block, or blocks.
+    /// The kind of the block or blocks.
     pub fn memory(&self) -> Memory {
         match *self {
             MemoryChange::Allocated { memory, .. }
@@ -116,7 +117,7 @@ impl MemoryChange {
         }
     }
 
-    /// Whose the block is, to be given another name.
+    /// The block's origin, to be renumbered.
     pub fn allocator_mut(&mut self) -> &mut Allocator {
         match self {
             MemoryChange::Allocated { of, .. }
@@ -127,7 +128,7 @@ impl MemoryChange {
         }
     }
 
-    /// Whose the block is.
+    /// The block's origin.
     pub fn allocator(&self) -> &Allocator {
         match self {
             MemoryChange::Allocated { of, .. }
@@ -145,15 +146,15 @@ struct Block {
     memory: Memory,
     bytes: u64,
     of: Allocator,
-    /// Whose end it does not survive; 0 = none.
+    /// The context whose end frees it; 0 = none.
     context: u32,
     /// The physical memory that it maps; 0 = none.
     handle: u64,
-    /// How often it was opened.
+    /// The number of times it was opened.
     references: u32,
 }
 
-/// A free whose call has not ended yet, and what it took.
+/// A free whose call has not ended yet, and the blocks that it took.
 #[derive(Clone, Debug, Default)]
 struct PendingFree {
     correlation: u64,
@@ -161,51 +162,52 @@ struct PendingFree {
     addressed: Vec<(u64, Block)>,
     /// By handle.
     array: Option<(u64, Block)>,
-    /// A reference to physical memory.
+    /// The physical memory of which it took a reference.
     reference: Option<u64>,
-    /// Physical memory that went with the last of them.
+    /// Physical memory that vanished with its last reference or mapping.
     gone: Vec<Gone>,
-    /// What was said to be freed.
+    /// What was reported as freed.
     freed: Vec<(Memory, u64, Allocator)>,
 }
 
 impl PendingFree {
-    /// Physical memory went, with the last that was `of` somebody.
+    /// Notes physical memory that vanished; `of` is the origin of its last reference or mapping.
     fn went(&mut self, gone: Option<Gone>, of: Allocator) {
         self.freed.extend(gone.map(|gone| (Memory::Reserved, gone.bytes(), of)));
         self.gone.extend(gone);
     }
 }
 
-/// The blocks that the app holds. Its size is that of what is allocated at the moment.
+/// The blocks that the program holds. Its size is that of the present allocations.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
-    /// Blocks with addresses that copies can name.
+    /// Blocks whose addresses copies can use.
     addressed: BTreeMap<u64, Block>,
-    /// Arrays, by handle: these are no addresses.
+    /// Arrays by handle, which is not an address.
     arrays: HashMap<u64, Block>,
     physical: PhysicalMemory,
-    /// One per thread at most: a thread's next record is the end of its free.
+    /// At most one per thread: a thread's next record is the end of its free.
     pending: HashMap<u32, PendingFree>,
 }
 
 impl Blocks {
-    /// The kind of memory that an address lies in, or an array's handle stands for; `None` = not allocated through CUDA.
+    /// The kind of memory that an address lies in, or that an array's handle stands for; `None` if it was not
+    /// allocated through CUDA.
     pub fn kind_of(&self, address: u64) -> Option<Memory> {
         let below = self.addressed.range(..=address).next_back();
         let within = below.filter(|(start, block)| address - *start < block.bytes);
         within.map(|(_, block)| block.memory).or_else(|| self.arrays.get(&address).map(|block| block.memory))
     }
 
-    /// The context on whose GPU the memory at an address is, where it is on one: managed memory moves, and of pools and mappings
-    /// only the driver knows.
+    /// The context on whose GPU the memory at an address is, if that is certain: managed memory moves, and only the
+    /// driver knows about pools and mappings.
     pub fn context_of(&self, address: u64) -> Option<u32> {
         let (start, block) = self.addressed.range(..=address).next_back()?;
         let is_there = address - *start < block.bytes && block.memory == Memory::Device;
         (is_there && block.of.context != 0).then_some(block.of.context)
     }
 
-    /// A block came.
+    /// Takes an allocation.
     pub fn allocated(&mut self, thread: u32, alloc: &Alloc) -> Vec<MemoryChange> {
         if alloc.address == 0 || alloc.call.flags & (flag::FAILED | flag::CAPTURED) != 0 {
             return Vec::new();
@@ -250,7 +252,7 @@ impl Blocks {
         changes
     }
 
-    /// A block goes. Freeing the null pointer is no free.
+    /// Takes a free. Freeing a null pointer changes nothing.
     pub fn freed(&mut self, thread: u32, free: &Free) -> Vec<MemoryChange> {
         if free.address == 0 || free.call.flags & flag::CAPTURED != 0 {
             return Vec::new();
@@ -258,7 +260,7 @@ impl Blocks {
         let mut pending = PendingFree { correlation: free.call.correlation, ..PendingFree::default() };
         let unseen = Allocator::of(thread, &free.call, free.memory, free.stream);
         match free.memory {
-            // References to what is not known are to what takes no memory of this process.
+            // Unknown handles stand for memory that is not this process's own.
             Memory::Reserved => {
                 if self.physical.release(free.address) {
                     pending.reference = Some(free.address);
@@ -285,7 +287,7 @@ impl Blocks {
         changes
     }
 
-    /// The end of a call, which may be that of a free.
+    /// Takes the end of a call, which may be that of a free.
     pub fn call_ended(&mut self, thread: u32, api: &Api) -> Vec<MemoryChange> {
         if self.pending.get(&thread).is_none_or(|p| p.correlation != api.call.correlation) {
             return Vec::new();
@@ -314,7 +316,7 @@ impl Blocks {
         freed.map(|(memory, bytes, of)| MemoryChange::FreeFailed { memory, bytes, of }).collect()
     }
 
-    /// A context went, and with it what was allocated in it.
+    /// Takes the end of a context, which frees what was allocated in it.
     pub fn context_destroyed(&mut self, context: u32) -> Vec<MemoryChange> {
         let mut changes = Vec::new();
         let mut keep = |block: &Block| {
@@ -329,18 +331,18 @@ impl Blocks {
         changes
     }
 
-    /// Counts one more opening of imported memory that is open already. False when it is not.
+    /// Counts another opening of imported memory. Returns false if it is not open.
     fn open_again(&mut self, address: u64) -> bool {
         let open = self.addressed.get_mut(&address).filter(|block| block.memory == Memory::Imported);
         open.map(|block| block.references = block.references.saturating_add(1)).is_some()
     }
 
-    /// Where the blocks begin that a free means: the one at `address`, or all in so many bytes.
+    /// The first addresses of the blocks that a free refers to: the block at `address`, or all in a range of `bytes`.
     fn starts(&self, address: u64, bytes: u64) -> Vec<u64> {
         self.addressed.range(address..address.saturating_add(bytes.max(1))).map(|(start, _)| *start).collect()
     }
 
-    /// Takes a block, or one opening of it.
+    /// Takes away a block, or one opening of it.
     fn take(&mut self, start: u64, taken: &mut PendingFree) {
         let Entry::Occupied(mut place) = self.addressed.entry(start) else { return };
         let block = *place.get();
@@ -360,7 +362,7 @@ impl Blocks {
         taken.went(self.physical.settle(block.handle), block.of);
     }
 
-    /// Removes what lies where a new block came: its free was lost.
+    /// Removes the blocks that overlap a new one: their frees were lost.
     fn displace(&mut self, address: u64, bytes: u64) -> Vec<MemoryChange> {
         let end = address.saturating_add(bytes);
         let overlapping: Vec<u64> = self

@@ -1,23 +1,37 @@
-//! What the records mean. Pure: no I/O, no clock of its own, state bounded by what is alive in the app.
+//! What do a trace's records mean?
 //!
-//! Two folds over a trace. A [`Survey`](survey::Survey) learns its clocks. Then [`Model::observe`] takes one [`Record`]
-//! after the other, in the trace's order, and says what each means as an [`Event`]: an operation with its honest time on
-//! the GPU, a counted call, a change of memory. Analyses fold over those.
+//! The model is pure: it does no I/O and reads no clock of its own, and its state is bounded by what is alive in the
+//! program.
 //!
-//! - [`survey`], [`gpu_clock`]: what is known of the GPU clocks against the host's
-//! - [`stamps`]: what an event's time stamp is worth
-//! - [`gpu_interval`]: a raw event pair → an interval that holds the truth
-//! - [`typical`]: what operations of a kind usually take, for those whose own interval is wide
-//! - [`graphs`]: what a graph launch ran
-//! - [`filter`]: which part of a trace somebody asks for; [`period`]: which time of it
-//! - [`facts`], [`multiprocessor`]: what the driver says of kernels, and what that comes from
-//! - [`job`], [`outcome`]: where a process stands among others, and how it ended
-//! - [`members`]: which launches were timed together
-//! - [`memory`], [`transfer`]: blocks by address; what a copy was
-//! - [`modules`]: which library called; [`names`]: what a kernel is called
-//! - [`ranges`]: which ranges of the program are open around a call
-//! - [`run`]: what processes of a run have in common
-//! - [`order`]: from host order to GPU order
+//! It folds a trace twice. First a [`Survey`](survey::Survey) learns the clocks. Then [`Model::observe`] takes one
+//! [`Record`] after another, in the trace's order, and returns its meaning as an [`Event`]: an operation with bounds
+//! on its GPU time, a counted call, a change of memory. The analyses fold over those events.
+//!
+//! Clocks and times:
+//!
+//! - [`survey`]: what does the first pass over a trace learn?
+//! - [`gpu_clock`]: how does a GPU's clock relate to the host's?
+//! - [`stamps`]: how precise is an event's time stamp?
+//! - [`gpu_interval`]: when was the GPU busy with an operation?
+//! - [`typical`]: how long does an operation of a kind typically take?
+//! - [`members`]: which launches were timed together?
+//! - [`order`]: how does host order become GPU order?
+//!
+//! Meaning of records:
+//!
+//! - [`graphs`]: what does a graph launch run?
+//! - [`memory`]: what memory does the program hold, and what does an address mean?
+//! - [`transfer`]: what kind of transfer is a copy?
+//! - [`facts`], [`multiprocessor`]: what does the driver say about kernels, and which limit of the hardware explains
+//!   it?
+//! - [`modules`], [`names`]: which library made a call, and what is a kernel called?
+//! - [`ranges`]: which NVTX ranges are open around a call?
+//!
+//! Selection and context:
+//!
+//! - [`filter`], [`period`]: which part and which time of a trace is selected?
+//! - [`run`], [`job`]: what do the processes of a run share, and what is a process's rank?
+//! - [`outcome`]: how did a process end?
 
 pub mod facts;
 pub mod filter;
@@ -57,12 +71,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use transfer::{HostMemory, Moved, TransferKind};
 
-/// What one record means.
+/// The meaning of one record.
 #[derive(Clone, Debug)]
 pub struct Event<'r> {
     /// The record itself.
     pub record: &'r Record,
-    /// An API call that ended here. Absent on records that are not the last of their call.
+    /// An API call that ended here. `None` for records that are not the last of their call.
     pub call: Option<CountedCall>,
     /// Work for a GPU.
     pub operation: Option<Operation>,
@@ -70,14 +84,14 @@ pub struct Event<'r> {
     pub graph: Option<Arc<Contents>>,
     /// When a node of a graph ran.
     pub node: Option<GpuInterval>,
-    /// What became of memory.
+    /// Changes of the memory that the program holds.
     pub memory: Vec<MemoryChange>,
-    /// Streams that are known to be empty.
+    /// Streams that are certainly empty.
     pub drained: Option<Drained>,
 }
 
 impl<'r> Event<'r> {
-    /// A record that means nothing yet.
+    /// An event without a meaning yet.
     pub fn new(record: &'r Record) -> Self {
         Event {
             record,
@@ -96,29 +110,29 @@ impl<'r> Event<'r> {
     }
 }
 
-/// The app waited until streams were empty.
+/// A wait of the program until streams were empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Whose streams.
+    /// The context of the streams.
     pub context: u32,
-    /// Which one; `None` = all of the context.
+    /// The stream; `None` for all streams of the context.
     pub stream: Option<u64>,
-    /// Work whose call had returned by this host time is done.
+    /// Work whose call had returned by this host time, ns, is done.
     pub issued_before: u64,
-    /// It was done by then: host ns on the line.
+    /// The work was done by this time: host ns on the line.
     pub by: i64,
 }
 
-/// A call of the app, counted once; or questions in a row.
+/// A call of the program, or several queries in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedCall {
     /// The outermost API, in [`Namespace::Api`].
     pub api: u16,
-    /// How many: one, but for questions in a row.
+    /// The number of calls: 1 except for queries in a row.
     pub calls: u32,
-    /// From entry to return on the host, ns.
+    /// Time from entry to return on the host, ns.
     pub host_ns: u64,
-    /// It returned an error.
+    /// Whether it returned an error.
     pub failed: bool,
 }
 
@@ -135,58 +149,59 @@ pub struct Operation {
     pub stream: u64,
     /// Return address of the call.
     pub caller: u64,
-    /// Host ns when the call was entered; of a burst its first one, where that is known.
+    /// Host ns when the call was entered; of a burst, its first call, where that is known.
     pub called: u64,
     /// Host ns when the call returned.
     pub returned: u64,
     /// What it does.
     pub what: Action,
-    /// When it ran, or why that is not known.
+    /// When it ran, or why that is unknown.
     pub when: When,
 }
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A kernel.
+    /// A kernel launch.
     Kernel {
         /// In [`Namespace::Kernel`]; 0 = unknown.
         name: u32,
-        /// It moves data between GPUs (NCCL and its like).
+        /// It moves data between GPUs (NCCL and similar libraries).
         communication: bool,
     },
-    /// A copy or a set.
+    /// A copy or a memset.
     Transfer {
-        /// Which way.
+        /// Direction, or memset.
         kind: TransferKind,
-        /// From or to what host memory.
+        /// The kind of host memory that takes part.
         host_memory: HostMemory,
-        /// How much.
+        /// Size in bytes.
         bytes: u64,
     },
     /// A graph launch.
     Graph {
-        /// Kernels that it runs.
+        /// The number of kernels in the graph.
         kernels: u32,
     },
-    /// Launches timed as one: themselves untimed, and before it on its stream.
+    /// Several launches that one event pair timed. The launches themselves are untimed and come before it on its
+    /// stream.
     Burst {
-        /// How many.
+        /// The number of launches.
         launches: u32,
-        /// Those of them that are ordinary: all of them in a run.
+        /// The number of ordinary launches among them: all of them in a run.
         ordinary: u32,
-        /// All of them move data between GPUs.
+        /// Whether all of them move data between GPUs.
         communication: bool,
     },
 }
 
 impl Action {
-    /// Whether it is a run of ordinary launches on a deep stream.
+    /// Whether it is a run: ordinary launches on a deep stream.
     pub fn is_run(&self) -> bool {
         matches!(self, Action::Burst { launches, ordinary, .. } if launches == ordinary)
     }
 
-    /// What it moves, if it is a copy or a set.
+    /// What it moves, if it is a copy or a memset.
     pub fn moved(&self) -> Option<Moved> {
         match *self {
             Action::Transfer { kind, host_memory, bytes } => Some((kind, host_memory, bytes)),
@@ -200,14 +215,14 @@ impl Action {
 pub enum When {
     /// Its interval.
     Timed(GpuInterval),
-    /// It ran, nobody knows when.
+    /// It ran at an unknown time.
     Untimed {
         /// Why.
         reason: Reason,
-        /// Not before this: host ns on the line. `None` if a [`Burst`](Action::Burst) tells when.
+        /// It did not start before this: host ns on the line. `None` if a [`Burst`](Action::Burst) has its time.
         after: Option<i64>,
     },
-    /// It did not run now: it became a node of a graph.
+    /// It did not run: stream capture made it a node of a graph.
     Captured,
 }
 
@@ -216,19 +231,19 @@ pub enum When {
 pub enum Reason {
     /// No event pair was recorded.
     Untimed(Untimed),
-    /// The pair was recorded, its time never came.
+    /// A pair was recorded, but its time was lost.
     Lost,
 }
 
 impl Reason {
-    /// Every reason that an executed operation can have.
+    /// All reasons that an executed operation can have.
     pub fn all() -> impl Iterator<Item = Reason> {
         let none = [Untimed::Timed, Untimed::Captured];
         let untimed = Untimed::ALL.iter().copied().filter(move |u| !none.contains(u)).map(Reason::Untimed);
         untimed.chain([Reason::Lost])
     }
 
-    /// The name users see.
+    /// The reason's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Reason::Untimed(untimed) => untimed.name(),
@@ -240,7 +255,7 @@ impl Reason {
 /// The last timed operation of a stream.
 #[derive(Clone, Copy, Debug)]
 struct StreamEnd {
-    /// Its end on the line, and by how much its stamps can be off.
+    /// Its end on the line, host ns, and the error of its stamps, ns.
     end: i64,
     error: i64,
     /// Host ns when its call returned.
@@ -253,7 +268,7 @@ pub struct Model<'c> {
     clocks: &'c Clocks,
     devices: BTreeMap<u32, Device>,
     communication: HashSet<u32>,
-    /// Context → the time base that its operations are measured on at the moment.
+    /// Context → the time base on which its operations are currently measured.
     time_bases: HashMap<u32, u32>,
     causality_broken: u64,
     stream_ends: HashMap<(u32, u64), StreamEnd>,
@@ -264,26 +279,26 @@ pub struct Model<'c> {
     facts: Facts,
 }
 
-/// What a [`Model`] knows in the end about the process itself.
+/// What a [`Model`] has learned about the process itself.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     /// Its GPUs, by ordinal.
     pub devices: BTreeMap<u32, Device>,
-    /// Its code.
+    /// Its executable mappings.
     pub modules: Modules,
-    /// Its kernels.
+    /// What the driver says about its kernels.
     pub facts: Facts,
-    /// Its contexts' devices, by their numbers.
+    /// Context → device ordinal.
     pub context_devices: HashMap<u32, u32>,
-    /// How often clock bounds contradicted each other: the assumptions about drift do not hold.
+    /// How often bounds on the clocks contradicted each other, which shows that an assumption about drift is wrong.
     pub clock_contradictions: u64,
-    /// How many operations the line puts before their call or after they were seen to be over. None, unless bounds
+    /// How many operations the line places before their call or after they were observed to be over. 0 unless bounds
     /// contradicted each other.
     pub causality_broken: u64,
 }
 
 impl<'c> Model<'c> {
-    /// A model that knows nothing yet but the texts and the clocks.
+    /// A model at the start of a trace with these names and clocks.
     pub fn new(names: &Names, clocks: &'c Clocks) -> Self {
         let kernels = names.0.iter().filter(|((space, _), _)| *space == Namespace::Kernel);
         Model {
@@ -304,7 +319,7 @@ impl<'c> Model<'c> {
         }
     }
 
-    /// Says what a record means.
+    /// Returns the meaning of the next record.
     pub fn observe<'r>(&mut self, record: &'r Record) -> Event<'r> {
         let mut event = Event::new(record);
         match &record.body {
@@ -323,7 +338,7 @@ impl<'c> Model<'c> {
                 event.call = counted(&alloc.call);
                 event.memory = self.blocks.allocated(record.thread, alloc);
             }
-            // Its call is counted when it ends.
+            // The end of this call is another record, which counts it.
             Body::Free(free) => event.memory = self.blocks.freed(record.thread, free),
             Body::Synchronize(sync) => {
                 event.call = counted(&sync.call);
@@ -331,7 +346,7 @@ impl<'c> Model<'c> {
             }
             Body::EventRecord(op) | Body::EventWait(op) => event.call = counted(&op.call),
             Body::Api(api) => {
-                event.call = counted(&api.call).map(|call| questions(call, api));
+                event.call = counted(&api.call).map(|call| queries(call, api));
                 event.memory = self.blocks.call_ended(record.thread, api);
                 self.facts.called(api);
             }
@@ -344,11 +359,11 @@ impl<'c> Model<'c> {
                 self.stream_ends.remove(&(stream.context, stream.stream));
                 self.members.forget(stream.context, stream.stream);
             }
-            Body::Graph(graph) => self.graphs.told(graph),
+            Body::Graph(graph) => self.graphs.define(graph),
             Body::GraphNode(node) => self.graphs.holds(node),
             Body::NodeTime(node) => event.node = self.node(node),
             Body::Module(module) => self.modules.mapped(module),
-            Body::KernelFacts(facts) => self.facts.told(facts),
+            Body::KernelFacts(facts) => self.facts.add(facts),
             Body::Device(device) => {
                 self.devices.insert(device.ordinal, device.clone());
             }
@@ -415,13 +430,13 @@ impl<'c> Model<'c> {
         }
     }
 
-    /// Whether two addresses are known to lie in the memory of two GPUs.
+    /// Whether two addresses certainly lie in the memory of two GPUs.
     fn are_of_two_devices(&self, src: u64, dst: u64) -> bool {
         let device = |address| self.clocks.devices.get(&self.blocks.context_of(address)?).copied();
         device(src).zip(device(dst)).is_some_and(|(from, to)| from != to)
     }
 
-    /// What a graph launch ran.
+    /// The contents of a launched graph.
     fn contents(&self, what: &What) -> Option<Arc<Contents>> {
         match *what {
             What::Graph { graph, kernels, copies, memsets, .. } => {
@@ -431,7 +446,7 @@ impl<'c> Model<'c> {
         }
     }
 
-    /// When a node ran: its graph orders it between its two events.
+    /// When a graph's node ran: the graph orders it between its two events.
     fn node(&self, node: &NodeTime) -> Option<GpuInterval> {
         Some(gpu_interval::of_node(&node.gpu, self.clocks.of(node.context, node.gpu.time_base)?))
     }
@@ -452,7 +467,7 @@ impl<'c> Model<'c> {
         When::Untimed { reason, after: (!self.is_in_burst(work)).then(|| self.submitted_after(work)) }
     }
 
-    /// Whether the record of a burst tells of a launch, be it in front of it.
+    /// Whether the record of a burst, which may come later, contains this launch's time.
     fn is_in_burst(&self, work: &Work) -> bool {
         let ended = self.clocks.bursts.get(&(work.call.context, work.stream));
         members::is_member(work) && ended.is_some_and(|ended| work.submitted <= *ended)
@@ -474,20 +489,21 @@ impl<'c> Model<'c> {
         interval
     }
 
-    /// Before this untimed work cannot have begun: its call (a burst's first one) had not been entered.
+    /// The time before which this untimed work cannot have started, because its call (a burst's first one) had not
+    /// been entered.
     fn submitted_after(&self, work: &Work) -> i64 {
         let begin = host(called(work));
         let lower = |clock: &Clock| Some(clock.to_host(begin + clock.lower(begin)?).min(begin));
         self.clock(work.call.context).and_then(lower).unwrap_or(begin)
     }
 
-    /// The app waited: what it had issued to the streams before is over.
+    /// The program waited, so the operations that it had issued to the streams before are over.
     fn synchronized(&mut self, sync: &Synchronize) -> Option<Drained> {
         let (context, end) = (sync.call.context, host(sync.call.end));
         let stream = match sync.scope {
             SyncScope::Device | SyncScope::Context => None,
             SyncScope::Stream => Some(sync.stream),
-            // Which operation an event stands behind is not kept.
+            // The model does not keep which operation an event follows.
             SyncScope::Event => return None,
         };
         for (key, last) in &self.stream_ends {
@@ -499,13 +515,13 @@ impl<'c> Model<'c> {
         Some(Drained { context, stream, issued_before: sync.call.begin, by })
     }
 
-    /// The clock that a context is read from at the moment.
+    /// The clock of the time base on which a context is currently measured.
     fn clock(&self, context: u32) -> Option<&'c Clock> {
         self.clocks.of(context, *self.time_bases.get(&context)?)
     }
 }
 
-/// The call that a record ends, if it does and is one of the app's.
+/// The call that a record ends, if it ends one and the program made it.
 fn counted(call: &Call) -> Option<CountedCall> {
     (call.api != 0 && call.flags & flag::MORE == 0).then(|| CountedCall {
         api: call.api,
@@ -515,15 +531,15 @@ fn counted(call: &Call) -> Option<CountedCall> {
     })
 }
 
-/// What a record of questions in a row counts: the time between them was the app's.
-fn questions(call: CountedCall, api: &Api) -> CountedCall {
+/// Counts a record of queries in a row. The time between the queries is the program's own.
+fn queries(call: CountedCall, api: &Api) -> CountedCall {
     if api.calls <= 1 {
         return call;
     }
     CountedCall { calls: api.calls, host_ns: api.inside.min(gpu_interval::MOST_TIME), ..call }
 }
 
-/// When the call was entered; a burst's first one.
+/// Host ns when the call was entered; of a burst, its first call.
 fn called(work: &Work) -> u64 {
     match work.what {
         What::Burst { .. } if work.lead < u64::MAX => {
@@ -533,7 +549,7 @@ fn called(work: &Work) -> u64 {
     }
 }
 
-/// It did not run now: it became a node of a graph.
+/// Whether stream capture made the work a node of a graph instead of running it.
 fn is_captured(work: &Work) -> bool {
     work.untimed == Untimed::Captured || work.call.flags & flag::CAPTURED != 0
 }
@@ -571,7 +587,7 @@ mod tests {
         }
     }
 
-    /// What is known of a trace whose one burst was ended then.
+    /// The clocks of a trace whose only burst ended at `at`.
     fn burst_ended(at: u64) -> Clocks {
         let mut burst = kernel(Untimed::Programmatic, None, 0);
         (burst.what, burst.call.end) = (What::Burst { launches: 2, ordinary: 0, closing: 0 }, at);
@@ -591,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_in_a_row_count_each_and_their_own_time() {
+    fn queries_in_a_row_count_each_and_their_own_time() {
         let clocks = Clocks::default();
         let mut model = Model::new(&Names::default(), &clocks);
         let asked = |calls, inside| {
@@ -605,9 +621,9 @@ mod tests {
         assert_eq!(counted(&mut model, &asked(3, 6)), (3, 6));
     }
 
-    /// They were DtoD: the call does not say that its addresses are of two GPUs.
+    /// Such copies once counted as DtoD, because the call does not say that its addresses are on two GPUs.
     #[test]
-    fn a_copy_between_the_memory_of_two_gpus_is_one_between_peers() {
+    fn a_copy_between_the_memory_of_two_gpus_is_a_peer_copy() {
         use gpuspy_wire::record::{Direction, Memory};
         let on =
             |context, device| record(Body::Context(Context { context, device, handle: 9, destroyed: false }));
@@ -631,7 +647,7 @@ mod tests {
         for direction in [Direction::Default, Direction::DtoD] {
             assert_eq!(kind(direction, 0x1000, 0x2040), TransferKind::PtoP, "{direction:?}");
             assert_eq!(kind(direction, 0x1000, 0x3040), TransferKind::DtoD, "{direction:?}, one GPU");
-            assert_ne!(kind(direction, 0x1000, 0x9000_0000), TransferKind::PtoP, "nobody knows");
+            assert_ne!(kind(direction, 0x1000, 0x9000_0000), TransferKind::PtoP, "the GPU is unknown");
         }
     }
 
@@ -678,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_tells_when_its_launches_ran_and_is_undecided_from_its_first_on_if_it_was_lost() {
+    fn a_burst_times_its_launches_and_a_lost_one_is_undecided_from_its_first_launch() {
         let clocks = burst_ended(10_000);
         let mut model = Model::new(&Names::default(), &clocks);
         assert_eq!(after(when(&mut model, kernel(Untimed::Programmatic, None, flag::BURST))), None);
@@ -692,9 +708,10 @@ mod tests {
         );
     }
 
-    /// The last of a stream that is destroyed, or that the program leaves as it is: nothing follows them, so no event does.
+    /// The last launches of a stream that is destroyed, or that the program leaves as it is: nothing follows them, so
+    /// no event is recorded.
     #[test]
-    fn launches_of_a_burst_that_nothing_ended_are_undecided_from_their_calls_on() {
+    fn launches_of_an_unended_burst_are_undecided_from_their_calls() {
         for clocks in [Clocks::default(), burst_ended(9_999)] {
             let mut model = Model::new(&Names::default(), &clocks);
             assert_eq!(
@@ -726,7 +743,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_takes_memory_when_it_runs_and_not_when_it_is_captured() {
+    fn a_graph_allocates_memory_when_it_runs_and_not_when_it_is_captured() {
         use gpuspy_wire::record::{Memory, NodeKind};
         let clocks = Clocks::default();
         let mut model = Model::new(&Names::default(), &clocks);
@@ -752,7 +769,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_known_by_its_context_wherever_that_is_told() {
+    fn an_operation_gets_its_device_from_a_context_recorded_anywhere() {
         let context = Context { context: 1, device: 3, handle: 9, destroyed: false };
         let clocks = Survey::of([record(Body::Context(context))]);
         let mut model = Model::new(&Names::default(), &clocks);
@@ -761,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_bounds_the_clock_only_for_what_was_issued_before() {
+    fn a_synchronization_bounds_the_clock_only_for_earlier_work() {
         let gpu = GpuTime { time_base: 2, start: 50_000, duration: 9_000, ..GpuTime::default() };
         let work = record(Body::Work(kernel(Untimed::Timed, Some(gpu), 0)));
         let sync = |begin, scope, stream| {

@@ -1,29 +1,29 @@
-//! Which library an address of code lies in.
+//! Which library does a code address lie in?
 
 use crate::trace::record::{Module, Names};
 use gpuspy_wire::record::Namespace;
 use std::collections::BTreeMap;
 
-/// Where a call came from.
+/// The place that a call came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallSite {
-    /// Path of the file that is mapped there.
+    /// Path of the mapped file.
     pub path: String,
     /// The address in the file's own numbering, for `addr2line`.
     pub offset: u64,
 }
 
-/// The executable mappings of a process. Where one was mapped over another, the later counts.
+/// The executable mappings of a process. Where mappings overlap, the later one counts.
 #[derive(Clone, Debug, Default)]
 pub struct Modules(BTreeMap<u64, Module>);
 
 impl Modules {
-    /// A mapping was seen.
+    /// Adds a mapping.
     pub fn mapped(&mut self, module: &Module) {
         self.0.insert(module.start, module.clone());
     }
 
-    /// The file that `address` lies in, if any is known.
+    /// The file that `address` lies in, if it is known.
     pub fn resolve(&self, address: u64, names: &Names) -> Option<CallSite> {
         let (_, module) = self.0.range(..=address).next_back()?;
         let path = names.get(Namespace::Path, module.path)?;

@@ -1,35 +1,35 @@
-//! What bounds the blocks that a multiprocessor holds.
+//! Which limit of a multiprocessor determines how many blocks of a kernel it holds?
 //!
-//! How many it holds the driver says; which of its limits that comes from has to be reckoned. The limits are those of the CUDA
-//! C++ programming guide, "Technical Specifications per Compute Capability", the rounding is that of the interval calculator of
-//! Nsight Compute. Where the reckoning does not come to what the driver says, nothing is told.
+//! The driver says how many blocks fit; this module computes which limit gives that number. The limits are those of
+//! the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; the rounding is that of the
+//! occupancy calculator in Nsight Compute. If the computation disagrees with the driver, no limit is reported.
 
 use crate::trace::record::KernelFacts;
 
-/// Threads of a warp.
+/// Threads per warp.
 pub const WARP: u32 = 32;
-/// Registers of a multiprocessor, from 5.0 on.
+/// Registers of a multiprocessor from compute capability 5.0 on.
 const REGISTERS: u32 = 64 << 10;
-/// A multiprocessor's registers lie in so many parts, each with its own warps.
+/// A multiprocessor is divided into this many parts, each with its own warps and registers.
 const PARTS: u32 = 4;
-/// Registers are allotted to a warp in units of so many.
+/// Registers are allocated to a warp in units of this many.
 const REGISTER_UNIT: u32 = 256;
 
-/// What bounds the blocks on a multiprocessor.
+/// A limit on the number of blocks on a multiprocessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
-    /// The warps that it holds.
+    /// The number of warps.
     Warps,
-    /// The blocks that it holds.
+    /// The number of blocks.
     Blocks,
-    /// Its registers.
+    /// The number of registers.
     Registers,
-    /// Its shared memory.
+    /// The size of the shared memory.
     SharedMemory,
 }
 
 impl Limit {
-    /// The name users see.
+    /// The limit's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Limit::Warps => "warps",
@@ -40,7 +40,8 @@ impl Limit {
     }
 }
 
-/// Blocks, and KiB of shared memory, that a multiprocessor of a compute capability holds; `None`: not known here.
+/// The blocks and the KiB of shared memory that a multiprocessor of a compute capability holds; `None` if not listed
+/// here.
 fn capacity(capability: u32) -> Option<(u32, u32)> {
     Some(match capability {
         70 | 72 => (32, 96),
@@ -55,15 +56,15 @@ fn capacity(capability: u32) -> Option<(u32, u32)> {
     })
 }
 
-/// Which limits a kernel's blocks meet on a multiprocessor of this capability that holds so many warps: more than one where
-/// several are met at once, none where it cannot be told.
+/// Returns the limits that a kernel's blocks meet on a multiprocessor of this capability with room for `warps` warps:
+/// several if they are met at once, none if the computation disagrees with the driver.
 pub fn limits(facts: &KernelFacts, capability: u32, warps: u32) -> Vec<Limit> {
     let of_block = facts.threads.div_ceil(WARP);
     let Some((blocks, shared_kib)) = capacity(capability).filter(|_| of_block > 0 && facts.registers > 0)
     else {
         return Vec::new();
     };
-    // From 8.0 on the system takes 1 KiB of each block's.
+    // From 8.0 on, the system reserves 1 KiB of shared memory per block.
     let (unit, reserved) = if capability >= 80 { (128, 1 << 10) } else { (256, 0) };
     let of_warp = (u32::from(facts.registers) * WARP).next_multiple_of(REGISTER_UNIT);
     let shared = u64::from(facts.static_shared_bytes) + u64::from(facts.shared_bytes);
@@ -96,9 +97,9 @@ mod tests {
         limits(&facts, 90, 64)
     }
 
-    /// Blocks as the driver of an H200 says them, by the limits of 9.0.
+    /// The numbers of blocks are those that the driver of an H200 gives, by the limits of 9.0.
     #[test]
-    fn the_limit_that_is_met_is_told() {
+    fn the_limit_that_is_met_is_named() {
         use Limit::{Blocks, Registers, SharedMemory, Warps};
         assert_eq!(held(32, 256, 0, 8), [Warps, Registers], "64 warps, and as many have 32 registers");
         assert_eq!(held(24, 256, 0, 8), [Warps]);
@@ -106,13 +107,17 @@ mod tests {
         assert_eq!(held(128, 256, 0, 2), [Registers]);
         assert_eq!(held(24, 64, 100 << 10, 2), [SharedMemory]);
         assert_eq!(held(128, 256, 100 << 10, 2), [Registers, SharedMemory]);
-        assert_eq!(held(24, 256, 0, 5), [], "something else is: a preferred carveout, a part of the GPU");
+        assert_eq!(
+            held(24, 256, 0, 5),
+            [],
+            "something else limits it: a preferred carveout, or a partition of the GPU"
+        );
         assert_eq!(held(0, 256, 0, 8), [], "the driver did not say");
         assert_eq!(held(24, 0, 0, 8), []);
     }
 
     #[test]
-    fn of_an_unknown_capability_nothing_is_told() {
+    fn an_unknown_capability_has_no_limits() {
         let facts = KernelFacts {
             registers: 24,
             threads: 256,
@@ -124,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_facts_are_no_panic() {
+    fn hostile_facts_do_not_panic() {
         let most = KernelFacts {
             threads: u32::MAX,
             shared_bytes: u32::MAX,

@@ -1,12 +1,12 @@
-//! Names of kernels, as they stand in the source.
+//! What is a kernel called in its source?
 
 use cpp_demangle::{DemangleOptions, Symbol};
 use std::fmt;
 
-/// A demangled name is no longer than this many bytes: a short symbol can be made to stand for a huge one.
+/// Limit on a demangled name, bytes: a short symbol can stand for a huge name.
 const LONGEST: usize = 64 * 1024;
 
-/// The name as it stands in the source, for C++ and Rust; any other text as it is.
+/// Demangles C++ and Rust names; returns any other text unchanged.
 pub fn demangle(symbol: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
         return format!("{rust:#}");
@@ -22,7 +22,7 @@ pub fn demangle(symbol: &str) -> String {
     }
 }
 
-/// Text that refuses to grow without end.
+/// A text whose length is limited.
 struct Bounded(String);
 
 impl fmt::Write for Bounded {
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpp_rust_and_c_names_are_read() {
+    fn cpp_rust_and_c_names_are_demangled() {
         assert_eq!(demangle("_Z6vecaddPKfS0_Pfi"), "vecadd(float const*, float const*, float*, int)");
         assert_eq!(demangle("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
         assert_eq!(demangle("saxpy_5us"), "saxpy_5us");
@@ -48,8 +48,8 @@ mod tests {
     }
 
     #[test]
-    fn a_symbol_cannot_blow_up() {
-        // Each level names the one before twice.
+    fn a_short_symbol_cannot_give_a_huge_name() {
+        // Each level names the previous one twice.
         let mut symbol = "_Z1fIiE".to_owned();
         for level in 0..60 {
             symbol.push_str(&format!("St4pairIS{level:X}_S{level:X}_E"));

@@ -1,17 +1,17 @@
-//! From host order to GPU order, in bounded memory.
+//! How does host order become GPU order in bounded memory?
 //!
-//! Operations arrive as the host issued them; on the GPU a later one of another stream may come first. How far the two
-//! orders part is bounded by the launch queues: 1024 entries per stream. So a buffer of [`WINDOW`] items restores the
-//! order for 64 streams with full queues. What comes later than that is handed out at once and marked: order is never
-//! broken silently.
+//! Operations arrive in the order in which the host issued them; on the GPU, a later one on another stream may run
+//! first. The launch queues bound how far the two orders differ: a stream has 1024 entries. So a buffer of [`WINDOW`]
+//! items restores the order for 64 streams with full queues. An item that comes later than that is returned at once
+//! with its own time, which shows that it is late: order is never broken silently.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Items held back per timeline: 64 streams of 1024 queued entries (NVIDIA's queue depth).
+/// Items held back per timeline: 64 streams with 1024 queued entries each (NVIDIA's queue depth).
 pub const WINDOW: usize = 64 * 1024;
 
-/// An item with its place.
+/// An item with its position.
 #[derive(Clone, Copy, Debug)]
 struct Entry<T> {
     time: i64,
@@ -31,13 +31,13 @@ impl<T> PartialOrd for Entry<T> {
     }
 }
 impl<T> Ord for Entry<T> {
-    /// Reversed, since the heap hands out the greatest.
+    /// Reversed, because the heap returns the greatest.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.time, other.arrival).cmp(&(self.time, self.arrival))
     }
 }
 
-/// Hands out items by time, those of one time as they came.
+/// Returns items in order of time, and items of one time in order of arrival.
 #[derive(Debug)]
 pub struct Reorder<T> {
     heap: BinaryHeap<Entry<T>>,
@@ -51,14 +51,14 @@ impl<T> Reorder<T> {
         Reorder { heap: BinaryHeap::new(), window, arrivals: 0 }
     }
 
-    /// Takes an item; hands out the first of all when there are more than the window.
+    /// Adds an item; returns the earliest one if there are now more than the window.
     pub fn push(&mut self, time: i64, item: T) -> Option<(i64, T)> {
         self.arrivals += 1;
         self.heap.push(Entry { time, arrival: self.arrivals, item });
         if self.heap.len() > self.window { self.pop() } else { None }
     }
 
-    /// Hands out the first of all. A time before that of an earlier answer marks a late one.
+    /// Returns the earliest item. A time before that of an earlier result marks a late one.
     pub fn pop(&mut self) -> Option<(i64, T)> {
         self.heap.pop().map(|entry| (entry.time, entry.item))
     }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_too_late_is_handed_out_with_its_own_time() {
+    fn a_late_item_is_returned_with_its_own_time() {
         let mut order = Reorder::new(1);
         assert_eq!(order.push(10, 'a'), None);
         assert_eq!(order.push(20, 'b'), Some((10, 'a')));

@@ -1,4 +1,4 @@
-//! How a process ended: what its session showed and what the system told, in one word.
+//! How did a process end, by what its session showed and what the system reported?
 
 use crate::trace::record::{Ending, Exit};
 use std::fmt;
@@ -8,19 +8,19 @@ use std::fmt;
 pub enum Outcome {
     /// It still ran when the trace was last written.
     Running,
-    /// It ran its exit handlers, and ended with this code, where that is known.
+    /// It ran its exit handlers and ended with this code, if the code is known.
     Exited(Option<u8>),
     /// It ended with this code and without its exit handlers: `_exit`, as a forked worker of Python does.
     Left(u8),
-    /// A signal ended it that somebody sent.
+    /// A signal from another process ended it.
     Killed(u8),
-    /// A signal ended it that its own doing raised.
+    /// A signal that it raised itself ended it.
     Crashed(u8),
-    /// It ended without its exit handlers; whether by `_exit` or by a signal, nobody told.
+    /// It ended without its exit handlers, by `_exit` or by a signal; which one is unknown.
     Vanished,
-    /// It became another program.
+    /// It replaced itself with another program (`exec`).
     Replaced,
-    /// It ran on when the collector was told to stop.
+    /// It still ran when the collector was stopped.
     Detached,
 }
 
@@ -31,17 +31,17 @@ const SIGNALS: [&str; 31] = [
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
-/// What a fault, an assertion or `abort` raises.
+/// Signals that a fault, an assertion or `abort` raises.
 const OWN_DOING: [&str; 7] = ["ILL", "TRAP", "ABRT", "BUS", "FPE", "SEGV", "SYS"];
 
 impl Outcome {
-    /// Of a session that ended so, and a process that ended with this.
+    /// The outcome of a process whose session ended in this way and that the system reports to have exited like this.
     pub fn of(ending: Ending, exit: Option<Exit>) -> Outcome {
         match (ending, exit) {
             (Ending::Running, _) => Outcome::Running,
             (Ending::Replaced, _) => Outcome::Replaced,
             (Ending::Detached, _) => Outcome::Detached,
-            // In its exit handlers too.
+            // The signal may also have come in its exit handlers.
             (Ending::Exited | Ending::Vanished, Some(Exit::Signal(signal))) => {
                 let is_own = short_name(signal).is_some_and(|name| OWN_DOING.contains(&name));
                 if is_own { Outcome::Crashed(signal) } else { Outcome::Killed(signal) }
@@ -53,7 +53,7 @@ impl Outcome {
         }
     }
 
-    /// The word that the JSON report has for it.
+    /// The word for it in the JSON report.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Running => "running",
@@ -66,7 +66,7 @@ impl Outcome {
         }
     }
 
-    /// Whether a person should look: a signal ended it.
+    /// Whether a signal ended it, so that a person should look into it.
     pub fn is_violent(self) -> bool {
         matches!(self, Outcome::Killed(_) | Outcome::Crashed(_))
     }
@@ -92,7 +92,7 @@ fn short_name(signal: u8) -> Option<&'static str> {
     SIGNALS.get(usize::from(signal).checked_sub(1)?).copied()
 }
 
-/// A signal's name, as kill(1) takes it.
+/// A signal's name in the form that kill(1) accepts.
 pub fn signal_name(signal: u8) -> String {
     short_name(signal).map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
 }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_say_no_more_than_is_known() {
+    fn the_outcome_claims_no_more_than_is_known() {
         let told = |ending, exit| {
             let outcome = Outcome::of(ending, exit);
             (outcome.name(), outcome.to_string())

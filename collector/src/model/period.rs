@@ -1,16 +1,16 @@
-//! Which time of a trace is looked at: all of it, a part that somebody asks for, or the ranges that were captured
-//! (`--capture-range`).
+//! Which time of a trace is selected: all of it, a part between two moments, or its capture ranges (`--capture-range`)?
 
 use super::gpu_interval::host;
 use crate::trace::record::{Body, Names, Record, Status};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::sync::Arc;
 
-/// Stretches of host time, ns, one behind the other and apart: each from its first moment up to the first that is not in it.
+/// Stretches of host time, ns, in order and disjoint; each includes its first moment and excludes its last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Period {
     stretches: Arc<[(i64, i64)]>,
-    /// All of it was looked at for its own sake: a GPU's span is that, not from its first to its last operation.
+    /// Whether it is the span for which a GPU's time is accounted, instead of the time from its first to its last
+    /// operation. That is so for capture ranges.
     is_span: bool,
 }
 
@@ -22,12 +22,12 @@ impl Default for Period {
 }
 
 impl Period {
-    /// From the one moment up to the other.
+    /// The time from one moment up to another.
     pub fn between(from: i64, to: i64) -> Period {
         Period { stretches: [(from, to)].into(), is_span: false }
     }
 
-    /// All time of any of these; the span of what is looked at, if each is.
+    /// The union of some periods; it is a [span](Period::is_span) if all of them are.
     pub fn union<'a>(periods: impl Iterator<Item = &'a Period>) -> Period {
         let (mut all, mut is_span) = (Vec::new(), true);
         for period in periods {
@@ -45,7 +45,7 @@ impl Period {
         Period { stretches: stretches.into(), is_span }
     }
 
-    /// What of it another does not hold, between two moments.
+    /// The stretches of this period between two moments that `other` does not contain.
     pub fn without(&self, other: &Period, (from, to): (i64, i64)) -> Vec<(i64, i64)> {
         let mut rest = Vec::new();
         for &(begin, end) in self.within(from, to).stretches.iter() {
@@ -60,73 +60,73 @@ impl Period {
         rest
     }
 
-    /// Whether it is the span of what is looked at.
+    /// Whether it is the span for which a GPU's time is accounted.
     pub fn is_span(&self) -> bool {
         self.is_span
     }
 
-    /// Its stretches, in order; none: no time at all.
+    /// Its stretches, in order; empty if it contains no time.
     pub fn stretches(&self) -> &[(i64, i64)] {
         &self.stretches
     }
 
-    /// Its first moment, and the first behind it.
+    /// Its first moment and its end.
     pub fn ends(&self) -> (i64, i64) {
         let first = self.stretches.first().map_or(0, |first| first.0);
         (first, self.stretches.last().map_or(first, |last| last.1))
     }
 
-    /// Whether it holds a moment.
+    /// Whether it contains a moment.
     pub fn contains(&self, moment: i64) -> bool {
         self.from(moment).first().is_some_and(|(from, _)| *from <= moment)
     }
 
-    /// How much of another stretch is in it, ns; nothing of one that ends before it begins.
+    /// How much of the time between two moments it contains, ns; 0 if `to` is before `from`.
     pub fn length(&self, from: i64, to: i64) -> u64 {
         let until_to = self.from(from).iter().take_while(|(begin, _)| *begin < to);
         until_to.map(|(begin, end)| (to.min(*end) - from.max(*begin)).max(0) as u64).sum()
     }
 
-    /// The first moment of it from `moment` on.
+    /// Its first moment that is not before `moment`.
     pub fn next(&self, moment: i64) -> Option<i64> {
         self.from(moment).first().map(|(from, _)| moment.max(*from))
     }
 
-    /// Whether one stretch, its end included, has all from the one moment to the other.
+    /// Whether one of its stretches, end included, contains all of the time between two moments.
     pub fn holds(&self, from: i64, to: i64) -> bool {
         self.reaching(to).is_some_and(|begin| begin <= from)
     }
 
-    /// Whether any stretch, its end included, has something of what is from the one moment to the other.
+    /// Whether one of its stretches, end included, meets the time between two moments.
     pub fn touches(&self, from: i64, to: i64) -> bool {
         self.reaching(from).is_some_and(|begin| begin <= to)
     }
 
-    /// The begin of the first stretch that reaches as far as a moment.
+    /// The start of the first stretch that reaches `moment`.
     fn reaching(&self, moment: i64) -> Option<i64> {
         let over = self.stretches.partition_point(|(_, end)| *end < moment);
         self.stretches.get(over).map(|(begin, _)| *begin)
     }
 
-    /// The stretches that end behind a moment.
+    /// The stretches that end after `moment`.
     fn from(&self, moment: i64) -> &[(i64, i64)] {
         let over = self.stretches.partition_point(|(_, end)| *end <= moment);
         &self.stretches[over..]
     }
 
-    /// What of it lies in another stretch.
+    /// Its part between two moments.
     fn within(&self, from: i64, to: i64) -> Period {
         let clipped = self.stretches.iter().map(|(begin, end)| (from.max(*begin), to.min(*end)));
         Period { stretches: clipped.filter(|(begin, end)| begin < end).collect(), is_span: self.is_span }
     }
 }
 
-/// The ranges of a trace that were captured, as the agent tells them.
+/// The capture ranges of a trace, as the agent reported them.
 #[derive(Clone, Debug, Default)]
 pub struct Captures {
     /// Host ns; the last may be open.
     ranges: Vec<(i64, Option<i64>)>,
-    /// The last record's place.
+    /// The time of the last record.
     last: u64,
 }
 
@@ -139,12 +139,12 @@ impl Captures {
         match open {
             Some(range) if !begins => range.1 = Some(at),
             None if begins => self.ranges.push((at, None)),
-            // One between was lost.
+            // A change in between was lost.
             _ => {}
         }
     }
 
-    /// The time that is looked at, within a stretch that somebody asks for: the ranges, if ranges were to be captured.
+    /// The selected time between two moments: the capture ranges if there are any or were requested, else all of it.
     pub fn period(&self, names: &Names, status: Option<&Status>, (from, to): (i64, i64)) -> Period {
         if asked(names).is_none() && self.ranges.is_empty() {
             return Period::between(from, to);
@@ -155,7 +155,7 @@ impl Captures {
     }
 }
 
-/// Which ranges were to be captured, as `--capture-range` says it; `None` = all of the run.
+/// Which ranges `--capture-range` selected; `None` for the whole run.
 pub fn asked(names: &Names) -> Option<&str> {
     names.get(Namespace::Fact, Fact::CaptureRange as u32).filter(|text| !text.is_empty())
 }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_what_lies_between_their_changes_and_all_the_time_where_none_were_asked_for() {
+    fn capture_ranges_lie_between_their_changes_and_without_a_request_all_time_counts() {
         let all = (i64::MIN, i64::MAX);
         let period = |changes: &[(u64, bool)], names: &Names, within| {
             captures(changes).period(names, None, within).stretches().to_vec()
@@ -193,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn no_time_holds_nothing() {
+    fn an_empty_period_contains_nothing() {
         let none = captures(&[]).period(&asked_for(), None, (i64::MIN, i64::MAX));
         assert!(none.is_span() && !none.contains(0) && !none.touches(-5, 5) && !none.holds(0, 0));
         assert_eq!((none.length(-5, 5), none.next(0), none.ends()), (0, None, (0, 0)));
     }
 
     proptest! {
-        /// Moment by moment.
+        /// Compares moment by moment.
         #[test]
         fn lengths_and_moments_agree(
             edges in prop::collection::btree_set(0i64..60, 0..8),
@@ -217,9 +217,9 @@ mod tests {
             prop_assert_eq!(period.within(from, to).length(0, 60), period.length(from, to));
         }
 
-        /// Moment by moment.
+        /// Compares moment by moment.
         #[test]
-        fn unions_and_what_lacks_of_them_agree(
+        fn unions_and_differences_agree(
             mine in prop::collection::btree_set(0i64..60, 0..8),
             theirs in prop::collection::btree_set(0i64..60, 0..8),
         ) {

@@ -1,48 +1,49 @@
-//! Which ranges of the program are open, and around what.
+//! Which NVTX ranges are open, and around which calls?
 //!
-//! Ranges that are pushed and popped nest on their thread, in each domain by itself. Ranges that are started and ended belong
-//! to the process: any thread ends them, and they may cross. A call lies in a range that is open when it begins: in one that
-//! was pushed if its own thread did that, in one that was started whoever calls.
+//! Ranges that are pushed and popped nest on their thread, separately in each domain. Ranges that are started and
+//! ended belong to the process: any thread may end them, and they may cross. A call lies in a range that is open when
+//! the call begins: in a pushed range if its own thread pushed it, in a started range whichever thread calls.
 //!
-//! A record of a call comes when it ends, a change when it happens. Within a thread that is one order. Across threads a range
-//! can end while a call is under way, so the last ones that were ended are kept for a while.
+//! A call's record comes when the call ends, a range's record when the range changes. Within a thread those two
+//! orders agree. Across threads a range can end while a call is under way, so the ranges that ended last are kept for
+//! late calls.
 
 use crate::trace::record::NvtxRange;
 use gpuspy_wire::record::NvtxChange;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// Started ranges that are kept after their end, for calls that began before it.
+/// The number of started ranges that are kept after their end, for calls that began before it.
 pub const RECENT: usize = 64;
-/// Ranges that are open at a time in one thread's domain. More are not followed.
+/// Limit on the open ranges in one thread's domain. Further ones are not followed.
 const MOST_OPEN: usize = 4096;
-/// Started ranges that are open at a time: fewer, since every operation lies in all of them.
+/// Limit on the open started ranges. It is lower, since every operation lies in all of them.
 const MOST_STARTED: usize = 256;
 
-/// What is known of the inside of a range.
+/// What a user of [`Ranges`] collects inside a range.
 pub trait Inside {
-    /// Takes over what a range inside has.
+    /// Adds what a nested range has collected.
     fn absorb(&mut self, inner: &Self);
 }
 
-/// A range that was begun.
+/// A range that has begun.
 #[derive(Clone, Debug)]
 pub struct Begun<T> {
-    /// The thread that did.
+    /// The thread that began it.
     pub thread: u32,
-    /// Host ns.
+    /// Host ns at which it began.
     pub at: u64,
-    /// What it is called.
+    /// Its domain, text and other attributes.
     pub range: NvtxRange,
-    /// What lies in it.
+    /// What was collected inside it.
     pub inside: T,
 }
 
-/// A range that is over.
+/// A range that has ended.
 #[derive(Clone, Debug)]
 pub struct Over<T> {
-    /// Its begin.
+    /// Its beginning.
     pub begun: Begun<T>,
-    /// Host ns.
+    /// Host ns at which it ended.
     pub end: u64,
 }
 
@@ -50,7 +51,7 @@ pub struct Over<T> {
 #[derive(Debug)]
 struct Stack<T> {
     open: Vec<Begun<T>>,
-    /// Further ones that are not followed.
+    /// The number of open ranges that are not followed.
     beyond: u64,
 }
 
@@ -60,20 +61,20 @@ pub struct Ranges<T> {
     /// By thread and domain.
     pushed: BTreeMap<(u32, u32), Stack<T>>,
     started: HashMap<u64, Begun<T>>,
-    /// Further ones that are not followed.
+    /// The number of open ranges that are not followed.
     beyond: u64,
     ended: VecDeque<Over<T>>,
     recent: usize,
 }
 
 impl<T: Inside> Ranges<T> {
-    /// None open. So many ended ones are kept for late calls, [`RECENT`] of them or none.
+    /// No range is open. `recent` ended ones are kept for late calls: [`RECENT`] or 0.
     pub fn new(recent: usize) -> Self {
         let (pushed, started) = (BTreeMap::new(), HashMap::new());
         Ranges { pushed, started, beyond: 0, ended: VecDeque::new(), recent }
     }
 
-    /// Begins a range; false if it is one too many to be followed.
+    /// Begins a range; returns false if there are too many to follow it.
     pub fn begin(&mut self, begun: Begun<T>) -> bool {
         let NvtxRange { change, id, domain, .. } = begun.range;
         if change == NvtxChange::Start {
@@ -96,7 +97,8 @@ impl<T: Inside> Ranges<T> {
         is_followed
     }
 
-    /// Ends the one that a thread pushed last in a domain; `Err` if there is none. What lies in it lies in the one around it.
+    /// Ends the range that a thread pushed last in a domain; `Err` if there is none. What lies in it also lies in the
+    /// outer one.
     pub fn pop(&mut self, thread: u32, domain: u32, end: u64) -> Result<Option<Over<T>>, Stray> {
         let stack = self.pushed.get_mut(&(thread, domain)).ok_or(Stray)?;
         if stack.beyond > 0 {
@@ -111,7 +113,8 @@ impl<T: Inside> Ranges<T> {
         Ok(Some(Over { begun, end }))
     }
 
-    /// Ends a started one; `Err` if there is none of this id. Hands out the one that has been over for long enough.
+    /// Ends a started range; `Err` if there is none with this id. Returns the oldest ended range when too many are
+    /// kept.
     pub fn end(&mut self, id: u64, end: u64) -> Result<Option<Over<T>>, Stray> {
         let Some(begun) = self.started.remove(&id) else {
             // Which ones are not followed is not kept.
@@ -122,8 +125,8 @@ impl<T: Inside> Ranges<T> {
         Ok(if self.ended.len() > self.recent { self.ended.pop_front() } else { None })
     }
 
-    /// The ranges around a call that a thread began at some time: of each domain the innermost, which passes on what it has
-    /// when it is popped, and all started ones.
+    /// The ranges around a call that a thread began at some time: of each domain the innermost, which passes on what
+    /// it has collected when it is popped, and all started ones.
     pub fn around(&mut self, thread: u32, began: u64) -> impl Iterator<Item = &mut Begun<T>> {
         let of_thread = self.pushed.range_mut((thread, 0)..=(thread, u32::MAX));
         let innermost = of_thread.filter_map(|(_, stack)| stack.open.last_mut());
@@ -131,7 +134,7 @@ impl<T: Inside> Ranges<T> {
         innermost.chain(self.started.values_mut().chain(ended).filter(move |begun| begun.at <= began))
     }
 
-    /// Those that were ended, and those that still are open: they last until `now`. The inner ones come first.
+    /// Returns the ended ranges that are still kept, and the open ones, which get the end `now`. Inner ones come first.
     pub fn finish(mut self, now: u64) -> (Vec<Over<T>>, Vec<Over<T>>) {
         let mut open = Vec::new();
         for stack in self.pushed.values_mut() {
@@ -149,7 +152,7 @@ impl<T: Inside> Ranges<T> {
     }
 }
 
-/// An end of a range that was never begun.
+/// The end of a range that never began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stray;
 
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn started_ranges_are_every_threads_and_end_while_a_call_is_under_way() {
+    fn started_ranges_contain_all_threads_calls_and_may_end_during_a_call() {
         let mut ranges = Ranges::new(1);
         ranges.begin(begun(1, 10, 0, 77));
         call(&mut ranges, 2, 9);
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_in_the_end_has_what_is_inside() {
+    fn ranges_that_are_open_at_the_end_have_collected_what_is_inside() {
         let mut ranges = Ranges::new(RECENT);
         ranges.begin(begun(1, 0, 0, 0));
         ranges.begin(begun(1, 1, 0, 0));
@@ -228,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn started_ranges_are_followed_up_to_a_number_and_the_ends_of_others_are_no_strays() {
+    fn started_ranges_are_followed_up_to_a_limit_and_the_ends_of_others_are_not_strays() {
         let mut ranges = Ranges::new(0);
         let started = 1..=MOST_STARTED as u64 + 2;
         let followed = started.clone().filter(|id| ranges.begin(begun(1, *id, 0, *id))).count();

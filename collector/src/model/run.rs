@@ -1,9 +1,10 @@
-//! What the processes of a run have in common: the clock of their machine, and the numbers of their streams.
+//! What do the processes of a run share? The clock of their machine, and the numbering of their streams.
 //!
-//! **Numbers of streams** are what reports, filters and exports call them by. They are unique among processes of one rank
-//! (those without a rank are one more), which is what shares an export's file: readers tell rows apart by nothing
-//! else. The default stream of the first context is 7, as in CUPTI, and no other stream is; a stream keeps the driver's id where that
-//! is free and fits 31 bits; the others get the next free number, as they were met.
+//! **Numbers of streams** identify streams in reports, filters and exports. They are unique among the processes of
+//! one rank (processes without a rank form a group of their own), because such processes share an export's file, and
+//! readers of that file distinguish rows by nothing else. The default stream of the first context is 7, as in CUPTI,
+//! and no other stream is; a stream keeps the driver's id if that is free and fits 31 bits; the others get the next
+//! free number in order of appearance.
 
 use super::filter::Filter;
 use super::gpu_clock::Clocks;
@@ -19,25 +20,25 @@ pub const DEFAULT_STREAM: u32 = 7;
 /// A process of a run, after the first pass over its trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Told<'a> {
-    /// Its texts.
+    /// The names in its trace.
     pub names: &'a Names,
-    /// Its last status, if it has one.
+    /// Its last status, if the trace has one.
     pub status: Option<&'a Status>,
     /// Its clocks.
     pub clocks: &'a Clocks,
 }
 
-/// Which clock a process's host times are of.
+/// The clock that a process's host times come from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Machine {
-    /// The machine's, since that start of it.
+    /// The machine's clock since this boot, by the boot id.
     Boot(u64),
-    /// Of a trace that does not tell the start: the machine's of this name.
+    /// For a trace without a boot id: the clock of the machine with this name.
     Host(Option<String>),
 }
 
 impl Told<'_> {
-    /// Which clock its host times are of.
+    /// The clock that its host times come from.
     pub fn machine(&self) -> Machine {
         let host = || self.names.get(Namespace::Fact, Fact::Host as u32).map(str::to_owned);
         self.status.and_then(|status| status.boot).map_or_else(|| Machine::Host(host()), Machine::Boot)
@@ -49,7 +50,8 @@ impl Told<'_> {
     }
 }
 
-/// What is asked for of each process: times count from the begin of the first of its machine's, and streams have their numbers.
+/// Returns a filter for each process: times count from the start of the first process on its machine, and streams have
+/// their numbers.
 pub fn asked(run: &[Told<'_>], filter: &Filter) -> Vec<Filter> {
     let mut began: HashMap<Machine, u64> = HashMap::new();
     for told in run {
@@ -82,11 +84,11 @@ fn numbered(run: &[Told<'_>]) -> Vec<StreamNumbers> {
     all
 }
 
-/// Streams as they were met.
+/// Streams in order of appearance.
 #[derive(Clone, Debug, Default)]
 pub struct Streams {
     list: Vec<Stream>,
-    /// By context and id: the place in the list.
+    /// (Context, id) → index in the list.
     met: HashMap<(u32, u64), usize>,
 }
 
@@ -94,12 +96,12 @@ pub struct Streams {
 struct Stream {
     context: u32,
     stream: u64,
-    /// It is its context's legacy default stream.
+    /// Whether it is its context's legacy default stream.
     is_default: bool,
 }
 
 impl Streams {
-    /// Takes what a record says of streams.
+    /// Takes what a record says about streams.
     pub fn observe(&mut self, record: &Record) {
         let (call, stream) = match &record.body {
             Body::Work(work) => (&work.call, work.stream),
@@ -116,22 +118,22 @@ impl Streams {
     }
 }
 
-/// Numbers that are given out once.
+/// Gives out each number once.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
     taken: HashSet<u32>,
     next: u32,
-    /// No default stream is numbered yet.
+    /// Whether number 7 is still reserved for the first default stream.
     has_default: bool,
 }
 
 impl Numbers {
-    /// For streams: no other than a default one gets its number.
+    /// For streams: only a default stream gets the number 7.
     fn of_streams() -> Numbers {
         Numbers { taken: HashSet::from([DEFAULT_STREAM]), next: DEFAULT_STREAM, has_default: true }
     }
 
-    /// A stream's.
+    /// The number of a stream.
     fn of(&mut self, stream: &Stream) -> u32 {
         if stream.is_default && std::mem::take(&mut self.has_default) {
             return DEFAULT_STREAM;
@@ -139,12 +141,12 @@ impl Numbers {
         self.take(i32::try_from(stream.stream).ok().filter(|id| *id > 0).map(|id| id as u32))
     }
 
-    /// No more than these are free.
+    /// Marks numbers as taken.
     pub fn reserve(&mut self, taken: impl IntoIterator<Item = u32>) {
         self.taken.extend(taken);
     }
 
-    /// The wanted number if it is free, else the next one that is.
+    /// Takes the wanted number if it is free, else the next free one.
     pub fn take(&mut self, wanted: Option<u32>) -> u32 {
         if let Some(wanted) = wanted.filter(|wanted| self.taken.insert(*wanted)) {
             return wanted;

@@ -1,8 +1,8 @@
-//! A small analytic GPU for tests: operations with a known truth.
+//! A small analytic GPU for tests: what would the trace of operations with a known truth contain?
 //!
-//! One stream. A call costs the host its time and reaches the GPU when it ends: a record 1 µs, a launch 3 µs. An event
-//! or a kernel begins when it has been submitted and what is before it in the stream is over. The GPU's clock has an
-//! offset and a drift against the host's.
+//! There is one stream. A call takes host time and reaches the GPU when it ends: recording an event takes 1 µs, a
+//! launch 3 µs. An event or a kernel begins when it has been submitted and everything before it on the stream is
+//! over. The GPU's clock has an offset and a drift against the host's.
 
 use super::gpu_clock::Clocks;
 use super::survey::Survey;
@@ -19,21 +19,21 @@ const LAUNCH: i64 = 3_000;
 pub enum Load {
     /// The stream is empty at every launch.
     Drained,
-    /// The host is always ahead, after a start behind a long operation.
+    /// The host is always ahead, because the first operation is long.
     Queued,
     /// Bursts, pauses, and calls that sometimes take longer.
     Mixed,
 }
 
-/// One operation as recorded, and as it was.
+/// One operation: its record and its truth.
 pub struct Truth {
-    /// What the trace would hold.
+    /// The record in the trace.
     pub work: Work,
-    /// What the trace would hold.
+    /// The GPU time in the trace.
     pub gpu: GpuTime,
-    /// When it began to occupy its stream, host ns.
+    /// When its GPU interval began, host ns.
     pub began: i64,
-    /// For how long, ns.
+    /// The length of its GPU interval, ns.
     pub duration: u64,
 }
 
@@ -63,7 +63,7 @@ impl Simulation {
                 match load {
                     Load::Drained => self.now = self.now.max(self.stream_free) + self.pick(500..30_000),
                     Load::Mixed if self.pick(0..20) == 0 => self.now += self.pick(1..400_000),
-                    // A launch queue is finite: the host waits when it is far ahead.
+                    // A launch queue is finite: the host waits when it is 2 ms ahead.
                     _ => self.now = self.now.max(self.stream_free - 2_000_000),
                 }
                 truth
@@ -94,7 +94,7 @@ impl Simulation {
         Truth { work, gpu, began: start, duration: (e - s) as u64 }
     }
 
-    /// Records an event; host time at which it fires.
+    /// Records an event and returns the host time at which it fires.
     fn event(&mut self, jitter: bool) -> i64 {
         self.now += RECORD + self.jitter(jitter, 300);
         self.stream_free = self.stream_free.max(self.now);
@@ -109,7 +109,7 @@ impl Simulation {
         host + self.offset + host * self.drift_ppm / 1_000_000
     }
 
-    /// xorshift64: any spread will do, and the same every time.
+    /// Picks a number by xorshift64: uniform enough, and the same in every run.
     fn pick(&mut self, range: std::ops::Range<i64>) -> i64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -118,7 +118,7 @@ impl Simulation {
     }
 }
 
-/// The clocks, as a trace of these operations would tell them.
+/// The clocks that a survey of these operations gives.
 pub fn survey(truths: &[Truth]) -> Clocks {
     let records = truths.iter().map(|truth| {
         let work = Work { gpu: Some(truth.gpu), ..truth.work.clone() };
@@ -127,7 +127,7 @@ pub fn survey(truths: &[Truth]) -> Clocks {
     Survey::of(records)
 }
 
-/// A kernel launch with the host times that matter, whose call begins with its start event's record.
+/// A kernel launch with the given host times, whose call begins with its start event's record.
 pub fn work(submitted: u64, lead: u64, tail: u64) -> Work {
     Work {
         call: Call {

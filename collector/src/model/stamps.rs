@@ -1,33 +1,37 @@
-//! What an event's time stamp is worth: its resolution, and what the event itself costs the GPU. Both are the GPU's, and known
-//! from its whole trace.
+//! How precise is an event's time stamp, and how much GPU time does the event itself cost?
 //!
-//! **Resolution.** A stamp is a whole multiple of some number of ns, rounded down. The greatest common divisor of all that
-//! was measured on a time base is that number, or a multiple of it: never less, so it errs to the careful side, and by a few
-//! ns only after a few stamps. [`MOST_RESOLUTION`] bounds it before that.
+//! Both are properties of the GPU, learned from all stamps of a trace.
 //!
-//! **Cost.** The front end takes time for an event, and a pair around an operation holds one event's: that of the end
-//! event. Between two neighbours on a stream lies nothing of ours but the second one's start event, so the least distance
-//! ever seen between an end event and the next start event is the most that an event costs, and on a stream that was
-//! never empty in between it is the cost. [`MOST_EVENT_COST`] bounds it before that.
+//! **Resolution.** A stamp is a multiple of some number of ns, rounded down. The greatest common divisor of all exact
+//! distances on a time base is that number or a multiple of it. It is never smaller, so it errs on the safe side, and
+//! after a few stamps it is nearly exact. Until then [`MOST_RESOLUTION`] bounds it. The test
+//! `the_resolution_is_the_common_divisor_and_never_coarser_than_assumed` checks this.
+//!
+//! **Cost.** The GPU's front end takes time for an event, and a pair around an operation contains one event's cost:
+//! the end event's. Between two neighbors on a stream, the agent puts nothing but the second one's start event, so
+//! the least distance between an end event and the next start event is an upper bound on the cost of an event, and
+//! equals it if the stream was not empty in between. Until there are neighbors, [`MOST_EVENT_COST`] bounds it. The
+//! test `the_least_gap_of_neighbors_bounds_an_events_cost` checks this.
 
-/// The coarsest resolution of CUDA event times, ns. The documentation of `cudaEventElapsedTime` says about 0.5 µs, and GPUs
-/// whose timer counts in multiples of 1.024 µs were reported: twice that is allowed for until stamps tell.
+/// The coarsest resolution of CUDA event times, ns. The CUDA Runtime API's documentation of `cudaEventElapsedTime`
+/// says "around 0.5 microseconds", and GPUs whose timer counts in multiples of 1.024 µs have been reported. This
+/// assumes twice that until a trace's stamps show more.
 pub const MOST_RESOLUTION: i64 = 2_048;
 
-/// What an event costs a GPU at most, ns. Assumed, until neighbours tell; a pair of events with nothing between is commonly
-/// seen to read 1 to 2 µs.
+/// The most GPU time that an event costs, ns. This is an assumption until neighboring operations bound it; a pair of
+/// events with nothing in between commonly reads 1 to 2 µs.
 pub const MOST_EVENT_COST: i64 = 3_000;
 
-/// What is known of a time base's time stamps.
+/// What the stamps of a time base have shown about their precision.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stamps {
-    /// The greatest common divisor of what was measured, ns; 0 = nothing was.
+    /// The greatest common divisor of the measured distances, ns; 0 before the first.
     divisor: u64,
     least_gap: Option<i64>,
 }
 
 impl Stamps {
-    /// A distance between two stamps, exact to the ns.
+    /// Adds a distance between two stamps, exact to the ns.
     pub fn distance(&mut self, ns: i64) {
         let (mut divisor, mut rest) = (self.divisor, ns.unsigned_abs());
         while rest != 0 {
@@ -36,21 +40,21 @@ impl Stamps {
         self.divisor = divisor;
     }
 
-    /// From the end event of one operation to the start event of the next on its stream, rounded up.
+    /// Adds the distance from an operation's end event to the next start event on its stream, rounded up, ns.
     pub fn gap(&mut self, ns: i64) {
         if ns >= 0 {
             self.least_gap = Some(self.least_gap.map_or(ns, |least| least.min(ns)));
         }
     }
 
-    /// What two time bases of one GPU know together.
+    /// Combines two time bases of one GPU.
     pub fn and(mut self, other: Stamps) -> Stamps {
         self.distance(other.divisor.min(i64::MAX as u64) as i64);
         other.least_gap.into_iter().for_each(|gap| self.gap(gap));
         self
     }
 
-    /// How much later than its stamp an event can have fired, ns.
+    /// How much later than its stamp an event may have fired, ns.
     pub fn resolution(&self) -> i64 {
         match self.divisor {
             0 => MOST_RESOLUTION,
@@ -58,7 +62,7 @@ impl Stamps {
         }
     }
 
-    /// The most that an event costs, ns.
+    /// An upper bound on the cost of an event, ns.
     pub fn most_cost(&self) -> i64 {
         self.least_gap.map_or(MOST_EVENT_COST, |gap| MOST_EVENT_COST.min(gap + self.resolution()))
     }
@@ -69,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_trusted_before_something_was_seen() {
+    fn without_measurements_the_assumptions_apply() {
         let stamps = Stamps::default();
         assert_eq!((stamps.resolution(), stamps.most_cost()), (2_048, 3_000));
     }
@@ -84,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_of_one_gpu_know_together_what_each_knows() {
+    fn time_bases_of_one_gpu_combine_what_each_has_shown() {
         let (mut one, mut other) = (Stamps::default(), Stamps::default());
         one.distance(96);
         one.gap(2_000);
@@ -96,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_gap_of_neighbours_bounds_what_an_event_costs() {
+    fn the_least_gap_of_neighbors_bounds_an_events_cost() {
         let mut stamps = Stamps::default();
         stamps.distance(3);
         stamps.distance(5);

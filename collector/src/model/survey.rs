@@ -1,7 +1,9 @@
-//! The first pass over a trace: what is known of its clocks, and of what its operations typically take, from the whole of it.
+//! What does the first pass over a trace learn? The clocks, and typical lengths of operations, from all of its records.
 //!
-//! A fold from records to [`Clocks`]. What it keeps is a few numbers per second and time base, and a few operations of each kind,
-//! however many operations there are. The [`Model`](super::Model), which reads the trace once more, places operations by it.
+//! A fold from records to [`Clocks`]. It keeps a few numbers per second and time base, and a small sample of each
+//! kind of operation, however many operations there are. The [`Model`](super::Model) reads the trace a second time
+//! and places operations by the result. The test `after_three_hours_the_clocks_are_as_precise_as_at_first` checks
+//! both.
 
 use super::gpu_clock::{Bounds, Clocks};
 use super::gpu_interval::{self, host};
@@ -13,7 +15,7 @@ use gpuspy_wire::record::{SyncScope, Untimed, flag};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
-/// What has been found so far.
+/// The state of the first pass.
 #[derive(Debug, Default)]
 pub struct Survey {
     devices: HashMap<u32, u32>,
@@ -30,21 +32,22 @@ pub struct Survey {
     prior: Prior,
 }
 
-/// The stream id under which destroyed streams are kept. No stream has it: ids count up, handles are addresses.
+/// The stream id under which the last operations of destroyed streams are kept. No stream has it: ids count up from
+/// 1, and handles are addresses.
 const ORPHANS: u64 = u64::MAX;
 
 /// The last timed operation of a stream.
 #[derive(Clone, Copy, Debug)]
 struct StreamEnd {
     time_base: u32,
-    /// Its end event's stamp, and how much that can be off.
+    /// The end event's stamp and its error.
     stamp: i64,
     error: i64,
-    /// Host ns when its call returned.
+    /// Host ns at which its call returned.
     returned: u64,
-    /// The app has waited for it: its clock knows that, and every later wait would say less.
+    /// Whether the program has waited for it. The clock has that bound, and later waits would give weaker ones.
     is_waited_for: bool,
-    /// It is in `waits`.
+    /// Whether it is in `waits`.
     is_queued: bool,
 }
 
@@ -52,13 +55,14 @@ struct StreamEnd {
 #[derive(Clone, Debug, Default)]
 struct StreamEnds {
     by_stream: HashMap<u64, StreamEnd>,
-    /// Streams that may have one which the app has not waited for, each once, by when an operation's call returned: the
-    /// last one's, or an earlier one's. So a wait for a context looks at those that it covers, however many streams there are.
+    /// Streams that may have an operation which the program has not waited for, each stream once, ordered by the time
+    /// at which the call of its last operation, or of an earlier one, returned. A wait for a context then touches
+    /// only the streams that it covers, however many there are.
     waits: BinaryHeap<Reverse<(u64, u64)>>,
 }
 
 impl StreamEnds {
-    /// An operation is its stream's last one now.
+    /// Makes an operation its stream's last one.
     fn insert(&mut self, stream: u64, end: StreamEnd) {
         let held = self.by_stream.entry(stream).or_insert(end);
         let is_queued = held.is_queued;
@@ -68,7 +72,7 @@ impl StreamEnds {
         }
     }
 
-    /// Takes an end that a wait covers, and that none did before.
+    /// Takes the next end that a wait covers and that no earlier wait covered.
     fn waited_for(&mut self, sync: &Synchronize) -> Option<StreamEnd> {
         if sync.scope == SyncScope::Stream {
             let key = (sync.call.context, sync.stream);
@@ -92,7 +96,7 @@ impl StreamEnds {
                 end.is_waited_for = true;
                 return Some(*end);
             }
-            // A later operation of the stream is not over yet.
+            // A later operation of the stream is not covered by this wait.
             end.is_queued = true;
             self.waits.push(Reverse((end.returned, stream)));
         }
@@ -101,19 +105,19 @@ impl StreamEnds {
 }
 
 impl Survey {
-    /// The clocks of a whole trace.
+    /// Returns the clocks of a whole trace.
     pub fn of(records: impl IntoIterator<Item = Record>) -> Clocks {
         Survey::with(Prior::default(), records)
     }
 
-    /// The same, with what is typical used there only.
+    /// The same with a given use of typical lengths.
     pub fn with(prior: Prior, records: impl IntoIterator<Item = Record>) -> Clocks {
         let mut survey = Survey { prior, ..Survey::default() };
         records.into_iter().for_each(|record| survey.observe(&record));
         survey.finish()
     }
 
-    /// Takes what a record says of a clock.
+    /// Takes the next record.
     pub fn observe(&mut self, record: &Record) {
         self.first.get_or_insert(record.at);
         if let Some(begin) = begin(record) {
@@ -145,7 +149,7 @@ impl Survey {
         }
     }
 
-    /// Fits what was found.
+    /// Fits the clocks and the typical lengths.
     pub fn finish(self) -> Clocks {
         let earliest = self.earliest.or(self.first);
         let mut clocks = Clocks::fit(self.time_bases, self.devices);
@@ -157,7 +161,7 @@ impl Survey {
         clocks
     }
 
-    /// How many bounds are kept: its size.
+    /// The number of bounds that are kept.
     pub fn kept(&self) -> usize {
         self.time_bases.values().map(Bounds::kept).sum()
     }
@@ -175,7 +179,7 @@ impl Survey {
         self.lengths.timed(work, gpu);
     }
 
-    /// The app waited: what it had issued to the streams before is over.
+    /// The program waited, so the operations that it had issued to the streams before are over.
     fn synchronized(&mut self, sync: &Synchronize) {
         let context = sync.call.context;
         let Some(ends) = self.ends.get_mut(&context) else { return };
@@ -186,8 +190,8 @@ impl Survey {
         }
     }
 
-    /// A stream was destroyed; what it still runs is waited for with its context. The ends of all such streams are one: the
-    /// last of them, issued with the last.
+    /// A stream was destroyed; a wait for its context still covers what it runs. All such streams of a context share
+    /// one entry: the latest stamp, and the latest return of a call.
     fn orphaned(&mut self, context: u32, stream: u64) {
         let Some(ends) = self.ends.get_mut(&context) else { return };
         let Some(end) = ends.by_stream.remove(&stream) else { return };
@@ -199,7 +203,7 @@ impl Survey {
         ends.insert(ORPHANS, StreamEnd { returned, is_queued: false, ..all });
     }
 
-    /// The poller watched an event of its own.
+    /// The poller observed an event of its own.
     fn sampled(&mut self, sample: &ClockSample) {
         let gpu = sample.gpu.clamp(-(gpu_interval::MOST_TIME as i64), gpu_interval::MOST_TIME as i64);
         let bounds = self.time_bases.entry((sample.context, sample.time_base)).or_default();
@@ -208,7 +212,7 @@ impl Survey {
     }
 }
 
-/// Host ns at which what a record tells of began, where that is a call or a change of a range.
+/// Host ns at which the call or the range change of a record began.
 pub(super) fn begin(record: &Record) -> Option<u64> {
     match record.body {
         Body::NvtxRange(_) => Some(record.at),
@@ -222,8 +226,8 @@ pub(super) fn timed(work: &Work) -> Option<&GpuTime> {
     work.gpu.as_ref().filter(|_| ran)
 }
 
-/// Whether an operation on a stream, whose call returned at `returned`, was waited for. Which operation an event stands
-/// behind is not kept.
+/// Whether a wait covers an operation on a stream whose call returned at `returned`. Waits for an event cover none,
+/// because which operation an event follows is not kept.
 pub(super) fn covers(sync: &Synchronize, (context, stream): (u32, u64), returned: u64) -> bool {
     let is_in_scope = match sync.scope {
         SyncScope::Device | SyncScope::Context => true,
@@ -248,14 +252,15 @@ mod tests {
         Record { thread: 1, at: 0, body }
     }
 
-    /// What the GPU's clock shows: an offset of hours, and a drift that goes from −40 to 40 ppm and back in an hour.
+    /// The GPU clock: an offset of hours, and a drift that goes from −40 to 40 ppm and back within an hour.
     fn gpu(host: i64) -> i64 {
         let phase = (host % HOURS) as f64 / HOURS as f64 * std::f64::consts::TAU;
         host - 5 * HOURS + (40e-6 * HOURS as f64 / std::f64::consts::TAU * (1.0 - phase.cos())) as i64
     }
 
-    /// Three hours of launches on two contexts of a device, four a second, whose time bases are tied anew every ten minutes: each
-    /// from an origin of its own, its positions off by up to a µs at the end. Host times of begin and end go with each.
+    /// Three hours of launches on two contexts of a device, four a second. The time bases start anew every ten
+    /// minutes, each at an origin of its own, with an error that grows to 1 µs. Each record comes with the
+    /// operation's true start and end in host ns.
     fn three_hours() -> impl Iterator<Item = (Record, Option<(i64, i64)>)> {
         let mut random = Random(1);
         let contexts = (1..=2).map(|context| {
@@ -274,7 +279,7 @@ mod tests {
             let (start_event, end_event) = (call + 1_000, end.max(call + 5_000));
             let time_base = 1 + ((call - HOURS) / (600 * SECOND)) as u32;
             let origin = i64::from(time_base) * 777 * SECOND;
-            // Hops across the idle time between launches are what is not exact.
+            // Errors arise over the idle time between launches.
             let error = ((call - HOURS) % (600 * SECOND) / (600 * SECOND / 1_000)) as u32;
             let wrong = i64::from(error) * (random.below(201) as i64 - 100) / 100;
             let mut launch = work(begin as u64, 4_000, 1_000);
@@ -302,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn after_three_hours_all_is_as_well_known_as_at_first() {
+    fn after_three_hours_the_clocks_are_as_precise_as_at_first() {
         let mut survey = Survey::default();
         three_hours().for_each(|(record, _)| survey.observe(&record));
         let (kept, seconds) = (survey.kept(), 3 * 3_600);
@@ -332,7 +337,7 @@ mod tests {
             part.sort_unstable();
             part[part.len() / 2]
         };
-        // Of ten minutes each, from a tie to the next: within them the correction is as good as the time base's positions.
+        // Medians over ten minutes, the life of a time base: the correction is as good as the time base's positions.
         let (first, last) = (middle(&errors[..2_400]), middle(&errors[errors.len() - 2_400..]));
         places.sort_unstable();
         println!(
@@ -343,9 +348,9 @@ mod tests {
         assert!(places[places.len() / 2] <= 20_000, "{}", places[places.len() / 2]);
     }
 
-    /// The GPU runs on when its stream is destroyed, and a synchronise of the context waits for that, too.
+    /// The GPU runs on when its stream is destroyed, and a synchronization of the context covers that work too.
     #[test]
-    fn what_a_destroyed_stream_still_runs_is_waited_for_with_its_context() {
+    fn a_wait_for_a_context_covers_what_its_destroyed_streams_run() {
         let mut launch = work(10_000, 4_000, 1_000);
         launch.gpu = Some(GpuTime { time_base: 1, start: 50_000, duration: 9_000, ..GpuTime::default() });
         let (context, handle, flags, priority) = (1, 0, 0, 0);
@@ -364,10 +369,10 @@ mod tests {
         let records = [record(Body::Work(launch)), gone(7), gone(8)];
         let lower = |sync| Survey::of(records.iter().cloned().chain([sync])).of(1, 1).unwrap().lower(20_000);
         assert!(lower(wait(SyncScope::Context)).is_some_and(|lower| (38_000..=39_000).contains(&lower)));
-        assert_eq!(lower(wait(SyncScope::Stream)), None, "it has no such stream any more");
+        assert_eq!(lower(wait(SyncScope::Stream)), None, "the context no longer has that stream");
     }
 
-    /// An event that ends one operation and starts the next says nothing of what an event costs.
+    /// An event that ends one operation and starts the next says nothing about an event's cost.
     #[test]
     fn a_shared_event_teaches_no_cost() {
         let launch = |submitted: u64, start: i64, flags: u16| {

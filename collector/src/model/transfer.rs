@@ -1,14 +1,14 @@
-//! What kind of transfer a copy was, and what host memory it touched.
+//! What kind of transfer is a copy, and which host memory does it touch?
 //!
-//! A direction that the app stated is taken at its word. An unstated one (`cudaMemcpyDefault`, `cuMemcpy`) follows from
-//! what is known of both addresses; managed memory counts as the device's there, and an address that CUDA never
-//! allocated is the host's.
+//! A direction that the program states counts. An unstated one (`cudaMemcpyDefault`, `cuMemcpy`) follows from what is
+//! known about the two addresses: managed memory counts as the device's, and an address that CUDA never allocated as
+//! the host's.
 
 use super::memory::Blocks;
 use crate::trace::record::What;
 use gpuspy_wire::record::{Direction, Memory, flag};
 
-/// What a transfer is, as reports name it.
+/// The kind of a transfer, as reports name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TransferKind {
     /// Host to device.
@@ -21,12 +21,12 @@ pub enum TransferKind {
     HtoH,
     /// From one device to another.
     PtoP,
-    /// A memory set.
+    /// A memset.
     Memset,
 }
 
 impl TransferKind {
-    /// The name users see.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             TransferKind::HtoD => "HtoD",
@@ -42,7 +42,7 @@ impl TransferKind {
 /// The host's side of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostMemory {
-    /// Ordinary memory: the driver copies it through a buffer of its own.
+    /// Ordinary memory, which the driver copies through a buffer of its own.
     Pageable,
     /// Page-locked, by allocation or by registration.
     Pinned,
@@ -53,7 +53,7 @@ pub enum HostMemory {
 }
 
 impl HostMemory {
-    /// The name users see.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             HostMemory::Pageable => "pageable",
@@ -73,10 +73,10 @@ impl HostMemory {
     }
 }
 
-/// What a copy or a set moves: which way, from or to what host memory, and how many bytes.
+/// What a copy or a memset moves: direction, kind of host memory, and bytes.
 pub type Moved = (TransferKind, HostMemory, u64);
 
-/// What an operation moves; `None` if it is neither copy nor set.
+/// What an operation moves; `None` if it is neither a copy nor a memset.
 pub fn moved(what: &What, blocks: &Blocks) -> Option<Moved> {
     match *what {
         What::Memcpy { direction, bytes, dst, src, peer_context, .. } => {
@@ -88,8 +88,8 @@ pub fn moved(what: &What, blocks: &Blocks) -> Option<Moved> {
     }
 }
 
-/// Whether the call of an operation returns when that is done. Copies from and to pageable memory are staged by the driver inside
-/// the call, whatever the API's name says.
+/// Whether an operation's call returns only when the operation is done. Inside the call, the driver stages copies
+/// from and to pageable memory, whatever the API's name says.
 pub fn blocks_host(flags: u16, moved: Option<Moved>) -> bool {
     let is_staged = matches!(moved, Some((TransferKind::HtoD | TransferKind::DtoH, HostMemory::Pageable, _)))
         && flags & (flag::PREFETCH | flag::BATCH) == 0;
@@ -108,7 +108,7 @@ pub fn resolve(
     let kind = match stated {
         Direction::HtoD => TransferKind::HtoD,
         Direction::DtoH => TransferKind::DtoH,
-        // Who calls it so need not know that the addresses are of two GPUs.
+        // A program may make such a call without knowing that the addresses are on two GPUs.
         Direction::DtoD if peer => TransferKind::PtoP,
         Direction::DtoD => TransferKind::DtoD,
         Direction::HtoH => TransferKind::HtoH,
@@ -180,7 +180,7 @@ mod tests {
             (PAGEABLE, MANAGED, TransferKind::HtoD, HostMemory::Pageable),
             (MANAGED, DEVICE, TransferKind::DtoD, HostMemory::None),
             (ARRAY, PINNED, TransferKind::DtoH, HostMemory::Pinned),
-            // A handle, and no address: there is nothing behind it.
+            // A handle is not an address: nothing follows it.
             (ARRAY + 1, DEVICE, TransferKind::HtoD, HostMemory::Pageable),
         ] {
             assert_eq!(

@@ -1,21 +1,30 @@
-//! What an operation of a kind typically takes: a prior for those whose own interval is wide.
+//! How long does an operation of a kind typically take? The answer is a prior for operations whose own interval is
+//! wide.
 //!
-//! Operations are alike if they are launches of a kernel in one shape, launches of a graph, or copies and sets of one way, one
-//! host memory and one size, in one context. In the first pass over a trace [`Lengths`] keeps a few of each kind, drawn by
-//! chance: of all that were timed, and of those whose events tell how long they lasted, up to what all events are off by
-//! ([`Spread::is_telling`]). At its end [`Typical`] has what these took, of every kind where that means something:
+//! Operations of one context are similar if they are launches of one kernel with one grid, block and shared memory
+//! size; or launches of one graph; or copies or memsets of one direction, one kind of host memory and one size
+//! class. In the first pass over a trace, [`Lengths`] draws two random samples of each kind: one of all
+//! timed operations, and one of those whose events determine their length ([`Spread::is_conclusive`]). When the clocks
+//! are known, [`Typical`] computes the typical length of each kind for which the samples allow that:
 //!
-//! - They agree with each other: there are [`LEAST`] or more, and their 90th percentile is at most [`AGREE`] tenths of their
-//!   10th. Where lengths are random, a typical one would be worse than none.
-//! - The others do not contradict them: of all that were drawn, at most one in ten certainly took another time. Those that tell
-//!   may just be those that were long enough to be told apart from what their events over-read.
+//! - The operations with a determined length agree: there are at least [`LEAST`] of them, and their 90th percentile
+//!   is at most [`AGREE`] tenths of their 10th percentile. Where lengths are random, a typical one would be worse
+//!   than none.
+//! - The other operations do not contradict them: the intervals of at most one in ten of the first sample exclude the
+//!   typical length. Without this rule, a few long operations could speak for many short ones, whose length the
+//!   events' over-read hides.
 //!
-//! Elsewhere two guesses are better than what an operation says by itself. Where the host waits for each operation in its call, it
-//! comes back late, and the shortest are the nearest to what they take. And where the host stalls between an operation and its
-//! end event, that one can have taken several times as long as its like, and is taken to have lasted as long as they.
+//! Elsewhere, two guesses are better than an operation's own estimate:
 //!
-//! An operation that certainly took another time than its like is not typical, whatever the others are:
-//! [`Usual::within`] has nothing for it.
+//! - Where the host waits in each call until the operation is done, it returns late, so the shortest are nearest to
+//!   the truth.
+//! - Where the host stalls between an operation and its end event, the operation may have taken several times as long
+//!   as others of its kind; it is assumed to have taken as long as they did.
+//!
+//! An operation whose own interval excludes the typical length keeps its own estimate ([`Usual::within`]).
+//!
+//! The tests in this module give known lengths, among them `nothing_is_typical_where_determined_lengths_differ` and
+//! `long_operations_do_not_speak_for_short_ones_that_contradict_them`.
 
 use super::Action;
 use super::gpu_clock::{Clocks, parted};
@@ -27,29 +36,30 @@ use crate::trace::record::{Body, GpuTime, Record, What, Work};
 use gpuspy_wire::record::flag;
 use std::collections::HashMap;
 
-/// Kinds of operations that are kept at a time. Where there are more, those go that had the fewest.
+/// Limit on the kinds that are kept at a time. Beyond it, the less frequent half is dropped.
 const MOST_KINDS: usize = 2_048;
-/// Operations that are drawn of a kind, of all and of those that tell.
+/// Size of each of a kind's two samples.
 const DRAWN: usize = 24;
-/// So many that tell must agree.
+/// This many operations with a determined length must agree.
 const LEAST: usize = 2;
-/// So many say what most others may have taken.
+/// A sample must have this many operations to show that one of them stands out.
 const MANY: usize = 8;
-/// The host stalled beside an operation that can have taken so many times as long as most.
+/// The host is assumed to have stalled after an operation that may have taken more than this many times the median
+/// bound.
 const STALLED: u64 = 4;
-/// How many times the 10th percentile the 90th may be, in tenths.
+/// Largest ratio of the 90th to the 10th percentile, in tenths.
 const AGREE: u64 = 13;
 
-/// What makes operations alike, in a context.
+/// What makes operations of one context similar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Like {
     Kernel { name: u32, grid: [u32; 3], block: [u32; 3], shared_bytes: u32 },
-    Transfer { kind: TransferKind, host_memory: HostMemory, size: u64, rows: u32, manner: u16 },
+    Transfer { kind: TransferKind, host_memory: HostMemory, size: u64, rows: u32, flags: u16 },
     Graph { graph: u32 },
 }
 
 impl Like {
-    /// `None` where nothing is like it: a burst, or what nobody knows the name of.
+    /// Returns `None` for operations that have no kind: bursts, and operations without a name or number.
     fn of(work: &Work, moved: Option<Moved>) -> Option<Like> {
         match (work.what, moved) {
             (What::Kernel { name, grid, block, shared_bytes, .. }, _) if name != 0 => {
@@ -57,33 +67,33 @@ impl Like {
             }
             (What::Graph { graph, .. }, _) if graph != 0 => Some(Like::Graph { graph }),
             (What::Memcpy { rows, .. } | What::Memset { rows, .. }, Some((kind, host_memory, bytes))) => {
-                let manner = work.call.flags & (flag::PREFETCH | flag::BATCH);
-                Some(Like::Transfer { kind, host_memory, size: size_class(bytes), rows, manner })
+                let flags = work.call.flags & (flag::PREFETCH | flag::BATCH);
+                Some(Like::Transfer { kind, host_memory, size: size_class(bytes), rows, flags })
             }
             _ => None,
         }
     }
 }
 
-/// Sizes of one class differ by an eighth at most.
+/// Returns the size class: sizes of one class differ by at most an eighth.
 fn size_class(bytes: u64) -> u64 {
     let cut = bytes.checked_ilog2().unwrap_or(0).saturating_sub(3);
     bytes >> cut << cut
 }
 
-/// Where what is typical is used. [`Prior::Agreeing`] is what everybody reads; the others are there to be compared with it.
+/// Where typical lengths are used. Reports use [`Prior::Agreeing`]; tests compare it with the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prior {
     /// Nowhere.
     Never,
-    /// Wherever two tell, whether or not they agree, and nowhere else.
+    /// Wherever two operations have a determined length, whether or not they agree.
     Always,
-    /// By the rules above.
+    /// By the rules of this module.
     #[default]
     Agreeing,
 }
 
-/// What operations that are alike usually take, GPU ns.
+/// How long similar operations usually take, GPU ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usual {
     /// The 10th percentile.
@@ -92,14 +102,14 @@ pub struct Usual {
     pub value: u64,
     /// The 90th percentile.
     pub to: u64,
-    /// It is the best value of those only that can have taken longer than this.
+    /// Applies only to operations that may have taken longer than this.
     pub beyond: u64,
-    /// Those that tell agree on it.
+    /// Whether operations with a determined length agree on it.
     pub is_agreed: bool,
 }
 
 impl Usual {
-    /// Of some that are alike; `None` of too few.
+    /// Summarizes some lengths; `None` if there are too few.
     fn of(mut values: Vec<u64>) -> Option<Usual> {
         values.sort_unstable();
         let last = values.len().checked_sub(1).filter(|last| last + 1 >= LEAST)?;
@@ -108,46 +118,46 @@ impl Usual {
         Some(Usual { from, value: rank(last.div_ceil(2))?, to, beyond: 0, is_agreed: true })
     }
 
-    /// What nobody has agreed on, so that it contradicts nothing.
+    /// Marks this as a mere guess, which contradicts no operation.
     fn guessed(self) -> Usual {
         Usual { from: 0, to: u64::MAX, is_agreed: false, ..self }
     }
 
-    /// The best value for an operation that took from `lo` to `hi`; `None` if it certainly took another time than is usual, or
-    /// is known better than that.
+    /// The best value for an operation that took from `lo` to `hi`; `None` if those bounds exclude the usual length,
+    /// or the operation's own estimate is better.
     pub fn within(&self, lo: u64, hi: u64) -> Option<u64> {
         (lo <= self.to && self.from <= hi && self.beyond <= hi).then(|| self.value.clamp(lo, hi))
     }
 }
 
-/// What operations typically take, of a whole trace.
+/// Typical lengths from a whole trace.
 #[derive(Clone, Debug, Default)]
 pub struct Typical {
     usual: HashMap<(u32, Like), Usual>,
 }
 
 impl Typical {
-    /// What an operation like this one typically takes, ns; `None` where those that tell do not agree.
+    /// The typical length of operations like this one, ns; `None` where determined lengths do not agree.
     pub fn of(&self, work: &Work, what: Action) -> Option<u64> {
         self.usual(work, what).filter(|usual| usual.is_agreed).map(|usual| usual.value)
     }
 
-    /// The same, and how far that usually differs; also where it is but the best guess that there is.
+    /// The same with its spread, including mere guesses.
     pub fn usual(&self, work: &Work, what: Action) -> Option<Usual> {
         self.usual.get(&(work.call.context, Like::of(work, what.moved())?)).copied()
     }
 }
 
-/// An operation that was drawn.
+/// An operation in a sample.
 #[derive(Clone, Copy, Debug)]
 struct Drawn {
     time_base: u32,
     pair: Pair,
-    /// Its call returned when it was done.
+    /// Whether its call returned when it was done.
     blocking: bool,
 }
 
-/// A few of many, each as likely to be among them as any other.
+/// A random sample of up to [`DRAWN`] operations, by reservoir sampling (Vitter's Algorithm R, 1985).
 #[derive(Clone, Debug, Default)]
 struct Few {
     seen: u64,
@@ -166,19 +176,19 @@ impl Few {
     }
 }
 
-/// Operations that are alike.
+/// The samples of one kind.
 #[derive(Clone, Debug, Default)]
 struct Alike {
     all: Few,
-    telling: Few,
+    conclusive: Few,
 }
 
 impl Alike {
-    /// What they usually take, if the rules above allow to speak of that.
+    /// Returns the usual length, if the module's rules allow one.
     fn usual(&self, prior: Prior, measure: impl Fn(&Drawn) -> Option<Measured>) -> Option<Usual> {
         let all: Vec<Measured> = self.all.drawn.iter().filter_map(&measure).collect();
-        let telling = self.telling.drawn.iter().filter_map(&measure).filter(|one| one.is_telling);
-        let usual = Usual::of(telling.map(|one| one.length.value).collect());
+        let conclusive = self.conclusive.drawn.iter().filter_map(&measure).filter(|one| one.is_conclusive);
+        let usual = Usual::of(conclusive.map(|one| one.length.value).collect());
         if prior == Prior::Always {
             return usual.map(|usual| Usual { from: 0, to: u64::MAX, ..usual });
         }
@@ -189,8 +199,8 @@ impl Alike {
         if agree { Some(usual) } else { stalled(&all) }
     }
 
-    /// Where none tells, but the host waited in all of their calls. How late it came back only ever adds: they take what the
-    /// shortest seem to.
+    /// For kinds without a determined length whose calls all wait for their operation. Returning late only ever adds
+    /// time, so the usual length is that of the shortest.
     fn shortest(&self, all: &[Measured]) -> Option<Usual> {
         let is_blocking = self.all.drawn.iter().all(|one| one.blocking);
         let usual = Usual::of(all.iter().map(|one| one.length.value).collect()).filter(|_| is_blocking)?;
@@ -198,15 +208,15 @@ impl Alike {
     }
 }
 
-/// For those behind which the host stalled: they may have taken much longer than most others may have,
-/// and nothing says that they did.
+/// For operations after which the host stalled: they may have taken much longer than most others, and nothing shows
+/// that they did.
 fn stalled(all: &[Measured]) -> Option<Usual> {
     let usual = Usual::of(all.iter().map(|one| one.length.value).collect())?;
     let most = Usual::of(all.iter().map(|one| one.length.hi).collect())?;
     (all.len() >= MANY).then(|| Usual { beyond: most.value.saturating_mul(STALLED), ..usual.guessed() })
 }
 
-/// The most that a GPU clock can be ahead of the host's, by all that was seen of it until now.
+/// An upper bound on θ from the records so far.
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
     /// Host time.
@@ -220,18 +230,19 @@ impl Ahead {
     }
 }
 
-/// The fold of the first pass. Its size is that of [`MOST_KINDS`] kinds, and of what memory is allocated at the moment.
+/// The fold of the first pass. Its memory is bounded by [`MOST_KINDS`], and by the memory blocks that the program
+/// holds.
 #[derive(Debug, Default)]
 pub struct Lengths {
     alike: HashMap<(u32, Like), Alike>,
     ahead: HashMap<(u32, u32), Ahead>,
-    /// What addresses mean, to tell copies apart. Memory that graphs take is not followed.
+    /// Blocks by address, to classify copies. Memory that graphs take is not followed.
     blocks: Blocks,
     random: u64,
 }
 
 impl Lengths {
-    /// Takes what a record says of memory.
+    /// Takes what a record says about memory.
     pub fn observe(&mut self, record: &Record) {
         match &record.body {
             Body::Alloc(alloc) => drop(self.blocks.allocated(record.thread, alloc)),
@@ -252,20 +263,20 @@ impl Lengths {
         let Some(like) = Like::of(work, moved) else { return };
         let blocking = transfer::blocks_host(work.call.flags, moved);
         let spread = Spread::of(&pair, [ahead; 2], 0, 0);
-        let is_telling = spread.is_telling(&pair);
+        let is_conclusive = spread.is_conclusive(&pair);
         let chance = self.chance();
         let alike = self.alike.entry((work.call.context, like)).or_default();
         let one = Drawn { time_base: gpu.time_base, pair, blocking };
         alike.all.add(one, chance);
-        if is_telling {
-            alike.telling.add(one, chance);
+        if is_conclusive {
+            alike.conclusive.add(one, chance);
         }
         if self.alike.len() > MOST_KINDS {
             self.forget_half();
         }
     }
 
-    /// What is typical, by clocks that were fitted to the whole trace.
+    /// Returns the typical lengths, by clocks that were fitted to the whole trace.
     pub fn finish(self, prior: Prior, clocks: &Clocks) -> Typical {
         if prior == Prior::Never {
             return Typical::default();
@@ -279,7 +290,7 @@ impl Lengths {
         Typical { usual: usual.collect() }
     }
 
-    /// How far the time base's clock is ahead at most, once this pair is known, where it was submitted.
+    /// Updates the upper bound on a time base's θ with this pair, and returns it for the moment of submission.
     fn learn(&mut self, context: u32, time_base: u32, pair: &Pair) -> i64 {
         let recorded = pair.submitted - if pair.lead < MOST_TIME as i64 { pair.lead } else { 0 };
         let stamp = if pair.lead < MOST_TIME as i64 { pair.start } else { pair.end() };
@@ -291,7 +302,7 @@ impl Lengths {
         known.by(pair.submitted)
     }
 
-    /// SplitMix64.
+    /// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
     fn chance(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -299,7 +310,7 @@ impl Lengths {
         z ^ (z >> 31)
     }
 
-    /// Leaves the kinds that had the most operations.
+    /// Keeps the kinds that had the most operations.
     fn forget_half(&mut self) {
         let mut seen: Vec<u64> = self.alike.values().map(|alike| alike.all.seen).collect();
         seen.sort_unstable();
@@ -315,8 +326,8 @@ mod tests {
     use crate::trace::record::{Alloc, Call};
     use gpuspy_wire::record::{Direction, Memory, Untimed};
 
-    /// Launches with a known truth, on a GPU whose clock is the host's. A queued launch waits behind what came before it,
-    /// and its events tell how long it lasts; one on a drained stream is issued while its start event fires.
+    /// Launches with a known truth on a GPU whose clock is the host's. A queued launch waits for earlier work, and
+    /// its events determine its length; one on a drained stream is issued while its start event fires.
     #[derive(Default)]
     struct Gpu {
         now: u64,
@@ -375,8 +386,8 @@ mod tests {
         Action::Transfer { kind: TransferKind::DtoH, host_memory, bytes }
     }
 
-    /// A drained launch first, by which the clock is known, and two with nothing between, by which it is known that an event
-    /// costs nothing.
+    /// Starts with a drained launch, which bounds the clock, and two with nothing between, which show that
+    /// an event costs nothing.
     fn known() -> Gpu {
         let mut gpu = Gpu::default();
         gpu.kernel(9_999, false, 0);
@@ -389,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_agree_are_typical_of_their_shape_and_of_no_other() {
+    fn lengths_that_agree_are_typical_of_their_shape_only() {
         let mut gpu = known();
         let wide = gpu.kernel(8, false, 5_000);
         for ns in [5_000, 5_050, 5_100] {
@@ -402,7 +413,7 @@ mod tests {
             typical.usual(&wide, KERNEL),
             Some(Usual { from: 5_000, value: 5_050, to: 5_100, beyond: 0, is_agreed: true })
         );
-        assert_eq!(typical.of(&other, KERNEL), None, "one alone agrees with nobody");
+        assert_eq!(typical.of(&other, KERNEL), None, "one alone is too few");
         let mut elsewhere = wide.clone();
         elsewhere.call.context = 2;
         assert_eq!(typical.of(&elsewhere, KERNEL), None);
@@ -413,9 +424,9 @@ mod tests {
         assert_eq!(typical.of(&unnamed, KERNEL), None);
     }
 
-    /// What is timed alone among the launches of runs is an operation like any other.
+    /// A launch that is timed alone between runs counts like any other operation.
     #[test]
-    fn a_launch_that_stands_for_others_counts_like_any() {
+    fn a_launch_between_runs_counts_like_any_other() {
         let mut gpu = known();
         let wide = gpu.kernel(8, false, 5_000);
         for lasted in [5_000, 5_020] {
@@ -428,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn where_those_that_tell_differ_nothing_is_typical() {
+    fn nothing_is_typical_where_determined_lengths_differ() {
         for (lengths, expected) in [([4_000, 5_000], Some(5_000)), ([4_000, 5_300], None)] {
             let mut gpu = known();
             let wide = gpu.kernel(8, false, 4_500);
@@ -439,9 +450,9 @@ mod tests {
         }
     }
 
-    /// Only the long ones of a drained stream are told apart from what their events over-read.
+    /// Of a drained stream's operations, only the long ones exceed what their events over-read.
     #[test]
-    fn those_that_tell_do_not_speak_for_others_that_contradict_them() {
+    fn long_operations_do_not_speak_for_short_ones_that_contradict_them() {
         let mut gpu = known();
         let wide = gpu.kernel(8, false, 3_000);
         for lasted in [2_000, 40_000, 4_000, 42_000, 6_000, 41_000] {
@@ -450,29 +461,29 @@ mod tests {
         assert_eq!(gpu.typical().of(&wide, KERNEL), None);
     }
 
-    /// 2 µs kernels on a drained stream, and a random one: none tells. Beside one of them the host was away for a while.
+    /// Kernels of 2 µs on a drained stream, none of them conclusive. The host stalled after one of them.
     #[test]
-    fn beside_which_the_host_stalled_is_taken_to_be_like_the_others() {
+    fn an_operation_after_which_the_host_stalled_is_taken_to_be_like_the_others() {
         let mut gpu = known();
         let mut last = gpu.kernel(8, false, 2_000);
         for lasted in [1_000, 2_500, 1_500, 3_000, 2_000, 500, 2_000, 2_000] {
             last = gpu.kernel(8, false, lasted);
         }
         let typical = gpu.typical();
-        assert_eq!(typical.of(&last, KERNEL), None, "nobody has agreed on it");
+        assert_eq!(typical.of(&last, KERNEL), None, "no determined lengths agree on it");
         let usual = typical.usual(&last, KERNEL).unwrap();
-        assert_eq!(usual.within(0, 8_000), None, "its own guess is as good");
+        assert_eq!(usual.within(0, 8_000), None, "its own estimate is as good");
         assert!(usual.within(0, 900_000).is_some_and(|ns| ns < 4_000), "{usual:?}");
         assert_eq!(usual.within(800_000, 900_000), Some(800_000));
     }
 
-    /// The host comes back late from a call that waits: what seems to have lasted least lasted least too long.
+    /// The host returns late from a call that waits, so the shortest measurement is the least wrong.
     #[test]
-    fn of_copies_that_the_host_waits_for_the_shortest_are_the_nearest() {
+    fn of_copies_that_the_host_waits_for_the_shortest_are_nearest_to_the_truth() {
         let mut gpu = known();
         let copies = [3_000, 90_000, 4_000, 3_100, 60_000].map(|seems| {
             let mut copy = gpu.copy(1 << 40, 64, false, seems);
-            // The call returned when it seemed to be over, and only then came the end event.
+            // The call returned when the copy seemed to be over; the end event was recorded only then.
             (copy.lead, copy.submitted) = (seems, copy.call.begin + seems);
             copy.call.end = copy.submitted + 1_000;
             gpu.records.pop();
@@ -487,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_like_those_of_its_way_its_memory_and_its_size() {
+    fn copies_are_similar_by_direction_host_memory_and_size() {
         const PINNED: u64 = 0x10_000;
         let mut gpu = known();
         let (memory, stream, pool) = (Memory::Pinned, 0, 0);
@@ -513,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn what_certainly_took_another_time_is_not_typical() {
+    fn an_operation_whose_bounds_exclude_the_usual_length_is_not_typical() {
         let usual = Usual { from: 90, value: 100, to: 110, beyond: 0, is_agreed: true };
         assert_eq!(
             [(0, 200), (0, 95), (105, 200)].map(|(lo, hi)| usual.within(lo, hi)),
@@ -523,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_the_most_frequent_stay() {
+    fn memory_is_bounded_and_the_most_frequent_kinds_stay() {
         let mut gpu = known();
         for ns in [5_000, 5_050] {
             gpu.kernel(8, true, ns);

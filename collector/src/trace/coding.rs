@@ -1,33 +1,34 @@
-//! How a record becomes columns, and comes back: one description for both ways.
+//! How does a record become columns, and a record again? One description serves both directions.
 //!
-//! Every field is coded as what it is more than expected. What is expected is computed from what was coded before in
-//! the same chunk, by the same code when writing and when reading, so both sides always expect the same. The
-//! expectations are the program's own regularity:
+//! Every field is coded as its difference from an expected value. The expected value is computed from what was coded
+//! before in the same chunk, by the same code when writing and when reading, so that both sides always expect the
+//! same. The expectations follow a program's regularity:
 //!
 //! | field | expected |
 //! |---|---|
 //! | correlation | the thread's previous one + 1 |
-//! | begin | the end of the thread's previous call: what is left is the app's own time between calls |
-//! | submitted | begin + lead; end: submitted + tail: what is left is the hook's and the runtime's overhead |
+//! | begin | the end of the thread's previous call: the difference is the program's own time between calls |
+//! | submitted | begin + lead; end: submitted + tail: the difference is the hook's and the runtime's overhead |
 //! | at | end |
-//! | GPU start | the end of its stream's previous operation: back to back, what is left is the gap |
+//! | GPU start | the end of its stream's previous operation: back to back; the difference is the gap |
 //! | GPU duration | the average of the same kernel's previous ones |
 //! | time base, start error, seen | its stream's previous ones |
 //! | stream, context | the thread's previous one |
-//! | lead, tail, length of a call | 0: noise, which a delta would only double |
+//! | lead, tail, length of a call | 0, because a delta would double their noise |
 //! | all else | as in the previous record of the same kind, and for launches of the same kernel |
 //!
-//! All arithmetic wraps, so every value of every field comes back, however odd. The memory of what came before has a
-//! fixed size (threads, streams and kernels share places by their number's low bits): sharing costs bytes, never truth.
+//! All arithmetic wraps, so every value of every field is restored, however odd. The memory of previous records has a
+//! fixed size: threads, streams and kernels share places by the low bits of their numbers. Sharing a place costs
+//! bytes but never changes a value.
 //!
 //! # Columns
 //!
-//! The numbers in the code below are the format. Kind 0 has the columns of all records: 0 kind, 1 thread. A kind's own
-//! columns: 0 at; 1–8 the call; 9–21 an operation on a stream; from 24 on what is its own. Times chunks use the columns
-//! 1, 15–21 and 23 of kind [`Kind::GpuTime`].
+//! The numbers in the code below are part of the format. Kind 0 has the columns of all records: 0 kind, 1 thread. A
+//! kind's own columns are 0 for `at`, 1–8 for the call, 9–21 for an operation on a stream, and 24 and up for the
+//! kind's own fields. Times chunks use the columns 1, 15–21 and 23 of kind [`Kind::GpuTime`].
 //!
-//! A later version may add columns (absent means as expected) and kinds (a reader skips such records). A new kind leaves
-//! the memory of threads, streams and `at` alone, because an old reader does not follow it.
+//! A later version may add columns (an absent column means: as expected) and kinds (a reader skips their records). A
+//! new kind must not change the memory of threads, streams and `at`, because an old reader does not decode it.
 
 use super::columns::{ColumnReader, ColumnWriter};
 use super::record::*;
@@ -38,9 +39,9 @@ use std::io;
 
 /// A value that fits a column.
 trait Field: Copy {
-    /// As a number.
+    /// The value as a number.
     fn word(self) -> u64;
-    /// Back, or `None` for a number that no such value has.
+    /// The value for a number; `None` if no value has it.
     fn from_word(word: u64) -> Option<Self>;
 }
 
@@ -90,9 +91,9 @@ impl Field for Option<Via> {
     }
 }
 
-/// One direction of the coding.
+/// One direction of the coding: writing or reading.
 trait Columns {
-    /// Writing: takes `value`, gives it back. Reading: gives the value that was written, or `None` when there is none.
+    /// Writing: stores `value` and returns it. Reading: returns the value that was written, or `None` if there is none.
     fn code(&mut self, kind: u8, column: u8, value: u64, expected: u64) -> Option<u64>;
 }
 
@@ -112,9 +113,9 @@ impl Columns for ColumnReader {
 /// The columns of times: begin, end, submitted, lead, tail, GPU start, duration, seen.
 const TIMES: u64 = 1 << 5 | 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 16 | 1 << 17 | 1 << 20;
 
-/// Places for threads, and for streams.
+/// Places for threads, and as many for streams.
 const PLACES: usize = 256;
-/// Places for kernels; behind them is one for each kind.
+/// Places for kernels; one for each kind follows them.
 const KERNEL_ROWS: usize = 1024;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -133,7 +134,7 @@ struct Timeline {
     seen: u64,
 }
 
-/// The coding itself: the columns of a chunk, and the memory of what came before in it.
+/// The coder: the columns of a chunk, and the memory of previous records.
 #[derive(Debug)]
 struct Coder<C> {
     columns: C,
@@ -173,13 +174,13 @@ impl<C: Columns> Coder<C> {
         Some(())
     }
 
-    /// Turns to the columns and the row of a kind.
+    /// Selects the columns and the row of a kind.
     fn turn_to(&mut self, kind: u8) {
         self.kind = kind;
         self.row = KERNEL_ROWS + usize::from(kind);
     }
 
-    /// Codes a record's body and time. `body` has the right kind already, also when reading.
+    /// Codes a record's body and time. When reading, `body` must already have the right kind.
     fn record(&mut self, kind: Kind, record: &mut Record) -> Option<()> {
         self.turn_to(kind as u8);
         let thread = record.thread as usize % PLACES;
@@ -229,7 +230,7 @@ impl<C: Columns> Coder<C> {
         self.field(8, &mut call.context, before.context)
     }
 
-    /// The call's end; it is also when the record is expected to stand in the order.
+    /// The call's end, which is also the expected time of the record.
     fn exit(&mut self, thread: usize, call: &mut Call, expected_end: u64) -> Option<u64> {
         self.field(6, &mut call.end, expected_end)?;
         let memory = &mut self.threads[thread];
@@ -287,13 +288,13 @@ impl<C: Columns> Coder<C> {
         Some(())
     }
 
-    /// A duration against a moving average: half a bit better than against the previous one, whose noise adds.
+    /// Codes a duration against a moving average. That takes half a bit less than the previous value, whose noise adds.
     fn duration(&mut self, duration: &mut u64) -> Option<()> {
         const COLUMN: u8 = 17;
         let average = self.rows[self.row][usize::from(COLUMN)];
         self.field(COLUMN, duration, average)?;
         let surprise = duration.wrapping_sub(average) as i64;
-        // The first one is taken whole.
+        // The first duration becomes the average.
         let step = if average == 0 { surprise } else { surprise / 4 };
         self.rows[self.row][usize::from(COLUMN)] = average.wrapping_add_signed(step);
         Some(())
@@ -339,7 +340,8 @@ impl<C: Columns> Coder<C> {
                 self.same(27, copies)?;
                 self.same(28, memsets)
             }
-            // What wrote neither knew only bursts, and nothing of their last launch but that it returned before their end.
+            // Writers without these two columns knew only bursts, and of a burst's last launch only that it returned
+            // before the end.
             What::Burst { launches, ordinary, closing } => {
                 self.same(24, launches)?;
                 self.field(25, ordinary, 0u32)?;
@@ -510,7 +512,7 @@ impl<C: Columns> Coder<C> {
     }
 }
 
-/// The kind under which a body is coded.
+/// The kind that a body is coded as.
 fn kind_of(body: &Body) -> Kind {
     match body {
         Body::Work(work) => match work.what {
@@ -543,7 +545,7 @@ fn kind_of(body: &Body) -> Kind {
     }
 }
 
-/// A body of a kind with nothing in it yet; `None` for a kind that is none of a record.
+/// An empty body of a kind; `None` for kinds that no record has.
 fn blank(kind: Kind) -> Option<Body> {
     let call = Call::default();
     let work = |what| {
@@ -657,16 +659,16 @@ impl Encoder {
         let kind = kind_of(&record.body);
         self.0.columns.push(0, 0, kind as u64);
         self.0.columns.push(0, 1, u64::from(record.thread));
-        // Writing never fails; the copy is what the shared description takes by `&mut`.
+        // Writing never fails. The clone is needed because the shared description takes `&mut`.
         let _always = self.0.record(kind, &mut record.clone());
     }
 
-    /// Adds a GPU time, for a Times chunk.
+    /// Adds a GPU time to a Times chunk.
     pub fn time(&mut self, correlation: u64, time: &GpuTime) {
         let _always = self.0.time(&mut { correlation }, &mut { *time });
     }
 
-    /// The payload, its flags, and its bytes before compression.
+    /// Returns the payload, its flags, and its size before compression in bytes.
     ///
     /// # Errors
     /// See [`ColumnWriter::pack`].
@@ -676,7 +678,7 @@ impl Encoder {
 }
 
 impl<C: Columns> Coder<C> {
-    /// A GPU time that stands alone. Its stream is not known here: all share one timeline.
+    /// Codes a GPU time without its launch. Its stream is unknown here, so all share one timeline.
     fn time(&mut self, correlation: &mut u64, time: &mut GpuTime) -> Option<()> {
         self.turn_to(Kind::GpuTime as u8);
         self.field(1, correlation, self.threads[0].correlation.wrapping_add(1))?;
@@ -685,7 +687,7 @@ impl<C: Columns> Coder<C> {
     }
 }
 
-/// The columns do not hold what the chunk's header promises.
+/// The columns do not contain what the chunk's header promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invalid;
 
@@ -694,15 +696,15 @@ pub struct Invalid;
 pub struct Decoder(Coder<ColumnReader>);
 
 impl Decoder {
-    /// Begins to read columns.
+    /// Starts reading columns.
     pub fn new(columns: ColumnReader) -> Decoder {
         Decoder(Coder::new(columns))
     }
 
-    /// The next record; `None` for one of a kind that this version does not know.
+    /// Returns the next record; `None` if this version does not know its kind.
     ///
     /// # Errors
-    /// [`Invalid`], and everything after is.
+    /// Returns [`Invalid`] for this and all further records.
     pub fn record(&mut self) -> Result<Option<Record>, Invalid> {
         let kind = self.0.columns.take(0, 0).ok_or(Invalid)?;
         let thread = self.0.columns.take(0, 1).ok_or(Invalid)?;
@@ -716,10 +718,10 @@ impl Decoder {
         Ok(Some(record))
     }
 
-    /// The next GPU time and its operation's correlation.
+    /// Returns the next GPU time with its operation's correlation.
     ///
     /// # Errors
-    /// [`Invalid`], and everything after is.
+    /// Returns [`Invalid`] for this and all further times.
     pub fn time(&mut self) -> Result<(u64, GpuTime), Invalid> {
         let (mut correlation, mut time) = (0, GpuTime::default());
         self.0.time(&mut correlation, &mut time).ok_or(Invalid)?;
@@ -754,7 +756,7 @@ mod tests {
         let mut decoder = decoder(encoder, 5);
         let read: Vec<_> = (0..5).map(|_| decoder.record().unwrap()).collect();
         assert_eq!(read, [Some(loss(10)), None, None, None, Some(loss(20))]);
-        assert_eq!(decoder.record(), Err(Invalid), "no more than there are");
+        assert_eq!(decoder.record(), Err(Invalid), "there are no more");
     }
 
     #[test]
@@ -768,7 +770,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_has_its_blank() {
+    fn every_kind_has_a_blank_body() {
         for kind in Kind::ALL {
             let no_record = matches!(kind, Kind::GpuTime | Kind::Intern | Kind::Anchor);
             match blank(*kind) {

@@ -1,14 +1,14 @@
-//! Columns of numbers, packed: byte planes under zstd.
+//! How are columns of numbers packed? As byte planes, compressed with zstd.
 //!
-//! A column holds one `u64` per record that has the field: what the record's field is *more than expected* (see
-//! [`coding`](super::coding)), mostly 0 or small. Three choices, by column and chunk, leave little but the noise:
+//! A column contains one `u64` per record that has the field: the field's difference from its expected value (see
+//! [`coding`](super::coding)), which is mostly 0 or small. Three choices per column and chunk leave little but noise:
 //!
-//! - **zigzag** when one of the values is negative, so that small surprises of either sign are small numbers;
-//! - **sparse** when most values are 0: a bit per value says which are not, and only those follow;
-//! - **planes**: bytes are laid out by significance, all least significant ones together. Each plane ends a zstd block,
-//!   so that none spoils another's statistics. The upper planes are nearly constant and cost nearly nothing. Of columns
-//!   of times, the lowest bits are noise that no coder makes smaller: they are packed as they are, as many as leave
-//!   the width of the distribution to one plane, where entropy coding works best.
+//! - **zigzag** if one of the values is negative: small differences of either sign become small numbers;
+//! - **sparse** if most values are 0: a bit per value marks the others, and only those follow;
+//! - **planes**: bytes are grouped by significance, all least significant ones together. Each plane ends a zstd
+//!   block, so that no plane disturbs another's statistics. The upper planes are nearly constant and take almost no
+//!   space. In columns of times, the lowest bits are noise that no coder compresses: as many of them are stored
+//!   uncompressed as leave the width of the distribution to one plane, where entropy coding works best.
 //!
 //! ```text
 //! u32 columns
@@ -19,56 +19,56 @@
 //!            plane 0 (the 8 bits above the low ones), plane 1, …                        planes × present bytes
 //! ```
 //!
-//! At most [`KINDS`] × [`COLUMNS`] columns. Flags: 1 zigzag, 2 sparse. Without sparse, present = values. Without low bits and planes every present value is
-//! `constant`. A column whose every value is 0 is not written at all; so a reader takes 0 for columns that it misses,
-//! and skips those it does not know.
+//! There are at most [`KINDS`] × [`COLUMNS`] columns. Flags: 1 zigzag, 2 sparse. Without sparse, present = values.
+//! Without low bits and planes, every present value is `constant`. A column that is all 0 is not written; a reader
+//! therefore takes 0 for absent columns, and skips columns that it does not know.
 
 use super::format::{FLAG_ZSTD, Fields, MAX_PLAIN};
 use std::io::{self, Write};
 
-/// Kinds of records that have columns: the wire's kinds, and 0 for what all records have.
+/// Kinds of records that have columns: the wire's kinds, and 0 for the columns of all records.
 pub const KINDS: usize = 32;
-/// Columns of a kind.
+/// Columns per kind.
 pub const COLUMNS: usize = 64;
-/// zstd level. Measured on the generator's launches: levels 1, 3 and 9 are within 0.2 % of each other, because what is
-/// left is noise, and 19 is worse. Without a block per plane a launch takes a byte more.
+/// zstd level. On the generator's launches, levels 1, 3 and 9 differ by less than 0.2 % in size, because the rest is
+/// noise, and 19 is worse. Without one block per plane, a launch takes a byte more.
 pub const LEVEL: i32 = 1;
 
 const ENTRY_BYTES: usize = 24;
 const ZIGZAG: u8 = 1;
 const SPARSE: u8 = 2;
 
-/// The small number for a small difference of either sign.
+/// Maps small differences of either sign to small numbers.
 fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ (((difference as i64) >> 63) as u64)
 }
 
-/// Undoes [`zigzag`].
+/// Inverts [`zigzag`].
 fn unzigzag(coded: u64) -> u64 {
     (coded >> 1) ^ (coded & 1).wrapping_neg()
 }
 
-/// Bits that a value takes.
+/// The number of bits that a value takes.
 fn bits(value: u64) -> u32 {
     64 - value.leading_zeros()
 }
 
-/// Columns being filled.
+/// Columns that are being filled.
 #[derive(Debug)]
 pub struct ColumnWriter {
     columns: Vec<Vec<u64>>,
     noisy: u64,
 }
 
-/// A column ready to be written: its entry in the table without kind and column, and its data in parts that each
-/// deserve statistics of their own.
+/// A column ready to be written: its entry in the table without kind and column, and its data in parts that each get a
+/// zstd block.
 struct Packed {
     entry: Vec<u8>,
     parts: Vec<Vec<u8>>,
 }
 
 impl ColumnWriter {
-    /// No columns yet. In every kind, the columns whose bit is set in `noisy` have low bits that are noise.
+    /// Starts without columns. `noisy` has a bit set for each column, of every kind, whose low bits are noise.
     pub fn new(noisy: u64) -> ColumnWriter {
         ColumnWriter { columns: vec![Vec::new(); KINDS * COLUMNS], noisy }
     }
@@ -78,10 +78,10 @@ impl ColumnWriter {
         self.columns[usize::from(kind) * COLUMNS + usize::from(column)].push(value);
     }
 
-    /// Packs the columns: the payload, its flags, and its bytes before compression.
+    /// Packs the columns. Returns the payload, its flags, and its size before compression in bytes.
     ///
     /// # Errors
-    /// zstd's, or a chunk beyond [`MAX_PLAIN`].
+    /// Fails if zstd does, or if the chunk would exceed [`MAX_PLAIN`].
     pub fn pack(self) -> io::Result<(Vec<u8>, u16, u32)> {
         let mut table = Vec::new();
         let mut parts = Vec::new();
@@ -108,7 +108,7 @@ impl ColumnWriter {
     }
 }
 
-/// Packs a column, or says that there is nothing to write.
+/// Packs a column; `None` if there is nothing to write.
 fn pack_column(mut values: Vec<u64>, noisy: bool) -> Option<Packed> {
     let count = values.len();
     let zeros = values.iter().filter(|value| **value == 0).count();
@@ -143,11 +143,11 @@ fn pack_column(mut values: Vec<u64>, noisy: bool) -> Option<Packed> {
     Some(Packed { entry, parts })
 }
 
-/// How many bits of the values are packed as they are, and how many byte planes are above.
+/// Returns how many low bits of the values are stored uncompressed, and how many byte planes are above.
 fn split(values: &[u64], noisy: bool) -> (u32, u32) {
     let widest = bits(values.iter().fold(0, |all, value| all | value));
     let low_bits = if noisy {
-        // But for a few outliers, the values' upper 8 bits come to lie in plane 0.
+        // The upper 8 bits of all values but a few outliers fall into plane 0.
         let mut sorted = values.to_vec();
         let usual = values.len() - 1 - values.len() / 64;
         bits(*sorted.select_nth_unstable(usual).1).saturating_sub(8)
@@ -176,7 +176,7 @@ fn pack_bits(values: impl Iterator<Item = u64>, width: u32) -> Vec<u8> {
     bytes
 }
 
-/// The value of `width` ≤ 56 bits at a place among packed ones.
+/// The value of `width` ≤ 56 bits at index `index` of packed ones.
 fn packed_at(bytes: &[u8], index: usize, width: u32) -> Option<u64> {
     let bit = index * width as usize;
     let mut word = 0;
@@ -194,15 +194,15 @@ struct Column {
     values: usize,
     present: usize,
     constant: u64,
-    /// Values taken, and of those, present ones.
+    /// The number of values taken, and how many of those were present.
     taken: usize,
     taken_present: usize,
-    /// Where in the payload its parts begin: mask, low bits, planes.
+    /// Offsets of its parts in the payload: mask, low bits, planes.
     at: [usize; 3],
 }
 
 impl Column {
-    /// Reads the rest of a table entry; `None` when it cannot be.
+    /// Reads the rest of a table entry; `None` if it is invalid.
     fn from_entry(fields: &mut Fields<'_>, entries: u32) -> Option<Column> {
         let (flags, low_bits, planes) = (fields.u8()?, u32::from(fields.u8()?), usize::from(fields.u8()?));
         fields.bytes(3)?;
@@ -225,7 +225,8 @@ impl Column {
         })
     }
 
-    /// Lays the column's parts out from `at` on and returns where they end. Cannot overflow: all counts are bounded.
+    /// Lays out the column's parts from offset `at` and returns their end. This cannot overflow, since all counts are
+    /// bounded.
     fn lay_out(&mut self, at: usize) -> usize {
         let mask = if self.flags & SPARSE != 0 { self.values.div_ceil(8) } else { 0 };
         let low = (self.present * self.low_bits as usize).div_ceil(8);
@@ -233,7 +234,7 @@ impl Column {
         at + mask + low + self.present * self.planes
     }
 
-    /// The next value; `None` when there is none.
+    /// Takes the next value; `None` if there is none.
     fn take(&mut self, plain: &[u8]) -> Option<u64> {
         if self.taken == self.values {
             return None;
@@ -263,17 +264,18 @@ impl Column {
     }
 }
 
-/// Columns being read.
+/// Columns that are being read.
 #[derive(Debug)]
 pub struct ColumnReader {
     plain: Vec<u8>,
-    /// Index in `columns` of each kind's column, plus one; 0 = absent.
+    /// The index in `columns` of each kind's column, plus one; 0 = absent.
     index: Vec<u16>,
     columns: Vec<Column>,
 }
 
 impl ColumnReader {
-    /// Reads the table of a plain payload whose columns have at most `entries` values; `None` when it contradicts itself.
+    /// Reads the table of an unpacked payload whose columns have at most `entries` values; `None` if it is
+    /// inconsistent.
     pub fn new(plain: Vec<u8>, entries: u32) -> Option<ColumnReader> {
         let mut fields = Fields(&plain);
         let count = usize::try_from(fields.u32()?).ok().filter(|count| *count <= KINDS * COLUMNS)?;
@@ -295,7 +297,7 @@ impl ColumnReader {
         (at == plain.len()).then_some(ColumnReader { plain, index, columns })
     }
 
-    /// The next value of a column: 0 when the column is absent, `None` when it has no more.
+    /// Takes the next value of a column: 0 if the column is absent, `None` if it has no more.
     pub fn take(&mut self, kind: u8, column: u8) -> Option<u64> {
         let at = *self.index.get(usize::from(kind) * COLUMNS + usize::from(column))?;
         match at.checked_sub(1) {
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_expected_costs_nothing() {
+    fn expected_values_cost_nothing() {
         let mut writer = ColumnWriter::new(0);
         for _ in 0..1000 {
             writer.push(1, 2, 0);
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_every_width_come_back() {
+    fn values_of_every_width_are_restored() {
         let wide: Vec<u64> = (0..64).map(|bit| 1 << bit).chain([0, u64::MAX]).collect();
         let mut writer = ColumnWriter::new(0);
         for value in &wide {
@@ -351,7 +353,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_values_come_back(
+        fn any_values_are_restored(
             values in proptest::collection::vec((0u32..70, proptest::num::u64::ANY), 1..300),
             noisy: bool,
         ) {
@@ -384,7 +386,7 @@ mod tests {
         assert!(ColumnReader::new(good[..good.len() - 1].to_vec(), 3).is_none(), "too short");
         assert!(ColumnReader::new(good, 2).is_none(), "more values than entries");
         assert!(ColumnReader::new(payload(&[entry(1, 0, 9, 1)], &[0; 9]), 3).is_none(), "wider than a value");
-        assert!(ColumnReader::new(vec![255, 255, 255, 255], 3).is_none(), "a table that is not there");
+        assert!(ColumnReader::new(vec![255, 255, 255, 255], 3).is_none(), "a missing table");
         assert!(ColumnReader::new(vec![], 3).is_none());
     }
 }

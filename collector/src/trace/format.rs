@@ -1,60 +1,62 @@
-//! How a trace file lies on disk, byte by byte. Everything is little-endian.
+//! What are the bytes of a trace file? All numbers are little-endian.
 //!
 //! # Chunks
 //!
-//! A file is chunks, one after the other, nothing between them. A chunk is a header of [`HEADER_BYTES`] and a payload:
+//! A file is a sequence of chunks without gaps. A chunk is a header of [`HEADER_BYTES`] and a payload:
 //!
 //! ```text
 //!  0  u32  magic             "GSPY"
-//!  4  u8   kind              a ChunkKind; unknown ones are skipped by their length
+//!  4  u8   kind              a ChunkKind; a reader skips unknown ones by their length
 //!  5  u8   version           of the payload's meaning: VERSION; a chunk of a newer one is skipped like an unknown kind
 //!  6  u16  flags             bit 0: the payload is one zstd frame
-//!  8  u32  payload bytes     as they lie here, behind the header; at most MAX_PAYLOAD
+//!  8  u32  payload bytes     in the file, after the header; at most MAX_PAYLOAD
 //! 12  u32  plain bytes       after decompression; at most MAX_PLAIN; equal to payload bytes without flag bit 0
 //! 16  u32  entries           records, times, names or fields in it; at most MAX_ENTRIES
-//! 20  u32  payload checksum  CRC-32 (IEEE) of the payload as it lies here
+//! 20  u32  payload checksum  CRC-32 (IEEE) of the payload in the file
 //! 24  u64  sequence          0, 1, 2… in the order of writing: a hole is a lost chunk
 //! 32  u64  records before    entries of all Records chunks with a smaller sequence number: a hole says how many were lost
-//! 40  u64  first             least `at` of a Records chunk; of a Times chunk, least `at` of the launches meant; else 0
-//! 48  u64  last              greatest of the same
+//! 40  u64  first             least `at` of a Records chunk; of a Times chunk, least `at` of their launches; else 0
+//! 48  u64  last              greatest `at` of the same
 //! 56  u32  zero
 //! 60  u32  header checksum   CRC-32 of bytes 0..60
 //! ```
 //!
-//! The header stays as it is in all versions. Every chunk can be understood alone: no base of a delta and no
-//! dictionary lies outside. A reader that finds no valid header where one should be searches for the next magic with a
-//! matching header checksum and goes on there.
+//! The header is the same in all versions. Every chunk can be understood alone: no delta's base and no dictionary
+//! lies outside it. A reader that finds no valid header where one should be searches for the next magic with a
+//! matching header checksum and continues there.
 //!
 //! # Kinds
 //!
-//! - [`File`](ChunkKind::File), the first one: its payload is UTF-8 text that says who wrote it. Its version is the
+//! - [`File`](ChunkKind::File) comes first: its payload is UTF-8 text that names the writer. Its version is the
 //!   file's: a reader refuses a file of a newer version.
-//! - [`Status`](ChunkKind::Status): a snapshot, written at every flush that has news and at the end; the last whole one
-//!   counts. Plain payload: entries of 16 bytes, `u32 field · u32 key · u64 value`. Unknown fields are skipped, absent
-//!   ones are 0. The fields are listed in `meta.rs`.
-//! - [`Names`](ChunkKind::Names): plain payload: entries of `u8 namespace · u8×3 zero · u32 id · u32 length · UTF-8`.
-//!   Unknown namespaces are skipped. They may stand behind the records that use them: a reader takes all of them first.
-//! - [`Records`](ChunkKind::Records): columns, see [`columns`](super::columns); what is in them, see
-//!   [`coding`](super::coding). Records of a chunk are sorted by `at`; chunks may overlap in time.
-//! - [`Times`](ChunkKind::Times): GPU times that came after their launch had been written, as columns.
-//! - [`End`](ChunkKind::End), the last one: the session was closed in good order. Entries as in Status; totals.
+//! - [`Status`](ChunkKind::Status) is a snapshot of the process, written at every flush if something changed and at
+//!   the end; the last whole one counts. Its payload is entries of 16 bytes, `u32 field · u32 key · u64 value`.
+//!   Unknown fields are skipped, absent ones are 0. `meta.rs` lists the fields.
+//! - [`Names`](ChunkKind::Names) has a payload of entries `u8 namespace · u8×3 zero · u32 id · u32 length · UTF-8`.
+//!   Unknown namespaces are skipped. Names may come after the records that use them: a reader takes all of them
+//!   first.
+//! - [`Records`](ChunkKind::Records) has columns ([`columns`](super::columns)) that contain records
+//!   ([`coding`](super::coding)). The records of a chunk are sorted by `at`; chunks may overlap in time.
+//! - [`Times`](ChunkKind::Times) has GPU times that came after their launch had been written, as columns.
+//! - [`End`](ChunkKind::End) comes last and says that the session was closed properly. It has totals, in entries like
+//!   Status.
 
-/// Bytes of a chunk's header.
+/// Size of a chunk's header, bytes.
 pub const HEADER_BYTES: usize = 64;
-/// First four bytes of every chunk, so of the file.
+/// First four bytes of every chunk, and so of a file.
 pub const MAGIC: [u8; 4] = *b"GSPY";
-/// Version that this build writes, and the newest that it reads.
+/// Version that this build writes, and the newest one that it reads.
 pub const VERSION: u8 = 2;
 /// Flag: the payload is one zstd frame.
 pub const FLAG_ZSTD: u16 = 1;
-/// Most entries of a chunk.
+/// Limit on the entries of a chunk.
 pub const MAX_ENTRIES: u32 = 1 << 15;
-/// Most bytes of a payload after decompression: 60 columns of 8 bytes for every record would fit.
+/// Limit on a payload after decompression, bytes: 60 columns of 8 bytes for every record would fit.
 pub const MAX_PLAIN: u32 = 16 << 20;
-/// Most bytes of a payload in the file: what does not compress grows by less than 1 in 1000.
+/// Limit on a payload in the file, bytes: data that does not compress grows by less than 1 in 1000.
 pub const MAX_PAYLOAD: u32 = MAX_PLAIN + (MAX_PLAIN >> 8);
 
-/// What a chunk is.
+/// The kind of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ChunkKind {
@@ -62,48 +64,48 @@ pub enum ChunkKind {
     File = 1,
     /// A [`Status`](super::record::Status).
     Status = 2,
-    /// Texts.
+    /// Names: texts and their ids.
     Names = 3,
     /// Records.
     Records = 4,
-    /// GPU times that came late.
+    /// GPU times that came after their launch had been written.
     Times = 5,
-    /// Nothing comes behind.
+    /// Nothing follows.
     End = 6,
 }
 
 impl ChunkKind {
-    /// The kind that a byte stands for; `None` for one that this version does not know.
+    /// The kind with this number; `None` if this version does not know it.
     pub fn from_byte(byte: u8) -> Option<ChunkKind> {
         use ChunkKind::*;
         [File, Status, Names, Records, Times, End].into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
-/// A chunk's header, as told above.
+/// A chunk's header, as the module specifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// A [`ChunkKind`], or something newer.
+    /// A [`ChunkKind`], or one from a later version.
     pub kind: u8,
     /// [`VERSION`] of the writer.
     pub version: u8,
-    /// [`FLAG_ZSTD`] or nothing.
+    /// [`FLAG_ZSTD`] or 0.
     pub flags: u16,
-    /// Bytes in the file behind the header.
+    /// Size of the payload in the file, bytes.
     pub payload_bytes: u32,
-    /// Bytes after decompression.
+    /// Size of the payload after decompression, bytes.
     pub plain_bytes: u32,
-    /// Entries.
+    /// The number of entries in the payload.
     pub entries: u32,
     /// CRC-32 of the payload.
     pub payload_checksum: u32,
-    /// Number of the chunk.
+    /// Sequence number of the chunk.
     pub sequence: u64,
-    /// Records in earlier chunks.
+    /// The number of records in earlier chunks.
     pub records_before: u64,
-    /// Least `at`.
+    /// Least `at` of the records, ns.
     pub first: u64,
-    /// Greatest `at`.
+    /// Greatest `at` of the records, ns.
     pub last: u64,
 }
 
@@ -127,7 +129,7 @@ impl Header {
         out
     }
 
-    /// Reads a header; `None` when magic, checksum or one of the limits is wrong.
+    /// Reads a header; `None` if the magic, the checksum or a limit is wrong.
     pub fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
         if bytes[..4] != MAGIC || crc32fast::hash(&bytes[..60]) != u32_at(bytes, 60) {
             return None;
@@ -152,19 +154,19 @@ impl Header {
         bounded.then_some(header)
     }
 
-    /// The chunk's kind, or `None` when it is of a kind or a version that this build does not know.
+    /// The chunk's kind; `None` if this build does not know the kind or the version.
     pub fn known_kind(&self) -> Option<ChunkKind> {
         if self.version > VERSION { None } else { ChunkKind::from_byte(self.kind) }
     }
 
-    /// Checks a payload against this header and decompresses it; `None` when it is not what was written.
+    /// Checks a payload against this header and decompresses it; `None` if it is not what was written.
     pub fn unpack(&self, payload: Vec<u8>) -> Option<Vec<u8>> {
         if crc32fast::hash(&payload) != self.payload_checksum {
             return None;
         }
         let plain = match self.flags {
             0 => payload,
-            // The capacity bounds what a frame can make of itself.
+            // The capacity limits the size of a forged frame.
             FLAG_ZSTD => zstd::bulk::decompress(&payload, self.plain_bytes as usize).ok()?,
             _ => return None,
         };
@@ -172,17 +174,17 @@ impl Header {
     }
 }
 
-/// The `u32` at an offset that the caller knows to be inside.
+/// The `u32` at an offset that the caller knows to be in range.
 fn u32_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
-/// The `u64` at an offset that the caller knows to be inside.
+/// The `u64` at an offset that the caller knows to be in range.
 fn u64_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
-/// Takes fields off the front of a slice; every read is checked.
+/// Takes fields off the front of a slice, with bounds checks.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_lies_as_documented() {
+    fn a_header_has_the_documented_layout() {
         let h = Header { payload_bytes: 0x0000_0304, ..header() };
         let bytes = h.to_bytes();
         assert_eq!(bytes[..8], [b'G', b'S', b'P', b'Y', 4, 1, 1, 0]);
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_out_of_bounds_or_with_a_flipped_bit_is_none() {
+    fn a_header_beyond_a_limit_or_with_a_flipped_bit_is_refused() {
         let good = Header { payload_bytes: 8, ..header() };
         for bit in 0..HEADER_BYTES * 8 {
             let mut bytes = good.to_bytes();

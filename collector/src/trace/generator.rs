@@ -1,11 +1,12 @@
-//! Records of a training-like program whose truth is known: for tests and benchmarks.
+//! What would the trace of a training-like program contain? Generated records with a known truth, for tests and
+//! benchmarks.
 //!
-//! Each thread runs iterations on a stream of its own: a fixed sequence of kernels launched one right after the other, now
-//! and then a copy, a set, a temporary allocation, and a wait for the stream at the end. The
-//! host is ahead of the GPU, so kernels mostly run back to back, and the GPU drains around the wait. Each launch does
-//! what a timed launch does: hook, start event, launch, end event, return. All noise is Gaussian, and independent.
+//! Each thread runs iterations on a stream of its own: a fixed sequence of kernel launches, occasionally a copy, a
+//! memset or a temporary allocation, and at the end a wait for the stream. The host is ahead of the GPU, so kernels
+//! mostly run back to back, and the GPU drains around the wait. Each launch has the steps of a timed launch: hook,
+//! start event, launch, end event, return. All noise is Gaussian and independent.
 //!
-//! Threads know nothing of each other, and records come out in the order of `at`.
+//! Threads do not interact. Records come in the order of `at`.
 
 mod preamble;
 mod truth;
@@ -19,12 +20,12 @@ use truth::Class;
 pub use truth::{Held, Kind, Lengths, Moved, Parts, Truth};
 pub use write::{SESSION, write_trace};
 
-/// A small random number generator: splitmix64 (Steele, Lea, Flood 2014), whose whole state is a counter.
+/// A small random number generator: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), whose whole state is a counter.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -33,64 +34,64 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// In `[0, 1)`.
+    /// Returns a number in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.word() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// In `0..below`.
+    /// Returns a number in `0..below`.
     pub fn below(&mut self, below: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(below)) >> 64) as u64
     }
 
-    /// Gaussian to within the tails: mean 0, standard deviation 1, the sum of twelve uniform numbers.
+    /// Returns the sum of twelve uniform numbers: Gaussian except for its tails, with mean 0 and standard deviation 1.
     pub fn gauss(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 
-    /// `mean` with a relative standard deviation of `jitter`, in whole ns, never below 1.
+    /// Returns `mean` with a relative standard deviation of `jitter`, in whole ns, at least 1.
     fn around(&mut self, mean: f64, jitter: f64) -> u64 {
         (mean * (1.0 + jitter * self.gauss())).max(1.0) as u64
     }
 }
 
-/// What the program is like. Times are ns.
+/// The properties of the program. Times are in ns.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Kernels of an iteration, each with a name of its own.
+    /// Kernels per iteration, each with a name of its own.
     pub kernels: u32,
-    /// Threads, each with its stream.
+    /// The number of threads, each with a stream.
     pub threads: u32,
-    /// Every so manieth kernel moves data between GPUs; 0 = none does.
+    /// One in this many kernels moves data between GPUs; 0 = none.
     pub communication: u32,
     /// Iterations between two waits for the GPU.
     pub iterations_per_wait: u32,
-    /// Besides launches and waits: copies, sets, allocations, frees, event records.
+    /// Whether there are copies, memsets, allocations, frees and event records in addition to launches and waits.
     pub other_calls: bool,
-    /// Relative standard deviation of everything the host does.
+    /// Relative standard deviation of all host times.
     pub host_jitter: f64,
-    /// Relative standard deviation of everything the GPU does.
+    /// Relative standard deviation of all GPU times.
     pub gpu_jitter: f64,
-    /// The app's own time between two calls.
+    /// The program's own time between two calls.
     pub between_calls: f64,
-    /// Hook time before and behind the timed part, each.
+    /// Hook time before the timed part, and as much after it.
     pub overhead: f64,
-    /// Start event's record to the launch's return.
+    /// From the start event's record to the launch's return.
     pub lead: f64,
-    /// Launch's return to the end event's record's return.
+    /// From the launch's return to the return of the end event's record.
     pub tail: f64,
-    /// Shortest and longest kernel; most are short, a few are long, as in training.
+    /// Lengths of the shortest and the longest kernel; most are short and a few long, as in training.
     pub kernel: (f64, f64),
     /// From one operation's end event to the next one's start event on a busy stream.
     pub gpu_gap: f64,
     /// The poller's sleep between two rounds.
     pub poll_interval: f64,
-    /// The poller's time per GPU time it reads; each has a `seen` of its own. 0: all of a round have the same.
+    /// The poller's time per GPU time that it reads, each of which gets its own `seen`. 0: all of a round share one.
     pub poll_step: f64,
 }
 
 impl Default for Options {
-    /// 120 kernels of 3 to 60 µs, launched every 6 µs, a wait per iteration; host jitter 15 %, GPU jitter 2 %.
+    /// 120 kernels of 3 to 60 µs, launched every 6 µs, with a wait per iteration; host jitter 15 %, GPU jitter 2 %.
     fn default() -> Self {
         Options {
             kernels: 120,
@@ -112,27 +113,27 @@ impl Default for Options {
     }
 }
 
-/// What an operation did, in ns of the host's clock.
+/// How an operation really ran, in ns of the host's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ran {
     class: Class,
-    /// When it was at the head of its stream and the GPU had it.
+    /// When it was at the head of its stream and the GPU started it.
     begun: u64,
     /// When it was over.
     done: u64,
-    /// When its start and its end event fired.
+    /// When its start event and its end event fired.
     events: (u64, u64),
 }
 
-/// What a record does not tell of what it stands for.
+/// The truth about a record that the record itself does not contain.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Behind {
+enum Hidden {
     Nothing,
     Ran(Ran),
     Freed(u64),
 }
 
-/// What a kernel is like in every launch.
+/// The properties that all launches of a kernel share.
 #[derive(Clone, Copy, Debug)]
 struct Kernel {
     nanoseconds: f64,
@@ -147,44 +148,44 @@ struct Kernel {
 #[derive(Clone, Debug)]
 struct Lane {
     thread: u32,
-    /// Calls made.
+    /// The number of calls made.
     calls: u64,
-    /// The host's time.
+    /// The host's present time.
     now: u64,
-    /// The stream's last end event, on the host's clock; 0 = none yet.
+    /// Host time of the stream's last end event; 0 = none yet.
     gpu_end: u64,
-    /// Moment of the poller's present round, and the last `seen`.
+    /// Time of the poller's present round, and the last `seen`.
     round: u64,
     seen: u64,
-    /// Where in the iteration: the number of the next step.
+    /// The number of the iteration's next step.
     step: u32,
-    /// A temporary allocation that lives: its address and size.
+    /// The present temporary allocation: address and size.
     allocated: Option<(u64, u64)>,
-    /// A free whose call has not ended.
+    /// A free whose call has not ended yet.
     freeing: Option<Call>,
 }
 
-/// Yields records without end.
+/// An endless iterator of records.
 #[derive(Clone, Debug)]
 pub struct Generator {
     options: Options,
     random: Random,
     kernels: Vec<Kernel>,
     lanes: Vec<Lane>,
-    /// What comes before all calls of the lanes.
+    /// Records before all calls of the lanes.
     first: VecDeque<Record>,
-    /// Each lane's next record, by its `at` and the lane's number.
-    next: BTreeMap<(u64, usize), (Record, Behind)>,
+    /// Each lane's next record, ordered by its `at` and the lane's number.
+    next: BTreeMap<(u64, usize), (Record, Hidden)>,
     truth: Truth,
 }
 
 const CONTEXT: u32 = 1;
-/// GPU clock − host clock.
+/// The GPU's clock minus the host's, ns.
 const GPU_CLOCK: i64 = -7_000_000_000;
-/// Host time of the first call.
+/// Host time of the first call, ns.
 const BEGAN: u64 = 86_400_000_000_000;
 const LATENCY: u64 = 2_000;
-/// Return address of calls that are no launches.
+/// Return address of calls other than launches.
 const CALLER: u64 = 0x7f00_0020_0000;
 const API_LAUNCH: u16 = 1;
 const API_COPY: u16 = 2;
@@ -204,12 +205,12 @@ const API_NAMES: [&str; 8] = [
     "cudaHostAlloc",
     "cudaMemsetAsync",
 ];
-/// A block of pinned memory that all copies are from or to, and one of the device on their other side.
+/// The block of pinned memory on one side of all copies, and the device block on the other side.
 const HOST_BLOCK: u64 = 0x6e00_0000_0000;
 const DEVICE_BLOCK: u64 = 0x7e00_0000_0000;
 
 impl Generator {
-    /// The same seed and options give the same records.
+    /// Makes a generator; the same seed and options give the same records.
     pub fn new(seed: u64, options: Options) -> Generator {
         let mut random = Random(seed);
         let (shortest, longest) = options.kernel;
@@ -249,7 +250,7 @@ impl Generator {
         generator
     }
 
-    /// The texts that the records refer to.
+    /// The names that the records refer to.
     pub fn names(&self) -> Vec<(Namespace, u32, String)> {
         let kernel = |(id, kernel): (u32, &Kernel)| {
             let text = match self.communicates(id) {
@@ -262,25 +263,25 @@ impl Generator {
         (1..).zip(&self.kernels).map(kernel).chain(apis).collect()
     }
 
-    /// What is true of the records given out so far.
+    /// The truth about the records returned so far.
     pub fn truth(&self) -> &Truth {
         &self.truth
     }
 
-    /// Whether a kernel, by its name, moves data between GPUs.
+    /// Whether a kernel moves data between GPUs.
     fn communicates(&self, name: u32) -> bool {
         self.options.communication > 0 && name.is_multiple_of(self.options.communication)
     }
 
-    /// Makes a lane's next record.
+    /// Generates a lane's next record.
     fn prepare(&mut self, lane: usize) {
         let (record, behind) = self.step(lane);
         self.next.insert((record.at, lane), (record, behind));
     }
 
-    fn step(&mut self, lane: usize) -> (Record, Behind) {
+    fn step(&mut self, lane: usize) -> (Record, Hidden) {
         if let Some(call) = self.lanes[lane].freeing.take() {
-            return (self.freed(lane, call), Behind::Nothing);
+            return (self.freed(lane, call), Hidden::Nothing);
         }
         let kernels = self.kernels.len() as u32;
         let step = self.lanes[lane].step;
@@ -292,7 +293,7 @@ impl Generator {
         }
         if step == last {
             self.lanes[lane].step = 0;
-            return (self.wait(lane), Behind::Nothing);
+            return (self.wait(lane), Hidden::Nothing);
         }
         self.launch(lane, step % kernels)
     }
@@ -301,7 +302,7 @@ impl Generator {
         self.random.around(mean, self.options.host_jitter)
     }
 
-    /// Enters a call after the app's own time.
+    /// Enters a call after the program's own time.
     fn enter(&mut self, lane: usize, api: u16, caller: u64, via: Via) -> Call {
         let between = self.host(self.options.between_calls);
         let lane = &mut self.lanes[lane];
@@ -328,7 +329,7 @@ impl Generator {
     }
 
     /// A timed operation of `nanoseconds` on the lane's stream.
-    fn work(&mut self, lane: usize, call: Call, nanoseconds: f64, what: What) -> (Record, Behind) {
+    fn work(&mut self, lane: usize, call: Call, nanoseconds: f64, what: What) -> (Record, Hidden) {
         let o = self.options;
         let start_record = call.begin + self.host(o.overhead);
         let lead = self.host(o.lead);
@@ -348,7 +349,7 @@ impl Generator {
             start: start as i64 + GPU_CLOCK,
             duration: finish - start,
             start_error: 2,
-            // Distances of less than 9 ms are read to the ns.
+            // Distances below 9 ms are exact to the ns.
             duration_error: 0,
             seen: self.seen(lane, finish),
             flags: 0,
@@ -373,10 +374,10 @@ impl Generator {
                 what,
             })
         });
-        (record, Behind::Ran(Ran { class, begun, done, events: (start, finish) }))
+        (record, Hidden::Ran(Ran { class, begun, done, events: (start, finish) }))
     }
 
-    /// When the poller sees an event complete that fired at `finish`.
+    /// When the poller observes an event that fired at `finish` to be complete.
     fn seen(&mut self, lane: usize, finish: u64) -> u64 {
         if self.lanes[lane].round < finish {
             while self.lanes[lane].round < finish {
@@ -389,7 +390,7 @@ impl Generator {
         self.lanes[lane].seen
     }
 
-    fn launch(&mut self, lane: usize, index: u32) -> (Record, Behind) {
+    fn launch(&mut self, lane: usize, index: u32) -> (Record, Hidden) {
         let kernel = self.kernels[index as usize];
         let call = self.enter(lane, API_LAUNCH, kernel.caller, Via::RuntimeDriver);
         let what = What::Kernel {
@@ -415,7 +416,7 @@ impl Generator {
     }
 
     /// A transfer, an allocation or its free, or an event record.
-    fn other(&mut self, lane: usize) -> (Record, Behind) {
+    fn other(&mut self, lane: usize) -> (Record, Hidden) {
         match (self.random.below(4), self.lanes[lane].allocated.take()) {
             (0, allocated) => {
                 self.lanes[lane].allocated = allocated;
@@ -423,14 +424,14 @@ impl Generator {
             }
             (1, allocated) => {
                 self.lanes[lane].allocated = allocated;
-                (self.event(lane), Behind::Nothing)
+                (self.event(lane), Hidden::Nothing)
             }
-            (_, None) => (self.allocate(lane), Behind::Nothing),
-            (_, Some((address, bytes))) => (self.free(lane, address), Behind::Freed(bytes)),
+            (_, None) => (self.allocate(lane), Hidden::Nothing),
+            (_, Some((address, bytes))) => (self.free(lane, address), Hidden::Freed(bytes)),
         }
     }
 
-    fn transfer(&mut self, lane: usize) -> (Record, Behind) {
+    fn transfer(&mut self, lane: usize) -> (Record, Hidden) {
         let bytes = 4096 << self.random.below(8);
         let copy = |direction, dst, src| What::Memcpy {
             direction,
@@ -464,7 +465,7 @@ impl Generator {
     fn allocate(&mut self, lane: usize) -> Record {
         let call = self.enter(lane, API_MALLOC, CALLER, Via::RuntimeDriver);
         let end = call.begin + self.host(50_000.0);
-        // 2 MiB apart, and those of no two lanes are the same.
+        // Allocations are 2 MiB apart, and no two lanes share one.
         let place = (u64::from(self.lanes[lane].thread) << 16) + self.random.below(1 << 16);
         let (address, bytes) = (DEVICE_BLOCK + (1 << 32) + (place << 21), 1 + self.random.below(1 << 21));
         self.lanes[lane].allocated = Some((address, bytes));
@@ -473,7 +474,7 @@ impl Generator {
         })
     }
 
-    /// A free is told before its call, and the call's end by a record of its own.
+    /// A free is published before its call; the end of the call has a record of its own.
     fn free(&mut self, lane: usize, address: u64) -> Record {
         let call = self.enter(lane, API_FREE, CALLER, Via::RuntimeDriver);
         self.lanes[lane].freeing = Some(call);
@@ -498,15 +499,15 @@ impl Iterator for Generator {
             self.truth.count(&record, None, 0);
             return Some(record);
         }
-        let ((_, lane), (record, behind)) = self.next.pop_first()?;
+        let ((_, lane), (record, hidden)) = self.next.pop_first()?;
         self.prepare(lane);
-        let ran = match behind {
-            Behind::Ran(ran) => Some(ran),
-            Behind::Freed(bytes) => {
+        let ran = match hidden {
+            Hidden::Ran(ran) => Some(ran),
+            Hidden::Freed(bytes) => {
                 self.truth.freed(Memory::Device, bytes);
                 None
             }
-            Behind::Nothing => None,
+            Hidden::Nothing => None,
         };
         self.truth.count(&record, ran.as_ref(), self.lanes.len());
         Some(record)

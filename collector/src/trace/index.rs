@@ -1,4 +1,4 @@
-//! The first pass over a trace: where its chunks are, who the process was, and what is damaged.
+//! Where are a trace's chunks, which process is it from, and what is damaged? This is the reader's first pass.
 
 use super::format::{ChunkKind, HEADER_BYTES, Header, MAGIC, VERSION};
 use super::limits::Limits;
@@ -8,12 +8,12 @@ use crate::why::why;
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// How far a file is searched for its first chunk before it is called something else.
+/// How far into a file the first chunk is searched before the file counts as something else, bytes.
 const FIRST_CHUNK_WITHIN: u64 = 64 << 20;
-/// Bytes read at once when searching.
+/// Bytes read at once while searching.
 const WINDOW: usize = 64 << 10;
 
-/// Why a trace cannot be read at all.
+/// Why no part of a trace can be read.
 #[derive(Debug)]
 pub enum TraceError {
     /// There is no such file.
@@ -22,13 +22,13 @@ pub enum TraceError {
     IsDirectory,
     /// It has no bytes.
     Empty,
-    /// It is something else.
+    /// It is not a trace.
     NotATrace,
-    /// It is of a format version that this build does not know.
+    /// Its format version is newer than this build's.
     Newer(u8),
-    /// It began as a trace, but not one whole chunk of content is left.
+    /// It starts like a trace, but has no whole chunk with content.
     NothingReadable,
-    /// The system says no.
+    /// Reading it failed.
     Io(io::Error),
 }
 
@@ -67,44 +67,45 @@ impl From<io::Error> for TraceError {
     }
 }
 
-/// What of a trace could not be read. Known so far: what is inside a chunk shows when it is read.
+/// What could not be read of a trace. It grows while records are read, because damage inside a chunk shows only then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// Chunks that are missing or unreadable.
+    /// The number of chunks that are missing or unreadable.
     pub chunks_lost: u64,
-    /// Chunks that are whole and were refused all the same: they claim more than a file of this size can hold.
+    /// The number of intact chunks that were refused, because they claim more than a file of this size may contain.
     pub chunks_refused: u64,
-    /// Records in them, as far as is known: what was lost at the very end of a file nobody counted.
+    /// The number of records in those chunks, as a lower bound: records lost at the very end of a file were never
+    /// counted.
     pub records_lost_at_least: u64,
-    /// GPU times in unreadable or refused chunks of late ones.
+    /// The number of GPU times in lost or refused Times chunks.
     pub times_lost_at_least: u64,
-    /// Bytes of the file that are no chunk that was read.
+    /// Bytes of the file outside the chunks that were read.
     pub bytes_skipped: u64,
-    /// The file ends in the middle of a chunk.
+    /// Whether the file ends in the middle of a chunk.
     pub cut: bool,
 }
 
 impl Damage {
-    /// Nothing is missing.
+    /// Whether nothing is missing.
     pub fn is_none(&self) -> bool {
         *self == Damage::default()
     }
 
-    /// Counts a chunk whose header is known.
+    /// Counts a lost chunk whose header is known.
     pub(super) fn lose(&mut self, header: &Header, bytes: u64) {
         self.chunks_lost = self.chunks_lost.saturating_add(1);
         self.bytes_skipped = self.bytes_skipped.saturating_add(bytes);
         self.lose_entries(header, header.entries);
     }
 
-    /// Counts a chunk that goes beyond what a file of this size may hold.
+    /// Counts a chunk that exceeds what a file of this size may contain.
     pub(super) fn refuse(&mut self, header: &Header, bytes: u64) {
         self.chunks_refused = self.chunks_refused.saturating_add(1);
         self.bytes_skipped = self.bytes_skipped.saturating_add(bytes);
         self.lose_entries(header, header.entries);
     }
 
-    /// Counts entries of a chunk whose header is known.
+    /// Counts lost entries of a chunk whose header is known.
     pub(super) fn lose_entries(&mut self, header: &Header, entries: u32) {
         let counter = match header.known_kind() {
             Some(ChunkKind::Records) => &mut self.records_lost_at_least,
@@ -118,18 +119,18 @@ impl Damage {
 /// A chunk of records or times in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunk {
-    /// Of its payload.
+    /// Offset of its payload.
     pub at: u64,
     pub header: Header,
 }
 
 impl Chunk {
-    /// Bytes in the file, header included.
+    /// Size in the file including the header, bytes.
     pub fn bytes(&self) -> u64 {
         HEADER_BYTES as u64 + u64::from(self.header.payload_bytes)
     }
 
-    /// Reads and unpacks the payload; `None` when it is not what was written (or cannot be read, which is no better).
+    /// Reads and unpacks the payload; `None` if it is not what was written, or if reading fails.
     pub fn plain(&self, source: &mut (impl Read + Seek)) -> Option<Vec<u8>> {
         source.seek(SeekFrom::Start(self.at)).ok()?;
         let mut payload = Vec::new();
@@ -139,29 +140,29 @@ impl Chunk {
     }
 }
 
-/// What the first pass found.
+/// The result of the first pass.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// Chunks of records, by their first `at`.
+    /// Chunks of records, ordered by `first`.
     pub records: Vec<Chunk>,
-    /// Chunks of late times, by their first `at`.
+    /// Chunks of late times, ordered by `first`.
     pub times: Vec<Chunk>,
     pub names: Names,
     pub status: Option<Status>,
     pub complete: bool,
     pub damage: Damage,
-    /// Chunks with content that was understood.
+    /// The number of chunks whose content was understood.
     readable: u64,
     newest_version: u8,
-    /// What of the file may still be read.
+    /// What may still be read from the file.
     pub limits: Limits,
-    /// What the next chunk's header should say.
+    /// The sequence number that the next chunk should have.
     sequence: u64,
     records_before: u64,
 }
 
 impl Index {
-    /// Walks over all chunk headers; takes in names and status.
+    /// Reads all chunk headers, the names and the status.
     pub fn of(source: &mut (impl Read + Seek)) -> Result<Index, TraceError> {
         let bytes = source.seek(SeekFrom::End(0))?;
         if bytes == 0 {
@@ -194,8 +195,8 @@ impl Index {
         Ok(index)
     }
 
-    /// Takes in the chunk whose header is at `found`, where it was looked for from `at` on. Returns where the next
-    /// one should be.
+    /// Takes the chunk whose header is at `found`, after a search that started at `at`. Returns where the next one
+    /// should be.
     fn take(
         &mut self,
         source: &mut (impl Read + Seek),
@@ -236,7 +237,7 @@ impl Index {
         Ok(next)
     }
 
-    /// Counts what a hole in the sequence before this chunk means.
+    /// Counts the chunks that are missing before this one, from the hole in the sequence.
     fn missing_before(&mut self, header: &Header) {
         let damage = &mut self.damage;
         let chunks = header.sequence.saturating_sub(self.sequence);
@@ -248,7 +249,7 @@ impl Index {
         self.records_before = header.records_before.saturating_add(own);
     }
 
-    /// Takes in a payload that is wanted whole before the first record.
+    /// Takes a payload that is needed before the first record.
     fn understand(&mut self, kind: ChunkKind, plain: &[u8]) -> Option<()> {
         match kind {
             ChunkKind::Status => self.status = Some(meta::status_from_bytes(plain)?),
@@ -267,7 +268,7 @@ fn starts_with_magic(source: &mut (impl Read + Seek)) -> io::Result<bool> {
     Ok(start == MAGIC)
 }
 
-/// The first valid header in `at..limit` and where it is: at `at` itself unless something is damaged.
+/// Finds the first valid header in `at..limit`, which is at `at` itself unless something is damaged.
 fn next_header(
     source: &mut (impl Read + Seek),
     mut at: u64,
@@ -287,7 +288,7 @@ fn next_header(
             return Ok(found);
         }
         if window.len() < HEADER_BYTES {
-            break; // the file became shorter under us
+            break; // The file was truncated meanwhile.
         }
         at += (window.len() - HEADER_BYTES + 1) as u64;
         wanted = WINDOW;

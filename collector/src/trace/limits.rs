@@ -1,48 +1,50 @@
-//! How much a file may make of itself: what it takes to read a trace is bounded by the file's size.
+//! How much work and memory may reading a file take? An amount bounded by the file's size.
 //!
-//! A chunk's payload is compressed, and a column whose every value is as expected is not there at all. So 100 bytes can be
-//! a valid chunk of 32 768 records, and a file of 59 KiB one of 20 million: minutes of work and gigabytes for who reads it.
-//! No program writes such a trace, because the clock is in every record and a clock has noise. Each of the bounds here is a
-//! sum that no small trace comes near to, and so much for each byte of the file, which is several times what a true trace makes
-//! of a byte.
+//! A chunk's payload is compressed, and a column whose values are all as expected is absent. So 100 bytes can be a
+//! valid chunk of 32 768 records, and a file of 59 KiB one of 20 million, which would cost its reader minutes and
+//! gigabytes. No program writes such a trace, because every record contains the clock, and a clock has noise. Each
+//! limit here is a sum of a constant, which no small trace gets near, and an amount per byte of the file, which is
+//! several times that of a genuine trace.
 //!
-//! - **Entries** (records and late times): 8 a byte. A record tells of two times at least, and where those are no constant,
-//!   each costs the coder a bit or more, however regular the program is and however coarse its clock: that makes 4 at most.
-//!   Traces of tight loops of one call without GPU times have 0.6 to 1.4, those of timed launches 0.2.
-//! - **Bytes after decompression**: 64 a byte. The same traces have 4 to 8, single chunks of theirs up to 10.
-//! - **Memory** for chunks that are open at the same time, for late times that wait for their launch, and for names: 16 a
-//!   byte, and of large files no more than of others. A true trace's chunks overlap by a fraction of a second, however
-//!   long it is.
+//! - **Entries** (records and late times): 8 per byte. A record has at least two times, and where those are not
+//!   constant, each takes a bit or more, however regular the program and however coarse its clock; that makes 4 per
+//!   byte at most. Traces of tight loops of one call without GPU times have 0.6 to 1.4 per byte, those of timed
+//!   launches 0.2.
+//! - **Bytes after decompression**: 64 per byte. The same traces have 4 to 8, single chunks of theirs up to 10.
+//! - **Memory** for chunks that are open at the same time, for late times that wait for their launch, and for names:
+//!   16 bytes per byte, with an upper limit for large files. The chunks of a genuine trace overlap by a fraction of a
+//!   second, however long it is.
 //!
-//! What goes beyond a bound is refused: [`Damage`](super::Damage) counts it by itself, and all else is read.
+//! Chunks beyond a limit are refused: [`Damage`](super::Damage) counts them separately, and everything else is read.
+//! The tests in `collector/tests/trace_forged.rs` check the limits on forged files.
 
 use super::format::{ChunkKind, Header};
 
-/// Records and late times of a file without a byte: four full chunks.
+/// The constant part of the limit on records and late times: four full chunks.
 const LEAST_ENTRIES: u64 = 1 << 17;
 const ENTRIES_A_BYTE: u64 = 8;
-/// Bytes after decompression of a file without a byte.
+/// The constant part of the limit on bytes after decompression.
 const LEAST_PLAIN: u64 = 64 << 20;
 const PLAIN_A_BYTE: u64 = 64;
-/// Memory for a file without a byte, and for a file of any size.
+/// The limits on memory for an empty file and for a file of any size, bytes.
 const MEMORY: std::ops::RangeInclusive<u64> = (64 << 20)..=(512 << 20);
 const MEMORY_A_BYTE: u64 = 16;
-/// Most memory that names may take.
+/// Limit on the memory of names, bytes.
 const MOST_NAMES: u64 = 256 << 20;
 
-/// What of a file may still be read.
+/// What may still be read from a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
     entries: u64,
     plain: u64,
-    /// Bytes that open chunks may take at once, and waiting times besides.
+    /// Limit on the memory of open chunks, and as much again for waiting times, bytes.
     pub memory: usize,
-    /// Bytes that all names may take.
+    /// Limit on the memory of all names, bytes.
     pub names: usize,
 }
 
 impl Limits {
-    /// Of a file of so many bytes.
+    /// The limits for a file of this many bytes.
     pub fn of(bytes: u64) -> Limits {
         let and = |least: u64, each: u64| least.saturating_add(bytes.saturating_mul(each));
         let memory = and(*MEMORY.start(), MEMORY_A_BYTE).min(*MEMORY.end());
@@ -54,7 +56,7 @@ impl Limits {
         }
     }
 
-    /// Whether a chunk may be read; then it is counted.
+    /// Returns whether a chunk may be read, and counts it if so.
     pub fn admit(&mut self, header: &Header) -> bool {
         let is_counted = matches!(header.known_kind(), Some(ChunkKind::Records | ChunkKind::Times));
         let entries = if is_counted { u64::from(header.entries) } else { 0 };
@@ -74,7 +76,7 @@ mod tests {
     use crate::trace::format::{FLAG_ZSTD, MAX_ENTRIES, VERSION};
 
     #[test]
-    fn what_a_file_may_hold_grows_with_it() {
+    fn the_limits_grow_with_the_file() {
         let chunk = |kind: ChunkKind, entries, plain_bytes| Header {
             kind: kind as u8,
             version: VERSION,

@@ -1,6 +1,6 @@
-//! What a trace says about its process: the payloads of Status, Names and End chunks.
+//! How does a trace store what is known about its process? These are the payloads of Status, Names and End chunks.
 //!
-//! Status and End are entries of 16 bytes, `u32 field · u32 key · u64 value`; key is 0 but for the two maps. Status:
+//! Status and End consist of entries of 16 bytes, `u32 field · u32 key · u64 value`; key is 0 except in maps. Status:
 //! 1 pid, 2 start_time, 3 began, 4 began_realtime, 5 ended, 6 ending (0 running, 1 exited, 2 vanished, 3 replaced,
 //! 4 detached), 7 agent_ns, 8 poller_ns, 9 calls, 10 published, 11 collected, 12 pending, 13 lookups,
 //! 14 lookups_hooked, 15 driver_hooked, 16 lost (key: the cause), 17 threads (key: the claim, value: the tid),
@@ -25,9 +25,10 @@ const EXIT_SIGNAL: u32 = 2;
 const ENDINGS: [Ending; 5] =
     [Ending::Running, Ending::Exited, Ending::Vanished, Ending::Replaced, Ending::Detached];
 
-/// Bytes of an entry.
+/// Size of an entry, bytes.
 pub(super) const ENTRY_BYTES: usize = 16;
-/// Threads of a Status chunk; of more, the youngest. So it stays below a chunk's limit.
+/// Limit on the threads of a Status chunk, which keeps the chunk below its limit; of more threads, the youngest are
+/// written.
 const MAX_THREADS: usize = 1 << 19;
 
 fn entry(bytes: &mut Vec<u8>, field: u32, key: u32, value: u64) {
@@ -84,7 +85,7 @@ pub(super) fn status_to_bytes(status: &Status) -> Vec<u8> {
     bytes
 }
 
-/// Reads a Status chunk's payload; `None` when a value is none of its field.
+/// Reads a Status chunk's payload; `None` if a value does not fit its field.
 pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
     let mut values = [0u64; LOST as usize];
     let (mut lost, mut threads) = (BTreeMap::new(), BTreeMap::new());
@@ -95,7 +96,7 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
         let (field, key, value) = (fields.u32()?, fields.u32()?, fields.u64()?);
         match field {
             LOST => {
-                // A cause that this version does not know is a loss all the same, but has no name here.
+                // A cause that this version does not know has no name here and is skipped.
                 if let Some(cause) = u8::try_from(key).ok().and_then(LossCause::from_wire) {
                     lost.insert(cause, value);
                 }
@@ -148,10 +149,10 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
     })
 }
 
-/// Longest text of a name; longer ones are cut. The wire's own limit is far below.
+/// Limit on a name's text, bytes; longer ones are cut. The wire's own limit is far below.
 pub(super) const MAX_NAME: usize = 1 << 20;
 
-/// What a name takes in memory besides its text, about.
+/// Approximate memory of a name in addition to its text, bytes.
 const NAME_OVERHEAD: usize = 64;
 
 /// Appends an entry of a Names chunk.
@@ -163,8 +164,8 @@ pub(super) fn push_name(bytes: &mut Vec<u8>, namespace: Namespace, id: u32, text
     bytes.extend(text.as_bytes());
 }
 
-/// Takes a Names chunk's payload in, as far as the bytes left in `budget` allow: at the first name beyond them nothing is left.
-/// `None` when not all was taken in.
+/// Takes a Names chunk's payload as far as the bytes left in `budget` allow; the first name beyond them sets `budget`
+/// to 0. Returns `None` if not all names were taken.
 pub(super) fn names_from_bytes(plain: &[u8], names: &mut Names, budget: &mut usize) -> Option<()> {
     let mut fields = Fields(plain);
     while !fields.0.is_empty() {

@@ -1,9 +1,9 @@
-//! The trace file: what was collected, on disk.
+//! How is a recorded session stored in a file, and read back?
 //!
-//! [`TraceWriter`] appends self-contained chunks, [`TraceReader`] streams them back in order of time. How the bytes lie
-//! is told in [`mod@format`], how a record becomes a few of them in [`coding`], and [`columns`] packs those. A file that
-//! was cut or damaged is read as far as its whole chunks go, and [`Damage`] says what is missing. What reading takes is bounded
-//! by the file's size (`limits.rs`).
+//! [`TraceWriter`] appends self-contained chunks; [`TraceReader`] streams their records back in order of time.
+//! [`mod@format`] specifies the bytes of a file, [`coding`] how a record becomes columns, and [`columns`] how columns
+//! are packed. Of a file that was cut or damaged, all whole chunks are read, and [`Damage`] says what is missing. The
+//! time and memory that reading takes are bounded by the file's size (`limits.rs`).
 //!
 //! [`generator`] makes records of a training-like program whose truth is known, for tests and benchmarks.
 

@@ -1,23 +1,23 @@
-//! Where launches and their GPU times meet before they are written.
+//! Where do launches meet their GPU times before they are written?
 //!
-//! The two come on different rings and in any order. A launch without its time waits here among the records to be
-//! written; a time without its launch waits in `early`; a launch that had to be written without is remembered in
-//! `late`, so that its time, when it comes, can be written under the moment of its launch. All three are bounded.
+//! Launches and times come from different rings, in any order. A launch without its time waits here among the records
+//! to be written; a time without its launch waits in `early`; a launch that had to be written without its time is
+//! remembered in `late`, so that the time can be written with the launch's `at` when it comes. All three are bounded.
 
 use super::record::{Body, GpuTime, Record};
 use gpuspy_wire::record::Untimed;
 use std::collections::{HashMap, VecDeque};
 
-/// Times, and launches, remembered beyond the pending records: more than all streams of a process can have in flight.
+/// Limit on the times and launches in `early` and `late`: more than all streams of a process can have in flight.
 const REMEMBERED: usize = 1 << 17;
 
-/// A map that forgets what was inserted longest ago.
+/// A map that drops its oldest entries.
 #[derive(Debug)]
 struct Memory<V> {
     values: HashMap<u64, V>,
-    /// Keys in the order of insertion, those already taken out included.
+    /// Keys in the order of insertion, including those that were taken out.
     order: VecDeque<u64>,
-    /// Values forgotten.
+    /// The number of values that were dropped.
     forgotten: u64,
 }
 
@@ -44,12 +44,12 @@ impl<V> Memory<V> {
     }
 }
 
-/// Where a time went.
+/// What happened to a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Into its launch, not yet written.
+    /// It was joined to its launch, which was still pending.
     Joined,
-    /// Its launch was written already; it stood at this moment.
+    /// Its launch had already been written.
     Late {
         /// The launch's `at`.
         at: u64,
@@ -58,20 +58,20 @@ pub(super) enum Place {
     Early,
 }
 
-/// Records not yet written, oldest first.
+/// Records that are not written yet, oldest first.
 #[derive(Debug)]
 pub(super) struct Pending {
     records: VecDeque<Record>,
-    /// Records that have left from the front.
+    /// The number of records removed from the front.
     left: u64,
-    /// Records that wait for their time: correlation → position, counted from the first record ever.
+    /// Correlation → position of a record that waits for its time, counted from the first record of the session.
     waiting: HashMap<u64, u64>,
     early: Memory<GpuTime>,
     late: Memory<u64>,
     joined: u64,
 }
 
-/// The correlation of a record that should have a GPU time and has none.
+/// The correlation of a record that should get a GPU time and has none.
 fn wants_time(record: &Record) -> Option<u64> {
     match &record.body {
         Body::Work(work) if work.untimed == Untimed::Timed && work.gpu.is_none() => {
@@ -103,12 +103,12 @@ impl Pending {
         self.records.len()
     }
 
-    /// Times that met their launch here.
+    /// The number of times that met their launch here.
     pub fn joined(&self) -> u64 {
         self.joined
     }
 
-    /// Times whose launch has not come, or came after they were forgotten.
+    /// The number of times whose launch has not come, or came after they were dropped.
     pub fn orphaned(&self) -> u64 {
         self.early.forgotten + self.early.values.len() as u64
     }
@@ -143,14 +143,14 @@ impl Pending {
         Place::Early
     }
 
-    /// The `count` oldest records, in the order of `at`.
+    /// The `count` oldest records, ordered by `at`.
     pub fn oldest(&self, count: usize) -> Vec<&Record> {
         let mut oldest: Vec<&Record> = self.records.iter().take(count).collect();
         oldest.sort_by_key(|record| record.at);
         oldest
     }
 
-    /// The `count` oldest records are written: their times, from now on, are late.
+    /// Removes the `count` oldest records, which have been written: their times will be late.
     pub fn written(&mut self, count: usize) {
         for record in self.remove(count) {
             if let Some(correlation) = wants_time(&record) {
@@ -159,7 +159,7 @@ impl Pending {
         }
     }
 
-    /// Gives the `count` oldest records up.
+    /// Removes the `count` oldest records without having written them.
     pub fn give_up(&mut self, count: usize) {
         drop(self.remove(count));
     }
@@ -168,7 +168,7 @@ impl Pending {
         let removed: Vec<Record> = self.records.drain(..count.min(self.records.len())).collect();
         self.left += removed.len() as u64;
         for correlation in removed.iter().filter_map(wants_time) {
-            // Unless a younger record of the same correlation waits under it.
+            // A younger record with the same correlation may wait under the same key; it stays.
             if self.waiting.get(&correlation).is_some_and(|position| *position < self.left) {
                 self.waiting.remove(&correlation);
             }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_memory_forgets_the_oldest_and_counts_it() {
+    fn a_full_memory_drops_the_oldest_and_counts_it() {
         let mut memory = Memory::new();
         for key in 0..REMEMBERED as u64 + 10 {
             memory.insert(key, key);

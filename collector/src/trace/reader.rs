@@ -1,4 +1,4 @@
-//! Reading a trace: in order of time, with memory bounded by how much its chunks overlap.
+//! How is a trace read in order of time? By merging its chunks, with memory bounded by how much they overlap.
 
 use super::coding::Decoder;
 use super::columns::ColumnReader;
@@ -13,21 +13,23 @@ use std::io::{Cursor, Read, Seek};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What a chunk being read takes besides its columns: the coding's memory.
+/// Memory of an open chunk in addition to its columns: that of the decoder, bytes.
 const DECODER_BYTES: usize = 1 << 20;
-/// What a late time takes in memory at most: the table that holds it may be half empty, and is there twice while it grows.
+/// Upper bound on the memory of a late time, bytes: the table that contains it may be half empty, and exists twice
+/// while it grows.
 const TIME_BYTES: usize = 256;
 
-/// Waits until nobody is writing the trace any more; `false` when somebody still is after `timeout`. A file without a byte
-/// is one that is about to be written: an agent makes it before it starts a collector.
+/// Waits until no process is writing the trace any more; returns `false` if one still is after `timeout`. An empty
+/// file is about to be written: an agent creates it before it starts a collector.
 ///
 /// # Errors
-/// Of opening it. On a file system without locks there is nothing to wait for.
+/// Fails if the file cannot be opened. On a file system without locks, returns `true` at once.
 pub fn wait_until_complete(path: &Path, timeout: Duration) -> Result<bool, TraceError> {
     let file = File::open(path)?;
     let began = Instant::now();
     loop {
-        // Not locked while it is empty: that would keep the writer out, who locks it before the first byte.
+        // An empty file is not locked here, because that would keep out the writer, which locks it before its first
+        // byte.
         let is_begun = file.metadata().map_or(true, |m| m.len() > 0 || !m.is_file());
         match is_begun.then(|| file.try_lock_shared()) {
             None | Some(Err(TryLockError::WouldBlock)) => {
@@ -41,7 +43,7 @@ pub fn wait_until_complete(path: &Path, timeout: Duration) -> Result<bool, Trace
     }
 }
 
-/// Reads a trace from any bytes, to the end: what must hold for all of them is that this returns.
+/// Reads a trace from arbitrary bytes to its end, for fuzzing: this returns for all of them.
 pub fn read_bytes(bytes: &[u8]) {
     if let Ok(mut reader) = TraceReader::new(Cursor::new(bytes)) {
         let read = reader.records().count();
@@ -54,15 +56,15 @@ pub fn read_bytes(bytes: &[u8]) {
 pub struct TraceReader<R = File> {
     source: R,
     index: Index,
-    /// Damage that the last reading of the records found, beyond the index's.
+    /// Damage that the latest pass over the records found, in addition to the index's.
     found: Damage,
 }
 
 impl TraceReader<File> {
-    /// Opens a trace file. If it is still being written, what is in it now is what will be read.
+    /// Opens a trace file. If it is still being written, its present contents will be read.
     ///
     /// # Errors
-    /// Why nothing of it can be read.
+    /// Says why no part of it can be read.
     pub fn open(path: &Path) -> Result<TraceReader, TraceError> {
         let file = File::open(path)?;
         if file.metadata()?.is_dir() {
@@ -73,31 +75,31 @@ impl TraceReader<File> {
 }
 
 impl<R: Read + Seek> TraceReader<R> {
-    /// Opens a trace that lies in anything one can seek in.
+    /// Opens a trace in any seekable source.
     ///
     /// # Errors
-    /// Why nothing of it can be read.
+    /// Says why no part of it can be read.
     pub fn new(mut source: R) -> Result<TraceReader<R>, TraceError> {
         let index = Index::of(&mut source)?;
         Ok(TraceReader { source, index, found: Damage::default() })
     }
 
-    /// All texts.
+    /// All names.
     pub fn names(&self) -> &Names {
         &self.index.names
     }
 
-    /// The last state of the process that is readable.
+    /// The last readable status of the process.
     pub fn status(&self) -> Option<&Status> {
         self.index.status.as_ref()
     }
 
-    /// The writer came to its end in good order.
+    /// Whether the writer closed the trace properly.
     pub fn complete(&self) -> bool {
         self.index.complete
     }
 
-    /// What is missing, as far as was read: whole after [`records`](TraceReader::records) has run to its end.
+    /// What is missing as far as is known; complete after [`records`](TraceReader::records) has run to its end.
     pub fn damage(&self) -> Damage {
         let (a, b) = (&self.index.damage, &self.found);
         Damage {
@@ -110,7 +112,7 @@ impl<R: Read + Seek> TraceReader<R> {
         }
     }
 
-    /// The records, from the beginning, in the order of `at`, GPU times that came late put in.
+    /// The records from the start, in the order of `at`, with late GPU times filled in.
     pub fn records(&mut self) -> Records<'_, R> {
         self.found = Damage::default();
         Records {
@@ -125,27 +127,27 @@ impl<R: Read + Seek> TraceReader<R> {
     }
 }
 
-/// The records of a trace, see [`TraceReader::records`].
+/// The records of a trace; see [`TraceReader::records`].
 #[derive(Debug)]
 pub struct Records<'a, R> {
     source: &'a mut R,
     found: &'a mut Damage,
-    /// Not yet open, by their first `at`.
+    /// Chunks that are not open yet, ordered by `first`.
     chunks: std::slice::Iter<'a, Chunk>,
     times: LateTimes<'a>,
     open: BinaryHeap<OpenChunk<'a>>,
     open_bytes: usize,
-    /// That they may take.
+    /// Limit on `open_bytes`.
     most_bytes: usize,
 }
 
-/// A chunk being read: its next record, and what yields the ones after.
+/// An open chunk: its next record, and the decoder for the following ones.
 #[derive(Debug)]
 struct OpenChunk<'a> {
     next: Record,
     chunk: &'a Chunk,
     decoder: Decoder,
-    /// Entries not yet taken, `next` not among them.
+    /// The number of entries after `next`.
     left: u32,
 }
 
@@ -155,7 +157,7 @@ impl OpenChunk<'_> {
     }
 }
 
-/// The greatest is the one to be read next: least `at`, then in the order of writing.
+/// The greatest chunk is read next: the one with the least `at`, then the one that was written first.
 impl Ord for OpenChunk<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
@@ -176,13 +178,13 @@ impl PartialEq for OpenChunk<'_> {
 
 impl Eq for OpenChunk<'_> {}
 
-/// What a chunk takes while it is open.
+/// Memory of a chunk while it is open, bytes.
 fn open_cost(chunk: &Chunk) -> usize {
     chunk.header.plain_bytes as usize + DECODER_BYTES
 }
 
 impl<'a, R: Read + Seek> Records<'a, R> {
-    /// Opens all chunks that may hold the next record.
+    /// Opens all chunks that may contain the next record.
     fn open_due(&mut self) {
         while let Some(chunk) = self.chunks.as_slice().first() {
             if self.open.peek().is_some_and(|open| open.next.at < chunk.header.first) {
@@ -204,16 +206,16 @@ impl<'a, R: Read + Seek> Records<'a, R> {
         }
     }
 
-    /// Takes the next record of an open chunk and puts the chunk back, or closes it.
+    /// Decodes the next record of an open chunk and puts the chunk back, or closes the chunk.
     fn advance(&mut self, chunk: &'a Chunk, mut decoder: Decoder, mut left: u32, not_before: u64) {
         while left > 0 {
             match decoder.record() {
-                // Out of order or out of the header's range it would break the order of all.
+                // A record out of order, or outside the header's range, would break the order of the whole trace.
                 Ok(Some(next)) if (not_before..=chunk.header.last).contains(&next.at) => {
                     self.open.push(OpenChunk { next, chunk, decoder, left: left - 1 });
                     return;
                 }
-                Ok(None) => left -= 1, // of a kind from a later version
+                Ok(None) => left -= 1, // A kind from a later version.
                 _ => {
                     self.found.chunks_lost = self.found.chunks_lost.saturating_add(1);
                     self.found.lose_entries(&chunk.header, left);
@@ -242,16 +244,16 @@ impl<R: Read + Seek> Iterator for Records<'_, R> {
     }
 }
 
-/// The late times that may belong to the records around the present moment.
+/// Late times whose records may come next.
 #[derive(Debug)]
 struct LateTimes<'a> {
-    /// Not yet open, by their first `at`.
+    /// Chunks that are not open yet, ordered by `first`.
     chunks: std::slice::Iter<'a, Chunk>,
-    /// By correlation: the last `at` of the chunk that it is from, and the time.
+    /// Correlation → the last `at` of the chunk that the time is from, and the time.
     waiting: HashMap<u64, (u64, GpuTime)>,
-    /// How many may wait.
+    /// Limit on the waiting times.
     most: usize,
-    /// How many may wait before those whose moment has passed are looked for.
+    /// The number of waiting times at which those that came too late are dropped.
     crowded: usize,
 }
 
@@ -261,7 +263,7 @@ impl<'a> LateTimes<'a> {
         LateTimes { chunks: chunks.iter(), waiting: HashMap::new(), most, crowded: 0 }
     }
 
-    /// The time of an operation that stands at `at`; moments never go back.
+    /// Takes the time of the operation whose record is at `at`; calls must come in the order of `at`.
     fn take(
         &mut self,
         source: &mut (impl Read + Seek),
@@ -272,7 +274,7 @@ impl<'a> LateTimes<'a> {
         while let Some(chunk) = self.chunks.as_slice().first().filter(|chunk| chunk.header.first <= at) {
             self.chunks.next();
             if chunk.header.last < at {
-                continue; // of records that were lost, or it would have been wanted earlier
+                continue; // Its records were lost, or it would have been taken earlier.
             }
             self.forget_passed(at);
             if self.waiting.len() + chunk.header.entries as usize > self.most {
@@ -287,7 +289,8 @@ impl<'a> LateTimes<'a> {
         self.waiting.remove(&correlation).filter(|(last, _)| *last >= at).map(|(_, time)| time)
     }
 
-    /// Puts a chunk's times beside those that wait. Of two of one operation the first is taken, while it is not too late.
+    /// Adds a chunk's times to the waiting ones. Of two times of one operation, the first counts while it is not too
+    /// late.
     fn wait(&mut self, last: u64, at: u64, times: Vec<(u64, GpuTime)>) {
         for (correlation, time) in times {
             let held = self.waiting.entry(correlation).or_insert((last, time));
@@ -297,8 +300,8 @@ impl<'a> LateTimes<'a> {
         }
     }
 
-    /// Drops the times whose operations were lost. Each time is looked at a few times in all, because as many come
-    /// before the next look as were left by the last one.
+    /// Drops the times whose operations were lost. The work per time is constant on average, because between two
+    /// calls as many times are added as the previous call left.
     fn forget_passed(&mut self, at: u64) {
         if self.waiting.len() >= self.crowded {
             self.waiting.retain(|_, (last, _)| *last >= at);

@@ -1,7 +1,7 @@
-//! What a trace holds, decoded: the collector's own form of the wire's records.
+//! What does a trace contain, once decoded? The collector's own form of the wire's records.
 //!
-//! Times are host nanoseconds on `CLOCK_MONOTONIC_RAW` unless a field says otherwise; GPU times are nanoseconds on
-//! their context's clock. Names are ids into [`Names`].
+//! Times are host ns on `CLOCK_MONOTONIC_RAW` unless a field says otherwise; GPU times are ns on their context's
+//! clock. Names are ids into [`Names`].
 
 use gpuspy_wire::record::{
     Direction, LossCause, Memory, Namespace, NodeKind, NvtxChange, SyncScope, Untimed, Via, WindowChange,
@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 /// One thing that happened, on one thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// The thread: its claim number, unique in the process. [`Names`] and the `Status` say which tid that was.
+    /// The thread's claim number, unique in the process. [`Names`] and the `Status` contain its tid.
     pub thread: u32,
-    /// Where it stands in the trace's order: when it was published. The end of a call; the begin of a free. Questions in a row
-    /// that were told late stand at most a second behind what was told then.
+    /// When the record was published, which is its place in the trace's order: the end of a call, the start of a
+    /// free. Queries in a row that are recorded late are placed at most a second before the newest record of that
+    /// moment.
     pub at: u64,
     /// What happened.
     pub body: Body,
@@ -25,58 +26,59 @@ pub struct Record {
 pub enum Body {
     /// Work for a GPU.
     Work(Work),
-    /// Memory came.
+    /// An allocation of memory.
     Alloc(Alloc),
-    /// Memory went (published before the call; an [`Api`] of the same correlation with `failed` takes it back).
+    /// A free of memory, published before its call. A later [`Api`] with the same correlation and the flag `FAILED`
+    /// takes it back.
     Free(Free),
-    /// The host waited.
+    /// A synchronization of the host.
     Synchronize(Synchronize),
-    /// The app recorded an event.
+    /// The program recorded an event.
     EventRecord(EventOp),
-    /// The app made a stream wait for an event.
+    /// The program made a stream wait for an event.
     EventWait(EventOp),
     /// Any other call, a failed one, or the end of a free.
     Api(Api),
-    /// A context came or went.
+    /// A context was created or destroyed.
     Context(Context),
-    /// A stream came or went.
+    /// A stream was created or destroyed.
     Stream(Stream),
     /// A graph was instantiated.
     Graph(Graph),
-    /// What a graph holds of one kind.
+    /// The contents of a graph of one kind.
     GraphNode(GraphNode),
     /// When a node of a graph ran.
     NodeTime(NodeTime),
-    /// A look at a GPU's clock.
+    /// A sample of a GPU's clock.
     ClockSample(ClockSample),
-    /// A window of `--timing auto` begins or ends.
+    /// The start or the end of a window of `--timing auto`.
     Window(Window),
-    /// An NVTX range begins or ends, or a mark.
+    /// The start or the end of an NVTX range, or a marker.
     NvtxRange(NvtxRange),
     /// An executable mapping of the process.
     Module(Module),
     /// A GPU.
     Device(Device),
-    /// What the driver says of a kernel.
+    /// What the driver says about a kernel.
     KernelFacts(KernelFacts),
-    /// A CUDA function that the agent does not know was looked up.
+    /// A program looked up a CUDA function that the agent does not know.
     Lookup(Lookup),
-    /// The part of the run that is looked at begins, else ends.
+    /// The start or the end of a capture range.
     Capture {
-        /// Which of the two.
+        /// Whether it is the start.
         begins: bool,
     },
-    /// Something was lost here.
+    /// Something was lost.
     Loss {
-        /// Why.
+        /// The cause.
         cause: LossCause,
-        /// How many.
+        /// How much was lost.
         count: u64,
     },
 }
 
 impl Body {
-    /// The call that it belongs to, if it is one's.
+    /// The call that it belongs to, if any.
     pub fn call(&self) -> Option<&Call> {
         match self {
             Body::Work(work) => Some(&work.call),
@@ -103,20 +105,20 @@ impl Body {
     }
 }
 
-/// The part that every recorded call has.
+/// The fields that every recorded call has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Call {
     /// Unique in the process.
     pub correlation: u64,
     /// The outermost API, in [`Namespace::Api`].
     pub api: u16,
-    /// How the call reached us; `None` where it has no meaning.
+    /// The route by which the call reached the agent; `None` if the question makes no sense for it.
     pub via: Option<Via>,
     /// Bits of [`gpuspy_wire::record::flag`].
     pub flags: u16,
     /// Host ns at entry.
     pub begin: u64,
-    /// Host ns at return (of the driver call, where `flags` has MORE).
+    /// Host ns at return (of the driver call, if `flags` contains `MORE`).
     pub end: u64,
     /// Return address of the call.
     pub caller: u64,
@@ -131,9 +133,9 @@ pub struct Work {
     pub call: Call,
     /// Host ns when the enqueuing driver call returned.
     pub submitted: u64,
-    /// Host ns from the call's begin until CUDA's own function was called, of copies and sets; 0 = unknown.
+    /// Host ns from the call's start until CUDA's own function was called, for copies and memsets; 0 = unknown.
     pub entered: u64,
-    /// ns from the begin of the start event's record to `submitted`; `u64::MAX` = unbounded; 0 = untimed.
+    /// ns from the start of the start event's record to `submitted`; `u64::MAX` = unbounded; 0 = untimed.
     pub lead: u64,
     /// ns from `submitted` to the return of the end event's record; `u64::MAX` = unbounded; 0 = untimed.
     pub tail: u64,
@@ -141,7 +143,7 @@ pub struct Work {
     pub untimed: Untimed,
     /// Stream id.
     pub stream: u64,
-    /// Its GPU time, once known: with `untimed == Timed` and none here, the time was lost.
+    /// Its GPU time, once known. If `untimed` is `Timed` and this is `None`, the time was lost.
     pub gpu: Option<GpuTime>,
     /// What it does.
     pub what: What,
@@ -154,24 +156,24 @@ pub enum What {
     Kernel {
         /// In [`Namespace::Kernel`]; 0 = unknown.
         name: u32,
-        /// The handle launched.
+        /// The handle that was launched.
         function: u64,
         /// Blocks.
         grid: [u32; 3],
-        /// Threads of a block.
+        /// Threads per block.
         block: [u32; 3],
         /// Dynamic shared memory, bytes.
         shared_bytes: u32,
-        /// Launch attributes given, a bit each.
+        /// The launch attributes that were given, one bit each.
         attributes: u32,
         /// Cluster dimensions; 0 = none.
         cluster: [u8; 3],
     },
     /// A copy.
     Memcpy {
-        /// As asked for.
+        /// The direction that the program stated.
         direction: Direction,
-        /// The API was an asynchronous one.
+        /// Whether the API was an asynchronous one.
         asynchronous: bool,
         /// Bytes.
         bytes: u64,
@@ -179,15 +181,15 @@ pub enum What {
         dst: u64,
         /// Source address.
         src: u64,
-        /// Rows of a 2D or 3D copy, copies of a batch ([`flag::BATCH`](gpuspy_wire::record::flag::BATCH)); 1 for a
-        /// linear one.
+        /// Rows of a 2D or 3D copy, or copies of a batch ([`flag::BATCH`](gpuspy_wire::record::flag::BATCH)); 1 for a
+        /// linear copy.
         rows: u32,
         /// The other context of a peer copy; 0 = none.
         peer_context: u32,
     },
-    /// A set.
+    /// A memset.
     Memset {
-        /// The API was an asynchronous one.
+        /// Whether the API was an asynchronous one.
         asynchronous: bool,
         /// Bytes.
         bytes: u64,
@@ -195,103 +197,104 @@ pub enum What {
         dst: u64,
         /// The value.
         value: u32,
-        /// Bytes of an element.
+        /// Size of an element, bytes.
         element: u8,
-        /// Rows of a 2D set; 1 for a linear one.
+        /// Rows of a 2D memset; 1 for a linear one.
         rows: u32,
     },
     /// A graph launch.
     Graph {
-        /// Which, by [`Graph::graph`]; 0 = unknown.
+        /// Its [`Graph::graph`]; 0 = unknown.
         graph: u32,
-        /// The handle launched.
+        /// The handle that was launched.
         handle: u64,
-        /// Kernels in it.
+        /// The number of its kernels.
         kernels: u32,
-        /// Copies in it.
+        /// The number of its copies.
         copies: u32,
-        /// Sets in it.
+        /// The number of its memsets.
         memsets: u32,
     },
-    /// Launches timed as one, which stand before it on its stream: a burst that no event may cut, or a run of a deep stream.
+    /// Several launches timed by one event pair, which come before it on its stream: a burst of programmatic
+    /// launches, which no event may split, or a run of launches on a deep stream.
     Burst {
-        /// How many.
+        /// The number of launches.
         launches: u32,
-        /// Those of them that are ordinary; all of them in a run.
+        /// The number of ordinary launches among them; all of them in a run.
         ordinary: u32,
-        /// From the last launch's return to the return of the end event's record, which is `call.end`: ns.
+        /// ns from the return of the last launch to the return of the end event's record, which is `call.end`.
         closing: u64,
     },
 }
 
-/// When an operation ran, on its context's clock.
+/// The GPU time of an operation, on its context's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct GpuTime {
     /// The time base that `start` is measured on.
     pub time_base: u32,
     /// Start event, ns since the time base's origin.
     pub start: i64,
-    /// End event − start event, ns: raw, over-read included.
+    /// End event − start event, ns: the raw value, which includes over-read.
     pub duration: u64,
-    /// `start` is exact to ± this, ns.
+    /// Error of `start`: ± this, ns.
     pub start_error: u32,
-    /// `duration` is exact to ± this, ns.
+    /// Error of `duration`: ± this, ns.
     pub duration_error: u32,
-    /// Host ns when the end event was first seen complete.
+    /// Host ns when the end event was first observed to be complete.
     pub seen: u64,
     /// Bits of [`gpuspy_wire::record::flag`] that the poller added.
     pub flags: u16,
-    /// Of an operation whose end event was recorded later: host ns from `submitted` to the return of that event's record, in
-    /// place of [`Work::tail`]; `u64::MAX` = longer than can be said. 0: the work's record says it.
+    /// If the end event was recorded later: host ns from `submitted` to the return of that event's record, which
+    /// replaces [`Work::tail`]; `u64::MAX` = longer than the field can say. 0: `Work::tail` counts.
     pub tail: u64,
 }
 
-/// Memory came.
+/// An allocation of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alloc {
     /// The call.
     pub call: Call,
-    /// What kind.
+    /// The kind of memory.
     pub memory: Memory,
     /// First address, or handle.
     pub address: u64,
-    /// Bytes. With [`Memory::Reserved`], 0: one more reference.
+    /// Size in bytes. With [`Memory::Reserved`], 0 means another reference.
     pub bytes: u64,
-    /// Stream, for stream-ordered ones.
+    /// The stream of a stream-ordered allocation.
     pub stream: u64,
-    /// Where it comes from: the pool that the call named, the handle that is mapped; 0 = none.
+    /// Its source: the pool that the call named, or the handle that is mapped; 0 = none.
     pub pool: u64,
 }
 
-/// Memory went. `call.end` equals `call.begin`.
+/// A free of memory. `call.end` equals `call.begin`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Free {
     /// The call.
     pub call: Call,
-    /// What kind, as far as the API tells.
+    /// The kind of memory, as far as the API determines it.
     pub memory: Memory,
     /// First address, or handle.
     pub address: u64,
-    /// Stream, for stream-ordered ones.
+    /// The stream of a stream-ordered free.
     pub stream: u64,
-    /// Bytes, where all blocks of a range go; 0: the block at `address`.
+    /// If all blocks of a range are freed, its size in bytes; 0: the block at `address`.
     pub bytes: u64,
 }
 
-/// The host waited.
+/// A synchronization of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Synchronize {
     /// The call.
     pub call: Call,
-    /// For what.
+    /// What it waited for.
     pub scope: SyncScope,
-    /// The stream, with scope `Stream`.
+    /// The stream, if the scope is `Stream`.
     pub stream: u64,
-    /// The event, with scope `Event`.
+    /// The event, if the scope is `Event`.
     pub event: u64,
 }
 
-/// An event recorded or waited for.
+/// An event that is recorded, or waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventOp {
     /// The call.
@@ -313,11 +316,11 @@ pub struct Api {
     pub result: i32,
     /// The handle it was about, or 0.
     pub subject: u64,
-    /// How many calls it stands for: more than one only for questions (`cuEventQuery` and its like) in a row.
+    /// The number of calls: more than one only for queries (`cuEventQuery` and similar calls) in a row.
     pub calls: u32,
-    /// ns inside those calls; of a single one, 0: its begin and end say it.
+    /// ns inside those calls. 0 for a single call, whose `begin` and `end` say it.
     pub inside: u64,
-    /// Host ns from the call's begin until CUDA's own function was called; 0 = unknown, or several calls.
+    /// Host ns from the call's start until CUDA's own function was called; 0 = unknown, or several calls.
     pub entered: u64,
 }
 
@@ -330,7 +333,7 @@ pub struct Context {
     pub device: u32,
     /// The CUcontext.
     pub handle: u64,
-    /// Destroyed or reset, else created or adopted.
+    /// Whether it was destroyed or reset; else it was created or adopted.
     pub destroyed: bool,
 }
 
@@ -347,7 +350,7 @@ pub struct Stream {
     pub flags: u32,
     /// Its priority.
     pub priority: i32,
-    /// Destroyed, else known.
+    /// Whether it was destroyed; else it became known.
     pub destroyed: bool,
 }
 
@@ -362,33 +365,33 @@ pub struct Graph {
     pub kernels: u32,
     /// Copy nodes.
     pub copies: u32,
-    /// Set nodes.
+    /// Memset nodes.
     pub memsets: u32,
-    /// Others.
+    /// Nodes of other kinds.
     pub others: u32,
 }
 
-/// What a graph holds of one kind.
+/// The contents of a graph of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphNode {
-    /// Which, by [`Graph::graph`].
+    /// The graph's [`Graph::graph`].
     pub graph: u32,
     /// What the nodes do.
     pub kind: NodeKind,
     /// Kernels: in [`Namespace::Kernel`]; 0 = unknown.
     pub kernel: u32,
-    /// Nodes.
+    /// The number of nodes.
     pub count: u32,
-    /// Bytes that copies or sets move in one launch, all together, or that the node takes.
+    /// Bytes that all copies or memsets move in one launch, or that the node allocates.
     pub bytes: u64,
-    /// First address of what the node takes or gives back; else 0.
+    /// First address of what the node allocates or frees; else 0.
     pub address: u64,
 }
 
 /// When a node of a graph ran, in one launch of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeTime {
-    /// Of the launch.
+    /// Correlation of the launch.
     pub correlation: u64,
     /// The context; 0 = unknown.
     pub context: u32,
@@ -396,56 +399,56 @@ pub struct NodeTime {
     pub kernel: u32,
     /// Its number in the graph.
     pub node: u32,
-    /// When.
+    /// Its GPU time.
     pub gpu: GpuTime,
 }
 
-/// A look at a GPU's clock: an event of the poller's own fired between two host times.
+/// A sample of a GPU's clock: an event of the poller's own that fired between two host times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockSample {
     /// The context.
     pub context: u32,
     /// The time base that `gpu` is measured on.
     pub time_base: u32,
-    /// The event, GPU ns since the time base's origin.
+    /// The event's stamp, GPU ns since the time base's origin.
     pub gpu: i64,
-    /// `gpu` is exact to ± this, ns.
+    /// Error of `gpu`: ± this, ns.
     pub error: u32,
-    /// Host ns: it had not fired.
+    /// Host ns at which it had not fired yet.
     pub after: u64,
-    /// Host ns: it had fired.
+    /// Host ns at which it had fired.
     pub before: u64,
 }
 
-/// A window of `--timing auto` begins or ends.
+/// The start or the end of a window of `--timing auto`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Which of the two.
+    /// Whether it is the start or the end.
     pub change: WindowChange,
-    /// ns that hooks took of the app's threads until then.
+    /// Time that hooks have taken of the program's threads so far, ns.
     pub agent_ns: u64,
-    /// CPU time of the poller until then, ns.
+    /// CPU time of the poller so far, ns.
     pub poller_ns: u64,
-    /// Launches until then.
+    /// The number of launches so far.
     pub launches: u64,
 }
 
-/// An NVTX range begins or ends, or a mark.
+/// The start or the end of an NVTX range, or a marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvtxRange {
-    /// What happens here.
+    /// The change.
     pub change: NvtxChange,
-    /// Which range, of those that any thread may end; else 0.
+    /// The range's id if any thread may end it; else 0.
     pub id: u64,
     /// In [`Namespace::Domain`]; 0 = the default domain.
     pub domain: u32,
-    /// Its text, in [`Namespace::NvtxRange`]; 0 = none, or one too many.
+    /// Its text, in [`Namespace::NvtxRange`]; 0 = none, or more texts than a trace names.
     pub text: u32,
-    /// The app's number of a category; 0 = none.
+    /// The program's number of a category; 0 = none.
     pub category: u32,
     /// ARGB; 0 = none.
     pub color: u32,
-    /// The app gave a payload, which is not kept.
+    /// Whether the program gave a payload, which is not kept.
     pub payload: bool,
 }
 
@@ -454,7 +457,7 @@ pub struct NvtxRange {
 pub struct Module {
     /// First address.
     pub start: u64,
-    /// First address behind.
+    /// First address after it.
     pub end: u64,
     /// Load bias.
     pub bias: u64,
@@ -469,60 +472,60 @@ pub struct Device {
     pub ordinal: u32,
     /// UUID.
     pub uuid: [u8; 16],
-    /// Bytes of memory.
+    /// Size of its memory, bytes.
     pub memory_bytes: u64,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
     /// Compute capability, major * 10 + minor.
     pub capability: u32,
-    /// Warps a multiprocessor holds at most.
+    /// The most warps that a multiprocessor holds.
     pub warps_per_multiprocessor: u32,
 }
 
-/// What the driver says of a kernel, launched with blocks of one size.
+/// What the driver says about a kernel in launches with blocks of one size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelFacts {
-    /// The handle launched.
+    /// The handle that was launched.
     pub function: u64,
-    /// The module or library that it lies in; 0 = unknown.
+    /// The module or library that contains it; 0 = unknown.
     pub module: u64,
-    /// An address inside the file that brought the kernel; 0 = unknown.
+    /// An address inside the file that the kernel came from; 0 = unknown.
     pub origin: u64,
     /// In [`Namespace::Kernel`].
     pub kernel: u32,
     /// The context.
     pub context: u32,
-    /// Threads of a block.
+    /// Threads per block.
     pub threads: u32,
-    /// Dynamic shared memory of a block, bytes.
+    /// Dynamic shared memory per block, bytes.
     pub shared_bytes: u32,
-    /// Static shared memory of a block, bytes.
+    /// Static shared memory per block, bytes.
     pub static_shared_bytes: u32,
-    /// Local memory of a thread, bytes.
+    /// Local memory per thread, bytes.
     pub local_bytes: u32,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u16,
     /// Blocks that a multiprocessor holds at a time; 0 = unknown.
     pub blocks_per_multiprocessor: u16,
-    /// Threads of the largest block it can be launched with.
+    /// Threads of the largest block that it can be launched with.
     pub max_threads: u16,
 }
 
-/// A CUDA function that the agent does not know was looked up.
+/// A program looked up a CUDA function that the agent does not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
-    /// In [`Namespace::Function`]; 0 = of all functions whose names were too many.
+    /// Its name, in [`Namespace::Function`]; 0 = all functions beyond the limit on names.
     pub function: u32,
-    /// Lookups until then.
+    /// The number of lookups so far.
     pub count: u64,
 }
 
-/// The texts that ids stand for. Known whole before the first record is read.
+/// The texts that ids stand for. All are known before the first record is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names(pub BTreeMap<(Namespace, u32), String>);
 
 impl Names {
-    /// The text of an id, if it was ever sent.
+    /// The text of an id, if the trace has it.
     pub fn get(&self, namespace: Namespace, id: u32) -> Option<&str> {
         self.0.get(&(namespace, id)).map(String::as_str)
     }
@@ -531,20 +534,20 @@ impl Names {
 /// How a session ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ending {
-    /// Still running when this was written.
+    /// It was still running when this was written.
     #[default]
     Running,
     /// The process reached its exit handlers.
     Exited,
-    /// The process went away without: killed, crashed, or `_exit`. [`Status::exit`] tells which, where it is known.
+    /// The process ended without them: killed, crashed, or by `_exit`. [`Status::exit`] says which, if that is known.
     Vanished,
     /// The process replaced itself (exec) or closed the session.
     Replaced,
-    /// The collector was told to stop while the process ran on.
+    /// The collector was stopped while the process was running.
     Detached,
 }
 
-/// What a process ended with, as its parent learns it (wait(2)).
+/// How a process exited, as its parent learns it (wait(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// It exited with this code.
@@ -554,7 +557,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// From a wait status, as `waitpid` gives it.
+    /// Decodes a wait status from `waitpid`.
     pub fn from_wait_status(status: i32) -> Exit {
         // wait(2) on Linux: the signal is in the low seven bits, a code in the next eight above them and the core flag.
         match status & 0x7f {
@@ -564,7 +567,7 @@ impl Exit {
     }
 }
 
-/// What is known about a process and its collection, as of the last flush; the last one in a file counts.
+/// What is known about a process and its collection at the time of a flush; the last one in a file counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
     /// Process id, in the collector's namespace.
@@ -577,38 +580,39 @@ pub struct Status {
     pub began_realtime: u64,
     /// Host ns when this status was written, or the process ended.
     pub ended: u64,
-    /// How it ended.
+    /// How the session ended.
     pub ending: Ending,
-    /// What it ended with, where the system told the collector.
+    /// How the process exited, if the system reported it to the collector.
     pub exit: Option<Exit>,
-    /// Which start of which machine its host times are counted from: the first half of the system's boot id, where it
-    /// tells one. Processes that have the same can be laid on one line.
+    /// The boot of the machine that its host times count from: the first half of the system's boot id, if it has one.
+    /// Processes with the same value share a time line.
     pub boot: Option<u64>,
-    /// Its parent when it was met, in the collector's namespace; `None` when it has none there.
+    /// The pid of its parent at the start of collection, in the collector's namespace; `None` if it has none there.
     pub parent: Option<u32>,
-    /// ns spent in hooks outside the real calls, all threads.
+    /// Time in hooks outside the real calls, summed over all threads, ns.
     pub agent_ns: u64,
     /// CPU time of the poller outside driver calls, ns.
     pub poller_ns: u64,
-    /// Calls entered.
+    /// The number of calls entered.
     pub calls: u64,
-    /// Records the agent published.
+    /// The number of records that the agent published.
     pub published: u64,
-    /// Records read from the rings and accepted.
+    /// The number of records read from the rings and accepted.
     pub collected: u64,
-    /// Operations whose GPU time was pending at the end.
+    /// The number of operations whose GPU time was pending at the end.
     pub pending: u64,
-    /// What was lost, by cause, as the agent's and the collector's counters have it.
+    /// The number of losses by cause, from the agent's and the collector's counters.
     pub lost: BTreeMap<LossCause, u64>,
-    /// Outside the captured ranges and therefore left out: kernel launches that succeeded outside graph captures.
+    /// The number of kernel launches that were left out because they were outside the capture ranges. It counts
+    /// launches that succeeded and were not part of a stream capture.
     pub outside_launches: u64,
-    /// The same of copies, sets and graph launches.
+    /// The same for copies, memsets and graph launches.
     pub outside_others: u64,
-    /// cuGetProcAddress and dlsym questions about CUDA names.
+    /// The number of lookups of CUDA names by cuGetProcAddress and dlsym.
     pub lookups: u64,
-    /// Of those, answered with a hook.
+    /// The number of those that were answered with a hook.
     pub lookups_hooked: u64,
-    /// A driver launch function is known to pass through the agent.
+    /// Whether a driver launch function certainly passes through the agent.
     pub driver_hooked: bool,
     /// Threads: claim number → Linux tid.
     pub threads: BTreeMap<u32, u32>,

@@ -1,4 +1,4 @@
-//! Writing a trace: append-only, in chunks, with bounded memory.
+//! How is a trace written? Append-only, in chunks, with bounded memory.
 
 use super::coding::Encoder;
 use super::format::{ChunkKind, Header, MAX_ENTRIES, MAX_PLAIN, VERSION};
@@ -11,16 +11,16 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Nothing stays unwritten for longer, as long as [`TraceWriter::flush_if_due`] is called often enough.
+/// Everything is in the file after this time, if [`TraceWriter::flush_if_due`] is called often enough.
 pub const FLUSH_INTERVAL: Duration = Duration::from_millis(200);
-/// The least time that a record has to meet its GPU time: far above the poller's worst wake-up, and above what the
-/// 256 operations that a stream may have in flight usually take.
+/// The least time that a record has to meet its GPU time before it is written: much longer than the poller's longest
+/// wake-up delay, and than the 256 operations that a stream may have in flight usually take.
 const JOIN_TIME: Duration = Duration::from_millis(50);
-/// Records of a full chunk.
+/// Records in a full chunk.
 const CHUNK_RECORDS: usize = MAX_ENTRIES as usize;
-/// Most records held back: two chunks' worth, so that what is written in a burst has had time to meet its GPU times.
+/// Limit on pending records: two chunks, so that records of a burst have had time to meet their GPU times.
 const MAX_PENDING: usize = 2 * CHUNK_RECORDS;
-/// Bytes of names that make a chunk of their own before a flush is due.
+/// Bytes of names that are written as a chunk before a flush is due.
 const NAMES_BYTES: usize = 256 << 10;
 const _: () = assert!(NAMES_BYTES + meta::MAX_NAME + 64 < MAX_PLAIN as usize);
 
@@ -41,17 +41,17 @@ pub struct Summary {
 
 /// Writes one trace file.
 ///
-/// The file is locked (`flock`, exclusive) until the writer is dropped: [`wait_until_complete`](super::wait_until_complete)
-/// waits for that. After an error the writer can go on: a chunk that was written in part is cut off again, what did not
-/// get into the file is tried again with the next flush, and records that exceed the bound meanwhile are given up; the
-/// reader tells how many are missing.
+/// The file is locked (`flock`, exclusive) until the writer is dropped;
+/// [`wait_until_complete`](super::wait_until_complete) waits for that. The writer can continue after an error: it
+/// cuts off a chunk that was written in part, and tries again with the next flush. Records that meanwhile exceed the
+/// limit are given up, and the reader reports how many are missing.
 #[derive(Debug)]
 pub struct TraceWriter {
     file: File,
-    /// Bytes of whole chunks in the file.
+    /// Size of the whole chunks in the file, bytes.
     bytes: u64,
     sequence: u64,
-    /// Records in the chunks so far, those given up included.
+    /// The number of records in the chunks so far, including those given up.
     records: u64,
     given_up: u64,
     pending: Pending,
@@ -67,10 +67,10 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Creates the file, or empties it, and writes what is known of the process.
+    /// Creates or empties the file and writes what is known about the process.
     ///
     /// # Errors
-    /// Of opening and writing; [`io::ErrorKind::WouldBlock`] when somebody else is writing this very file.
+    /// Fails if opening or writing fails; with [`io::ErrorKind::WouldBlock`] if another writer has the file.
     pub fn create(path: &Path, status: &Status) -> io::Result<TraceWriter> {
         let file = File::options().write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
@@ -80,7 +80,7 @@ impl TraceWriter {
                     "another process is writing this trace",
                 ));
             }
-            // A file system without locks: only waiting for the end does not work there.
+            // On a file system without locks, only `wait_until_complete` does not work.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         if file.metadata()?.is_file() {
@@ -108,10 +108,10 @@ impl TraceWriter {
         Ok(writer)
     }
 
-    /// Adds a text.
+    /// Adds a name.
     ///
     /// # Errors
-    /// Of writing, and then the name was not taken.
+    /// Fails if writing does; then the name was not added.
     pub fn name(&mut self, namespace: Namespace, id: u32, text: &str) -> io::Result<()> {
         if self.names.len() >= NAMES_BYTES || self.names_count == MAX_ENTRIES {
             self.write_names()?;
@@ -124,7 +124,7 @@ impl TraceWriter {
     /// Adds a record.
     ///
     /// # Errors
-    /// Of writing, when so many records were waiting that some had to be written, and were given up instead.
+    /// Fails if the limit on pending records made a write necessary and that failed; those records are given up.
     pub fn push(&mut self, record: Record) -> io::Result<()> {
         let mut result = Ok(());
         if self.pending.len() >= MAX_PENDING {
@@ -137,10 +137,10 @@ impl TraceWriter {
         result
     }
 
-    /// Adds the GPU time of the operation with this correlation, which may have come already or come yet.
+    /// Adds the GPU time of the operation with this correlation, whose record may come before or after it.
     ///
     /// # Errors
-    /// Of writing, when so many times were waiting that they had to be written, and were given up instead.
+    /// Fails if the limit on pending times made a write necessary and that failed; those times are given up.
     pub fn gpu_time(&mut self, correlation: u64, time: GpuTime) -> io::Result<()> {
         let mut result = Ok(());
         if let Place::Late { at } = self.pending.time(correlation, time) {
@@ -153,21 +153,22 @@ impl TraceWriter {
         result
     }
 
-    /// Bytes of the file so far.
+    /// Size of the file so far, bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes the newest state of the process; it is written with the next flush if it brings news.
+    /// Takes the latest status of the process, which is written with the next flush if it has changed.
     pub fn status(&mut self, status: &Status) {
         self.status.clone_from(status);
     }
 
-    /// To be called every few milliseconds. Marks what has come so far, and writes what is marked 50 ms later: so
-    /// every record has that long, at least, to meet its GPU time, and is in the file a [`FLUSH_INTERVAL`] after it came.
+    /// Flushes what is due; call this every few milliseconds. It marks what has come so far, and writes what was
+    /// marked 50 ms before. So every record has at least that long to meet its GPU time, and is in the file after a
+    /// [`FLUSH_INTERVAL`].
     ///
     /// # Errors
-    /// Of writing.
+    /// Fails if writing does.
     pub fn flush_if_due(&mut self, now: Instant) -> io::Result<()> {
         let since = now.saturating_duration_since(*self.marked_at.get_or_insert(now));
         let mut result = Ok(());
@@ -186,15 +187,15 @@ impl TraceWriter {
     /// Writes everything.
     ///
     /// # Errors
-    /// Of writing.
+    /// Fails if writing does.
     pub fn flush(&mut self) -> io::Result<()> {
         self.flush_oldest(self.pending.len())
     }
 
-    /// Writes everything and the end.
+    /// Writes everything and the End chunk.
     ///
     /// # Errors
-    /// Of writing. The file is as good as it can be all the same.
+    /// Fails if writing does. The file then contains as much as could be written.
     pub fn finish(mut self, status: &Status) -> io::Result<Summary> {
         self.status(status);
         self.flush()?;
@@ -224,7 +225,7 @@ impl TraceWriter {
         }
         self.write_late()?;
         let written = self.status_written.as_ref();
-        // The passing of time alone is no news.
+        // A later time alone is not a change.
         if written.is_none_or(|w| *w != Status { ended: w.ended, ..self.status.clone() }) {
             self.write_status()?;
         }
@@ -260,7 +261,7 @@ impl TraceWriter {
         Ok(())
     }
 
-    /// Leaves a hole in the sequence, by which the reader knows.
+    /// Gives up records. That leaves a hole in the sequence, which the reader reports.
     fn give_up(&mut self, count: usize) {
         self.sequence += 1;
         self.records += count as u64;
@@ -291,7 +292,7 @@ impl TraceWriter {
         Ok(())
     }
 
-    /// Writes a payload, compressed if that helps.
+    /// Writes a payload, compressed if that makes it smaller.
     fn write_plain(&mut self, kind: ChunkKind, plain: &[u8], entries: u32) -> io::Result<()> {
         let frame = zstd::bulk::compress(plain, super::columns::LEVEL)?;
         let packed = if frame.len() < plain.len() {
@@ -324,7 +325,7 @@ impl TraceWriter {
         };
         let chunk = [&header.to_bytes()[..], &payload].concat();
         if let Err(error) = self.file.write_all(&chunk) {
-            // Where the file cannot be cut (a pipe), the reader finds the next header by its magic.
+            // If the file cannot be truncated (a pipe), the reader finds the next header by its magic.
             let _uncut =
                 self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)));
             return Err(error);

@@ -9,10 +9,10 @@ use crate::collect::{self, Collector, Target};
 use crate::trace::TraceReader;
 use crate::trace::record::{Body, What};
 use gpuspy_wire::record::Namespace;
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::sync::Mutex;
 
 /// What a trace says of a route.
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ fn attempt(nursery: &Nursery, preload: &OsString, probe: Probe, runtime: Option<
     let called = std::thread::scope(|threads| {
         threads.spawn(|| {
             collector.listen(listener, |session, _| {
-                sessions.lock().unwrap_or_else(|e| e.into_inner()).push(session.clone());
+                sessions.lock().push(session.clone());
             });
         });
         let called = nursery.send(probe, runtime, &environment);
@@ -95,7 +95,7 @@ fn attempt(nursery: &Nursery, preload: &OsString, probe: Probe, runtime: Option<
         drop(stopper);
         called
     });
-    let session = sessions.into_inner().unwrap_or_else(|e| e.into_inner()).pop();
+    let session = sessions.into_inner().pop();
     let seen = session.map(|session| match session {
         Ok(_) => look(&trace).map_err(|e| format!("cannot read its trace: {e}")),
         Err(e) => Err(e.to_string()),

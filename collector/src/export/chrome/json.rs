@@ -1,4 +1,4 @@
-//! The pieces of JSON that events are made of.
+//! How are texts, times and devices written as JSON?
 
 use crate::trace::record::Device;
 use std::fmt;
@@ -10,7 +10,7 @@ pub(super) struct Text(String);
 
 impl Text {
     pub fn of(text: &str) -> Text {
-        // There is no text that JSON cannot hold.
+        // Serializing a text cannot fail.
         Text(serde_json::to_string(text).unwrap_or_else(|_| "\"\"".to_owned()))
     }
 }
@@ -21,7 +21,7 @@ impl fmt::Display for Text {
     }
 }
 
-/// ns, told in µs with three decimals: no digit is lost.
+/// A number of ns, written in µs with three decimals, so that no digit is lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Micros(pub i64);
 
@@ -32,10 +32,10 @@ impl fmt::Display for Micros {
     }
 }
 
-/// Threads of a warp: 32 on every NVIDIA GPU so far (CUDA C++ Programming Guide, compute capabilities).
+/// Threads per warp: 32 on every NVIDIA GPU so far (CUDA C++ Programming Guide, compute capabilities).
 pub(super) const WARP: u32 = 32;
 
-/// An entry of `deviceProperties`, as far as the trace knows it.
+/// Writes an entry of `deviceProperties`, as far as the trace has its values.
 pub(super) fn device(
     out: &mut impl Write,
     separator: &str,
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_keeps_every_nanosecond() {
+    fn a_time_keeps_every_nanosecond() {
         let shown = |ns| Micros(ns).to_string();
         assert_eq!(shown(0), "0.000");
         assert_eq!(shown(1_234_567_001), "1234567.001");
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_end_its_text() {
+    fn a_name_cannot_end_its_json_string() {
         assert_eq!(Text::of("a\"b\\\u{1}\n").to_string(), r#""a\"b\\\u0001\n""#);
     }
 }

@@ -1,20 +1,21 @@
-//! Which number stands for which process, thread, GPU and stream, in a file that may hold several processes.
+//! Which number stands for which process, thread, GPU and stream in a file that may contain several processes?
 
 use super::Source;
 use super::scene::Stream;
 use crate::model::run::Numbers;
 use std::collections::{BTreeMap, HashMap};
 
-/// Linux numbers no process or thread so high (PID_MAX_LIMIT, linux/threads.h): free for those whose number is unknown.
+/// Linux gives no process or thread so high a number (PID_MAX_LIMIT, linux/threads.h): free for processes without a
+/// known pid.
 const NO_PID: u32 = 1 << 22;
 
 /// The numbers of all processes.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// The real-time clock at the moment that is 0 in the file, ns.
+    /// The real-time clock at time 0 of the file, ns.
     pub base: i128,
     pub processes: Vec<ProcessRows>,
-    /// Numbers of streams, for rows that stand beside them.
+    /// Numbers of streams' rows, and of the rows beside them.
     pub rows: Numbers,
 }
 
@@ -24,9 +25,10 @@ pub(super) struct ProcessRows {
     pub pid: u32,
     /// Claim number → Linux tid.
     tids: BTreeMap<u32, u32>,
-    /// Ordinal → pid of its rows and number of the device. `None`: that of contexts whose device was never told.
+    /// Ordinal → the pid of its rows, which is also the device's number. `None` stands for contexts with an unknown
+    /// device.
     pub gpus: BTreeMap<Option<u32>, u32>,
-    /// Host ns that is 0 in the file.
+    /// Host ns of time 0 of the file.
     pub zero: i64,
     /// (context, stream id) → its row.
     pub streams: HashMap<(u32, u64), Place>,
@@ -63,7 +65,7 @@ impl Layout {
             let gpus = gpus(source, &mut pids);
             let place = |stream: &Stream| {
                 let gpu = gpus[&source.clocks.devices.get(&stream.context).copied()];
-                // The numbers of a run's streams fit.
+                // The numbers of a run's streams fit into 32 bits.
                 let row = source.place.filter.number_of(stream.context, stream.stream) as u32;
                 (stream.key(), Place { gpu, row })
             };
@@ -76,12 +78,13 @@ impl Layout {
     }
 }
 
-/// Every GPU that was told of or has rows gets its ordinal, or the next free number.
+/// Numbers every GPU that the trace reports or that has rows: by its ordinal if that is free, else by the next free
+/// number.
 fn gpus(source: &Source, pids: &mut Numbers) -> BTreeMap<Option<u32>, u32> {
     let with_rows = source.scene.streams.iter().map(|s| source.clocks.devices.get(&s.context).copied());
     let told = source.scene.devices.keys().copied().map(Some);
     let mut gpus: BTreeMap<Option<u32>, u32> = with_rows.chain(told).map(|ordinal| (ordinal, 0)).collect();
-    // `None` is the first of all, and shall not take a known one's number.
+    // `None` comes first, but must not take a known GPU's number.
     let known = gpus.iter_mut().filter(|(ordinal, _)| ordinal.is_some());
     known.for_each(|(ordinal, number)| *number = pids.take(*ordinal));
     if let Some(number) = gpus.get_mut(&None) {

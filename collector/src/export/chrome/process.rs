@@ -1,4 +1,4 @@
-//! The second pass: from the records of a process to its events.
+//! How do the records of a process become events? This is the second pass over a trace.
 
 mod memory;
 mod ranges;
@@ -23,36 +23,36 @@ use ranges::RangeRows;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// The second pass over one process' records.
+/// The second pass over one process's records.
 pub(super) struct Pass<'e, 's, W> {
     export: &'e mut Export<W>,
     source: &'s Source,
     index: usize,
     model: Model<'s>,
     record_filter: RecordFilter<'s>,
-    /// Threads call in one order and streams run in another: rows that may still come out of order.
+    /// Rows that may still come out of order, because threads call in one order and streams run in another.
     waiting: Reorder<GpuRow>,
     streams: HashMap<u32, Sequence>,
     threads: HashMap<u32, ThreadRow>,
     ranges: RangeRows,
-    /// By thread: the begin of its last call, and that call's number. All records of a call have its begin.
+    /// By thread: the start of its last call, and that call's number. All records of a call have the same start.
     numbers: HashMap<u32, (u64, u64)>,
     kernels: HashMap<u32, Text>,
     apis: HashMap<u16, Api>,
-    /// What memory the process holds.
+    /// The memory that the process holds.
     held: Held,
     /// The time of the last record.
     last: u64,
 }
 
-/// How an API is shown.
+/// An API as it is shown.
 #[derive(Clone)]
 struct Api {
     name: Text,
     category: &'static str,
 }
 
-/// A row of a GPU that waits for its turn.
+/// An event on a GPU's row that waits for its turn.
 #[derive(Clone, Copy, Debug)]
 struct GpuRow {
     place: Place,
@@ -60,13 +60,13 @@ struct GpuRow {
     length: Length,
     context: u32,
     correlation: u64,
-    /// Its call has a row: the flow's other end.
+    /// Whether its call has an event, which is the flow's other end.
     has_call: bool,
     what: Action,
     launch: Option<Launch>,
 }
 
-/// What a kernel was launched with.
+/// The dimensions of a kernel launch.
 #[derive(Clone, Copy, Debug)]
 struct Launch {
     grid: [u32; 3],
@@ -102,7 +102,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         }
     }
 
-    /// Writes what a record means.
+    /// Writes the events of a record.
     pub fn observe(&mut self, record: &Record) -> io::Result<()> {
         let event = self.model.observe(record);
         let passed = self.record_filter.check(&event);
@@ -116,7 +116,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
             event.call.is_some() && passed.concerns && self.is_in_time(host(call.begin), host(call.end));
         let operation = event.operation.as_ref();
         let mut row = operation.and_then(|operation| self.gpu_row(record, operation, number, passed));
-        // What is told of a burst comes behind its launches, which may lie in several ranges.
+        // A burst's record comes after those of its launches, which may lie in several ranges.
         if let Some(Operation { when: When::Timed(ran), context, stream, what, .. }) = operation
             && passed.concerns
             && !matches!(what, Action::Burst { .. })
@@ -138,7 +138,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         self.memory(&event)
     }
 
-    /// Writes what still waits.
+    /// Writes what is still waiting.
     pub fn finish(mut self) -> io::Result<()> {
         while let Some(due) = self.waiting.pop() {
             self.gpu(due)?;
@@ -151,18 +151,19 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         &self.export.layout.processes[self.index]
     }
 
-    /// Whether any part of a stretch is in the time that is asked for. What takes no time has its moment.
+    /// Whether any part of an event is in the selected time. An event without length has one moment.
     fn is_in_time(&self, begin: i64, end: i64) -> bool {
         let period = self.record_filter.period();
         period.contains(begin) || period.length(begin, end) > 0
     }
 
-    /// A host time as a moment of the file, ns.
+    /// A host time as a time of the file, ns.
     fn moment(&self, time: i64) -> i64 {
         time.saturating_sub(self.rows().zero)
     }
 
-    /// The number that the records of this call have in common. What is no call of the app's (a burst) has its own.
+    /// The number that the records of a call share. An operation that is not a call of the program's (a burst) gets
+    /// its own.
     fn number(&mut self, thread: u32, call: &Call) -> u64 {
         let is_known = self.numbers.get(&thread).filter(|(begin, _)| *begin == call.begin && call.api != 0);
         if let Some((_, number)) = is_known {
@@ -175,7 +176,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         self.export.correlations
     }
 
-    /// The row of an operation that is asked for, if it has a time, and where it begins. Otherwise counts it.
+    /// Returns the event of a selected operation and its start, if it has a time; otherwise counts the operation.
     fn gpu_row(
         &mut self,
         record: &Record,
@@ -208,7 +209,8 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
             length: occupancy.length,
             context: operation.context,
             correlation: number,
-            // An arrow begins in the call that this very record ends: of a call's several operations the last has one.
+            // An arrow begins in the call that this record ends: of a call's several operations, the last one has an
+            // arrow.
             has_call: work.call.api != 0 && work.call.flags & flag::MORE == 0,
             what: operation.what,
             launch,
@@ -263,7 +265,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         Ok(())
     }
 
-    /// What a call is called.
+    /// The name of a call.
     fn api_name(&self, api: u16) -> &'s str {
         self.source.names.get(Namespace::Api, api.into()).map_or("(unknown call)", base_name)
     }
@@ -288,7 +290,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         Ok(())
     }
 
-    /// The category, the name and the further arguments of an operation that took this many ns.
+    /// Returns the category, the name and the further arguments of an operation that took `took` ns.
     fn described(&mut self, row: &GpuRow, took: i64) -> (&'static str, Text, String) {
         match row.what {
             Action::Kernel { name: id, .. } => {
@@ -299,7 +301,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
             }
             Action::Transfer { kind, host_memory, bytes } => {
                 let category = if kind == TransferKind::Memset { "gpu_memset" } else { "gpu_memcpy" };
-                // Bytes a ns are GB a s.
+                // Bytes per ns are GB per s.
                 let rate = bytes as f64 / took.max(1) as f64;
                 let details = format!(r#","bytes":{bytes},"memory bandwidth (GB/s)":{rate:.6}"#);
                 (category, Text::of(&transfer_name(kind, host_memory)), details)
@@ -359,16 +361,16 @@ impl Api {
     }
 }
 
-/// The threads of the blocks that a multiprocessor holds at most, by the threads that it could hold, percent: what the report's
-/// section on occupancy shows first.
+/// The threads of the most blocks that a multiprocessor holds, relative to the most threads that it holds, percent.
+/// The report's section on occupancy shows the same number first.
 fn theoretical_occupancy(facts: &KernelFacts, device: &Device) -> Option<u32> {
     let warps = u32::from(facts.blocks_per_multiprocessor).saturating_mul(facts.threads.div_ceil(WARP));
     let most = device.warps_per_multiprocessor;
     (warps > 0 && most > 0).then(|| (f64::from(warps) / f64::from(most) * 100.0).round() as u32)
 }
 
-/// What Kineto calls the estimated achieved occupancy, percent: the threads of the blocks that a multiprocessor holds, or of
-/// its share of the launch's blocks if that is less, by the threads that it could hold. Nothing is measured.
+/// Kineto's estimated achieved occupancy, percent: the threads of the blocks that a multiprocessor holds, or of its
+/// share of the launch's blocks if that is less, relative to the most threads that it holds. It is not a measurement.
 fn estimated_occupancy(facts: &KernelFacts, device: &Device, blocks: f64) -> Option<u32> {
     let (held, warps) = (facts.blocks_per_multiprocessor, device.warps_per_multiprocessor);
     let most = f64::from(warps) * f64::from(WARP);
@@ -378,14 +380,14 @@ fn estimated_occupancy(facts: &KernelFacts, device: &Device, blocks: f64) -> Opt
 
 fn sync_kind(sync: &Synchronize) -> &'static str {
     match sync.scope {
-        // CUPTI knows no device: it waits for the context's work.
+        // CUPTI has no device scope; it reports a wait for the context's work.
         SyncScope::Device | SyncScope::Context => "Context Sync",
         SyncScope::Stream => "Stream Sync",
         SyncScope::Event => "Event Sync",
     }
 }
 
-/// As Kineto has it: `Memcpy HtoD (Pageable -> Device)`.
+/// The name that Kineto gives a transfer: `Memcpy HtoD (Pageable -> Device)`.
 fn transfer_name(kind: TransferKind, host_memory: HostMemory) -> String {
     let host = match host_memory {
         HostMemory::Pageable => "Pageable",

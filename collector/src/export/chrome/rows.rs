@@ -1,19 +1,20 @@
-//! How nothing overlaps on a row.
+//! How is overlap on a row avoided?
 //!
-//! The operations of a stream run one after the other, but the model's estimates of two neighbours can overlap by what it
-//! does not know. Where they do, the later one begins with the end of the earlier one. The calls of a thread follow each
-//! other too; one made by a signal handler lies inside another. Ranges lie around calls; those of different domains may
-//! cross, and then the one that ends later is drawn from where the other ends.
+//! The operations of a stream run one after another, but the model's estimates of two neighbors can overlap by their
+//! uncertainty. If they do, the later one begins at the end of the earlier one. The calls of a thread also follow
+//! each other; one made by a signal handler lies inside another. Ranges lie around calls; those of different domains
+//! may cross, and then the one that ends later is drawn from where the other ends.
 //!
-//! Moments are so many µs since the base that a reader's double holds them to half a nanosecond, and one that cuts the rest off
-//! (Perfetto's) reads some a nanosecond early. So what follows something, or lies around it, does so by one at least.
+//! Times are so many µs since the base that a reader's double resolves only half a nanosecond, and a reader that cuts
+//! off the rest (Perfetto's) reads some times a nanosecond early. So events that follow or contain each other do so
+//! by at least 1 ns.
 
 use std::collections::VecDeque;
 
-/// How far ends of different stretches are from each other, ns.
+/// Least distance between the ends of different events, ns.
 const APART: i64 = 1;
 
-/// The row of a stream: its operations in the order in which they begin.
+/// The row of a stream, with operations in the order in which they begin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sequence {
     end: i64,
@@ -26,7 +27,7 @@ impl Default for Sequence {
 }
 
 impl Sequence {
-    /// Where the next one goes.
+    /// Returns where the next operation is drawn.
     pub fn place(&mut self, begin: i64, end: i64) -> (i64, i64) {
         let begin = begin.max(self.end.saturating_add(APART));
         self.end = end.max(begin);
@@ -34,15 +35,16 @@ impl Sequence {
     }
 }
 
-/// Calls of a thread that a later one may still have inside it: signal handlers of that many calls at most interrupt one.
+/// The number of calls that are kept because a later call may contain them: the signal handlers that interrupt a call
+/// make at most this many.
 const KEPT: usize = 64;
 
-/// Calls in the order in which they end.
+/// A row of calls in the order in which they end.
 #[derive(Clone, Debug)]
 pub(super) struct Nest {
-    /// Calls that are inside no other so far: apart from each other, and ascending.
+    /// The calls that are inside no other so far: disjoint and ascending.
     outermost: VecDeque<(i64, i64)>,
-    /// Behind those that are no longer kept.
+    /// The end of the calls that are no longer kept.
     floor: i64,
 }
 
@@ -53,17 +55,17 @@ impl Default for Nest {
 }
 
 impl Nest {
-    /// For calls that come after a moment.
+    /// An empty row that begins after `floor`.
     fn after(floor: i64) -> Nest {
         Nest { outermost: VecDeque::new(), floor }
     }
 
-    /// The end of all that is on it.
+    /// The end of everything on the row.
     fn end(&self) -> i64 {
         self.outermost.back().map_or(self.floor, |last| last.1)
     }
 
-    /// Where the next one goes: around earlier ones, or behind them.
+    /// Returns where the next call is drawn: around earlier ones, or after them.
     pub fn place(&mut self, begin: i64, end: i64) -> (i64, i64) {
         let mut begin = begin.max(self.floor);
         let mut end = end;
@@ -72,7 +74,7 @@ impl Nest {
                 begin = begin.max(last.1.saturating_add(APART));
                 break;
             }
-            // The one with the same begin and end is the same stretch, however it is read.
+            // Two calls with the same start and end are drawn alike, whichever is read as the inner one.
             end = if *last == (begin, end) { end } else { end.max(last.1.saturating_add(APART)) };
             self.outermost.pop_back();
         }
@@ -91,11 +93,11 @@ impl Nest {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThreadRow {
     outside: Nest,
-    /// Open ranges, the innermost last.
+    /// The open ranges, the innermost last.
     open: Vec<OpenRange>,
 }
 
-/// A range that is open on a row.
+/// An open range on a row.
 #[derive(Clone, Debug)]
 struct OpenRange {
     domain: u32,
@@ -104,18 +106,19 @@ struct OpenRange {
 }
 
 impl ThreadRow {
-    /// Where the next call goes.
+    /// Returns where the next call is drawn.
     pub fn place(&mut self, begin: i64, end: i64) -> (i64, i64) {
         self.innermost().place(begin, end)
     }
 
-    /// Opens a range around what comes next.
+    /// Opens a range around what follows.
     pub fn push(&mut self, domain: u32, at: i64) {
         let begin = at.max(self.innermost().end().saturating_add(APART));
         self.open.push(OpenRange { domain, begin, inside: Nest::after(begin) });
     }
 
-    /// Closes the innermost range of a domain: where it lies. Those that are open inside it begin anew behind it.
+    /// Closes the innermost range of a domain and returns where it is drawn. Ranges that are open inside it begin
+    /// anew after it.
     pub fn pop(&mut self, domain: u32, at: i64) -> Option<(i64, i64)> {
         let index = self.open.iter().rposition(|range| range.domain == domain)?;
         let end = self.open[index..]
@@ -145,14 +148,14 @@ mod tests {
     fn operations_of_a_stream_do_not_overlap() {
         let mut row = Sequence::default();
         assert_eq!(row.place(10, 20), (10, 20));
-        assert_eq!(row.place(19, 30), (21, 30), "it begins behind the one before");
+        assert_eq!(row.place(19, 30), (21, 30), "it begins after the one before");
         assert_eq!(row.place(22, 28), (31, 31), "nothing is left of what lies inside the one before");
         assert_eq!(row.place(31, 32), (32, 32));
         assert_eq!(row.place(33, 34), (33, 34));
     }
 
     #[test]
-    fn calls_stand_behind_or_around_each_other() {
+    fn calls_lie_after_or_around_each_other() {
         let mut row = Nest::default();
         assert_eq!(row.place(10, 20), (10, 20));
         assert_eq!(row.place(30, 40), (30, 40));
@@ -181,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_calls_cross_whatever_comes() {
+    fn no_two_calls_ever_cross() {
         let mut random = Random(7);
         let mut row = Nest::default();
         let mut placed: Vec<(i64, i64)> = Vec::new();

@@ -1,19 +1,19 @@
-//! The first pass: which rows will there be?
+//! Which rows will an export have? This is the first pass over a trace.
 
 use crate::model::facts::Facts;
 use crate::trace::record::{Body, Device, Record};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// What the second pass has to know of the whole trace.
+/// What the second pass has to know about the whole trace.
 #[derive(Debug, Default)]
 pub struct Scene {
-    /// GPUs that were told of, by ordinal.
+    /// GPUs by ordinal.
     pub devices: BTreeMap<u32, Device>,
-    /// Threads that called or told of a range, by claim number.
+    /// Claim numbers of threads with a call or an NVTX range.
     pub threads: BTreeSet<u32>,
-    /// Streams with an operation that has a time, as they were met.
+    /// Streams with a timed operation, in order of appearance.
     pub streams: Vec<Stream>,
-    /// What the driver said of kernels.
+    /// What the driver said about kernels.
     pub facts: Facts,
     met: HashSet<(u32, u64)>,
 }
@@ -28,14 +28,14 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// What tells it apart from all others of the process.
+    /// What identifies it in the process.
     pub fn key(&self) -> (u32, u64) {
         (self.context, self.stream)
     }
 }
 
 impl Scene {
-    /// Takes what a record says of rows.
+    /// Takes the next record.
     pub fn observe(&mut self, record: &Record) {
         if record.body.call().is_some() || matches!(record.body, Body::NvtxRange(_)) {
             self.threads.insert(record.thread);
@@ -44,7 +44,7 @@ impl Scene {
             Body::Device(device) => {
                 self.devices.insert(device.ordinal, device.clone());
             }
-            Body::KernelFacts(facts) => self.facts.told(facts),
+            Body::KernelFacts(facts) => self.facts.add(facts),
             Body::Work(work) if work.gpu.is_some() => {
                 let stream = Stream { context: work.call.context, stream: work.stream };
                 if self.met.insert(stream.key()) {

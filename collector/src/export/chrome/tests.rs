@@ -34,7 +34,7 @@ fn exported(processes: &[Given]) -> Value {
     from_the_first_call(&bytes(processes))
 }
 
-/// An export whose moments are those since its first call, as its records have them.
+/// An export whose times count from its first call, like those of its records.
 fn from_the_first_call(bytes: &[u8]) -> Value {
     let mut trace: Value = serde_json::from_slice(bytes).unwrap();
     let events = trace["traceEvents"].as_array_mut().unwrap();
@@ -84,7 +84,7 @@ fn names() -> Names {
     ]))
 }
 
-/// What a kernel launch does.
+/// The kernel of a launch.
 fn kernel() -> What {
     What::Kernel {
         name: 1,
@@ -97,7 +97,7 @@ fn kernel() -> What {
     }
 }
 
-/// A launch on stream 9 whose events lie `duration` ns apart, `start` ns behind its call's begin.
+/// A launch on stream 9 whose events are `duration` ns apart, the first one `start` ns after its call's start.
 fn launch(begin: u64, start: i64, duration: u64) -> Work {
     let mut work = simulation::work(begin + 4_000, 4_000, 1_000);
     (work.call.api, work.call.context, work.stream, work.what) = (LAUNCH, 1, 9, kernel());
@@ -126,7 +126,7 @@ fn generated(seed: u64, threads: u32, records: usize) -> Given {
     (Some(status(4242)), Names(named.collect()), generator.by_ref().take(records).collect())
 }
 
-/// Where the model puts the operations: (stream, begin, end).
+/// Where the model places the operations: (stream, start, end).
 fn placed((_, names, records): &Given) -> Vec<(u64, i64, i64)> {
     let clocks = Survey::of(records.iter().cloned());
     let mut model = Model::new(names, &clocks);
@@ -141,7 +141,7 @@ fn placed((_, names, records): &Given) -> Vec<(u64, i64, i64)> {
 }
 
 #[test]
-fn every_operation_and_every_call_is_a_row_where_the_model_puts_it() {
+fn every_operation_and_every_call_is_an_event_where_the_model_places_it() {
     let given = generated(3, 3, 20_000);
     let trace = exported(std::slice::from_ref(&given));
     let calls: Vec<&Call> = given.2.iter().filter_map(|record| record.body.call()).collect();
@@ -156,7 +156,7 @@ fn every_operation_and_every_call_is_a_row_where_the_model_puts_it() {
     for row in events(&trace).iter().filter(is_work) {
         ours.entry(row["tid"].as_u64().unwrap()).or_default().push(span(row));
     }
-    // The generator's streams are 7 and up, and none is a default one.
+    // The generator's streams are 7 and up; none is a default stream.
     assert_eq!(theirs.keys().copied().collect::<Vec<_>>(), [7, 8, 9]);
     let (ours, theirs): (Vec<_>, Vec<_>) = (ours.into_values().collect(), theirs.into_values().collect());
     let sorted = |mut streams: Vec<Vec<(i64, i64)>>| {
@@ -167,7 +167,7 @@ fn every_operation_and_every_call_is_a_row_where_the_model_puts_it() {
     assert_eq!(sorted(ours), sorted(theirs));
 
     let rows = of_category(&trace, "cuda_runtime");
-    // A free is two records; the generator makes the first.
+    // A free has two records; its call is counted by the second.
     let counted = given.2.iter().filter(|r| r.body.call().is_some() && !matches!(r.body, Body::Free(_)));
     let mut expected: Vec<(i64, i64)> = counted
         .filter_map(|record| record.body.call())
@@ -181,7 +181,7 @@ fn every_operation_and_every_call_is_a_row_where_the_model_puts_it() {
 }
 
 #[test]
-fn the_same_trace_becomes_the_same_bytes() {
+fn the_same_trace_gives_the_same_bytes() {
     let given = [generated(5, 2, 3_000), generated(6, 1, 3_000)];
     assert_eq!(bytes(&given), bytes(&given));
 }
@@ -211,7 +211,10 @@ fn nothing_overlaps_and_every_arrow_has_both_ends() {
         .iter()
         .flat_map(|((pid, tid), spans)| spans.iter().map(|(begin, _)| (*pid, *tid, *begin)))
         .collect();
-    assert!(begins.values().chain(ends.values()).all(|end| begin_of.contains(end)), "each at a row's begin");
+    assert!(
+        begins.values().chain(ends.values()).all(|end| begin_of.contains(end)),
+        "each at an event's start"
+    );
 }
 
 #[test]
@@ -242,13 +245,14 @@ fn metadata_comes_first_and_no_call_has_a_stream() {
     }
 }
 
-/// Two ranks began 287 ms apart by their files, each of which had its own first call at 0; the second one's was 1.5 ms earlier.
+/// Each of two ranks' files once had its own first call at 0; so the second rank, which was 1.5 ms earlier, seemed
+/// 287 ms late.
 #[test]
-fn all_files_of_a_run_have_one_base_that_is_rounded_as_kinetos() {
+fn all_files_of_a_run_have_one_base_rounded_as_in_kineto() {
     // 2026-11-22 09:51:00 UTC.
     let now = 1_795_341_060_000_000_000;
     let rank = |began: u64, first_call: u64| {
-        // Each reads its clocks by itself, and the real time may have been set meanwhile.
+        // Each process reads its clocks by itself, and the real time may have been set meanwhile.
         let status = Status { began, began_realtime: now + began + began % 7, boot: Some(3), ..status(77) };
         (Some(status), names(), vec![context(1, 0), record(1, Body::Work(launch(first_call, 5_000, 9_000)))])
     };
@@ -271,7 +275,7 @@ fn all_files_of_a_run_have_one_base_that_is_rounded_as_kinetos() {
     let base = 227 * 7_889_238 * 1_000_000_000_i64;
     assert_eq!((&files[0].0, &files[1].0), (&json!(base), &json!(base)));
     assert_eq!(files[0].1 - files[1].1, 1_500_000);
-    // Written apart, they differ by no more than the clocks that each process read.
+    // Exported separately, the files differ by no more than the clocks that each process read.
     let apart = |given: &Given| {
         let trace: Value = serde_json::from_slice(&bytes(std::slice::from_ref(given))).unwrap();
         ns(&of_category(&trace, "cuda_driver")[0]["ts"])
@@ -280,7 +284,7 @@ fn all_files_of_a_run_have_one_base_that_is_rounded_as_kinetos() {
 }
 
 #[test]
-fn what_the_driver_says_of_a_kernel_is_told_as_kineto_does() {
+fn a_kernels_attributes_are_exported_as_in_kineto() {
     let device = Device {
         ordinal: 0,
         uuid: [0; 16],
@@ -299,8 +303,8 @@ fn what_the_driver_says_of_a_kernel_is_told_as_kineto_does() {
         blocks_per_multiprocessor: held,
         ..KernelFacts::default()
     };
-    // 264 blocks are two a multiprocessor, of 33 threads each: of 2048, 3.2 %. One of them at a time: 1.6 %.
-    // All that fit would be 32 blocks of two warps, of 64 warps: of one block, 3.1 %.
+    // 264 blocks are two per multiprocessor, of 33 threads each: 3.2 % of 2048. With one of them at a time, it is 1.6
+    // %. All that fit would be 32 blocks of two warps, for 64 warps; one block is 3.1 %.
     for (held, theoretical, percent) in
         [(32, json!(100), json!(3)), (1, json!(3), json!(2)), (0, Value::Null, Value::Null)]
     {
@@ -343,7 +347,7 @@ fn an_operation_without_a_time_is_a_call_and_nothing_on_the_gpu() {
 }
 
 #[test]
-fn questions_in_a_row_are_one_slice_and_count_each() {
+fn queries_in_a_row_are_one_slice_and_each_counts() {
     let call = Call { api: WAIT, begin: 10_000, end: 90_000, ..Call::default() };
     let asked =
         |calls, inside| record(1, Body::Api(Api { call, result: 0, subject: 9, calls, inside, entered: 0 }));
@@ -376,14 +380,15 @@ fn an_export_of_annotations_or_of_memory_alone_is_not_empty() {
     let call = Call { api: WAIT, begin: 2_000, end: 3_000, context: 1, ..Call::default() };
     let (memory, address, bytes, stream, pool) = (Memory::Device, 64, 8, 0, 0);
     let alloc = record(1, Body::Alloc(Alloc { call, memory, address, bytes, stream, pool }));
-    // Its call is over when the time that is asked for begins, and the memory comes then.
+    // Its call is over when the selected time begins, and its memory counts from then.
     let memory = summary(vec![alloc], &Filter { since: Some(2_000), ..everything });
     assert_eq!((memory.calls, memory.memory_events), (0, 1));
 }
 
 #[test]
 fn operations_whose_estimates_overlap_are_laid_end_to_end() {
-    // The second one's call returned first; on the GPU it came after, and began 100 ns before the first one's end.
+    // The second one's call returned first; on the GPU it came later, and by its events began 100 ns before the first
+    // one's end.
     let first = launch(10_000, 5_000, 30_000);
     let mut second = launch(12_000, 32_900, 20_000);
     second.call.end = first.call.end - 1;
@@ -439,7 +444,7 @@ fn several_processes_devices_and_contexts_keep_apart() {
         on(3, 20, 0, 110_000),
     ];
     let process = |pid| (Some(status(pid)), names(), records.clone());
-    // A program in a container can be process 1.
+    // A program in a container can have pid 1.
     let trace = exported(&[process(1), process(300)]);
     let rows: Vec<(u64, u64)> = of_category(&trace, "kernel")
         .into_iter()
@@ -456,7 +461,7 @@ fn several_processes_devices_and_contexts_keep_apart() {
     assert_eq!(numbers.len(), 12);
 }
 
-/// A default stream was 7 in the export, and what the driver calls it in `--operations` and for `--stream`.
+/// A default stream was once 7 in the export but had the driver's number in `--operations` and for `--stream`.
 #[test]
 fn a_stream_has_one_number_in_exports_operations_and_filters() {
     let on = |context: u32, stream: u64, flags: u16, begin: u64| {
@@ -498,7 +503,7 @@ fn a_stream_has_one_number_in_exports_operations_and_filters() {
 }
 
 #[test]
-fn a_synchronise_stands_inside_its_call_and_is_no_work_of_the_gpu() {
+fn a_synchronization_is_inside_its_call_and_is_not_gpu_work() {
     let call = Call { api: WAIT, begin: 10_000, end: 60_000, context: 1, ..Call::default() };
     let sync = Synchronize { call, scope: SyncScope::Stream, stream: 9, event: 0 };
     let trace = exported(&[(Some(status(5)), names(), vec![record(1, Body::Synchronize(sync))])]);
@@ -507,17 +512,17 @@ fn a_synchronise_stands_inside_its_call_and_is_no_work_of_the_gpu() {
     assert_eq!((&call["tid"], &sync["name"]), (&sync["tid"], &json!("Stream Sync")));
     let number = &call["args"]["correlation"];
     let args = json!({"cuda_sync_kind": "Stream Sync", "stream": 9, "correlation": number, "device": -1, "context": 1});
-    assert_eq!(sync["args"], args, "nobody told the context's device");
+    assert_eq!(sync["args"], args, "the context's device is unknown");
     let call = Call { api: WAIT, begin: 10_000, end: 60_000, context: 1, ..Call::default() };
     let all = Synchronize { call, scope: SyncScope::Context, stream: 0, event: 0 };
     let records = vec![context(1, 0), record(1, Body::Synchronize(all))];
     let trace = exported(&[(Some(status(5)), names(), records)]);
     let args = &of_category(&trace, "cuda_sync")[0]["args"];
-    assert_eq!((&args["stream"], &args["device"]), (&json!(-1), &json!(0)), "as Kineto has it");
+    assert_eq!((&args["stream"], &args["device"]), (&json!(-1), &json!(0)), "as in Kineto");
 }
 
 #[test]
-fn memory_is_told_with_what_is_held_after_it() {
+fn changes_of_memory_come_with_the_amount_held_afterwards() {
     let alloc = |memory, address, bytes, begin| {
         let call = Call { api: LAUNCH, begin, end: begin + 500, context: 1, ..Call::default() };
         record(1, Body::Alloc(Alloc { call, memory, address, bytes, stream: 0, pool: 0 }))
@@ -613,7 +618,7 @@ fn absurd_numbers_are_still_json() {
 }
 
 #[test]
-fn a_file_tells_the_rank_that_all_its_processes_have() {
+fn a_file_contains_the_rank_that_all_its_processes_share() {
     let process = |variables: &str, kernel: &str| -> Given {
         let texts = [
             ((Namespace::Fact, Fact::Environment as u32), variables.to_owned()),
@@ -634,14 +639,14 @@ fn a_file_tells_the_rank_that_all_its_processes_have() {
         Some(told),
         "a worker has its parent's rank"
     );
-    assert_eq!(line(&[third, process("RANK=2\0WORLD_SIZE=4\0", "")]), None, "whose would it be?");
+    assert_eq!(line(&[third, process("RANK=2\0WORLD_SIZE=4\0", "")]), None, "there is no single rank");
     let without = r#""distributedInfo": {"rank": 0},"#;
     assert_eq!(line(&[process("SLURM_PROCID=0\0", "my_nccl_like")]).as_deref(), Some(without));
     assert_eq!(line(&[process("CUDA_VISIBLE_DEVICES=3\0", "")]), None);
     assert_eq!(line(&[]), None);
 }
 
-/// What a filter leaves, of calls and of work: (begin, end).
+/// What a filter leaves of calls and of work: (start, end).
 type Left = (Vec<(i64, i64)>, Vec<(i64, i64)>);
 
 fn left(given: &Given, filter: &Filter) -> Left {
@@ -664,10 +669,10 @@ fn left(given: &Given, filter: &Filter) -> Left {
 }
 
 #[test]
-fn a_window_keeps_whole_what_lies_partly_in_it_and_moves_nothing() {
+fn a_time_window_keeps_events_that_lie_partly_in_it_whole_and_in_place() {
     let given = generated(3, 3, 20_000);
     let (calls, work) = left(&given, &Filter::default());
-    // The collection began at 5 000 000 ns of the real time, and 0 of the file is 0 of that.
+    // The collection began at 5 000 000 ns of the real time, which is 5 000 000 in the file.
     let since_begin = |moment: i64| (moment - 5_000_000) as u64;
     let (from, to) = (work[work.len() / 3].0 + 1, work[work.len() / 2].0);
     let filter = Filter { since: Some(since_begin(from)), until: Some(since_begin(to)), ..Filter::default() };
@@ -698,16 +703,16 @@ fn a_stream_or_a_device_is_shown_alone() {
         rows.cloned().collect::<Vec<Value>>()
     };
     let row = *streams(&one).first().unwrap();
-    assert_eq!(of_row(&one, row), of_row(&all, row), "as in the whole, numbers and all");
+    assert_eq!(of_row(&one, row), of_row(&all, row), "as in the whole export, including numbers");
     let named =
         |trace: &Value| events(trace).iter().filter(|event| event["name"] == "thread_sort_index").count();
-    assert_eq!((named(&all), named(&one)), (3, 1), "no row is named that is empty");
+    assert_eq!((named(&all), named(&one)), (3, 1), "no empty row is named");
     let none = trace(&Filter { devices: vec![5], ..Filter::default() });
     assert_eq!(streams(&none), BTreeSet::new());
     assert_eq!(none["gpuspy"]["operations"], 0);
 }
 
-/// A range of domain 0 or 1, called after its text's number.
+/// A range in domain 0 or 1 with the text of this number.
 fn range(thread: u32, at: u64, change: NvtxChange, id: u64, domain: u32, text: u32) -> Record {
     let range = NvtxRange { change, id, domain, text, category: 0, color: 0, payload: false };
     Record { thread, at, body: Body::NvtxRange(range) }
@@ -729,7 +734,7 @@ fn with_ranges() -> Names {
 /// A name, a row and a span.
 type Annotation = (String, (u64, u64), (i64, i64));
 
-/// What an export has of a category.
+/// The annotations of a category in an export.
 fn annotations(trace: &Value, category: &str) -> Vec<Annotation> {
     let number = |event: &Value, key: &str| event[key].as_u64().unwrap();
     let events = of_category(trace, category).into_iter().filter(|event| event["ph"] == "X");
@@ -738,7 +743,7 @@ fn annotations(trace: &Value, category: &str) -> Vec<Annotation> {
     events.map(shown).collect()
 }
 
-/// The ranges of a thread around two launches, and one that was started around all.
+/// The ranges of a thread around two launches, and one that was started around everything.
 fn annotated() -> Given {
     use NvtxChange::{End, Mark, Pop, Push, Start};
     let records = vec![
@@ -761,7 +766,7 @@ fn annotated() -> Given {
 }
 
 #[test]
-fn ranges_lie_on_their_threads_row_and_started_ones_on_one_of_their_own() {
+fn pushed_ranges_lie_on_their_threads_row_and_started_ones_on_their_own() {
     let trace = exported(&[annotated()]);
     let name = |name: &str| name.to_owned();
     let (thread, own) = ((77, 77), (77, 1 << 23));
@@ -774,7 +779,7 @@ fn ranges_lie_on_their_threads_row_and_started_ones_on_one_of_their_own() {
             (name("forward"), thread, (56_000, 65_000)),
             (name("step"), thread, (55_000, 65_001)),
         ],
-        "the one that crosses begins behind the other; what is open lasts until the end"
+        "a range that crosses begins after the other; an open one lasts until the end"
     );
     let marks = of_category(&trace, "user_annotation").into_iter().filter(|event| event["ph"] == "i");
     let marks: Vec<_> = marks.map(|mark| (mark["name"].as_str().unwrap(), ns(&mark["ts"]))).collect();
@@ -818,7 +823,7 @@ fn projections_of_operations_whose_estimates_overlap_are_laid_end_to_end() {
 }
 
 #[test]
-fn a_filter_leaves_ranges_that_it_asks_for() {
+fn a_filter_keeps_the_ranges_that_it_selects() {
     let trace =
         |filter: Filter| -> Value { serde_json::from_slice(&filtered(&[annotated()], &filter)).unwrap() };
     let names = |trace: &Value| -> Vec<String> {
@@ -833,7 +838,7 @@ fn a_filter_leaves_ranges_that_it_asks_for() {
 }
 
 #[test]
-fn whatever_ranges_come_no_two_cross_on_a_row() {
+fn no_two_ranges_ever_cross_on_a_row() {
     let (status, mut names, records) = generated(11, 3, 6_000);
     names.0.extend(with_ranges().0.into_iter().filter(|((space, _), _)| *space != Namespace::Kernel));
     let mut random = crate::trace::generator::Random(5);

@@ -1,45 +1,53 @@
-//! From bounds on θ at some moments to bounds at all: how drift is known, and what that makes of the bounds.
+//! How do bounds on θ at some moments bound it at all moments?
 //!
-//! Host time is cut into **slots**: one for each second in which a clock of the device was bounded, and one for each pause
-//! between those. θ is a straight line within a second, with the drift of that slot.
+//! Host time is cut into **slots**: one for each second in which any time base of the device has bounds, and one for
+//! each pause between those. Within a second, θ is a straight line whose slope is that slot's drift. Bounds on θ
+//! limit the drift ([`TimeBase::slopes_within`], [`TimeBase::slopes_between`]), limits on the drift spread to
+//! neighboring slots ([`turn_slowly`]) and tighten the bounds on θ at the slots' borders
+//! ([`TimeBase::find_borders`]), and so on for [`ROUNDS`].
 //!
-//! All bounds are treated alike. An upper bound on θ and an upper bound on −θ are two [`Side`]s of the same; so are both ends of the
-//! drift's range. A bound that contradicts the other side is counted, and the other side's is taken.
+//! Upper and lower bounds are treated alike: a lower bound on θ is stored as an upper bound on −θ, and index 0 or 1
+//! (`side`) says which it is. The ends of the drift's range are stored in the same way. A bound that contradicts the
+//! other side is counted, and the other side's value is used.
+//!
+//! The tests are in `gpu_clock/tests.rs`.
 
 use super::hull::{Hull, Point};
 use super::{Bounds, DRIFT_PPM, PIECE_NS, TURN_PPM};
 
-/// Drift is reckoned in parts per 10¹².
+/// Units of drift per ppm: drift is computed in parts per 10¹².
 pub const PER_PPM: i64 = 1_000_000;
 const WHOLE: i128 = 1_000_000_000_000;
 const MOST_DRIFT: i64 = DRIFT_PPM * PER_PPM;
 const TURN: i64 = TURN_PPM * PER_PPM;
-/// No bound. Sums of a few stay in 64 bits.
+/// The absence of a bound. Sums of a few of them fit 64 bits.
 const NONE: i64 = i64::MAX / 8;
-/// How often bounds and drift are narrowed by each other. More changes nothing that could be seen.
+/// How often bounds and drift tighten each other. More rounds change no digit that reports show.
 const ROUNDS: usize = 3;
-/// Between which pieces drift is read off: so many apart. Far ones tell its mean better, near ones its changes.
+/// Distances, in pieces, over which drift is measured: long ones give its mean more precisely, short ones its changes.
 const APART: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
-/// Slots that all time bases together are laid over: so many, and so many more for each piece of theirs. A true time base is bounded
-/// in nearly each second that it spans, since its clock is sampled. Many that are bounded at both ends of a long time
-/// and nowhere between were made to cost, and those beyond the room are left unbounded: what they time is not placed.
+/// Limit on the slots that all time bases together may span: this many, and [`ROOM_A_PIECE`] more for each of their
+/// pieces. A genuine time base has bounds in nearly every second that it spans, since the poller samples its clock.
+/// Many time bases with bounds only at the two ends of a long time are forged, to cost memory; those that exceed the
+/// limit stay unbounded, and what they time is not placed.
 const LEAST_ROOM: usize = 1 << 18;
 const ROOM_A_PIECE: usize = 8;
 
-/// A stretch of host time.
+/// A segment of host time.
 #[derive(Clone, Debug)]
 struct Slot {
-    /// Its first second, and the first one after it.
+    /// Its first second, and the first second after it.
     from: i64,
     to: i64,
-    /// The most and, negated, the least that the drift is in each of its seconds.
+    /// The largest and, negated, the smallest drift in each of its seconds.
     drift: [i64; 2],
     contradicted: bool,
 }
 
 impl Slot {
-    /// The most that side `side` of θ grows within `ns`, or (negative) the least that it grows backwards.
+    /// The most that side `side` of θ can grow within `ns`, or, for negative `ns`, the least that it can shrink
+    /// backwards.
     fn grows(&self, side: usize, ns: i64) -> i64 {
         let most = if ns < 0 { -self.drift[1 - side] } else { self.drift[side] };
         let growth = i128::from(most) * i128::from(ns);
@@ -50,7 +58,7 @@ impl Slot {
         self.to - self.from > 1
     }
 
-    /// Learns the most that side `side` of the drift is.
+    /// Limits side `side` of the drift to `most`.
     fn bound(&mut self, side: usize, most: i64) {
         if self.contradicted || most >= self.drift[side] {
             return;
@@ -68,23 +76,23 @@ struct TimeBase {
     first: usize,
     /// By side and slot.
     hulls: [Vec<Hull>; 2],
-    /// By side and border, one more than slots.
+    /// By side and border; there is one border more than slots.
     borders: [Vec<i64>; 2],
     contradicted: Vec<bool>,
 }
 
-/// Where a time base is known best within a slot.
+/// The moment within a slot at which a time base has the narrowest bounds.
 struct Knot {
     slot: usize,
     at: i64,
     bounds: [i64; 2],
 }
 
-/// The polylines above θ and, negated, below it, from the border before a time base's first bound to the one after its last.
-/// Empty: it is not bounded on that side.
+/// The polylines above θ and, negated, below it, from the border before a time base's first bound to the one after its
+/// last. A side is empty if θ is not bounded on it.
 pub type Corridor = [Vec<Point>; 2];
 
-/// Fits the time bases of one oscillator. The second number counts the contradictions.
+/// Fits the time bases of one oscillator. Returns a corridor for each, and the number of contradictions.
 pub fn fit(time_bases: &[Bounds]) -> (Vec<Corridor>, u64) {
     let mut slots = slots(time_bases);
     let pieces: usize = time_bases.iter().map(|bounds| bounds.pieces.len()).sum();
@@ -108,7 +116,7 @@ pub fn fit(time_bases: &[Bounds]) -> (Vec<Corridor>, u64) {
     (laid.iter().map(|time_base| time_base.corridor(&slots)).collect(), (of_time_bases + of_slots) as u64)
 }
 
-/// The seconds in which any time base is bounded, and the pauses between.
+/// Returns the seconds in which any time base has bounds, and the pauses between them.
 fn slots(time_bases: &[Bounds]) -> Vec<Slot> {
     let mut seconds: Vec<i64> = time_bases.iter().flat_map(|c| c.pieces.iter().map(|p| p.second)).collect();
     seconds.sort_unstable();
@@ -124,7 +132,7 @@ fn slots(time_bases: &[Bounds]) -> Vec<Slot> {
     slots
 }
 
-/// Spreads what is known of the drift: it turns slowly.
+/// Spreads limits on the drift to neighboring slots: it changes by at most [`TURN_PPM`] a second.
 fn turn_slowly(slots: &mut [Slot]) {
     let spread = |from: &Slot, to: &mut Slot| {
         let turned = TURN.saturating_mul(to.to - to.from);
@@ -171,7 +179,7 @@ impl TimeBase {
         &slots[self.first..self.first + self.hulls[0].len()]
     }
 
-    /// Bounds each slot's drift by the bounds in it: exactly those slopes are left with which a line fits between.
+    /// Limits each slot's drift to the slopes of lines that fit between the bounds in it.
     fn slopes_within(&self, slots: &mut [Slot]) {
         for (here, slot) in slots[self.first..].iter_mut().enumerate().take(self.hulls[0].len()) {
             for upper in self.hulls[0][here].corners() {
@@ -187,7 +195,7 @@ impl TimeBase {
         }
     }
 
-    /// Bounds θ at the borders of slots.
+    /// Bounds θ at the slots' borders.
     fn find_borders(&mut self, slots: &[Slot]) {
         let slots = self.slots(slots);
         for (here, slot) in slots.iter().enumerate() {
@@ -228,7 +236,7 @@ impl TimeBase {
     }
 
     fn bound(&mut self, side: usize, border: usize, most: i64) {
-        // Beyond this there is no time, only the absence of a bound.
+        // Values beyond this are not times: they stand for the absence of a bound.
         if most >= self.borders[side][border].min(NONE / 2) {
             return;
         }
@@ -246,7 +254,7 @@ impl TimeBase {
         all.map(|point| point.offset.saturating_add(slot.grows(side, at - point.at))).min().unwrap_or(NONE)
     }
 
-    /// Bounds drift by the slopes between the places where θ is known best.
+    /// Limits the drift by the slopes between the moments with the narrowest bounds.
     fn slopes_between(&self, slots: &mut [Slot]) {
         let knots = self.knots(slots);
         for apart in APART {
@@ -287,8 +295,8 @@ impl TimeBase {
         [0, 1].map(|side| self.polyline(side, slots))
     }
 
-    /// Bounds at all times. Within a second θ is a line, so a line between two bounds is one; in a pause it is bounded by
-    /// the drift from both of its ends.
+    /// The bounds at all times. Within a second θ is a line, so a line between two bounds is a bound; in a pause, the
+    /// drift bounds θ from both of its ends.
     fn polyline(&self, side: usize, slots: &[Slot]) -> Vec<Point> {
         let mut line: Vec<Point> = Vec::new();
         for (here, slot) in slots.iter().enumerate() {
@@ -313,7 +321,7 @@ impl TimeBase {
     }
 }
 
-/// Where the bounds from both ends of a pause meet.
+/// The point in a pause at which the bounds from its two ends meet.
 fn top(side: usize, slot: &Slot, from: Point, to: Point) -> Point {
     let back = i128::from(slot.grows(side, from.at - to.at));
     let over = i128::from(to.offset) + back - i128::from(from.offset);
@@ -329,7 +337,8 @@ fn slope(rise: i64, run: i64) -> i64 {
     slope.clamp(-i128::from(NONE), i128::from(NONE)) as i64
 }
 
-/// How far the mean drift over `run` ns from second `first` to second `last` can be from that of second `here` between.
+/// How far the mean drift over `run` ns, from second `first` to second `last`, can differ from the drift in second
+/// `here` between them.
 fn turned(here: i64, first: i64, last: i64, run: i64) -> i64 {
     let sum = |n: i64| i128::from(n) * (i128::from(n) + 1) / 2;
     let mean = (sum(here - first) + sum(last - here)) * i128::from(TURN) * i128::from(PIECE_NS)

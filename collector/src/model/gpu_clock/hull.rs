@@ -1,9 +1,12 @@
-//! The bounds that matter, of many on one side of a function that is linear over a stretch of time.
+//! Which of many bounds on one side of a linear function matter?
 //!
-//! A straight line lies below all of some points exactly if it lies below the corners of their lower convex hull. So the
-//! corners are all that is kept, a handful of thousands of points. Bounds from below are the same, turned around.
+//! A straight line lies below all of some points exactly if it lies below the corners of their lower convex hull, so
+//! the corners are all that has to be kept: about ten of thousands of points. The hull is built as in Andrew's
+//! monotone chain ("Another efficient algorithm for convex hulls in two dimensions", 1979), but accepts points in any
+//! order. Bounds from below use the same code with negated values. The test `corners_represent_all_points` checks the
+//! equivalence.
 
-/// A value at a time. Both in ns.
+/// A value at a time, both in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     /// Host time.
@@ -13,7 +16,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// How far `self` lies above the line through `a` and `b`, times the time between those.
+    /// How far `self` lies above the line through `a` and `b`, multiplied by the time between `a` and `b`.
     pub fn above(self, a: Point, b: Point) -> i128 {
         let (run, rise) = (i128::from(b.at) - i128::from(a.at), i128::from(b.offset) - i128::from(a.offset));
         let (at, offset) =
@@ -22,8 +25,8 @@ impl Point {
     }
 }
 
-/// Corners of a lower convex hull that are kept at most. A true trace has some ten; one that was made to have more loses
-/// bounds, never truth.
+/// Limit on a hull's corners. A genuine trace has about ten a second; a forged one that has more loses bounds, which
+/// widens intervals but keeps them true.
 const MOST_CORNERS: usize = 128;
 
 /// The lower convex hull of points, from left to right.
@@ -33,7 +36,7 @@ pub struct Hull {
 }
 
 impl Hull {
-    /// Adds a point, if it makes a difference.
+    /// Adds a point if it changes the hull.
     pub fn add(&mut self, point: Point) {
         let corners = &mut self.corners;
         let mut here = corners.partition_point(|corner| corner.at < point.at);
@@ -71,7 +74,7 @@ impl Hull {
         &self.corners
     }
 
-    /// Raises all of it.
+    /// Raises the whole hull by `by`.
     pub fn raise(&mut self, by: i64) {
         self.corners.iter_mut().for_each(|corner| corner.offset = corner.offset.saturating_add(by));
     }
@@ -89,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lower_of_two_at_one_time_is_kept() {
+    fn of_two_points_at_one_time_the_lower_is_kept() {
         assert_eq!(hull(&[(5, 9), (5, 7), (5, 8)]).corners(), [Point { at: 5, offset: 7 }]);
     }
 
@@ -102,7 +105,7 @@ mod tests {
     proptest! {
         /// A line is below all points exactly if it is below the corners.
         #[test]
-        fn corners_stand_for_all(
+        fn corners_represent_all_points(
             points in proptest::collection::vec((0i64..100, -50i64..50), 1..40),
             (start, slope) in (-60i64..60, -3i64..=3),
         ) {

@@ -1,26 +1,26 @@
-//! The fit against clocks that are known.
+//! Does the fit contain the truth? Simulated oscillators with a known θ say.
 
 use super::*;
 use crate::trace::generator::Random;
 use proptest::prelude::*;
 
 const SECOND: i64 = 1_000_000_000;
-/// Host time at which the records begin: not on a border of pieces.
+/// Host time at which the records begin: not on a border between pieces.
 const BEGAN: i64 = 86_400 * SECOND + 300_000_000;
 
 /// How a GPU clock drifts against the host's.
 #[derive(Clone, Copy, Debug)]
 enum Drift {
-    /// Always as much, in ppm.
+    /// Constant, in ppm.
     Constant(i64),
-    /// It begins with so many ppm, and turns by up to 1 ppm a second, any way, within ± 60 ppm.
+    /// It starts with this many ppm and changes by up to 1 ppm a second, within ± 60 ppm.
     Wandering(i64),
 }
 
-/// θ, known at all times.
+/// An oscillator whose θ is known at all times.
 struct Oscillator {
     offset: i64,
-    /// θ − offset, and the drift from there on, in ppm, ten times a second.
+    /// θ − offset, and the drift from there on in ppm, ten times a second.
     steps: Vec<(f64, f64)>,
 }
 
@@ -33,7 +33,7 @@ impl Oscillator {
             steps.push((theta, ppm));
             theta += ppm * 100.0;
             if let Drift::Wandering(_) = drift {
-                // A direction is kept for a while: so it gets somewhere.
+                // One direction is kept for 17 s, so that the drift gets somewhere.
                 if step % 170 == 0 {
                     turn = random.unit() * 0.2 - 0.1;
                 }
@@ -56,23 +56,23 @@ impl Oscillator {
     }
 }
 
-/// What an app is like to its clock.
+/// How a program uses its GPU, as far as its clock is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum App {
-    /// A launch every 10 ms, which drains before the next, and the poller looks every half millisecond.
+    /// A launch every 10 ms, each on a drained stream; the poller polls every 0.5 ms.
     Drains,
-    /// The queue is 20 ms deep for all but a moment in a second, when the app waits for it.
+    /// The queue is 20 ms deep except once a second, when the program waits for it to drain.
     Syncs,
-    /// The queue is 20 ms deep always, and the poller's own event is watched for 50 µs once a second.
+    /// The queue is always 20 ms deep; once a second the poller watches its own event for 50 µs.
     Deep,
 }
 
-/// Bounds as an app and the poller give them.
+/// The bounds that such a program and the poller give.
 fn bounds(app: App, oscillator: &Oscillator, seconds: i64, random: &mut Random) -> Bounds {
     bounds_of(app, oscillator, (1, 0), seconds, random)
 }
 
-/// The same from stamps that are whole multiples of `resolution` and off by up to `error`.
+/// The same from stamps that are multiples of `resolution` and wrong by up to `error`.
 fn bounds_of(
     app: App,
     oscillator: &Oscillator,
@@ -112,14 +112,18 @@ fn fit_one(bounds: Bounds) -> (Clock, u64) {
     (clocks.of(1, 1).unwrap().clone(), clocks.contradictions())
 }
 
-/// That the interval and what is said of the line hold the truth everywhere; the interval's median width.
+/// Checks that the interval contains θ at all times and that the line's error is at most `off_by`; returns the
+/// interval's median width.
 fn judge(clock: &Clock, oscillator: &Oscillator, seconds: i64) -> Result<u64, TestCaseError> {
     let mut widths = Vec::new();
     for at in (0..20_000).map(|n| BEGAN + n * (seconds * SECOND / 20_000)) {
         let (theta, line) = (oscillator.theta(at), clock.line(at));
         let (lower, upper) = (clock.lower(at).unwrap(), clock.upper(at).unwrap());
         prop_assert!(lower <= theta && theta <= upper, "{theta} not in [{lower}, {upper}] at {at}");
-        prop_assert!(line.abs_diff(theta) <= clock.off_by(at).unwrap(), "the line is at {line}, {theta}");
+        prop_assert!(
+            line.abs_diff(theta) <= clock.off_by(at).unwrap(),
+            "the line is at {line}, θ at {theta}"
+        );
         let gpu = oscillator.gpu(at);
         prop_assert!((clock.to_host(gpu) - at).unsigned_abs() <= clock.off_by(at).unwrap() + 1);
         widths.push((upper - lower) as u64);
@@ -159,12 +163,12 @@ fn the_width_is_what_the_bounds_allow() {
 }
 
 #[test]
-fn chains_of_a_device_know_its_drift_together() {
+fn time_bases_of_a_device_share_its_drift() {
     let mut random = Random(3);
     let drift = Drift::Constant(33);
     let one = Oscillator::new(0, drift, 20, &mut random);
     let long = bounds(App::Drains, &one, 20, &mut random);
-    // A time base with one tight pair: alone, 200 ppm blur it ten seconds later.
+    // A time base with one tight pair of bounds: by itself, 200 ppm of drift blur it ten seconds later.
     let mut short = Bounds::default();
     short.stamps.distance(1);
     short.recorded(BEGAN, one.gpu(BEGAN + 1_000), 0);
@@ -183,7 +187,7 @@ fn chains_of_a_device_know_its_drift_together() {
 }
 
 #[test]
-fn one_side_alone_is_no_interval_and_has_a_line() {
+fn bounds_on_one_side_give_a_line_but_no_interval() {
     let mut bounds = Bounds::default();
     bounds.stamps.distance(1);
     bounds.recorded(BEGAN, BEGAN + 700, 0);
@@ -196,7 +200,7 @@ fn one_side_alone_is_no_interval_and_has_a_line() {
 }
 
 #[test]
-fn a_step_of_the_clock_is_counted_and_both_sides_are_held() {
+fn a_step_of_the_clock_is_counted_and_both_sides_are_kept() {
     let mut bounds = Bounds::default();
     bounds.stamps.distance(1);
     for step in 0..100 {
@@ -215,7 +219,7 @@ fn a_step_of_the_clock_is_counted_and_both_sides_are_held() {
 }
 
 #[test]
-fn an_idle_hour_lies_between_what_is_known_at_its_ends() {
+fn an_idle_hour_is_bounded_from_its_ends() {
     let mut random = Random(5);
     let oscillator = Oscillator::new(5 * HOURS, Drift::Wandering(-30), 3_700, &mut random);
     let mut all = bounds(App::Drains, &oscillator, 30, &mut random);
@@ -226,9 +230,9 @@ fn an_idle_hour_lies_between_what_is_known_at_its_ends() {
     judge(&clock, &oscillator, 3_690).unwrap();
 }
 
-/// Three hours: what is kept grows with the seconds, not with the bounds.
+/// Over three hours, memory grows with the number of seconds, not with the number of bounds.
 #[test]
-fn three_hours_are_held_in_a_few_numbers_a_second() {
+fn three_hours_take_a_few_numbers_per_second() {
     let seconds = 3 * 3_600;
     let mut random = Random(11);
     let oscillator = Oscillator::new(-9 * HOURS, Drift::Wandering(10), seconds, &mut random);
@@ -260,8 +264,8 @@ proptest! {
         run(app, drift, offset, stamps, seconds, seed)?;
     }
 
-    /// Whatever bounds there are, true or not: no panic, the line goes forward, and where there are no contradictions it
-    /// keeps every bound that it was given.
+    /// Whatever the bounds are, genuine or forged: nothing panics and the line rises; without contradictions it keeps
+    /// every bound that it was given.
     #[test]
     fn the_line_keeps_every_bound(
         drift in -190i64..=190,

@@ -1,20 +1,20 @@
-//! A pair of events as a trace holds it, and what it says of how long the operation between them lasted.
+//! What does one pair of event stamps say about the length of the operation between them?
 
 use super::super::gpu_clock::parted;
 use super::{Length, MOST_TIME, host};
 use crate::trace::record::{GpuTime, What, Work};
 use gpuspy_wire::record::flag;
 
-/// A pair of events and the host times around it, made safe to reckon with.
+/// A pair of events and the host times around it, clamped so that arithmetic on them cannot overflow.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
-    /// Host: no event of it was recorded before.
+    /// Host: neither event was recorded before.
     pub began: i64,
-    /// Host: the operation's call returned; of a burst or a run the first one's.
+    /// Host: when the operation's call returned; of a burst or a run, the first call.
     pub submitted: i64,
-    /// The same; of a burst or a run the last one's.
+    /// Host: when the operation's call returned; of a burst or a run, the last call.
     pub last: i64,
-    /// Host ns from the begin of the start event's record to `submitted`.
+    /// Host ns from the start of the start event's record to `submitted`.
     pub lead: i64,
     /// Host ns from `submitted` to the return of the end event's record.
     pub tail: i64,
@@ -22,26 +22,27 @@ pub struct Pair {
     pub start: i64,
     /// GPU ns between the events.
     pub raw: i64,
-    /// By how much each can be off along the time base.
+    /// Errors of the stamp and of the distance along the time base, GPU ns.
     pub start_error: i64,
     pub duration_error: i64,
-    /// Host: the end event was seen complete; the greatest of all numbers if it was not.
+    /// Host: when the end event was observed to be complete; `i64::MAX` if it was not.
     pub seen: i64,
-    /// Of the call and of the GPU time.
+    /// The flags of the call and of the GPU time.
     pub flags: u16,
 }
 
 impl Pair {
-    /// `lead` and `tail` reach no further than the call itself: the records lie inside it, unless the start event is
-    /// another operation's end event, the call's end was never seen, or many calls are one burst.
+    /// Makes a pair from a record. `lead` and `tail` are cut to the length of the call, since both events are
+    /// recorded inside it. Exceptions: the start event is another operation's end event, the call's end was never
+    /// recorded, or the calls of a burst are many.
     pub fn new(work: &Work, gpu: &GpuTime) -> Self {
         let flags = work.call.flags | gpu.flags;
         let is_burst = matches!(work.what, What::Burst { .. });
         let unless = |bit: u16, bound: u64| if flags & bit == 0 && !is_burst { bound } else { u64::MAX };
         let lead = work.lead.min(unless(flag::SHARED_START, work.submitted.saturating_sub(work.call.begin)));
         let ended = work.call.end.saturating_sub(work.submitted);
-        // That of a burst ends with its end event's record, and may be longer than the record can say. A deferred end event is
-        // outside the call.
+        // A burst's tail ends with its end event's record, which may be later than the record's field can say. A
+        // deferred end event is recorded outside the call.
         let tail = match gpu.tail {
             0 if is_burst => work.tail.min(ended),
             0 => work.tail.min(unless(flag::SCOPE_LOST, ended)),
@@ -71,57 +72,58 @@ impl Pair {
         self.start + self.raw
     }
 
-    /// How much its stamps can be off along the time base, the end's and the start's.
+    /// Error of the end event's stamp along the time base: the start's error and the distance's.
     pub fn error(&self) -> i64 {
         self.start_error + self.duration_error
     }
 
-    /// Another's operation may lie between the events.
+    /// Whether another operation may lie between the events.
     pub fn is_shared(&self) -> bool {
         self.flags & flag::SHARED_INTERVAL != 0
     }
 }
 
-/// Between which GPU times an operation began and ended.
+/// The GPU times between which an operation started and ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
-    /// How much later than the start event the operation can have been submitted, ns.
+    /// Bound on the time from the start event to the operation's submission, ns: *B* in [`gpu_interval`](super).
     pub over_start: i64,
-    /// The end event must have been in the queue when the operation completed.
+    /// Whether the end event was certainly in the queue when the operation completed.
     pub end_was_queued: bool,
-    /// The operation began no later.
+    /// The operation started no later, GPU ns.
     pub latest_start: i64,
-    /// It ended no earlier.
+    /// It ended no earlier, GPU ns.
     pub earliest_end: i64,
-    /// It ended no later.
+    /// It ended no later, GPU ns.
     pub latest_end: i64,
 }
 
 impl Spread {
-    /// Of a pair whose clock is at most `upper` ahead of the host's when the operation was submitted and, in the second
-    /// place, when the end event had been. An event fires up to `late` after its stamp and costs the GPU up to `cost`.
+    /// Computes the spread of a pair. `upper` holds the upper bounds on θ when the operation was submitted and when
+    /// the end event had been recorded. An event fires up to `late` ns after its stamp and costs the GPU up to `cost`
+    /// ns.
     pub fn of(pair: &Pair, upper: [i64; 2], late: i64, cost: i64) -> Spread {
-        // Both in GPU ns: by when it was submitted at the latest, less the start event.
+        // GPU ns: the latest time of submission minus the start event.
         let fired_before = pair.submitted + upper[0] - (pair.start - pair.start_error);
         let over_start = fired_before.clamp(0, pair.lead + parted(pair.lead));
         let shared = pair.is_shared();
         let end_was_queued = !shared && end_was_queued(pair, over_start, upper[1], late + cost);
         let latest_end = pair.end() + pair.duration_error + late;
-        // Where other work may lie between the events, it may have been there first.
+        // Other work between the events may have run first.
         let latest_start = if shared { latest_end } else { (pair.start + over_start + late).min(latest_end) };
         let earliest_end = if end_was_queued { pair.end() - pair.duration_error - cost } else { pair.start };
         Spread { over_start, end_was_queued, latest_start, earliest_end, latest_end }
     }
 
-    /// Whether the pair tells how long the operation lasted, up to what is common to all pairs: what an event costs the GPU, and
-    /// what stamps are rounded by. What it may over-read is at most a fifth of it. (To be asked of a spread for which events
-    /// cost nothing: their cost moves all that are alike by the same.)
-    pub fn is_telling(&self, pair: &Pair) -> bool {
+    /// Whether the pair determines the operation's length: the over-read is at most a fifth of it. Errors that all
+    /// pairs have in common, an event's cost and the rounding of stamps, do not count; so call this on a spread that
+    /// was computed with a cost of 0.
+    pub fn is_conclusive(&self, pair: &Pair) -> bool {
         let off_by = self.over_start.saturating_add(2 * pair.duration_error);
         self.end_was_queued && off_by.saturating_mul(5) <= pair.raw
     }
 
-    /// How long the operation of this pair lasted at least and at most; `value` is the best estimate of it.
+    /// Returns the bounds on the operation's length, with `value` as the best estimate.
     pub fn length(&self, pair: &Pair, value: i64) -> Length {
         let ns = |from: i64, to: i64| (to - from).max(0) as u64;
         let (lo, hi) = (ns(self.latest_start, self.earliest_end), ns(pair.start, self.latest_end));
@@ -129,11 +131,11 @@ impl Spread {
     }
 }
 
-/// ns that the proof asks for beyond what the inequality does, because its answer jumps.
+/// Margin of the proof beyond its inequality, ns: the result jumps there.
 const PROOF_MARGIN: i64 = 500;
 
-/// Whether the end event must have been in the queue when the operation completed. `fires_late` is by how much its stamp
-/// can differ from the moment that it was at the head of the queue.
+/// Whether the end event was certainly in the queue when the operation completed. `fires_late` is the largest
+/// difference between its stamp and the moment when it was at the head of the queue, ns.
 fn end_was_queued(pair: &Pair, over_start: i64, upper: i64, fires_late: i64) -> bool {
     let margin = PROOF_MARGIN + fires_late;
     let by_length =

@@ -1,13 +1,13 @@
-//! What a graph's launches do to memory.
+//! What does a graph launch do to memory?
 //!
-//! A block comes with the launch that takes it, at that launch's place in the order, whenever the GPU comes to it. It goes
-//! with the same launch where the graph frees it too; else by a free of its address, by the launch of a graph that frees
-//! it, or by the next launch that takes it: that would have failed with the block still there (cuda.h, cuGraphLaunch), so
-//! the launch has freed it (AUTO_FREE_ON_LAUNCH).
+//! A block is counted from the launch that allocates it, at that launch's place in the order of calls, whenever the
+//! GPU gets to it. It is freed by the same launch if the graph also frees it. Otherwise it is freed by a call with
+//! its address, by the launch of a graph that frees it, or by the next launch that allocates it: that launch would
+//! have failed with the block still there (cuda.h, cuGraphLaunch), so the graph freed it (AUTO_FREE_ON_LAUNCH).
 //!
-//! **Of one launch all that it takes is held at once**, whatever the order of its nodes, but for blocks that share
-//! addresses, which are never there together: the most that it can hold. Launches that run at the same time on several
-//! streams are not summed: what they free themselves is counted launch by launch.
+//! **All blocks of one launch count as held at once**, whatever the order of the nodes, because that is the most that
+//! it can hold; except blocks that share addresses, which never exist together. Launches that run at the same time on
+//! several streams are not added up: what each frees itself is counted launch by launch.
 
 use super::{Allocator, Block, Blocks, MemoryChange, PendingFree};
 use crate::trace::record::Work;
@@ -15,44 +15,44 @@ use gpuspy_wire::record::Memory;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// What one launch of a graph takes and frees. Its size is that of the graph.
+/// What one launch of a graph allocates and frees. Its size is that of the graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphMemory {
-    /// Blocks that are there after it: bytes, by first address.
+    /// Blocks that remain after the launch: first address → bytes.
     kept: BTreeMap<u64, u64>,
-    /// Blocks that it takes and frees: first address and bytes.
+    /// Blocks that it allocates and frees: first address and bytes.
     passing: Vec<(u64, u64)>,
-    /// First addresses of blocks that it frees and did not take.
+    /// First addresses of blocks that it frees but did not allocate.
     freed: Vec<u64>,
-    /// What follows for each launch; worked out at the first one.
+    /// The changes of each launch; computed at the first one.
     plan: OnceLock<Plan>,
 }
 
-/// In which order blocks come, so that the most is held that can be.
+/// The order in which blocks are allocated such that the most memory is held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Plan {
-    /// Blocks that stay, first addresses and bytes: those that can be there beside all that pass.
+    /// Remaining blocks that can exist beside all temporary ones: first addresses and bytes.
     before: Vec<(u64, u64)>,
-    /// How many blocks pass, bytes of all, and of those that can be there at once.
+    /// Temporary blocks: their number, the bytes of all, and the bytes of those that can exist at once.
     passing: [u64; 3],
-    /// Blocks that stay where larger ones pass.
+    /// Remaining blocks that share addresses with larger temporary ones.
     after: Vec<(u64, u64)>,
 }
 
 impl GraphMemory {
-    /// Whether it does nothing.
+    /// Whether the graph does nothing to memory.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.passing.is_empty() && self.freed.is_empty()
     }
 
-    /// A node takes a block. Nodes come in an order in which a graph uses an address again.
+    /// Adds a node that allocates a block. Nodes come in an order in which the graph uses an address again.
     pub fn takes(&mut self, address: u64, bytes: u64) {
         self.plan.take();
         let before = self.kept.insert(address, bytes);
         self.passing.extend(before.map(|bytes| (address, bytes)));
     }
 
-    /// A node frees the block at an address.
+    /// Adds a node that frees the block at an address.
     pub fn frees(&mut self, address: u64) {
         self.plan.take();
         match self.kept.remove(&address) {
@@ -66,7 +66,7 @@ impl GraphMemory {
             let kept = self.kept.iter().map(|(&address, &bytes)| (address, bytes, true));
             let passing = self.passing.iter().map(|&(address, bytes)| (address, bytes, false));
             let mut taken: Vec<(u64, u64, bool)> = kept.chain(passing).collect();
-            // Of blocks that share addresses the largest is there beside the others.
+            // Of blocks that share addresses, count the largest as existing beside the others.
             taken.sort_by_key(|(_, bytes, _)| std::cmp::Reverse(*bytes));
             let (mut plan, mut ends) = (Plan::default(), BTreeMap::new());
             for (address, bytes, stays) in taken {
@@ -91,7 +91,7 @@ impl GraphMemory {
 }
 
 impl Blocks {
-    /// A graph was launched.
+    /// Takes a launch of a graph.
     pub fn graph_launched(&mut self, thread: u32, work: &Work, graph: &GraphMemory) -> Vec<MemoryChange> {
         if graph.is_empty() {
             return Vec::new();
@@ -128,7 +128,8 @@ impl Blocks {
     }
 }
 
-/// What lay where a launch took memory: a graph's block was freed by it, another's free was lost.
+/// Interprets a block that overlaps a launch's allocation: the launch freed a graph's block; of another block, the
+/// free's record was lost.
 fn freed_by_launch(change: MemoryChange) -> MemoryChange {
     match change {
         MemoryChange::Vanished { memory: Memory::Graph, bytes, of } => {
@@ -144,7 +145,7 @@ mod tests {
     use crate::model::simulation;
     use crate::trace::record::{Call, Free};
 
-    /// Nodes: an address and bytes that are taken, or an address that is freed.
+    /// Nodes: an address with the bytes that are allocated there, or an address that is freed.
     fn graph(nodes: &[(u64, Option<u64>)]) -> GraphMemory {
         let mut graph = GraphMemory::default();
         for (address, bytes) in nodes {
@@ -156,7 +157,8 @@ mod tests {
         graph
     }
 
-    /// Bytes that come, or go where negative, or that pass: of how many blocks, of all, and at once.
+    /// Bytes that are allocated (negative: freed), or temporary blocks: their number, the bytes of all, and those at
+    /// once.
     #[derive(Debug, PartialEq)]
     enum Change {
         By(i64),
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_graph_frees_itself_is_held_at_once_and_the_rest_stays() {
+    fn blocks_that_a_graph_frees_itself_count_at_once_and_the_others_stay() {
         let mut blocks = Blocks::default();
         let serial = graph(&[(100, Some(10)), (100, None), (200, Some(20)), (200, None), (300, Some(30))]);
         assert_eq!(launched(&mut blocks, &serial), [By(30), Passed(2, 30, 30)]);
@@ -187,25 +189,25 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_share_an_address_are_never_held_together() {
+    fn blocks_that_share_an_address_never_exist_together() {
         let mut blocks = Blocks::default();
         let once = [(100, Some(8)), (100, None), (100, Some(10)), (100, None), (105, Some(2)), (105, None)];
         assert_eq!(launched(&mut blocks, &graph(&once)), [Passed(3, 20, 10)]);
         let mut kept = graph(&[(100, Some(10)), (100, None), (100, Some(8)), (200, Some(5))]);
         let larger = [By(5), Passed(1, 10, 10), By(8)];
-        assert_eq!(launched(&mut blocks, &kept), larger, "it may be there with all others");
+        assert_eq!(launched(&mut blocks, &kept), larger, "it may exist beside all others");
         assert_eq!((blocks.kind_of(107), blocks.kind_of(108)), (Some(Memory::Graph), None));
         kept.frees(200);
-        assert_eq!(launched(&mut blocks, &kept), [By(-8), Passed(2, 15, 15), By(8)], "told late");
+        assert_eq!(launched(&mut blocks, &kept), [By(-8), Passed(2, 15, 15), By(8)], "reported late");
     }
 
     #[test]
-    fn a_block_goes_by_a_call_or_with_the_launch_of_another_graph_and_not_with_a_context() {
+    fn a_block_is_freed_by_a_call_or_another_graphs_launch_but_not_with_its_context() {
         let mut blocks = Blocks::default();
         let (taking, freeing) = (graph(&[(100, Some(10))]), graph(&[(100, None)]));
         assert_eq!(launched(&mut blocks, &taking), [By(10)]);
         assert_eq!(launched(&mut blocks, &freeing), [By(-10)]);
-        assert_eq!(launched(&mut blocks, &freeing), [], "the launch that took it was not seen");
+        assert_eq!(launched(&mut blocks, &freeing), [], "the launch that allocated it was not recorded");
         launched(&mut blocks, &taking);
         assert!(blocks.context_destroyed(1).is_empty());
         let call = Call { correlation: 5, context: 1, ..Call::default() };

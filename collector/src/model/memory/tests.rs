@@ -52,7 +52,7 @@ fn a_free_takes_the_kind_of_its_allocation() {
 }
 
 #[test]
-fn a_failed_free_is_taken_back_and_only_by_its_own_end() {
+fn a_failed_free_is_taken_back_by_its_own_end_only() {
     let mut blocks = Blocks::default();
     blocks.allocated(1, &alloc(Memory::Device, 100, 10));
     blocks.freed(1, &free(100, 5));
@@ -65,7 +65,7 @@ fn a_failed_free_is_taken_back_and_only_by_its_own_end() {
 }
 
 #[test]
-fn a_null_free_is_none_and_an_unknown_one_frees_nothing_known() {
+fn freeing_null_or_an_unknown_address_changes_no_known_block() {
     let mut blocks = Blocks::default();
     assert!(blocks.freed(1, &free(0, 5)).is_empty());
     assert_eq!(
@@ -99,7 +99,7 @@ fn a_lost_free_is_noticed_when_the_address_is_used_again() {
 }
 
 #[test]
-fn a_reservation_is_no_address() {
+fn a_reservation_has_no_address() {
     let mut blocks = Blocks::default();
     blocks.allocated(1, &alloc(Memory::Reserved, 100, 10));
     assert_eq!(blocks.kind_of(100), None);
@@ -170,7 +170,7 @@ fn memory_mapped_twice_is_taken_once() {
 }
 
 #[test]
-fn mapped_bytes_are_whose_mapping_brought_them() {
+fn mapped_bytes_belong_to_the_first_mapping() {
     let mut blocks = Blocks::default();
     let by = |caller| Allocator { caller, ..ONE };
     let map = |handle, address, caller| {
@@ -204,7 +204,7 @@ fn one_call_unmaps_all_that_lies_in_its_range() {
 }
 
 #[test]
-fn what_the_process_did_not_create_is_imported_when_it_is_mapped() {
+fn a_mapping_of_memory_that_the_process_did_not_create_is_imported() {
     let mut blocks = Blocks::default();
     assert_eq!(blocks.allocated(1, &map(9, 100, 10)), [came(Memory::Imported, 10)]);
     assert_eq!(blocks.freed(1, &unmap(100, 10, 1)), [freed(Memory::Imported, 10)]);
@@ -240,7 +240,7 @@ fn imported_memory_is_closed_as_often_as_it_was_opened() {
 }
 
 #[test]
-fn an_array_is_no_address_and_goes_with_its_context() {
+fn an_array_has_no_address_and_ends_with_its_context() {
     let mut blocks = Blocks::default();
     blocks.allocated(1, &alloc(Memory::Array, 100, 10));
     blocks.allocated(1, &alloc(Memory::Array, 101, 20));
@@ -264,7 +264,7 @@ fn pools_and_physical_memory_survive_their_context() {
 }
 
 #[test]
-fn what_is_captured_does_not_come_and_go_now() {
+fn allocations_in_a_stream_capture_do_not_count() {
     let mut blocks = Blocks::default();
     let mut captured = alloc(Memory::Pool, 100, 10);
     captured.call.flags = flag::CAPTURED;
@@ -275,7 +275,7 @@ fn what_is_captured_does_not_come_and_go_now() {
 }
 
 #[test]
-fn whatever_the_order_nothing_is_left_when_all_is_released_and_unmapped() {
+fn nothing_is_left_after_all_releases_and_unmaps_in_any_order() {
     // Three references and three mappings of one handle, taken away in every order.
     for order in 0..720 {
         let mut blocks = Blocks::default();
@@ -291,7 +291,7 @@ fn whatever_the_order_nothing_is_left_when_all_is_released_and_unmapped() {
                 let MemoryChange::Freed { memory, bytes, of: ONE } = change else { panic!("{change:?}") };
                 if memory == Memory::Reserved { reserved.push(bytes) } else { mapped.push(bytes) }
             }
-            assert_eq!(reserved.is_empty(), !left.is_empty(), "with the last of them, and not before");
+            assert_eq!(reserved.is_empty(), !left.is_empty(), "it goes with the last of them, not before");
         }
         assert_eq!((mapped.as_slice(), reserved.as_slice()), (&[0, 0, 10][..], &[10][..]));
     }

@@ -1,4 +1,4 @@
-//! What a generated program has before its first work.
+//! What does a generated trace contain before its first work?
 
 use super::super::record::*;
 use super::{API_HOST_MALLOC, BEGAN, CALLER, CONTEXT, HOST_BLOCK, stream_of};
@@ -6,7 +6,7 @@ use gpuspy_wire::record::{Memory, Via};
 
 const HOST_BLOCK_BYTES: u64 = 1 << 20;
 
-/// The GPU, its context, the streams of so many threads, and the block that copies are from and to.
+/// The GPU, its context, a stream for each thread, and the host block of all copies.
 pub(super) fn preamble(threads: u32) -> Vec<Record> {
     let record = |body| Record { thread: 0, at: BEGAN, body };
     let device = Device {
@@ -31,7 +31,7 @@ pub(super) fn preamble(threads: u32) -> Vec<Record> {
         }))
     };
     let call = Call {
-        // No thread counts that far.
+        // No thread's count gets that far.
         correlation: (1 << 40) - 1,
         api: API_HOST_MALLOC,
         via: Some(Via::RuntimeDriver),
@@ -49,6 +49,6 @@ pub(super) fn preamble(threads: u32) -> Vec<Record> {
         stream: 0,
         pool: 0,
     };
-    let told = [record(Body::Device(device)), record(Body::Context(context))];
-    told.into_iter().chain((0..threads).map(stream)).chain([record(Body::Alloc(block))]).collect()
+    let inventory = [record(Body::Device(device)), record(Body::Context(context))];
+    inventory.into_iter().chain((0..threads).map(stream)).chain([record(Body::Alloc(block))]).collect()
 }

@@ -1,48 +1,48 @@
-//! What is true of generated records: reckoned from what the generator meant to happen on the simulated host and GPU, with
-//! nothing of the model or the analyses.
+//! What is the truth about generated records? It is computed from what the generator made the simulated host and GPU
+//! do, without using the model or the analyses.
 
 use super::super::record::{Body, Record, What, Work};
 use super::Ran;
 use gpuspy_wire::record::Memory;
 use std::collections::BTreeMap;
 
-/// What is true of the records that a [`Generator`](super::Generator) has given out. Times are ns of its host.
+/// The truth about the records that a [`Generator`](super::Generator) has returned. Times are in ns of its host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Truth {
-    /// All of them.
+    /// The number of records.
     pub records: u64,
-    /// Kernel launches, all timed.
+    /// The number of kernel launches; all are timed.
     pub launches: u64,
-    /// How long kernels occupied their streams, by name.
+    /// Lengths of the kernels' GPU intervals by name.
     pub kernels: BTreeMap<u32, Lengths>,
-    /// Copies and sets.
+    /// Copies and memsets.
     pub transfers: BTreeMap<Kind, Moved>,
     /// Memory, by its kind.
     pub memory: BTreeMap<Memory, Held>,
-    /// Calls by API number, and the host's time in them.
+    /// API number → the number of calls and the host's time in them, ns.
     pub calls: BTreeMap<u16, (u64, u64)>,
     timeline: Timeline,
 }
 
-/// What a generated transfer does; all host memory is pinned.
+/// The kind of a generated transfer; all host memory is pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A copy to the device.
     HtoD,
     /// A copy from the device.
     DtoH,
-    /// A set.
+    /// A memset.
     Memset,
 }
 
-/// How long operations of one name occupied their stream.
+/// Lengths of the GPU intervals of one name, ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lengths {
-    /// How many.
+    /// The number of operations.
     pub count: u64,
-    /// Their sum.
+    /// The sum of their lengths.
     pub total: u64,
-    /// How many of each length: the generated ones resemble each other, so there are far fewer lengths than operations.
+    /// Length → number of operations: generated kernels are similar, so there are far fewer lengths than operations.
     pub by_length: BTreeMap<u64, u64>,
 }
 
@@ -53,7 +53,7 @@ impl Lengths {
         *self.by_length.entry(ns).or_default() += 1;
     }
 
-    /// The one in the middle, of two the lower.
+    /// The median; of an even number the lower one.
     pub fn median(&self) -> Option<u64> {
         let middle = self.count.checked_sub(1)? / 2;
         let mut up_to = 0;
@@ -80,49 +80,49 @@ impl Lengths {
 /// Transfers of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// How many.
+    /// The number of transfers.
     pub count: u64,
-    /// How much.
+    /// The bytes of all of them.
     pub bytes: u64,
-    /// How long they occupied their streams, in all.
+    /// The sum of their GPU intervals, ns.
     pub total: u64,
 }
 
 /// Use of one kind of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Allocations.
+    /// The number of allocations.
     pub allocations: u64,
-    /// Frees.
+    /// The number of frees.
     pub frees: u64,
-    /// Held now.
+    /// Bytes held now.
     pub live: u64,
-    /// The most that was held.
+    /// The most bytes held.
     pub peak: u64,
-    /// When that was first so.
+    /// When that was first reached, host ns.
     pub peak_at: u64,
 }
 
-/// What the device's time went to; the parts sum to the span.
+/// How the device's time divides, ns; the parts add up to the span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// First start event to last end event.
+    /// From the first start event to the last end event.
     pub span: u64,
-    /// A kernel that computes occupied a stream.
+    /// A computing kernel was running.
     pub compute: u64,
-    /// None did, and one that communicates did.
+    /// No computing kernel was running, but a communication kernel was.
     pub communication: u64,
-    /// No kernel did, and a transfer did.
+    /// No kernel was running, but a transfer was.
     pub transfer: u64,
-    /// Nothing did.
+    /// Nothing was running.
     pub idle: u64,
-    /// Stretches between two operations in which nothing did.
+    /// The number of stretches between operations in which nothing was running.
     pub gaps: u64,
-    /// The longest of them.
+    /// The length of the longest of them.
     pub longest_gap: u64,
 }
 
-/// What occupies a stream, in order of precedence.
+/// What keeps a stream busy, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Compute,
@@ -130,15 +130,15 @@ pub(super) enum Class {
     Transfer,
 }
 
-/// The device's time, as the operations of all streams cover it. It keeps what lies ahead of the slowest stream.
+/// The device's time over all streams. It keeps what lies after the slowest stream's last operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Timeline {
-    /// When each stream's last operation ended: what follows on it begins no earlier.
+    /// Stream → end of its last operation: later operations on it begin no earlier.
     ends: BTreeMap<u64, u64>,
-    /// What begins less what ends at a moment, by class.
+    /// Time → the number of operations that begin minus the number that end, by class.
     edges: BTreeMap<u64, [i32; 3]>,
     running: [i32; 3],
-    /// How far it has come.
+    /// The time up to which everything is counted.
     now: u64,
     /// First start event, last end event.
     events: Option<(u64, u64)>,
@@ -159,7 +159,7 @@ impl Timeline {
         }
     }
 
-    /// Counts all time before `end`.
+    /// Counts everything before `end`.
     fn pass(&mut self, end: u64) {
         while let Some(edge) = self.edges.first_entry().filter(|edge| *edge.key() < end) {
             let (time, changes) = edge.remove_entry();
@@ -169,7 +169,7 @@ impl Timeline {
                 [true, ..] => *compute += ns,
                 [_, true, _] => *communication += ns,
                 [.., true] => *transfer += ns,
-                // Before the first operation there is no gap.
+                // There is no gap before the first operation.
                 _ if self.now > 0 && ns > 0 => {
                     *gaps += 1;
                     *longest_gap = ns.max(*longest_gap);
@@ -185,7 +185,7 @@ impl Timeline {
 }
 
 impl Truth {
-    /// What the device's time went to, from the first operation to the last that was given out.
+    /// How the device's time divides, from the first operation to the last that was returned.
     pub fn parts(&self) -> Parts {
         let mut timeline = self.timeline.clone();
         timeline.pass(u64::MAX);
@@ -196,7 +196,7 @@ impl Truth {
         parts
     }
 
-    /// Counts a record that is given out; `streams` = how many there are in all.
+    /// Counts a record that is returned; `streams` is the total number of streams.
     pub(super) fn count(&mut self, record: &Record, ran: Option<&Ran>, streams: usize) {
         self.records += 1;
         match &record.body {
@@ -223,7 +223,7 @@ impl Truth {
         }
     }
 
-    /// Counts a free of `bytes`: its record does not tell how many.
+    /// Counts a free of `bytes`, a number that its record does not contain.
     pub(super) fn freed(&mut self, memory: Memory, bytes: u64) {
         let held = self.memory.entry(memory).or_default();
         held.frees += 1;

@@ -1,4 +1,4 @@
-//! A generated run as a trace file.
+//! How does a generated session become a trace file?
 
 use super::super::TraceWriter;
 use super::super::record::{Body, Ending, GpuTime, Record, Status};
@@ -8,16 +8,16 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often a collector flushes what is due, ns.
+/// How often the simulated collector flushes what is due, ns.
 const TICK: u64 = 10_000_000;
-/// When the session of a generated trace began, host ns: before its first call.
+/// Start of a generated trace's session, host ns: before its first call.
 pub const SESSION: u64 = BEGAN - 2_000_000;
 
-/// Writes a trace of `launches` launches as a collector would, in the run's own time: records when they happened, GPU times
-/// when the poller saw them. Returns the size of the file.
+/// Writes a trace of `launches` launches as a collector would, in the session's own time: records when they happened,
+/// GPU times when the poller observed them. Returns the size of the file in bytes.
 ///
 /// # Errors
-/// Of creating and writing the file.
+/// Fails if creating or writing the file does.
 pub fn write_trace(path: &Path, generator: &mut Generator, launches: u64) -> io::Result<u64> {
     let mut status = status();
     let mut writer = TraceWriter::create(path, &status)?;
@@ -52,7 +52,7 @@ pub fn write_trace(path: &Path, generator: &mut Generator, launches: u64) -> io:
     Ok(writer.finish(&status)?.bytes)
 }
 
-/// Takes the GPU time of a record away, as it comes from the agent.
+/// Takes the GPU time out of a record, since the agent sends it separately.
 fn take_time(record: &mut Record) -> Option<(u64, GpuTime)> {
     match &mut record.body {
         Body::Work(work) => work.gpu.take().map(|gpu| (work.call.correlation, gpu)),

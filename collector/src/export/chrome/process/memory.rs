@@ -1,4 +1,4 @@
-//! Memory that comes and goes: as instants, the way Kineto has it, and as counters, which Perfetto draws.
+//! How are changes of memory shown? As instants, like Kineto's, and as counters, which Perfetto draws.
 
 use super::{Micros, Pass};
 use crate::model::Event;
@@ -10,16 +10,16 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
 
-/// Bytes that the process holds. Signed: the trace may begin in the middle.
+/// The bytes that the process holds. Signed, because the trace may begin in the middle.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Device memory, of all kinds.
+    /// All kinds of device memory.
     device: i64,
     by_kind: HashMap<Memory, i64>,
 }
 
 impl<W: Write> Pass<'_, '_, W> {
-    /// Writes what became of memory.
+    /// Writes an event's changes of memory.
     pub(super) fn memory(&mut self, event: &Event<'_>) -> io::Result<()> {
         for change in &event.memory {
             let (memory, steps, of) = match *change {
@@ -39,7 +39,7 @@ impl<W: Write> Pass<'_, '_, W> {
         Ok(())
     }
 
-    /// Adds bytes to what is held, and then others where there are any.
+    /// Writes two changes of the memory that is held, in order.
     fn memory_steps(&mut self, record: &Record, memory: Memory, [first, then]: [i64; 2]) -> io::Result<()> {
         let is_shown = self.record_filter.period().contains(host(record.at));
         for bytes in [Some(first), (then != 0).then_some(then)].into_iter().flatten() {
@@ -52,7 +52,7 @@ impl<W: Write> Pass<'_, '_, W> {
             let held = self.held.by_kind.entry(memory).or_default();
             *held = held.saturating_add(bytes);
             let held = *held;
-            // Of a plain program it would say the same once more.
+            // If a program uses only plain device memory, this counter would repeat the one of all device memory.
             if is_shown && memory != Memory::Device {
                 self.counter(record, format_args!("{} memory", memory.name()), held)?;
             }
@@ -86,7 +86,7 @@ impl<W: Write> Pass<'_, '_, W> {
         self.export.out.push(format_args!(
             r#"{{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":{pid},"tid":{tid},"ts":{ts},"args":{{"Total Allocated":{held},"Total Reserved":{held},"Bytes":{bytes},"Addr":{address},"Device Id":{device},"Device Type":1,"Ev Idx":{count}}}}}"#
         ))?;
-        // Perfetto draws counters, and nothing of an instant but its place.
+        // Of instants, Perfetto draws only the position; counters show the values.
         self.counter(record, format_args!("device memory"), held)
     }
 }

@@ -1,9 +1,9 @@
-//! What the program says it was doing: its ranges, on the host and projected onto the GPU, and its marks.
+//! How are NVTX ranges shown, on the host and projected onto the GPU?
 //!
-//! A range that was pushed lies on its thread's row, among the calls. One that was started may cross any other: each gets a
-//! row that no other has meanwhile. The projections of a thread's ranges onto a stream have a row of their own, in each domain
-//! by itself, and so has each row of started ranges: operations of a stream run in the order of their calls, so that
-//! ranges that nest on the host do on the GPU.
+//! A pushed range lies on its thread's row, among the calls. A started range may cross any other, so each gets a row
+//! that no other open range has. The projections of a thread's ranges onto a stream have a row of their own,
+//! separately for each domain, and so have those of each row of started ranges. Operations of a stream run in the
+//! order of their calls, so ranges that nest on the host also nest on the GPU.
 
 use super::super::json::{Micros, Text};
 use super::super::layout::Place;
@@ -18,19 +18,19 @@ use gpuspy_wire::record::NvtxChange;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
 
-/// The first row of started ranges: no thread, known or not, has so high a number.
+/// The first row of started ranges: no thread, known or unknown, has so high a number.
 const FIRST_LANE: u32 = 1 << 23;
 
-/// Which ranges share rows.
+/// The ranges that share rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Owner {
-    /// Those that a thread pushed in a domain.
+    /// The ranges that a thread pushed in a domain.
     Pushed { thread: u32, domain: u32 },
-    /// Those that were started and are on this row.
+    /// The started ranges on this row.
     Started { lane: u32 },
 }
 
-/// Where a range's operations ran: from the first one's start to the last one's end on each stream, in host ns.
+/// The time from the first start to the last end of a range's operations on each stream, host ns.
 #[derive(Debug, Default)]
 struct Projections {
     is_asked_for: bool,
@@ -50,11 +50,11 @@ impl Inside for Projections {
     }
 }
 
-/// The rows of a process' ranges.
+/// The rows of a process's ranges.
 #[derive(Debug)]
 pub(super) struct RangeRows {
     open: Ranges<Projections>,
-    /// The row of each started range that is open, and those that were given out before.
+    /// The row of each open started range, and the rows that were given out before.
     lanes: HashMap<u64, u32>,
     free: BTreeSet<u32>,
     named: HashSet<u32>,
@@ -66,7 +66,7 @@ pub(super) struct RangeRows {
 impl Default for RangeRows {
     fn default() -> Self {
         RangeRows {
-            // Rows are drawn when a range ends, so none waits for late calls.
+            // Ranges are written when they end, so none is kept for late calls.
             open: Ranges::new(0),
             lanes: HashMap::new(),
             free: BTreeSet::new(),
@@ -78,7 +78,7 @@ impl Default for RangeRows {
 }
 
 impl RangeRows {
-    /// The row of a started range, which is the lowest that is free.
+    /// Returns the row of a started range: the lowest that is free.
     fn lane(&mut self, id: u64) -> u32 {
         let next = self.lanes.len() as u32;
         let free = &mut self.free;
@@ -94,7 +94,7 @@ impl RangeRows {
 }
 
 impl<W: Write> Pass<'_, '_, W> {
-    /// Takes an operation into the ranges around it.
+    /// Adds an operation to the ranges around it.
     pub(super) fn project(&mut self, record: &Record, called: u64, place: Place, ran: &GpuInterval) {
         let RangeRows { open, lanes, projected, .. } = &mut self.ranges;
         for begun in open.around(record.thread, called) {
@@ -106,7 +106,7 @@ impl<W: Write> Pass<'_, '_, W> {
         }
     }
 
-    /// Takes a change of a range, or a mark, and writes what is over.
+    /// Takes a change of a range, or a marker, and writes what has ended.
     pub(super) fn range(&mut self, record: &Record, range: &NvtxRange, passed: Passed) -> io::Result<()> {
         let (thread, at) = (record.thread, record.at);
         let over = match range.change {
@@ -122,11 +122,11 @@ impl<W: Write> Pass<'_, '_, W> {
             NvtxChange::Pop => self.ranges.open.pop(thread, range.domain, at),
             NvtxChange::End => self.ranges.open.end(range.id, at),
         };
-        // What was never begun has no row.
+        // A range that never began has no row.
         over.ok().flatten().map_or(Ok(()), |over| self.over(over))
     }
 
-    /// Writes the ranges that nobody ended: they last until `now`.
+    /// Writes the ranges that never ended; they last until `now`.
     pub(super) fn end_ranges(&mut self, now: u64) -> io::Result<()> {
         let open = std::mem::replace(&mut self.ranges.open, Ranges::new(0));
         let (_, open) = open.finish(now);
@@ -215,7 +215,7 @@ impl<W: Write> Pass<'_, '_, W> {
         ))
     }
 
-    /// Names a row when it is first used, and puts it beside another.
+    /// Names a row when it is first used, and places it beside another.
     fn name_row(&mut self, pid: u32, tid: u32, beside: Option<u32>, name: &str) -> io::Result<()> {
         let out = &mut self.export.out;
         out.push(format_args!(
