@@ -24,6 +24,7 @@ pub mod filter;
 pub mod gpu_clock;
 pub mod gpu_interval;
 pub mod graphs;
+pub mod host_time;
 pub mod job;
 pub mod members;
 pub mod memory;

@@ -1,7 +1,7 @@
 //! Which time of a trace is looked at: all of it, a part that somebody asks for, or the ranges that were captured
 //! (`--capture-range`).
 
-use super::gpu_interval::host;
+use super::host_time::host;
 use crate::trace::record::{Body, Names, Record, Status};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::sync::Arc;
