@@ -1,8 +1,10 @@
 //! Which API calls were made, and how long did the host spend in them?
 
-use super::Analysis;
 use super::estimate::Estimate;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
 use super::quantile::Quantiles;
+use super::scope::Scope;
 use crate::model::{CountedCall, Event};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::Namespace;
@@ -36,17 +38,6 @@ impl HostTimes {
         self.values.add_equal(each, calls);
         let squares = u128::from(each) * u128::from(each) * u128::from(calls);
         self.squares = self.squares.saturating_add(squares);
-    }
-
-    /// Takes over all calls of another.
-    pub fn merge(&mut self, other: &HostTimes) {
-        let Some((shortest, longest)) = other.extremes else { return };
-        self.count += other.count;
-        self.failed += other.failed;
-        self.total = self.total.saturating_add(other.total);
-        self.stretch(shortest, longest);
-        self.values.merge(&other.values);
-        self.squares = self.squares.saturating_add(other.squares);
     }
 
     /// The shortest, ns; `None` without any.
@@ -83,26 +74,40 @@ impl HostTimes {
     }
 }
 
+impl Merge for HostTimes {
+    fn merge(&mut self, other: &HostTimes) {
+        let Some((shortest, longest)) = other.extremes else { return };
+        self.count += other.count;
+        self.failed += other.failed;
+        self.total = self.total.saturating_add(other.total);
+        self.stretch(shortest, longest);
+        self.values.merge(&other.values);
+        self.squares = self.squares.saturating_add(other.squares);
+    }
+}
+
 /// Calls by the API's name, see [`base_name`].
 pub type ByApi = BTreeMap<String, HostTimes>;
 
-/// The fold: all calls, and those that wait.
+/// Calls by the number of their API.
 #[derive(Debug)]
-pub struct ApiTimes<'a> {
+struct Calls<'a> {
     names: &'a Names,
-    all: HashMap<u16, HostTimes>,
-    syncs: HashMap<u16, HostTimes>,
+    by_api: HashMap<u16, HostTimes>,
 }
 
-impl<'a> ApiTimes<'a> {
-    /// A fold that has seen nothing.
-    pub fn new(names: &'a Names) -> Self {
-        ApiTimes { names, all: HashMap::new(), syncs: HashMap::new() }
+impl<'a> Calls<'a> {
+    fn new(names: &'a Names) -> Self {
+        Calls { names, by_api: HashMap::new() }
     }
 
-    fn named(&self, calls: &HashMap<u16, HostTimes>) -> ByApi {
+    fn add(&mut self, call: CountedCall) {
+        self.by_api.entry(call.api).or_default().add(call);
+    }
+
+    fn by_name(&self) -> ByApi {
         let mut by_name = ByApi::new();
-        for (api, calls) in calls {
+        for (api, calls) in &self.by_api {
             let name = self.names.get(Namespace::Api, u32::from(*api));
             let name = name.map_or_else(|| format!("(api {api})"), |name| base_name(name).to_owned());
             by_name.entry(name).or_default().merge(calls);
@@ -111,20 +116,47 @@ impl<'a> ApiTimes<'a> {
     }
 }
 
-impl Analysis for ApiTimes<'_> {
-    /// All calls, and of those the synchronising ones.
-    type Table = (ByApi, ByApi);
+/// The analysis of all calls.
+#[derive(Debug)]
+pub struct ApiTimes<'a>(Calls<'a>);
 
-    fn observe(&mut self, event: &Event<'_>) {
-        let Some(call) = event.call else { return };
-        self.all.entry(call.api).or_default().add(call);
-        if matches!(event.record.body, Body::Synchronize(_)) {
-            self.syncs.entry(call.api).or_default().add(call);
+impl<'a> Analysis<'a> for ApiTimes<'a> {
+    type Rows = ByApi;
+
+    fn new(start: &Start<'a>) -> Self {
+        ApiTimes(Calls::new(start.names))
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        event.call.filter(|_| scope.call()).into_iter().for_each(|call| self.0.add(call));
+    }
+
+    fn finish(self, _: &End<'_>) -> ByApi {
+        self.0.by_name()
+    }
+}
+
+/// The analysis of the calls that synchronize.
+#[derive(Debug)]
+pub struct SyncTimes<'a>(Calls<'a>);
+
+impl<'a> Analysis<'a> for SyncTimes<'a> {
+    type Rows = ByApi;
+
+    fn new(start: &Start<'a>) -> Self {
+        SyncTimes(Calls::new(start.names))
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        if let (Body::Synchronize(_), Some(call)) = (&event.record.body, event.call)
+            && scope.call()
+        {
+            self.0.add(call);
         }
     }
 
-    fn finish(self) -> Self::Table {
-        (self.named(&self.all), self.named(&self.syncs))
+    fn finish(self, _: &End<'_>) -> ByApi {
+        self.0.by_name()
     }
 }
 

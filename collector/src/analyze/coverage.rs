@@ -1,8 +1,10 @@
 //! What was seen, what was not, and why.
 
-use super::Analysis;
 use super::estimate::Sum;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
 use super::quantile::Quantiles;
+use super::scope::Scope;
 use crate::model::{Action, Event, Operation, Reason, When};
 use crate::trace::record::{Body, Names, Status};
 use gpuspy_wire::record::{LossCause, Namespace, Untimed};
@@ -11,9 +13,9 @@ use std::collections::BTreeMap;
 /// The name under which records that a damaged trace lost are counted.
 pub const DAMAGED_TRACE: &str = "damaged_trace";
 
-/// The fold.
+/// The analysis.
 #[derive(Debug)]
-pub struct Seen<'a> {
+pub struct CoverageFold<'a> {
     names: &'a Names,
     status: Option<&'a Status>,
     damaged: u64,
@@ -21,7 +23,6 @@ pub struct Seen<'a> {
     lost: BTreeMap<LossCause, u64>,
     /// By the number of the function's name.
     lookups: BTreeMap<u32, u64>,
-    clock: Quantiles,
     /// Launches of runs whose time was still to come at the end.
     lost_in_runs: u64,
 }
@@ -83,9 +84,10 @@ impl Coverage {
     pub fn dropped(&self) -> u64 {
         self.dropped_by.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
+}
 
-    /// Adds another process's.
-    pub fn merge(&mut self, other: &Coverage) {
+impl Merge for Coverage {
+    fn merge(&mut self, other: &Coverage) {
         self.launches += other.launches;
         self.timed += other.timed;
         self.runs.merge(&other.runs);
@@ -114,15 +116,7 @@ impl Coverage {
     }
 }
 
-impl<'a> Seen<'a> {
-    /// A fold that has seen nothing; `damaged` is how many records the trace itself lost.
-    pub fn new(names: &'a Names, status: Option<&'a Status>, damaged: u64) -> Self {
-        let untimed = Reason::all().map(|reason| (reason.name(), 0)).collect();
-        let coverage = Coverage { untimed, ..Coverage::default() };
-        let (lost, lookups) = (BTreeMap::new(), BTreeMap::new());
-        Seen { names, status, damaged, coverage, lost, lookups, clock: Quantiles::default(), lost_in_runs: 0 }
-    }
-
+impl CoverageFold<'_> {
     fn burst(&mut self, operation: &Operation, launches: u32, ordinary: u32) {
         let When::Timed(interval) = operation.when else {
             if let When::Untimed { reason: Reason::Lost, .. } = operation.when {
@@ -158,11 +152,23 @@ impl<'a> Seen<'a> {
     }
 }
 
-impl Analysis for Seen<'_> {
-    /// The coverage, and the half-widths of the clock interval at each timed operation, ns.
-    type Table = (Coverage, Quantiles);
+impl<'a> Analysis<'a> for CoverageFold<'a> {
+    type Rows = Coverage;
 
-    fn observe(&mut self, event: &Event<'_>) {
+    fn new(start: &Start<'a>) -> Self {
+        let untimed = Reason::all().map(|reason| (reason.name(), 0)).collect();
+        CoverageFold {
+            names: start.names,
+            status: start.status,
+            damaged: start.damage.records_lost,
+            coverage: Coverage { untimed, ..Coverage::default() },
+            lost: BTreeMap::new(),
+            lookups: BTreeMap::new(),
+            lost_in_runs: 0,
+        }
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         match &event.record.body {
             Body::Loss { cause, count } => {
                 let lost = self.lost.entry(*cause).or_default();
@@ -175,12 +181,7 @@ impl Analysis for Seen<'_> {
             }
             _ => {}
         }
-        let Some(operation) = &event.operation else { return };
-        if let When::Timed(interval) = operation.when
-            && let Some(half_width) = interval.clock_half_width
-        {
-            self.clock.add(half_width);
-        }
+        let Some(operation) = scope.operation() else { return };
         let is_lost = matches!(operation.when, When::Untimed { reason: Reason::Lost, .. });
         if is_lost && !matches!(operation.what, Action::Burst { .. }) {
             self.coverage.pending += 1;
@@ -195,7 +196,7 @@ impl Analysis for Seen<'_> {
         }
     }
 
-    fn finish(mut self) -> Self::Table {
+    fn finish(mut self, _: &End<'_>) -> Coverage {
         // The stream tells a loss where it happened, the status as of its last flush: each may lack the other's newest.
         for (cause, count) in self.status.iter().flat_map(|status| &status.lost) {
             let told = self.lost.entry(*cause).or_default();
@@ -219,6 +220,28 @@ impl Analysis for Seen<'_> {
         *self.coverage.untimed.entry(Reason::Lost.name()).or_default() += lost;
         self.coverage.pending = self.coverage.pending.saturating_add(lost);
         self.coverage.driver_hooked = self.status.map(|status| status.driver_hooked);
-        (self.coverage, self.clock)
+        self.coverage
+    }
+}
+
+/// The analysis of how exactly the GPU's clock was known: the half-widths of its interval at each timed operation, ns.
+#[derive(Debug, Default)]
+pub struct ClockWidths(Quantiles);
+
+impl<'a> Analysis<'a> for ClockWidths {
+    type Rows = Quantiles;
+
+    fn new(_: &Start<'a>) -> Self {
+        ClockWidths::default()
+    }
+
+    fn observe(&mut self, _: &Event<'_>, scope: &Scope<'_>) {
+        if let Some(Operation { when: When::Timed(interval), .. }) = scope.operation() {
+            interval.clock_half_width.into_iter().for_each(|half_width| self.0.add(half_width));
+        }
+    }
+
+    fn finish(self, _: &End<'_>) -> Quantiles {
+        self.0
     }
 }

@@ -1,6 +1,7 @@
 //! The durations of operations of one kind: total, mean, median, extremes, spread, each with its interval.
 
 use super::estimate::{Estimate, Kind, Sum};
+use super::merge::Merge;
 use super::quantile::Quantiles;
 use crate::model::gpu_interval::Length;
 

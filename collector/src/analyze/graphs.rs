@@ -4,11 +4,13 @@
 //! counted by name with the others (`in_graphs`). Their times, where `--graph nodes` asked for them, are samples: a replay
 //! is read only if no other had begun before its events were.
 
-use super::Analysis;
 use super::durations::Durations;
 use super::estimate::Estimate;
 use super::extrapolate::{Strata, WindowCount};
 use super::kernels::UNKNOWN;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::graphs::Moves;
 use crate::model::{Action, Event, When};
 use crate::trace::record::{Body, Names, What, Work};
@@ -43,9 +45,10 @@ impl GraphUse {
     pub fn total(&self) -> Option<Estimate<u64>> {
         self.strata.total()
     }
+}
 
-    /// Adds another's.
-    pub fn merge(&mut self, other: &GraphUse) {
+impl Merge for GraphUse {
+    fn merge(&mut self, other: &GraphUse) {
         self.launches += other.launches;
         self.kernels = self.kernels.saturating_add(other.kernels);
         self.copies.add(other.copies);
@@ -71,33 +74,30 @@ pub struct GraphTimes<'a> {
     window: WindowCount,
 }
 
-impl<'a> GraphTimes<'a> {
-    /// A fold that has seen nothing.
-    pub fn new(names: &'a Names) -> Self {
+impl<'a> Analysis<'a> for GraphTimes<'a> {
+    type Rows = GraphUse;
+
+    fn new(start: &Start<'a>) -> Self {
         GraphTimes {
-            names,
+            names: start.names,
             sum: GraphUse::default(),
             nodes: HashMap::new(),
             last: None,
             window: WindowCount::default(),
         }
     }
-}
 
-impl Analysis for GraphTimes<'_> {
-    type Table = GraphUse;
-
-    fn observe(&mut self, event: &Event<'_>) {
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         self.window.observe(&event.record.body);
         if let Body::NodeTime(node) = &event.record.body {
             let is_new = self.last.replace(node.correlation) != Some(node.correlation);
-            if let Some(interval) = &event.node {
+            if let Some(interval) = scope.node() {
                 self.nodes.entry(node.kernel).or_default().add(interval.length);
                 self.sum.sampled += u64::from(is_new);
             }
         }
-        let Some(operation) = &event.operation else { return };
-        let (Action::Graph { .. }, Some(ran)) = (operation.what, &event.graph) else { return };
+        let Some(operation) = scope.operation() else { return };
+        let (Action::Graph { .. }, Some(ran)) = (operation.what, scope.graph()) else { return };
         let sum = &mut self.sum;
         match operation.when {
             When::Captured => return,
@@ -114,7 +114,7 @@ impl Analysis for GraphTimes<'_> {
         sum.others = sum.others.saturating_add(ran.others);
     }
 
-    fn finish(mut self) -> Self::Table {
+    fn finish(mut self, _: &End<'_>) -> GraphUse {
         for (id, durations) in &self.nodes {
             let symbol = self.names.get(Namespace::Kernel, *id).unwrap_or(UNKNOWN);
             self.sum.nodes.entry(symbol.to_owned()).or_default().merge(durations);

@@ -1,17 +1,19 @@
 //! Which kernels took how long?
 
-use super::Analysis;
 use super::calls::HostTimes;
 use super::durations::Durations;
 use super::estimate::Estimate;
 use super::extrapolate::{Extent, Strata, WindowCount};
-use super::shapes::Shapes;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
+use super::shapes::{ShapeCounts, Shapes};
 use crate::model::gpu_interval::{GpuInterval, Length, MOST_TIME, host};
 use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, What, Work};
 use gpuspy_wire::record::Namespace;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 /// The name of kernels whose name is not known.
 pub const UNKNOWN: &str = "(unknown kernel)";
@@ -21,6 +23,7 @@ pub const UNKNOWN: &str = "(unknown kernel)";
 pub struct KernelTimes<'a> {
     names: &'a Names,
     by_name: HashMap<u32, Kernel>,
+    shapes: ShapeCounts,
     window: WindowCount,
 }
 
@@ -69,8 +72,16 @@ impl Kernel {
         self.strata.total()
     }
 
-    /// Adds another's.
-    pub fn merge(&mut self, other: &Kernel) {
+    /// Order of a table: the most time first, then the most launches, then the most runs in
+    /// graphs, then the name.
+    pub fn rank(&self) -> impl Ord + use<> {
+        let total = self.total().map_or(0, |total| total.value);
+        (std::cmp::Reverse((total, self.count, self.in_graphs)), self.symbol.clone())
+    }
+}
+
+impl Merge for Kernel {
+    fn merge(&mut self, other: &Kernel) {
         self.count += other.count;
         self.in_graphs = self.in_graphs.saturating_add(other.in_graphs);
         self.durations.merge(&other.durations);
@@ -78,13 +89,6 @@ impl Kernel {
         self.api.merge(&other.api);
         self.queue.merge(&other.queue);
         self.shapes.merge(&other.shapes);
-    }
-
-    /// Order of a table: the most time first, then the most launches, then the most runs in
-    /// graphs, then the name.
-    pub fn rank(&self) -> impl Ord + use<> {
-        let total = self.total().map_or(0, |total| total.value);
-        (std::cmp::Reverse((total, self.count, self.in_graphs)), self.symbol.clone())
     }
 }
 
@@ -118,24 +122,43 @@ fn queued(operation: &Operation, interval: &GpuInterval, body: &Body) -> Length 
     Length { lo: lo.min(value), value, hi: hi.max(value) }
 }
 
-impl<'a> KernelTimes<'a> {
-    /// A fold that has seen nothing.
-    pub fn new(names: &'a Names) -> Self {
-        KernelTimes { names, by_name: HashMap::new(), window: WindowCount::default() }
+/// The kernels of several processes: those of the same name are one.
+impl Merge for Vec<Kernel> {
+    fn merge(&mut self, other: &Vec<Kernel>) {
+        let by_symbol = |kernel: Kernel| (kernel.symbol.clone(), kernel);
+        let mut kernels: BTreeMap<String, Kernel> = self.drain(..).map(by_symbol).collect();
+        for theirs in other {
+            kernels
+                .entry(theirs.symbol.clone())
+                .and_modify(|mine| mine.merge(theirs))
+                .or_insert_with(|| theirs.clone());
+        }
+        self.extend(kernels.into_values());
+        self.sort_by_cached_key(Kernel::rank);
     }
 }
 
-impl Analysis for KernelTimes<'_> {
+impl<'a> Analysis<'a> for KernelTimes<'a> {
     /// Sorted by [`Kernel::rank`]. Numbers of the same name are one kernel.
-    type Table = Vec<Kernel>;
+    type Rows = Vec<Kernel>;
 
-    fn observe(&mut self, event: &Event<'_>) {
+    fn new(start: &Start<'a>) -> Self {
+        KernelTimes {
+            names: start.names,
+            by_name: HashMap::new(),
+            shapes: ShapeCounts::default(),
+            window: WindowCount::default(),
+        }
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         self.window.observe(&event.record.body);
-        let Some(operation) = &event.operation else { return };
+        let Some(operation) = scope.operation() else { return };
+        self.shapes.observe(event.record, operation);
         match (operation.what, operation.when) {
             (_, When::Captured) | (Action::Transfer { .. } | Action::Burst { .. }, _) => {}
             (Action::Graph { .. }, _) => {
-                let Some(ran) = &event.graph else { return };
+                let Some(ran) = scope.graph() else { return };
                 let unnamed = Some((0, ran.unnamed())).filter(|(_, count)| *count > 0);
                 for (name, count) in ran.kernels.iter().copied().chain(unnamed) {
                     let kernel = self.by_name.entry(name).or_default();
@@ -156,10 +179,12 @@ impl Analysis for KernelTimes<'_> {
         }
     }
 
-    fn finish(self) -> Self::Table {
+    fn finish(self, end: &End<'_>) -> Vec<Kernel> {
+        let names = self.names;
+        let symbol = |id: u32| names.get(Namespace::Kernel, id).unwrap_or(UNKNOWN);
         let mut by_symbol: HashMap<&str, Kernel> = HashMap::new();
         for (id, kernel) in self.by_name {
-            match by_symbol.entry(self.names.get(Namespace::Kernel, id).unwrap_or(UNKNOWN)) {
+            match by_symbol.entry(symbol(id)) {
                 Entry::Occupied(mut known) => known.get_mut().merge(&kernel),
                 Entry::Vacant(new) => {
                     let symbol = (*new.key()).to_owned();
@@ -169,6 +194,11 @@ impl Analysis for KernelTimes<'_> {
         }
         let mut kernels: Vec<Kernel> = by_symbol.into_values().collect();
         kernels.sort_by_cached_key(Kernel::rank);
+        let mut shapes = self.shapes.by_symbol(symbol, end.known, names);
+        for kernel in &mut kernels {
+            kernel.shapes = shapes.remove(kernel.symbol.as_str()).unwrap_or_default();
+            kernel.shapes.settle(kernel.in_graphs > 0);
+        }
         kernels
     }
 }

@@ -9,7 +9,10 @@
 mod doubt;
 
 use super::estimate::Estimate;
+use super::merge::Merge;
 use super::owners::{ByLibrary, Holding, Owners};
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::Event;
 use crate::model::gpu_interval::host;
 use crate::model::memory::{MemoryChange, failed, is_device_memory};
@@ -69,25 +72,6 @@ pub struct MemoryLine {
 /// CUDA_ERROR_OUT_OF_MEMORY = cudaErrorMemoryAllocation.
 const OUT_OF_MEMORY: i32 = 2;
 
-impl MemoryUse {
-    /// Adds another line's, which is of other moments: of what was held at once, the larger stands.
-    pub fn merge(&mut self, other: &MemoryUse) {
-        let is_higher = other.device.peak_bytes > self.device.peak_bytes;
-        if is_higher {
-            self.by_library.values_mut().for_each(|mine| mine.at_peak_bytes = 0);
-        }
-        for (library, theirs) in &other.by_library {
-            let at_peak_bytes = if is_higher { theirs.at_peak_bytes } else { 0 };
-            self.by_library.entry(library.clone()).or_default().add(&Holding { at_peak_bytes, ..*theirs });
-        }
-        self.device.merge(&other.device);
-        for (kind, theirs) in &other.by_kind {
-            self.by_kind.entry(kind).or_default().merge(theirs);
-        }
-        self.out_of_memory += other.out_of_memory;
-    }
-}
-
 impl Use {
     /// The most that was held at once.
     pub fn peak(&self) -> Estimate<u64> {
@@ -143,6 +127,25 @@ impl Use {
     /// Whether nothing was held, and nothing came or went.
     fn is_nothing(&self) -> bool {
         (self.allocations, self.frees, self.peak_bytes) == (0, 0, 0)
+    }
+}
+
+impl Merge for MemoryUse {
+    /// Adds another line's, which is of other moments: of what was held at once, the larger stands.
+    fn merge(&mut self, other: &MemoryUse) {
+        let is_higher = other.device.peak_bytes > self.device.peak_bytes;
+        if is_higher {
+            self.by_library.values_mut().for_each(|mine| mine.at_peak_bytes = 0);
+        }
+        for (library, theirs) in &other.by_library {
+            let at_peak_bytes = if is_higher { theirs.at_peak_bytes } else { 0 };
+            self.by_library.entry(library.clone()).or_default().add(&Holding { at_peak_bytes, ..*theirs });
+        }
+        self.device.merge(&other.device);
+        for (kind, theirs) in &other.by_kind {
+            self.by_kind.entry(kind).or_default().merge(theirs);
+        }
+        self.out_of_memory += other.out_of_memory;
     }
 }
 
@@ -257,8 +260,8 @@ pub struct MemoryTimeline {
 }
 
 impl MemoryTimeline {
-    /// A fold that has seen nothing, of a collection that began at host ns `began`; what is in `period` counts.
-    pub fn new(began: u64, period: Period) -> Self {
+    /// An analysis of a collection that began at host ns `began`; changes in `period` are counted.
+    pub fn over(began: u64, period: Period) -> Self {
         let from = period.ends().0;
         let mut fold = MemoryTimeline {
             began,
@@ -274,31 +277,9 @@ impl MemoryTimeline {
         fold
     }
 
-    /// Takes the next event, in the trace's order; a call that failed `counts` if it is asked for.
-    pub fn observe(&mut self, event: &Event<'_>, counts: bool) {
-        let record = event.record;
-        self.end_free(record);
-        match &record.body {
-            _ if event.memory.is_empty() => {}
-            Body::Free(free) => self.begin_free(record, Some(free.call), &event.memory),
-            Body::Context(_) => self.begin_free(record, None, &event.memory),
-            body => {
-                let call = body.call().copied().unwrap_or_default();
-                let began = if call.begin == 0 { record.at } else { call.begin.min(record.at) };
-                self.ended(&event.memory, call.caller, host(began), host(record.at));
-            }
-        }
-        if let (Body::Api(api), Some(call)) = (&record.body, event.call)
-            && call.failed
-            && api.result == OUT_OF_MEMORY
-            && counts
-        {
-            self.sum.out_of_memory += 1;
-        }
-    }
-
-    /// Answers; the collection ended at host ns `ended`, and `library` names the file that an address lies in.
-    pub fn finish(mut self, ended: u64, library: impl Fn(u64) -> Option<String>) -> MemoryUse {
+    /// Returns the use of memory until the collection ended, at host ns `ended`; `library` names the file that an address
+    /// lies in.
+    pub fn rows(mut self, ended: u64, library: impl Fn(u64) -> Option<String>) -> MemoryUse {
         // The ends of these nobody saw.
         let mut unseen: Vec<(u32, Freeing)> = self.freeing.drain().collect();
         unseen.sort_unstable_by_key(|(thread, _)| *thread);
@@ -463,6 +444,40 @@ impl MemoryTimeline {
     }
 }
 
+impl<'a> Analysis<'a> for MemoryTimeline {
+    type Rows = MemoryUse;
+
+    fn new(start: &Start<'a>) -> Self {
+        MemoryTimeline::over(start.began, start.period.clone())
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        let (record, changes) = (event.record, scope.memory());
+        self.end_free(record);
+        match &record.body {
+            _ if changes.is_empty() => {}
+            Body::Free(free) => self.begin_free(record, Some(free.call), changes),
+            Body::Context(_) => self.begin_free(record, None, changes),
+            body => {
+                let call = body.call().copied().unwrap_or_default();
+                let began = if call.begin == 0 { record.at } else { call.begin.min(record.at) };
+                self.ended(changes, call.caller, host(began), host(record.at));
+            }
+        }
+        if let (Body::Api(api), Some(call)) = (&record.body, event.call)
+            && call.failed
+            && api.result == OUT_OF_MEMORY
+            && scope.call()
+        {
+            self.sum.out_of_memory += 1;
+        }
+    }
+
+    fn finish(self, end: &End<'_>) -> MemoryUse {
+        self.rows(end.ended, |caller| end.library(caller))
+    }
+}
+
 /// What a change takes away.
 fn freed_bytes(change: &MemoryChange) -> u64 {
     match change {
@@ -526,6 +541,10 @@ mod tests {
 
     const OF: Allocator = Allocator { context: 1, thread: 1, stream: None, caller: 0 };
 
+    fn take(fold: &mut MemoryTimeline, event: &Event<'_>) {
+        fold.observe(event, &Scope::whole(event, true));
+    }
+
     /// Takes changes of device memory, each at its moment: bytes that come, or go where negative.
     fn observe(fold: &mut MemoryTimeline, changes: &[(u64, i64)]) {
         for (at, bytes) in changes {
@@ -536,14 +555,14 @@ mod tests {
             };
             let body = Body::Loss { cause: LossCause::RingFull, count: 0 };
             let record = Record { thread: 1, at: *at, body };
-            fold.observe(&Event { memory: vec![change], ..Event::new(&record) }, true);
+            take(fold, &Event { memory: vec![change], ..Event::new(&record) });
         }
     }
 
     fn line(changes: &[(u64, i64)], ended: u64) -> MemoryLine {
-        let mut fold = MemoryTimeline::new(1_000_000, Period::default());
+        let mut fold = MemoryTimeline::over(1_000_000, Period::default());
         observe(&mut fold, changes);
-        fold.finish(ended, |_| None).timeline
+        fold.rows(ended, |_| None).timeline
     }
 
     #[test]
@@ -556,14 +575,14 @@ mod tests {
 
     #[test]
     fn what_passes_counts_and_is_held_for_a_moment() {
-        let mut fold = MemoryTimeline::new(1_000_000, Period::default());
+        let mut fold = MemoryTimeline::over(1_000_000, Period::default());
         observe(&mut fold, &[(1_000_500, 10)]);
         let memory = Memory::Graph;
         let passed = MemoryChange::Passed { memory, blocks: 3, bytes: 9, at_once: 7, of: OF };
         let body = Body::Loss { cause: LossCause::RingFull, count: 0 };
         let record = Record { thread: 1, at: 1_002_500, body };
-        fold.observe(&Event { memory: vec![passed], ..Event::new(&record) }, true);
-        let told = fold.finish(1_005_000, |_| None);
+        take(&mut fold, &Event { memory: vec![passed], ..Event::new(&record) });
+        let told = fold.rows(1_005_000, |_| None);
         assert_eq!(told.timeline.peaks, [10, 10, 17, 10, 10]);
         let (peak_bytes, peak_at) = (17, 2_500);
         let all = Use {
@@ -596,9 +615,9 @@ mod tests {
     fn what_was_held_before_is_held_from_the_begin_on() {
         let changes =
             [(1_000_100, 100), (1_000_200, -60), (1_003_000, 10), (1_004_000, -50), (1_009_000, 500)];
-        let mut fold = MemoryTimeline::new(1_000_000, Period::between(1_002_000, 1_008_000));
+        let mut fold = MemoryTimeline::over(1_000_000, Period::between(1_002_000, 1_008_000));
         observe(&mut fold, &changes);
-        let memory = fold.finish(2_000_000, |_| None);
+        let memory = fold.rows(2_000_000, |_| None);
         let expected = Use {
             allocations: 1,
             allocated_bytes: 10,
@@ -611,9 +630,9 @@ mod tests {
         assert_eq!((memory.device, memory.by_kind["device"]), (expected, expected));
         let expected = MemoryLine { from_ns: 2_000, bucket_ns: 1_000, peaks: vec![40, 50, 50, 0, 0, 0] };
         assert_eq!(memory.timeline, expected);
-        let mut quiet = MemoryTimeline::new(1_000_000, Period::between(1_001_000, 1_002_000));
+        let mut quiet = MemoryTimeline::over(1_000_000, Period::between(1_001_000, 1_002_000));
         observe(&mut quiet, &changes);
-        let memory = quiet.finish(2_000_000, |_| None);
+        let memory = quiet.rows(2_000_000, |_| None);
         assert_eq!(
             (memory.device.peak_bytes, memory.device.peak_at, memory.device.allocations),
             (40, 1_000, 0)
@@ -627,12 +646,12 @@ mod tests {
             captures.observe(&Record { thread: 0, at, body: Body::Capture { begins } });
         }
         let period = captures.period(&Names::default(), None, (i64::MIN, i64::MAX));
-        let mut fold = MemoryTimeline::new(1_000_000, period);
+        let mut fold = MemoryTimeline::over(1_000_000, period);
         observe(
             &mut fold,
             &[(1_001_000, 40), (1_003_000, 2), (1_005_000, 900), (1_006_000, -850), (1_013_000, 500)],
         );
-        let memory = fold.finish(2_000_000, |_| None);
+        let memory = fold.rows(2_000_000, |_| None);
         let Use { allocations, allocated_bytes, frees, peak_bytes, peak_at, live_bytes, .. } = memory.device;
         assert_eq!((allocations, allocated_bytes, frees), (1, 2, 0));
         assert_eq!((peak_bytes, peak_at, live_bytes), (92, 10_000, 92), "not the 942 in between");
@@ -641,7 +660,7 @@ mod tests {
 
     /// A block is taken, and a call from 20 to 40 ns frees it, or fails to.
     fn freed(from: i64, to: i64, fails: bool) -> Use {
-        let mut fold = MemoryTimeline::new(0, Period::between(from, to));
+        let mut fold = MemoryTimeline::over(0, Period::between(from, to));
         observe(&mut fold, &[(10, 8)]);
         let call =
             Call { begin: 20, end: 40, flags: if fails { flag::FAILED } else { 0 }, ..Call::default() };
@@ -651,11 +670,11 @@ mod tests {
         let end = Record { thread: 1, at: 40, body: Body::Api(api) };
         let (memory, bytes) = (Memory::Device, 8);
         let goes = MemoryChange::Freed { memory, bytes, of: OF };
-        fold.observe(&Event { memory: vec![goes], ..Event::new(&free) }, true);
+        take(&mut fold, &Event { memory: vec![goes], ..Event::new(&free) });
         let back = fails.then_some(MemoryChange::FreeFailed { memory, bytes, of: OF });
         let end = Event { memory: back.into_iter().collect(), ..Event::new(&end) };
-        fold.observe(&end, true);
-        fold.finish(50, |_| None).device
+        take(&mut fold, &end);
+        fold.rows(50, |_| None).device
     }
 
     #[test]

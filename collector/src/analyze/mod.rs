@@ -16,6 +16,7 @@
 
 pub mod calls;
 pub mod coverage;
+pub mod devices;
 pub mod durations;
 pub mod estimate;
 pub mod extrapolate;
@@ -24,14 +25,16 @@ pub mod graphs;
 pub mod identity;
 pub mod kernels;
 pub mod memory;
+pub mod merge;
 pub mod overhead;
 pub mod owners;
+pub mod pipeline;
 pub mod quantile;
 pub mod ranges;
+pub mod scope;
 pub mod shapes;
 pub mod startup;
 pub mod summary;
-pub mod sweep;
 pub mod timeline;
 pub mod together;
 pub mod transfers;
@@ -39,25 +42,13 @@ pub mod waits;
 pub mod whole;
 pub mod windows;
 
-use crate::model::Event;
 use crate::model::filter::Filter;
 use crate::model::gpu_clock::Clocks;
 use crate::trace;
 use crate::trace::record::{Names, Status};
-pub use summary::{Line, ProcessInfo, ProcessReport, Tables, lines, process, sort};
+pub use pipeline::{Analysis, Tables, process};
+pub use summary::{Line, ProcessInfo, ProcessReport, lines, sort};
 pub use together::{Member, together};
-
-/// A question, answered by a fold.
-pub trait Analysis {
-    /// The answer.
-    type Table;
-
-    /// Takes the next event, in the trace's order.
-    fn observe(&mut self, event: &Event<'_>);
-
-    /// Answers.
-    fn finish(self) -> Self::Table;
-}
 
 /// What reading a trace lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

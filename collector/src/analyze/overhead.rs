@@ -1,5 +1,6 @@
 //! What did looking cost?
 
+use super::merge::Merge;
 use super::windows::Duty;
 use crate::trace::record::Status;
 
@@ -66,9 +67,10 @@ impl Overhead {
             events.map(|slower| 100.0 * slower.value / (1.0 + slower.value) * timed as f64 / all as f64);
         Some(Cost { hooks: percent(self.agent_ns), poller: percent(self.poller_ns), events })
     }
+}
 
-    /// Adds another process's.
-    pub fn merge(&mut self, other: &Overhead) {
+impl Merge for Overhead {
+    fn merge(&mut self, other: &Overhead) {
         self.agent_ns = self.agent_ns.saturating_add(other.agent_ns);
         self.poller_ns = self.poller_ns.saturating_add(other.poller_ns);
         self.wall_ns = self.wall_ns.saturating_add(other.wall_ns);

@@ -5,6 +5,7 @@
 //! anything in it, and two sketches merge by adding.
 
 use super::estimate::{Estimate, Kind};
+use super::merge::Merge;
 
 /// Samples that are kept as they are.
 pub const EXACT: usize = 10_000;
@@ -36,25 +37,6 @@ impl Quantiles {
         } else {
             self.spill();
             self.bin(sample, count);
-        }
-    }
-
-    /// Takes over all samples of another.
-    pub fn merge(&mut self, other: &Quantiles) {
-        if self.count == 0 {
-            self.clone_from(other);
-            return;
-        }
-        for sample in &other.samples {
-            self.add(*sample);
-        }
-        if !other.is_exact() {
-            self.spill();
-            self.count += other.count;
-            self.bins.resize(self.bins.len().max(other.bins.len()), 0);
-            for (mine, theirs) in self.bins.iter_mut().zip(&other.bins) {
-                *mine += theirs;
-            }
         }
     }
 
@@ -121,6 +103,26 @@ impl Quantiles {
             let least = (index - cut * BINS) << cut;
             (least, least + ((1 << cut) - 1))
         })
+    }
+}
+
+impl Merge for Quantiles {
+    fn merge(&mut self, other: &Quantiles) {
+        if self.count == 0 {
+            self.clone_from(other);
+            return;
+        }
+        for sample in &other.samples {
+            self.add(*sample);
+        }
+        if !other.is_exact() {
+            self.spill();
+            self.count += other.count;
+            self.bins.resize(self.bins.len().max(other.bins.len()), 0);
+            for (mine, theirs) in self.bins.iter_mut().zip(&other.bins) {
+                *mine += theirs;
+            }
+        }
     }
 }
 

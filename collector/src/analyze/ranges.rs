@@ -10,6 +10,9 @@
 
 use super::calls::HostTimes;
 use super::durations::Durations;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::gpu_clock::parted;
 use crate::model::gpu_interval::{GpuInterval, Length};
 use crate::model::ranges::{Begun, Inside, Over, RECENT, Ranges, Stray};
@@ -125,9 +128,10 @@ impl RangeUse {
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty() && self.marks.is_empty()
     }
+}
 
-    /// Adds another's.
-    pub fn merge(&mut self, other: &RangeUse) {
+impl Merge for RangeUse {
+    fn merge(&mut self, other: &RangeUse) {
         for (name, times) in &other.by_name {
             row(&mut self.by_name, name.clone(), RangeName::others).merge(times);
         }
@@ -254,19 +258,45 @@ pub struct RangeFold<'a> {
     not_followed: u64,
 }
 
-impl<'a> RangeFold<'a> {
-    /// A fold that has seen nothing.
-    pub fn new(names: &'a Names) -> Self {
-        let open = Ranges::new(RECENT);
-        let (by_name, marks) = (BTreeMap::new(), BTreeMap::new());
-        RangeFold { names, open, by_name, marks, stray: 0, not_followed: 0 }
+impl RangeFold<'_> {
+    /// Counts a range, if it is asked for.
+    fn over(&mut self, over: &Over<Contents>, is_open: bool) {
+        let Begun { at, range, inside, .. } = &over.begun;
+        if !inside.counts {
+            return;
+        }
+        let times = row(&mut self.by_name, Some((range.domain, range.text)), || None);
+        let host_ns = over.end.saturating_sub(*at);
+        times.host.add(CountedCall { api: 0, calls: 1, host_ns, failed: false });
+        if let Some(projection) = &inside.projection {
+            times.gpu.add(projection.length());
+        }
+        times.operations += inside.operations;
+        times.timed += inside.timed;
+        times.launches += inside.launches;
+        times.payloads += u64::from(range.payload);
+        times.open += u64::from(is_open);
+    }
+}
+
+impl<'a> Analysis<'a> for RangeFold<'a> {
+    type Rows = RangeUse;
+
+    fn new(start: &Start<'a>) -> Self {
+        RangeFold {
+            names: start.names,
+            open: Ranges::new(RECENT),
+            by_name: BTreeMap::new(),
+            marks: BTreeMap::new(),
+            stray: 0,
+            not_followed: 0,
+        }
     }
 
-    /// Takes the next event, in the trace's order, without its operation if that does not concern what is asked for. A range
-    /// that begins here, or a mark, `counts` if it is asked for.
-    pub fn observe(&mut self, event: &Event<'_>, counts: bool) {
-        let record = event.record;
-        if let Some((operation, call)) = event.operation.as_ref().zip(record.body.call()) {
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        let (record, counts) = (event.record, scope.call());
+        // A range is whole, and so are the operations in it, whenever they ran.
+        if let Some((operation, call)) = scope.operation_at_any_time().zip(record.body.call()) {
             self.open.around(record.thread, call.begin).for_each(|begun| begun.inside.add(operation));
         }
         let Body::NvtxRange(range) = &record.body else { return };
@@ -293,9 +323,8 @@ impl<'a> RangeFold<'a> {
         }
     }
 
-    /// Answers, of a process that ended at host ns `ended`.
-    pub fn finish(mut self, ended: u64) -> RangeUse {
-        let (over, open) = std::mem::replace(&mut self.open, Ranges::new(0)).finish(ended);
+    fn finish(mut self, end: &End<'_>) -> RangeUse {
+        let (over, open) = std::mem::replace(&mut self.open, Ranges::new(0)).finish(end.ended);
         over.iter().for_each(|over| self.over(over, false));
         open.iter().for_each(|over| self.over(over, true));
         let name = |key: Key| key.map_or_else(RangeName::others, |key| named(key, self.names));
@@ -308,25 +337,6 @@ impl<'a> RangeFold<'a> {
             all.marks.entry(name(key)).or_default().merge(&times);
         }
         all
-    }
-
-    /// Counts a range, if it is asked for.
-    fn over(&mut self, over: &Over<Contents>, is_open: bool) {
-        let Begun { at, range, inside, .. } = &over.begun;
-        if !inside.counts {
-            return;
-        }
-        let times = row(&mut self.by_name, Some((range.domain, range.text)), || None);
-        let host_ns = over.end.saturating_sub(*at);
-        times.host.add(CountedCall { api: 0, calls: 1, host_ns, failed: false });
-        if let Some(projection) = &inside.projection {
-            times.gpu.add(projection.length());
-        }
-        times.operations += inside.operations;
-        times.timed += inside.timed;
-        times.launches += inside.launches;
-        times.payloads += u64::from(range.payload);
-        times.open += u64::from(is_open);
     }
 }
 

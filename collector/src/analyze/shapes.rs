@@ -1,12 +1,10 @@
 //! In which shapes was a kernel launched, and how well does it fill a GPU?
 
-use super::Analysis;
 use super::calls::base_name;
-use super::kernels::Kernel;
 use crate::model::facts::{Facts, Known, Shape};
 use crate::model::multiprocessor::{Limit, WARP, limits};
-use crate::model::{Action, Event, Process, When};
-use crate::trace::record::{Body, Device, KernelFacts, Names, What, Work};
+use crate::model::{Action, Operation, Process, When};
+use crate::trace::record::{Body, Device, KernelFacts, Names, Record, What, Work};
 use gpuspy_wire::record::Namespace;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -136,6 +134,13 @@ impl Shapes {
         }
     }
 
+    /// Sorts the shapes, and drops those without a launch unless graphs run the kernel: the driver's facts are of all
+    /// launches, also of those that the filter leaves out.
+    pub fn settle(&mut self, is_in_graphs: bool) {
+        self.list.retain(|launched| launched.blocks.is_some() || is_in_graphs);
+        self.sort();
+    }
+
     fn sort(&mut self) {
         let rank = |l: &Launched| (l.launches, l.captured, l.blocks, l.threads, l.dynamic_shared_bytes);
         self.list.sort_by_key(|launched| std::cmp::Reverse(rank(launched)));
@@ -167,12 +172,10 @@ struct Kept {
     others: u64,
 }
 
-impl Analysis for ShapeCounts {
-    type Table = ShapeCounts;
-
-    fn observe(&mut self, event: &Event<'_>) {
-        let Some(operation) = &event.operation else { return };
-        let (Action::Kernel { name, .. }, Body::Work(work)) = (operation.what, &event.record.body) else {
+impl ShapeCounts {
+    /// Counts an operation that its record describes, if it is a kernel launch.
+    pub fn observe(&mut self, record: &Record, operation: &Operation) {
+        let (Action::Kernel { name, .. }, Body::Work(work)) = (operation.what, &record.body) else {
             return;
         };
         let Work { what: What::Kernel { grid, block, shared_bytes, .. }, .. } = *work else { return };
@@ -187,12 +190,6 @@ impl Analysis for ShapeCounts {
         count.blocks = (count.blocks.0.min(blocks), count.blocks.1.max(blocks));
     }
 
-    fn finish(self) -> Self::Table {
-        self
-    }
-}
-
-impl ShapeCounts {
     /// The count of a shape, which gets a place if its kernel has room for one.
     fn count(&mut self, shape: Shape, blocks: u64) -> Option<&mut Count> {
         match self.counts.entry(shape) {
@@ -206,10 +203,14 @@ impl ShapeCounts {
         }
     }
 
-    /// Gives each kernel its shapes, with all that is known of them.
-    pub fn join(mut self, kernels: &mut [Kernel], known: &Process, names: &Names) {
+    /// Returns the shapes of each kernel, with all that the driver says of them, by the kernel's `symbol`.
+    pub fn by_symbol<'s>(
+        mut self,
+        symbol: impl Fn(u32) -> &'s str,
+        known: &Process,
+        names: &Names,
+    ) -> HashMap<&'s str, Shapes> {
         let mut by_symbol: HashMap<&str, Shapes> = HashMap::new();
-        let symbol = |kernel: u32| names.get(Namespace::Kernel, kernel).unwrap_or(super::kernels::UNKNOWN);
         for (kernel, kept) in &self.kernels {
             by_symbol.entry(symbol(*kernel)).or_default().others += kept.others;
         }
@@ -229,12 +230,7 @@ impl ShapeCounts {
                 said: said(&known.facts, &shape, known, names),
             });
         }
-        for kernel in kernels {
-            kernel.shapes = by_symbol.remove(kernel.symbol.as_str()).unwrap_or_default();
-            // What else was launched in other shapes is not what is asked for.
-            kernel.shapes.list.retain(|launched| launched.blocks.is_some() || kernel.in_graphs > 0);
-            kernel.shapes.sort();
-        }
+        by_symbol
     }
 }
 

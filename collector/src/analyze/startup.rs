@@ -14,6 +14,9 @@
 
 use super::calls::base_name;
 use super::estimate::Sum;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::gpu_interval::host;
 use crate::model::period::Period;
 use crate::model::{Action, CountedCall, Event, Operation, When};
@@ -214,8 +217,17 @@ pub struct Startup {
 }
 
 impl Startup {
-    /// Adds another process's.
-    pub fn merge(&mut self, other: &Startup) {
+    /// All loads.
+    pub fn all_loads(&self) -> Calls {
+        self.loads.values().fold(Calls::default(), |mut sum, calls| {
+            sum.add(*calls);
+            sum
+        })
+    }
+}
+
+impl Merge for Startup {
+    fn merge(&mut self, other: &Startup) {
         self.module_loading = match (self.processes, other.processes) {
             (0, _) => other.module_loading.clone(),
             (_, 0) => self.module_loading.take(),
@@ -231,14 +243,6 @@ impl Startup {
             self.loads.entry(library.clone()).or_default().add(*calls);
         }
         self.first_launches.add(&other.first_launches);
-    }
-
-    /// All loads.
-    pub fn all_loads(&self) -> Calls {
-        self.loads.values().fold(Calls::default(), |mut sum, calls| {
-            sum.add(*calls);
-            sum
-        })
     }
 }
 
@@ -264,21 +268,21 @@ impl Launches {
 
 /// The first kernel's start on the GPU: host ns on the line.
 #[derive(Clone, Copy, Debug)]
-struct Start {
+struct KernelStart {
     lo: i64,
     value: i64,
     hi: i64,
     is_timed: bool,
 }
 
-impl Start {
-    fn of(operation: &Operation) -> Start {
+impl KernelStart {
+    fn of(operation: &Operation) -> KernelStart {
         let When::Timed(interval) = operation.when else {
             let returned = host(operation.returned);
-            return Start { lo: returned, value: returned, hi: returned, is_timed: false };
+            return KernelStart { lo: returned, value: returned, hi: returned, is_timed: false };
         };
         let off_by = interval.off_by.map_or(i64::MAX, host);
-        Start {
+        KernelStart {
             is_timed: true,
             lo: interval.earliest_start.saturating_sub(off_by),
             value: interval.start,
@@ -295,7 +299,7 @@ pub struct StartupFold<'a> {
     parts: HashMap<u16, Part>,
     /// Threads whose call made a context.
     made_context: HashSet<u32>,
-    first_kernel: Option<Start>,
+    first_kernel: Option<KernelStart>,
     /// Kernels by context and name.
     kernels: HashMap<(u32, u32), Launches>,
     /// The first of the launches in a row: host ns of its entry; and how many they are.
@@ -378,52 +382,9 @@ impl Dividing {
     }
 }
 
-impl<'a> StartupFold<'a> {
-    /// A fold that has seen nothing; the time in `period` counts.
-    pub fn new(names: &'a Names, period: Period) -> Self {
-        let apis = names.0.iter().filter(|((space, _), _)| *space == Namespace::Api);
-        let part = |((_, id), name): (&(Namespace, u32), &String)| {
-            Some((u16::try_from(*id).ok()?, Part::of(base_name(name))))
-        };
-        StartupFold {
-            names,
-            period,
-            parts: apis.filter_map(part).collect(),
-            made_context: HashSet::new(),
-            first_kernel: None,
-            kernels: HashMap::new(),
-            row: None,
-            loads: HashMap::new(),
-            division: Dividing::default(),
-        }
-    }
-
-    /// Takes the next event, whatever it concerns and whenever it was, in the trace's order.
-    pub fn observe(&mut self, event: &Event<'_>) {
-        if let Body::Context(context) = &event.record.body
-            && !context.destroyed
-        {
-            self.made_context.insert(event.record.thread);
-        }
-        let (Some(of), Some(call)) = (event.record.body.call(), event.call) else { return };
-        let begin = host(of.begin);
-        let part = self.part(event, call);
-        if part == Part::Load && self.period.contains(begin) {
-            self.loads.entry(of.caller).or_default().add(Calls { count: 1, host_ns: call.host_ns });
-        }
-        if !self.is_steady() || self.row.is_some_and(|(row, _)| begin < row) {
-            self.division.keep(begin, begin.saturating_add(host(call.host_ns)), part);
-            if self.division.calls.len() >= KEPT {
-                self.divide(None);
-            }
-        }
-        if let Some(operation) = &event.operation {
-            self.launched(operation, begin, call);
-        }
-    }
-
+impl StartupFold<'_> {
     /// The answer; `None` if no kernel ran, or all of it lies outside the period. `library` says whose an address is.
-    pub fn finish(mut self, library: impl Fn(u64) -> Option<String>) -> Option<Startup> {
+    fn rows(mut self, library: impl Fn(u64) -> Option<String>) -> Option<Startup> {
         let start = self.first_kernel?;
         let steady = self.is_steady();
         let row = self.row.map_or(i64::MIN, |(row, _)| row).max(start.value);
@@ -486,7 +447,7 @@ impl<'a> StartupFold<'a> {
                 is_first
             }
         };
-        let start = Start::of(operation);
+        let start = KernelStart::of(operation);
         if self.first_kernel.is_none_or(|first| start.value < first.value) {
             self.first_kernel = Some(start);
         }
@@ -511,6 +472,56 @@ impl<'a> StartupFold<'a> {
     fn divide(&mut self, to: Option<i64>) {
         let (kernel, row) = (self.first_kernel.map(|start| start.value), self.row.map(|(row, _)| row));
         self.division.divide(to, &self.period, kernel, row);
+    }
+}
+
+impl<'a> Analysis<'a> for StartupFold<'a> {
+    type Rows = Option<Startup>;
+
+    fn new(start: &Start<'a>) -> Self {
+        let apis = start.names.0.iter().filter(|((space, _), _)| *space == Namespace::Api);
+        let part = |((_, id), name): (&(Namespace, u32), &String)| {
+            Some((u16::try_from(*id).ok()?, Part::of(base_name(name))))
+        };
+        StartupFold {
+            names: start.names,
+            period: start.period.clone(),
+            parts: apis.filter_map(part).collect(),
+            made_context: HashSet::new(),
+            first_kernel: None,
+            kernels: HashMap::new(),
+            row: None,
+            loads: HashMap::new(),
+            division: Dividing::default(),
+        }
+    }
+
+    /// Takes all calls: a process starts once, whatever the filter selects. Only the time in the period counts.
+    fn observe(&mut self, event: &Event<'_>, _: &Scope<'_>) {
+        if let Body::Context(context) = &event.record.body
+            && !context.destroyed
+        {
+            self.made_context.insert(event.record.thread);
+        }
+        let (Some(of), Some(call)) = (event.record.body.call(), event.call) else { return };
+        let begin = host(of.begin);
+        let part = self.part(event, call);
+        if part == Part::Load && self.period.contains(begin) {
+            self.loads.entry(of.caller).or_default().add(Calls { count: 1, host_ns: call.host_ns });
+        }
+        if !self.is_steady() || self.row.is_some_and(|(row, _)| begin < row) {
+            self.division.keep(begin, begin.saturating_add(host(call.host_ns)), part);
+            if self.division.calls.len() >= KEPT {
+                self.divide(None);
+            }
+        }
+        if let Some(operation) = &event.operation {
+            self.launched(operation, begin, call);
+        }
+    }
+
+    fn finish(self, end: &End<'_>) -> Option<Startup> {
+        self.rows(|caller| end.library(caller))
     }
 }
 

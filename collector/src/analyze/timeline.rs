@@ -14,11 +14,13 @@
 //! that overlap reached their stream in either order, whichever the trace tells first; and the untimed one may lie between
 //! the other's events.
 
-use super::Analysis;
+use super::devices::{self, DeviceReport};
 use super::extrapolate::is_drawn;
+use super::gaps::sweep::{Sweep, Swept};
 use super::gaps::{Gaps, Lane, Neighbour};
 use super::identity::{CLASSES, Class, Identity, Layer};
-use super::sweep::{Sweep, Swept};
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::gpu_interval::{Basis, GpuInterval, host};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::period::Period;
@@ -64,12 +66,15 @@ pub struct Timelines {
     owners: HashMap<u32, Owner>,
 }
 
-impl Analysis for Timelines {
-    /// By device; `None` where a context's device was never told.
-    type Table = BTreeMap<Option<u32>, DeviceTime>;
+impl<'a> Analysis<'a> for Timelines {
+    type Rows = Vec<DeviceReport>;
 
-    fn observe(&mut self, event: &Event<'_>) {
-        if let Some(operation) = &event.operation {
+    fn new(start: &Start<'a>) -> Self {
+        Timelines::over(start.period.clone())
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        if let Some(operation) = scope.operation_at_any_time() {
             match operation.when {
                 When::Timed(interval) => {
                     let timeline = self.of(operation);
@@ -102,7 +107,19 @@ impl Analysis for Timelines {
         }
     }
 
-    fn finish(self) -> Self::Table {
+    fn finish(self, end: &End<'_>) -> Vec<DeviceReport> {
+        devices::rows(self.by_device(), end)
+    }
+}
+
+impl Timelines {
+    /// Timelines on which the time in `period` counts.
+    pub fn over(period: Period) -> Self {
+        Timelines { period, ..Timelines::default() }
+    }
+
+    /// Returns what the sweep found of each device; `None` stands for the contexts whose device is not known.
+    pub fn by_device(self) -> BTreeMap<Option<u32>, DeviceTime> {
         let mut done: BTreeMap<Option<u32>, DeviceTime> = BTreeMap::new();
         for (owner, timeline) in self.open {
             let device = match owner {
@@ -121,13 +138,6 @@ impl Analysis for Timelines {
             device.late += late;
         }
         done
-    }
-}
-
-impl Timelines {
-    /// Timelines on which the time in `period` counts.
-    pub fn new(period: Period) -> Self {
-        Timelines { period, ..Timelines::default() }
     }
 
     fn of(&mut self, operation: &Operation) -> &mut Timeline {

@@ -12,13 +12,17 @@
 //! - A process that captures ranges may use its GPUs outside of them: where another one's range is looked at, and its own
 //!   is closed, they are *undecided*.
 
-use super::Analysis;
+use super::devices::{self, DeviceReport};
 use super::extrapolate::Extent;
-use super::gaps::{Found, Gap, Neighbour};
+use super::gaps::rows::{GapReport, side};
+use super::gaps::{Found, Neighbour};
 use super::identity::{CLASSES, Identity};
 use super::memory::{MemoryTimeline, MemoryUse, Use};
+use super::merge::Merge;
 use super::owners::Holding;
-use super::summary::{DeviceReport, GapReport, GapRow, LibraryGaps, Line, ProcessReport, library, side};
+use super::pipeline::Analysis;
+use super::scope::Scope;
+use super::summary::{Line, ProcessReport};
 use super::timeline::{DeviceTime, Timelines};
 use crate::model::filter::{Filter, RecordFilter};
 use crate::model::gpu_clock::Clocks;
@@ -187,8 +191,8 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             devices,
             contexts: Numbers::new(),
             callers: Numbers::new(),
-            memory: MemoryTimeline::new(began, period.clone()),
-            timelines: Timelines::new(period),
+            memory: MemoryTimeline::over(began, period.clone()),
+            timelines: Timelines::over(period),
             unrecorded,
         }
     }
@@ -211,29 +215,35 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
 
     fn take(&mut self, at: usize, record: &Record) {
         let process = &mut self.processes[at];
-        let mut event = process.model.observe(record);
-        let passed = process.record_filter.check(&event);
-        if !passed.concerns {
-            event.forget_operation();
-        }
-        event.memory.retain(|change| process.record_filter.holds(change.allocator()));
+        let own = process.model.observe(record);
+        let scope = Scope::of(&mut process.record_filter, &own);
+        let mut event = Event::new(record);
+        event.call = own.call;
+        event.memory = scope.memory().to_vec();
         for change in &mut event.memory {
             let caller = &mut change.allocator_mut().caller;
             *caller = self.callers.of(at, *caller).into();
             process.hold(change);
         }
-        if let Some(operation) = &mut event.operation {
-            operation.device = operation.device.and_then(|device| process.devices.get(&device).copied());
-            operation.context = self.contexts.of(at, operation.context);
-            operation.caller = self.callers.of(at, operation.caller).into();
-        }
-        if let Some(drained) = &mut event.drained {
-            drained.context = self.contexts.of(at, drained.context);
-        }
+        event.operation = scope.operation_at_any_time().map(|operation| Operation {
+            device: operation.device.and_then(|device| process.devices.get(&device).copied()),
+            context: self.contexts.of(at, operation.context),
+            caller: self.callers.of(at, operation.caller).into(),
+            ..*operation
+        });
+        event.drained =
+            own.drained.map(|drained| Drained { context: self.contexts.of(at, drained.context), ..drained });
         let renamed = renamed(record, |context| self.contexts.of(at, context));
         event.record = renamed.as_ref().unwrap_or(record);
-        self.timelines.observe(&event);
-        self.memory.observe(&event, passed.call);
+        let call = scope.call();
+        self.observe(&event, call);
+    }
+
+    /// Gives the analyses an event with the line's numbers. Of memory they count its call's failure if the call passes.
+    fn observe(&mut self, event: &Event<'_>, call: bool) {
+        let scope = Scope::whole(event, call);
+        self.timelines.observe(event, &scope);
+        self.memory.observe(event, &scope);
     }
 
     /// What happens before a moment without a record of it.
@@ -271,23 +281,23 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             };
             let drained = Drained { context, stream: None, issued_before: issued, by: to };
             let event = Event::new(&nothing);
-            self.timelines.observe(&Event { operation: Some(operation), ..event.clone() });
-            self.timelines.observe(&Event { drained: Some(drained), ..event });
+            self.observe(&Event { operation: Some(operation), ..event.clone() }, false);
+            self.observe(&Event { drained: Some(drained), ..event }, false);
         }
     }
 
     /// A process has ended: its work is over, and what it held is free. The driver sees to both before the process is gone.
     fn ended(&mut self, at: usize, moment: i64) {
         let nothing = nothing_at(moment);
-        for context in self.contexts.all(at) {
+        for context in self.contexts.all(at).collect::<Vec<_>>() {
             let drained = Drained { context, stream: None, issued_before: u64::MAX, by: moment };
-            self.timelines.observe(&Event { drained: Some(drained), ..Event::new(&nothing) });
+            self.observe(&Event { drained: Some(drained), ..Event::new(&nothing) }, false);
         }
         let held = std::mem::take(&mut self.processes[at].held);
         let gone = held.into_iter().filter(|(_, bytes)| *bytes > 0).map(|((memory, caller), bytes)| {
             MemoryChange::Vanished { memory, bytes, of: Allocator { caller, ..Allocator::default() } }
         });
-        self.memory.observe(&Event { memory: gone.collect(), ..Event::new(&nothing) }, false);
+        self.observe(&Event { memory: gone.collect(), ..Event::new(&nothing) }, false);
     }
 
     fn finish(self) -> Together {
@@ -306,24 +316,27 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         };
         let known: Vec<Known<'_>> = processes.into_iter().map(Process::finish).collect();
         let owner = |caller| callers.get(caller).and_then(|(at, address)| Some((known.get(at)?, address)));
-        let library = |caller| owner(caller).and_then(|(of, address)| library(address, &of.model, of.names));
-        let memory = counted(memory.finish(line.ended(), library), sum);
-        let mut gaps = GapReport::default();
+        let library = |caller| owner(caller).and_then(|(of, address)| of.library(address));
+        let memory = counted(memory.rows(line.ended(), library), sum);
+        let beside = |neighbour: &Neighbour| {
+            let (of, address) = owner(neighbour.caller)?;
+            Some((of.pid, side(neighbour, address, &of.model, of.names)))
+        };
         let mut unknown = Vec::new();
-        for (number, time) in timelines.finish() {
+        for (number, time) in timelines.by_device() {
             let mut device = match number.and_then(|number| devices.get(number as usize)) {
                 Some(device) => device.clone(),
                 None => DeviceReport { line, processes: 1, ..DeviceReport::default() },
             };
             let found = placed(&mut device, time, &own(number));
-            gaps.merge(&told(found, &device, &owner, &library));
+            device.gaps = GapReport::of(found, (device.id, device.began_ns), beside, library);
             match number.and_then(|number| devices.get_mut(number as usize)) {
                 Some(place) => *place = device,
                 None => unknown.push(device),
             }
         }
         devices.extend(unknown);
-        Together { line, devices, gaps, memory }
+        Together { line, gaps: devices::gaps(&devices), devices, memory }
     }
 }
 
@@ -332,6 +345,12 @@ struct Known<'a> {
     pid: Option<u32>,
     names: &'a Names,
     model: model::Process,
+}
+
+impl Known<'_> {
+    fn library(&self, address: u64) -> Option<String> {
+        self.model.modules.resolve(address, self.names).map(|site| site.path)
+    }
 }
 
 impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
@@ -456,31 +475,6 @@ fn narrow(all: &mut Identity, own: &[Identity]) {
     let idle = &mut all.idle;
     idle.lo = idle.lo.max(all.span.saturating_sub(possible)).min(idle.value);
     idle.hi = idle.hi.min(all.span.saturating_sub(busy)).max(idle.value);
-}
-
-/// The gaps of a device, with what each process knows of its own operations beside them.
-fn told<'k>(
-    found: Found,
-    device: &DeviceReport,
-    owner: &impl Fn(u64) -> Option<(&'k Known<'k>, u64)>,
-    library: &impl Fn(u64) -> Option<String>,
-) -> GapReport {
-    let row = |gap: &Gap| {
-        let beside = |neighbour: Neighbour| {
-            let (of, address) = owner(neighbour.caller)?;
-            Some((of.pid, side(&neighbour, address, &of.model, of.names)))
-        };
-        let ((_, before), (pid, after)) = (beside(gap.before)?, beside(gap.after)?);
-        let (began_ns, start, duration) = (device.began_ns, gap.start, gap.duration);
-        Some(GapRow { pid, device: device.id, began_ns, start, duration, before, after })
-    };
-    let by_library = found.callers.iter().map(|(caller, part)| LibraryGaps {
-        library: library(*caller),
-        count: part.count,
-        total: part.total,
-    });
-    let (by_library, largest) = (by_library.collect(), found.largest.iter().filter_map(row).collect());
-    GapReport { count: found.count, total: found.total, bands: found.bands, by_library, largest }
 }
 
 /// What was held on the line, with the counts of all processes: those do not depend on when it was.

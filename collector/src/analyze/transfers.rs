@@ -1,9 +1,11 @@
 //! What was copied and set, between what kinds of memory, and how fast?
 
-use super::Analysis;
 use super::calls::HostTimes;
 use super::estimate::{Estimate, Sum};
 use super::extrapolate::{Extent, Strata, WindowCount};
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, Event, When};
 use std::collections::BTreeMap;
@@ -139,9 +141,10 @@ impl Transfer {
     pub fn gbps_is_known(&self) -> bool {
         self.timed > 0 && is_known(self.time)
     }
+}
 
-    /// Adds another's.
-    pub fn merge(&mut self, other: &Transfer) {
+impl Merge for Transfer {
+    fn merge(&mut self, other: &Transfer) {
         self.count += other.count;
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.timed += other.timed;
@@ -181,12 +184,16 @@ pub struct TransferTimes {
     window: WindowCount,
 }
 
-impl Analysis for TransferTimes {
-    type Table = Transfers;
+impl<'a> Analysis<'a> for TransferTimes {
+    type Rows = Transfers;
 
-    fn observe(&mut self, event: &Event<'_>) {
+    fn new(_: &Start<'a>) -> Self {
+        TransferTimes::default()
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         self.window.observe(&event.record.body);
-        let Some(operation) = &event.operation else { return };
+        let Some(operation) = scope.operation() else { return };
         let Action::Transfer { kind, host_memory, bytes } = operation.what else { return };
         if operation.when == When::Captured {
             return;
@@ -207,7 +214,7 @@ impl Analysis for TransferTimes {
         event.call.into_iter().for_each(|call| sum.host.add(call));
     }
 
-    fn finish(self) -> Self::Table {
+    fn finish(self, _: &End<'_>) -> Transfers {
         self.table
     }
 }

@@ -20,6 +20,9 @@
 
 use super::calls::base_name;
 use super::estimate::Sum;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::gpu_interval::host;
 use crate::model::memory::MemoryChange;
 use crate::model::transfer::{HostMemory, TransferKind};
@@ -108,7 +111,7 @@ impl Cause {
 /// it is a blocking one, a wait for its stream comes before that, else it may (CUDA Driver API, "API synchronization
 /// behavior"). Others that return before they are over wait for nothing.
 fn waits_for_its_stream(operation: &Operation, flags: u16, returned: u64) -> Option<bool> {
-    let is_over = End::of(operation).lo <= host(returned);
+    let is_over = WorkEnd::of(operation).lo <= host(returned);
     let is_timed = matches!(operation.when, When::Timed(_));
     let (kind, memory) = match operation.what {
         Action::Transfer { kind, host_memory, .. } => (kind, host_memory),
@@ -136,8 +139,8 @@ pub struct Waited {
     pub undecided_host_ns: u64,
 }
 
-impl Waited {
-    fn add(&mut self, other: &Waited) {
+impl Merge for Waited {
+    fn merge(&mut self, other: &Waited) {
         self.count += other.count;
         self.host_ns = self.host_ns.saturating_add(other.host_ns);
         self.waited.add(other.waited);
@@ -149,16 +152,9 @@ impl Waited {
 /// By the API's [`base_name`] and the reason. Those that never waited for certain and were never undecided are absent.
 pub type ImplicitSyncs = BTreeMap<(String, Cause), Waited>;
 
-/// Adds another process's.
-pub fn merge(mine: &mut ImplicitSyncs, theirs: &ImplicitSyncs) {
-    for (key, waited) in theirs {
-        mine.entry(key.clone()).or_default().add(waited);
-    }
-}
-
 /// When work was over: host ns on the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct End {
+struct WorkEnd {
     /// Not before; the least of all numbers where nothing is known.
     lo: i64,
     value: i64,
@@ -166,14 +162,14 @@ struct End {
     hi: i64,
 }
 
-impl End {
-    const NONE: End = End { lo: i64::MIN, value: i64::MIN, hi: i64::MIN };
-    const UNKNOWN: End = End { lo: i64::MIN, value: i64::MIN, hi: i64::MAX };
+impl WorkEnd {
+    const NONE: WorkEnd = WorkEnd { lo: i64::MIN, value: i64::MIN, hi: i64::MIN };
+    const UNKNOWN: WorkEnd = WorkEnd { lo: i64::MIN, value: i64::MIN, hi: i64::MAX };
 
-    fn of(operation: &Operation) -> End {
-        let When::Timed(interval) = operation.when else { return End::UNKNOWN };
+    fn of(operation: &Operation) -> WorkEnd {
+        let When::Timed(interval) = operation.when else { return WorkEnd::UNKNOWN };
         let off_by = interval.off_by.map_or(i64::MAX, host);
-        End {
+        WorkEnd {
             lo: interval.earliest_end.saturating_sub(off_by),
             value: interval.end,
             hi: interval.latest_end.saturating_add(off_by),
@@ -181,8 +177,8 @@ impl End {
     }
 
     /// Of both.
-    fn with(self, other: End) -> End {
-        End { lo: self.lo.max(other.lo), value: self.value.max(other.value), hi: self.hi.max(other.hi) }
+    fn with(self, other: WorkEnd) -> WorkEnd {
+        WorkEnd { lo: self.lo.max(other.lo), value: self.value.max(other.value), hi: self.hi.max(other.hi) }
     }
 }
 
@@ -190,7 +186,7 @@ impl End {
 #[derive(Debug, Default)]
 struct Stream {
     /// Its last operations: host ns when the call returned, and the end.
-    operations: VecDeque<(u64, End)>,
+    operations: VecDeque<(u64, WorkEnd)>,
     is_legacy: bool,
     is_non_blocking: bool,
     /// It was told to wait for an event, by a call that returned at this host time, and no operation of it has come since.
@@ -198,7 +194,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn add(&mut self, returned: u64, end: End) {
+    fn add(&mut self, returned: u64, end: WorkEnd) {
         if self.operations.len() == REMEMBERED {
             self.operations.pop_front();
         }
@@ -207,7 +203,7 @@ impl Stream {
 
     /// An operation came, by a call from `begin` to `returned`: what is before it in the stream was over when it was. Two
     /// threads' calls can return in another order than that in which they went onto the stream.
-    fn issued(&mut self, begin: u64, returned: u64, end: End) {
+    fn issued(&mut self, begin: u64, returned: u64, end: WorkEnd) {
         let later = self.operations.iter_mut().rev().take_while(|(_, before)| before.hi > end.hi);
         let before = later.filter(|(before, _)| *before <= begin);
         before.for_each(|(_, before)| before.hi = end.hi);
@@ -216,11 +212,11 @@ impl Stream {
     }
 
     /// When the work was over that had been issued before `begin`; at most when all of it was.
-    fn over(&self, begin: u64) -> End {
+    fn over(&self, begin: u64) -> WorkEnd {
         let issued = self.operations.iter().filter(|(returned, _)| *returned <= begin);
-        let certain = issued.fold(End::NONE, |all, (_, end)| all.with(*end));
+        let certain = issued.fold(WorkEnd::NONE, |all, (_, end)| all.with(*end));
         let hi = self.operations.iter().map(|(_, end)| end.hi).max().unwrap_or(i64::MIN);
-        End { hi, ..certain }
+        WorkEnd { hi, ..certain }
     }
 
     fn drained(&mut self, drained: &Drained) {
@@ -242,7 +238,7 @@ struct Held {
     /// Host ns when CUDA was entered.
     entered: u64,
     host_ns: u64,
-    work: End,
+    work: WorkEnd,
 }
 
 impl Held {
@@ -254,7 +250,7 @@ impl Held {
     fn verdict(&self) -> Option<Waited> {
         let (entered, end) = (host(self.entered), host(self.end()));
         let entered = entered.min(end);
-        let End { lo, value, hi } = self.work;
+        let WorkEnd { lo, value, hi } = self.work;
         // One that returns while the work still runs does not wait for it.
         if hi <= entered || lo > end {
             return None;
@@ -282,15 +278,128 @@ pub struct Waits<'a> {
     table: BTreeMap<(u16, Cause), Waited>,
 }
 
-impl<'a> Waits<'a> {
-    /// A fold that has seen nothing.
-    pub fn new(names: &'a Names) -> Self {
-        let apis = names.0.iter().filter(|((space, _), _)| *space == Namespace::Api);
+impl Waits<'_> {
+    /// A call that is no operation returned.
+    fn call(&mut self, event: &Event<'_>, call: CountedCall, counts: bool) {
+        let (thread, Some(of)) = (event.record.thread, event.record.body.call()) else { return };
+        let told = self.contexts.remove(&thread);
+        // What frees the null pointer frees nothing, however long it takes (`cudaFree(0)` makes the context).
+        let frees_nothing = |cause: &Cause| matches!(cause, Cause::Free | Cause::HostFree) && told.is_none();
+        let cause = self.causes.get(&call.api).filter(|cause| !call.failed && !frees_nothing(cause));
+        if let Some(cause) = cause {
+            let work = self.context_over(told.unwrap_or((of.context != 0).then_some(of.context)), of.begin);
+            let (key, host_ns) = ((call.api, *cause), call.host_ns);
+            let entered = match &event.record.body {
+                // Before a context ends our hook waits for its events, in CUDA's stead.
+                Body::Api(api) if *cause != Cause::ContextEnd => of.begin.saturating_add(api.entered),
+                _ => of.begin,
+            };
+            self.hold(Held { key, counts, begin: of.begin, entered, host_ns, work });
+        }
+        let ended: Vec<u32> = self.ended.extract_if(.., |(by, _)| *by == thread).map(|(_, c)| c).collect();
+        self.streams.retain(|(context, _), _| !ended.contains(context));
+    }
+
+    /// Work was issued: by a call that may have waited for what is ahead of it.
+    fn operation(&mut self, event: &Event<'_>, operation: &Operation, counts: bool) {
+        let Body::Work(work) = &event.record.body else { return };
+        let (stream, end) = ((operation.context, operation.stream), WorkEnd::of(operation));
+        let is_legacy = work.call.flags & flag::LEGACY_STREAM != 0;
+        self.streams.entry(stream).or_default().is_legacy |= is_legacy;
+        // Calls of other threads that had returned while this one was under way may have waited for it.
+        for held in self.held.iter_mut().rev().take_while(|held| held.end() > work.call.begin) {
+            held.work.hi = held.work.hi.max(end.hi);
+        }
+        if let (Some(cause), Some(call)) = (Cause::of_transfer(operation.what, work.call.flags), event.call)
+            && !call.failed
+        {
+            let (begin, host_ns) = (work.call.begin, call.host_ns);
+            let entered = begin.saturating_add(work.entered);
+            let ahead = self.ahead(stream, operation, begin);
+            let work = match waits_for_its_stream(operation, work.call.flags, begin.saturating_add(host_ns)) {
+                Some(true) => ahead,
+                Some(false) => WorkEnd::NONE,
+                // It returned before what is ahead of it was over.
+                None if ahead.lo > host(begin.saturating_add(host_ns)) => WorkEnd::NONE,
+                None => WorkEnd { lo: i64::MIN, ..ahead },
+            };
+            self.hold(Held { key: (call.api, cause), counts, begin, entered, host_ns, work });
+        }
+        self.streams.entry(stream).or_default().issued(work.call.begin, operation.returned, end);
+    }
+
+    /// When the work was over that is ahead of an operation by the order of streams.
+    fn ahead(&self, key: (u32, u64), operation: &Operation, begin: u64) -> WorkEnd {
+        let Some(own) = self.streams.get(&key) else { return WorkEnd::UNKNOWN };
+        let is_ahead = |other: &(u32, u64), stream: &Stream| {
+            let of_default = |legacy: &Stream, stream: &Stream| legacy.is_legacy && !stream.is_non_blocking;
+            *other == key || (other.0 == key.0 && (of_default(own, stream) || of_default(stream, own)))
+        };
+        let streams = self.streams.iter().filter(|(other, stream)| is_ahead(other, stream));
+        let (over, is_dependent) = streams.fold((WorkEnd::NONE, false), |(all, dependent), (_, stream)| {
+            (all.with(stream.over(begin)), dependent || stream.dependent.is_some())
+        });
+        // Nothing is ahead of what has begun.
+        let begun = match operation.when {
+            When::Timed(interval) => {
+                interval.latest_start.saturating_add(interval.off_by.map_or(i64::MAX, host))
+            }
+            _ => i64::MAX,
+        };
+        let hi = if is_dependent { i64::MAX } else { over.hi };
+        WorkEnd { hi: hi.min(begun).max(over.lo), ..over }
+    }
+
+    /// When all work of a context was over; without one, that of any context may be meant.
+    fn context_over(&self, context: Option<u32>, begin: u64) -> WorkEnd {
+        let is_meant = |of: u32| context.is_none_or(|context| context == of);
+        let meant = self.streams.iter().filter(|((of, _), _)| is_meant(*of));
+        let over = meant.clone().fold(WorkEnd::NONE, |all, (_, stream)| all.with(stream.over(begin)));
+        let mut contexts = meant.map(|((of, _), _)| *of);
+        let first = contexts.next();
+        let is_one = contexts.all(|of| Some(of) == first);
+        if is_one { over } else { WorkEnd { lo: i64::MIN, ..over } }
+    }
+
+    /// A stream is gone; its work may still run.
+    fn stream_gone(&mut self, (context, stream): (u32, u64)) {
+        let Some(gone) = self.streams.remove(&(context, stream)) else { return };
+        let rest = self.streams.entry((context, GONE)).or_default();
+        gone.operations.into_iter().for_each(|(returned, end)| rest.add(returned, end));
+    }
+
+    fn hold(&mut self, held: Held) {
+        if self.held.len() == HELD {
+            self.judge();
+        }
+        self.held.push_back(held);
+    }
+
+    /// Judges what has been held for long enough at host ns `now`.
+    fn let_go(&mut self, now: u64) {
+        while self.held.front().is_some_and(|held| held.end().saturating_add(HELD_NS) < now) {
+            self.judge();
+        }
+    }
+
+    fn judge(&mut self) {
+        let Some(held) = self.held.pop_front().filter(|held| held.counts) else { return };
+        if let Some(waited) = held.verdict() {
+            self.table.entry(held.key).or_default().merge(&waited);
+        }
+    }
+}
+
+impl<'a> Analysis<'a> for Waits<'a> {
+    type Rows = ImplicitSyncs;
+
+    fn new(start: &Start<'a>) -> Self {
+        let apis = start.names.0.iter().filter(|((space, _), _)| *space == Namespace::Api);
         let cause = |((_, id), name): (&(Namespace, u32), &String)| {
             Some((u16::try_from(*id).ok()?, Cause::of(base_name(name))?))
         };
         Waits {
-            names,
+            names: start.names,
             causes: apis.filter_map(cause).collect(),
             streams: HashMap::new(),
             contexts: HashMap::new(),
@@ -300,9 +409,10 @@ impl<'a> Waits<'a> {
         }
     }
 
-    /// Takes the next event, in the trace's order, whole: also what is not asked for is waited for. `counts` says whether
-    /// its call is asked for.
-    pub fn observe(&mut self, event: &Event<'_>, counts: bool) {
+    /// Takes all work, whatever the filter selects: a call may wait for work that it leaves out. Only calls that pass are
+    /// counted.
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        let counts = scope.call();
         let (record, thread) = (event.record, event.record.thread);
         self.let_go(record.at);
         match &record.body {
@@ -343,126 +453,15 @@ impl<'a> Waits<'a> {
         }
     }
 
-    /// The answer.
-    pub fn finish(mut self) -> ImplicitSyncs {
+    fn finish(mut self, _: &End<'_>) -> ImplicitSyncs {
         self.let_go(u64::MAX);
         let mut by_name = ImplicitSyncs::new();
         for ((api, cause), waited) in self.table {
             let name = self.names.get(Namespace::Api, u32::from(api));
             let name = name.map_or_else(|| format!("(api {api})"), |name| base_name(name).to_owned());
-            by_name.entry((name, cause)).or_default().add(&waited);
+            by_name.entry((name, cause)).or_default().merge(&waited);
         }
         by_name
-    }
-
-    /// A call that is no operation returned.
-    fn call(&mut self, event: &Event<'_>, call: CountedCall, counts: bool) {
-        let (thread, Some(of)) = (event.record.thread, event.record.body.call()) else { return };
-        let told = self.contexts.remove(&thread);
-        // What frees the null pointer frees nothing, however long it takes (`cudaFree(0)` makes the context).
-        let frees_nothing = |cause: &Cause| matches!(cause, Cause::Free | Cause::HostFree) && told.is_none();
-        let cause = self.causes.get(&call.api).filter(|cause| !call.failed && !frees_nothing(cause));
-        if let Some(cause) = cause {
-            let work = self.context_over(told.unwrap_or((of.context != 0).then_some(of.context)), of.begin);
-            let (key, host_ns) = ((call.api, *cause), call.host_ns);
-            let entered = match &event.record.body {
-                // Before a context ends our hook waits for its events, in CUDA's stead.
-                Body::Api(api) if *cause != Cause::ContextEnd => of.begin.saturating_add(api.entered),
-                _ => of.begin,
-            };
-            self.hold(Held { key, counts, begin: of.begin, entered, host_ns, work });
-        }
-        let ended: Vec<u32> = self.ended.extract_if(.., |(by, _)| *by == thread).map(|(_, c)| c).collect();
-        self.streams.retain(|(context, _), _| !ended.contains(context));
-    }
-
-    /// Work was issued: by a call that may have waited for what is ahead of it.
-    fn operation(&mut self, event: &Event<'_>, operation: &Operation, counts: bool) {
-        let Body::Work(work) = &event.record.body else { return };
-        let (stream, end) = ((operation.context, operation.stream), End::of(operation));
-        let is_legacy = work.call.flags & flag::LEGACY_STREAM != 0;
-        self.streams.entry(stream).or_default().is_legacy |= is_legacy;
-        // Calls of other threads that had returned while this one was under way may have waited for it.
-        for held in self.held.iter_mut().rev().take_while(|held| held.end() > work.call.begin) {
-            held.work.hi = held.work.hi.max(end.hi);
-        }
-        if let (Some(cause), Some(call)) = (Cause::of_transfer(operation.what, work.call.flags), event.call)
-            && !call.failed
-        {
-            let (begin, host_ns) = (work.call.begin, call.host_ns);
-            let entered = begin.saturating_add(work.entered);
-            let ahead = self.ahead(stream, operation, begin);
-            let work = match waits_for_its_stream(operation, work.call.flags, begin.saturating_add(host_ns)) {
-                Some(true) => ahead,
-                Some(false) => End::NONE,
-                // It returned before what is ahead of it was over.
-                None if ahead.lo > host(begin.saturating_add(host_ns)) => End::NONE,
-                None => End { lo: i64::MIN, ..ahead },
-            };
-            self.hold(Held { key: (call.api, cause), counts, begin, entered, host_ns, work });
-        }
-        self.streams.entry(stream).or_default().issued(work.call.begin, operation.returned, end);
-    }
-
-    /// When the work was over that is ahead of an operation by the order of streams.
-    fn ahead(&self, key: (u32, u64), operation: &Operation, begin: u64) -> End {
-        let Some(own) = self.streams.get(&key) else { return End::UNKNOWN };
-        let is_ahead = |other: &(u32, u64), stream: &Stream| {
-            let of_default = |legacy: &Stream, stream: &Stream| legacy.is_legacy && !stream.is_non_blocking;
-            *other == key || (other.0 == key.0 && (of_default(own, stream) || of_default(stream, own)))
-        };
-        let streams = self.streams.iter().filter(|(other, stream)| is_ahead(other, stream));
-        let (over, is_dependent) = streams.fold((End::NONE, false), |(all, dependent), (_, stream)| {
-            (all.with(stream.over(begin)), dependent || stream.dependent.is_some())
-        });
-        // Nothing is ahead of what has begun.
-        let begun = match operation.when {
-            When::Timed(interval) => {
-                interval.latest_start.saturating_add(interval.off_by.map_or(i64::MAX, host))
-            }
-            _ => i64::MAX,
-        };
-        let hi = if is_dependent { i64::MAX } else { over.hi };
-        End { hi: hi.min(begun).max(over.lo), ..over }
-    }
-
-    /// When all work of a context was over; without one, that of any context may be meant.
-    fn context_over(&self, context: Option<u32>, begin: u64) -> End {
-        let is_meant = |of: u32| context.is_none_or(|context| context == of);
-        let meant = self.streams.iter().filter(|((of, _), _)| is_meant(*of));
-        let over = meant.clone().fold(End::NONE, |all, (_, stream)| all.with(stream.over(begin)));
-        let mut contexts = meant.map(|((of, _), _)| *of);
-        let first = contexts.next();
-        let is_one = contexts.all(|of| Some(of) == first);
-        if is_one { over } else { End { lo: i64::MIN, ..over } }
-    }
-
-    /// A stream is gone; its work may still run.
-    fn stream_gone(&mut self, (context, stream): (u32, u64)) {
-        let Some(gone) = self.streams.remove(&(context, stream)) else { return };
-        let rest = self.streams.entry((context, GONE)).or_default();
-        gone.operations.into_iter().for_each(|(returned, end)| rest.add(returned, end));
-    }
-
-    fn hold(&mut self, held: Held) {
-        if self.held.len() == HELD {
-            self.judge();
-        }
-        self.held.push_back(held);
-    }
-
-    /// Judges what has been held for long enough at host ns `now`.
-    fn let_go(&mut self, now: u64) {
-        while self.held.front().is_some_and(|held| held.end().saturating_add(HELD_NS) < now) {
-            self.judge();
-        }
-    }
-
-    fn judge(&mut self) {
-        let Some(held) = self.held.pop_front().filter(|held| held.counts) else { return };
-        if let Some(waited) = held.verdict() {
-            self.table.entry(held.key).or_default().add(&waited);
-        }
     }
 }
 

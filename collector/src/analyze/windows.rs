@@ -13,6 +13,9 @@
 //! host's, and the estimate is low. Too few pairs: unknown.
 
 use super::extrapolate::student;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::gpu_interval::host;
 use crate::model::period::Period;
 use crate::model::{Action, Event, Operation, When};
@@ -167,9 +170,10 @@ impl Duty {
         // Where the hooks cost more than all came to, they were hidden.
         Some(Slowdown { value: without_hooks[half].max(0.0), lo, hi: hi.max(0.0), pairs: pairs.len() as u64 })
     }
+}
 
-    /// Adds another process's.
-    pub fn merge(&mut self, other: &Duty) {
+impl Merge for Duty {
+    fn merge(&mut self, other: &Duty) {
         self.windows = self.windows.saturating_add(other.windows);
         self.first.add(&other.first);
         self.timed.add(&other.timed);
@@ -298,12 +302,6 @@ impl Follower {
 }
 
 impl Windows {
-    /// A fold that has seen nothing, of a process of which this time was looked at.
-    pub fn new(names: &Names, period: Period) -> Windows {
-        let duty = Duty { timing: Timing::of(names), ..Duty::default() };
-        Windows { duty, period, edge: None, launches: 0, hooks: (0.0, 0.0), follower: Follower::new() }
-    }
-
     fn edge(&mut self, at: u64, window: &Window) {
         let launches = std::mem::take(&mut self.launches);
         let before = self.edge.replace((at, window.clone()));
@@ -350,19 +348,19 @@ impl Windows {
             ns: pair.pause * pair.launches as f64,
         });
     }
-
-    /// Answers; the collection ended at `ended`, host ns.
-    pub fn finish(mut self, ended: u64) -> Duty {
-        if let Some((at, window)) = self.edge.take() {
-            self.look(at, ended, window.change == WindowChange::Opens);
-        }
-        self.duty
-    }
 }
 
-impl Windows {
-    /// Takes the next event, in the trace's order.
-    pub fn observe(&mut self, event: &Event<'_>) {
+impl<'a> Analysis<'a> for Windows {
+    type Rows = Duty;
+
+    /// What the agent cost is the whole process's: the filter does not limit it, only what was captured does.
+    fn new(start: &Start<'a>) -> Self {
+        let duty = Duty { timing: Timing::of(start.names), ..Duty::default() };
+        let period = start.captured.clone();
+        Windows { duty, period, edge: None, launches: 0, hooks: (0.0, 0.0), follower: Follower::new() }
+    }
+
+    fn observe(&mut self, event: &Event<'_>, _: &Scope<'_>) {
         if let Body::Window(window) = &event.record.body {
             self.edge(event.record.at, window);
         }
@@ -376,16 +374,24 @@ impl Windows {
             }
         }
     }
+
+    fn finish(mut self, end: &End<'_>) -> Duty {
+        if let Some((at, window)) = self.edge.take() {
+            self.look(at, end.ended, window.change == WindowChange::Opens);
+        }
+        self.duty
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::pipeline::finish_at;
     use super::*;
 
     /// Windows and pauses in turn; what a launch takes in each, and what the hooks take of it.
     fn duty(pairs: u64, pause: (u64, u64), window: (u64, u64)) -> Duty {
         let names = Names([((Namespace::Fact, Fact::Timing as u32), "auto 5".to_owned())].into());
-        let mut windows = Windows::new(&names, Period::default());
+        let mut windows = Windows::new(&Start::of(&names));
         let (mut now, mut agent_ns) = (1_000_000, 0);
         for n in 0..=2 * pairs + 1 {
             let is_open = n % 2 == 0;
@@ -401,7 +407,7 @@ mod tests {
             now += launches * each;
             agent_ns += launches * hooks;
         }
-        windows.finish(now)
+        finish_at(windows, now)
     }
 
     #[test]

@@ -90,11 +90,6 @@ impl<'r> Event<'r> {
             drained: None,
         }
     }
-
-    /// Forgets the work that it tells of.
-    pub fn forget_operation(&mut self) {
-        (self.operation, self.graph, self.node) = (None, None, None);
-    }
 }
 
 /// The app waited until streams were empty.

@@ -27,7 +27,11 @@ struct Trace<'n> {
 
 impl<'n> Trace<'n> {
     fn new(names: &'n Names, period: Period) -> Self {
-        Trace { fold: StartupFold::new(names, period) }
+        Trace { fold: StartupFold::new(&Start { period, ..Start::of(names) }) }
+    }
+
+    fn observe(&mut self, event: &Event<'_>) {
+        self.fold.observe(event, &Scope::whole(event, true));
     }
 
     fn call(&mut self, thread: u32, api: u16, begin: u64, end: u64) {
@@ -35,7 +39,7 @@ impl<'n> Trace<'n> {
         let body = Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 });
         let counted = CountedCall { api, calls: 1, host_ns: end - begin, failed: false };
         let record = Record { thread, at: end, body };
-        self.fold.observe(&Event { call: Some(counted), ..Event::new(&record) });
+        self.observe(&Event { call: Some(counted), ..Event::new(&record) });
     }
 
     fn work(&mut self, what: Action, begin: u64, end: u64, start: Option<i64>) {
@@ -72,7 +76,7 @@ impl<'n> Trace<'n> {
         };
         let call = CountedCall { api: LAUNCH, calls: 1, host_ns: end - begin, failed: false };
         let record = Record { thread: 1, at: end, body: Body::Work(work) };
-        self.fold.observe(&Event { operation: Some(operation), call: Some(call), ..Event::new(&record) });
+        self.observe(&Event { operation: Some(operation), call: Some(call), ..Event::new(&record) });
     }
 
     fn launch(&mut self, name: u32, begin: u64, end: u64) {
@@ -80,7 +84,7 @@ impl<'n> Trace<'n> {
     }
 
     fn finish(self) -> Option<Startup> {
-        self.fold.finish(|caller| (caller == 77).then(|| "libx.so".to_owned()))
+        self.fold.rows(|caller| (caller == 77).then(|| "libx.so".to_owned()))
     }
 }
 
@@ -162,7 +166,7 @@ fn a_call_in_which_a_context_came_is_the_contexts() {
     let mut trace = Trace::new(&names, Period::default());
     let context = Body::Context(Context { context: 1, device: 0, handle: 9, destroyed: false });
     let came = Record { thread: 1, at: 1_050, body: context };
-    trace.fold.observe(&Event::new(&came));
+    trace.observe(&Event::new(&came));
     trace.call(2, MALLOC, 1_000, 1_060);
     trace.call(1, MALLOC, 1_000, 1_100);
     trace.call(1, MALLOC, 1_100, 1_200);

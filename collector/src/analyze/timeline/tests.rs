@@ -66,15 +66,19 @@ fn record() -> Record {
     Record { thread: 1, at: 0, body: Body::Loss { cause: LossCause::RingFull, count: 0 } }
 }
 
+fn take(timelines: &mut Timelines, event: &Event<'_>) {
+    timelines.observe(event, &Scope::whole(event, true));
+}
+
 fn sweep_all(operations: &[Operation], drained: Option<Drained>) -> DeviceTime {
     let record = record();
     let mut timelines = Timelines::default();
     let event = Event::new(&record);
     for operation in operations {
-        timelines.observe(&Event { operation: Some(*operation), ..event.clone() });
+        take(&mut timelines, &Event { operation: Some(*operation), ..event.clone() });
     }
-    timelines.observe(&Event { drained, ..event });
-    timelines.finish().remove(&Some(0)).unwrap_or_default()
+    take(&mut timelines, &Event { drained, ..event });
+    timelines.by_device().remove(&Some(0)).unwrap_or_default()
 }
 
 fn timed(operations: &[(Action, GpuInterval)]) -> DeviceTime {
@@ -163,11 +167,11 @@ fn a_synchronise_ends_what_is_undecided() {
         let mut timelines = Timelines::default();
         let event = Event::new(&record);
         for operation in [before, hidden] {
-            timelines.observe(&Event { operation: Some(operation), ..event.clone() });
+            take(&mut timelines, &Event { operation: Some(operation), ..event.clone() });
         }
-        timelines.observe(&Event { drained: Some(drained(issued_before)), ..event.clone() });
-        timelines.observe(&Event { operation: Some(after), ..event });
-        let identity = timelines.finish()[&Some(0)].identity;
+        take(&mut timelines, &Event { drained: Some(drained(issued_before)), ..event.clone() });
+        take(&mut timelines, &Event { operation: Some(after), ..event });
+        let identity = timelines.by_device()[&Some(0)].identity;
         assert_eq!((identity.span, identity.undecided.value), (100, undecided));
     }
 }
@@ -211,9 +215,9 @@ fn contexts_of_unknown_devices_are_added_side_by_side() {
     let event = Event::new(&record);
     let mut timelines = Timelines::default();
     for operation in [one, two] {
-        timelines.observe(&Event { operation: Some(operation), ..event.clone() });
+        take(&mut timelines, &Event { operation: Some(operation), ..event.clone() });
     }
-    let device = &timelines.finish()[&None];
+    let device = &timelines.by_device()[&None];
     assert_eq!((device.timelines, device.identity.span), (2, 20));
 }
 
@@ -239,15 +243,15 @@ fn the_end_of_a_context_ends_what_was_untimed_in_it() {
     for operation in
         [operation(1, 7, KERNEL, When::Timed(exactly(0, 10))), operation(2, 7, KERNEL, untimed(5))]
     {
-        timelines.observe(&Event { operation: Some(operation), ..event.clone() });
+        take(&mut timelines, &Event { operation: Some(operation), ..event.clone() });
     }
     let gone = crate::trace::record::Context { context: 1, device: 0, handle: 0, destroyed: true };
     let gone = Record { at: 40, body: Body::Context(gone), ..record.clone() };
-    timelines.observe(&Event { record: &gone, ..event.clone() });
+    take(&mut timelines, &Event { record: &gone, ..event.clone() });
     assert!(timelines.open[&Owner::Device(0)].streams.is_empty());
     let other = Operation { context: 2, ..operation(3, 7, KERNEL, When::Timed(exactly(90, 100))) };
-    timelines.observe(&Event { operation: Some(other), ..event });
-    let identity = timelines.finish()[&Some(0)].identity;
+    take(&mut timelines, &Event { operation: Some(other), ..event });
+    let identity = timelines.by_device()[&Some(0)].identity;
     assert_eq!((identity.undecided.value, identity.idle.value, identity.span), (30, 50, 100));
 }
 
@@ -325,13 +329,13 @@ fn between_a_wait_that_returned_and_the_next_call_a_pause_has_a_gap() {
     let event = Event::new(&record);
     let work = |n, when| Event { operation: Some(operation(n, 7, KERNEL, when)), ..event.clone() };
     let waited = |by| Drained { context: 1, stream: None, issued_before: 9, by };
-    timelines.observe(&work(1, When::Timed(exactly(0, 10))));
-    timelines.observe(&work(2, budget(30)));
-    timelines.observe(&work(3, budget(40)));
-    timelines.observe(&Event { drained: Some(waited(50)), ..event.clone() });
-    timelines.observe(&work(4, budget(1_550)));
-    timelines.observe(&work(5, When::Timed(exactly(1_600, 1_610))));
-    let device = timelines.finish().remove(&Some(0)).unwrap();
+    take(&mut timelines, &work(1, When::Timed(exactly(0, 10))));
+    take(&mut timelines, &work(2, budget(30)));
+    take(&mut timelines, &work(3, budget(40)));
+    take(&mut timelines, &Event { drained: Some(waited(50)), ..event.clone() });
+    take(&mut timelines, &work(4, budget(1_550)));
+    take(&mut timelines, &work(5, When::Timed(exactly(1_600, 1_610))));
+    let device = timelines.by_device().remove(&Some(0)).unwrap();
     assert_eq!((device.identity.idle.value, device.identity.unobserved.value), (20 + 1_500, 20 + 50));
     let Found { count, total, largest, .. } = device.gaps.finish(device.identity.idle.hi);
     assert_eq!((count, total.value), (2, 1_520));

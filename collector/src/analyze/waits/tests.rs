@@ -1,3 +1,4 @@
+use super::super::pipeline::finish_at;
 use super::*;
 use crate::model::gpu_interval::{Basis, GpuInterval, Length};
 use crate::model::memory::{Allocator, MemoryChange};
@@ -32,11 +33,16 @@ struct Trace<'n> {
 
 impl<'n> Trace<'n> {
     fn new(names: &'n Names) -> Self {
-        Trace { waits: Waits::new(names), off_by: 5, counts: true, flags: 0, entered: 0 }
+        Trace { waits: Waits::new(&Start::of(names)), off_by: 5, counts: true, flags: 0, entered: 0 }
+    }
+
+    fn observe(&mut self, event: &Event<'_>) {
+        self.waits.observe(event, &Scope::whole(event, self.counts));
     }
 
     fn tell(&mut self, thread: u32, at: u64, body: Body) {
-        self.waits.observe(&Event::new(&Record { thread, at, body }), self.counts);
+        let record = Record { thread, at, body };
+        self.observe(&Event::new(&record));
     }
 
     /// Work of a stream of context 1, by a call from `begin` to `end`; it ran from and to `ran`, or nobody knows when.
@@ -86,7 +92,7 @@ impl<'n> Trace<'n> {
         let call = CountedCall { api: COPY, calls: 1, host_ns: end - begin, failed: false };
         let record = Record { thread, at: end, body: Body::Work(work) };
         let event = Event { operation: Some(operation), call: Some(call), ..Event::new(&record) };
-        self.waits.observe(&event, self.counts);
+        self.observe(&event);
     }
 
     /// A kernel of thread 1 that is launched at once and runs until `over`.
@@ -105,7 +111,7 @@ impl<'n> Trace<'n> {
         let body = Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: self.entered });
         let record = Record { thread: 1, at: end, body };
         let counted = CountedCall { api, calls: 1, host_ns: end - begin, failed: false };
-        self.waits.observe(&Event { call: Some(counted), ..Event::new(&record) }, self.counts);
+        self.observe(&Event { call: Some(counted), ..Event::new(&record) });
     }
 
     /// A call of that kind that frees nothing.
@@ -114,12 +120,12 @@ impl<'n> Trace<'n> {
         let body = Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: self.entered });
         let counted = CountedCall { api: FREE, calls: 1, host_ns: end - begin, failed: false };
         let record = Record { thread: 1, at: end, body };
-        self.waits.observe(&Event { call: Some(counted), ..Event::new(&record) }, self.counts);
+        self.observe(&Event { call: Some(counted), ..Event::new(&record) });
     }
 
     /// What came of it, if anything did.
     fn only(self) -> Option<((String, Cause), Waited)> {
-        let table = self.waits.finish();
+        let table = finish_at(self.waits, 0);
         assert!(table.len() <= 1, "{table:?}");
         table.into_iter().next()
     }
@@ -182,7 +188,7 @@ fn a_block_is_its_allocators_and_a_pools_or_a_mapping_everybodys() {
         let record = Record { thread: 1, at: 2_000, body: Body::Free(free) };
         let of = Allocator { context: owner, thread: 1, stream: None, caller: 0 };
         let memory = vec![MemoryChange::Freed { memory, bytes: 8, of }];
-        trace.waits.observe(&Event { memory, ..Event::new(&record) }, true);
+        trace.observe(&Event { memory, ..Event::new(&record) });
         // Its other half.
         trace.call(UNLOAD, (2_000, 5_400));
         trace.only().map(|(_, waited)| (waited.count, waited.undecided))
@@ -222,7 +228,7 @@ fn untimed_work_is_no_verdict_until_the_app_has_waited_for_it() {
         let record = Record { thread: 1, at: 1_500, body: Body::Capture { begins: false } };
         let drained = Drained { context: 1, stream: Some(7), issued_before: 1_400, by: 1_500 };
         let drained = Some(drained).filter(|_| is_drained);
-        trace.waits.observe(&Event { drained, ..Event::new(&record) }, true);
+        trace.observe(&Event { drained, ..Event::new(&record) });
         trace.call(FREE, (2_000, 2_400));
         assert_eq!(trace.only().map(|(_, waited)| waited), (!is_drained).then(|| undecided(400)));
     }

@@ -19,11 +19,11 @@ fn ranges(edges: &[i64]) -> Period {
 
 fn counted_in(operations: &[Operation], period: Period) -> DeviceTime {
     let record = record();
-    let mut timelines = Timelines::new(period);
+    let mut timelines = Timelines::over(period);
     for operation in operations {
-        timelines.observe(&Event { operation: Some(*operation), ..Event::new(&record) });
+        take(&mut timelines, &Event { operation: Some(*operation), ..Event::new(&record) });
     }
-    timelines.finish().remove(&Some(0)).unwrap_or_default()
+    timelines.by_device().remove(&Some(0)).unwrap_or_default()
 }
 
 /// On clocks that are not off, so that a bound of the period leaves no doubt.

@@ -2,6 +2,9 @@
 //!
 //! A gap is a longest stretch between two operations in which, by the best estimate, nothing ran on the timeline.
 
+pub mod rows;
+pub mod sweep;
+
 use super::estimate::{Estimate, Sum};
 use crate::model::Action;
 use std::cmp::Reverse;

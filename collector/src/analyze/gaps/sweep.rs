@@ -3,9 +3,9 @@
 //! All edges are passed, and time is counted where it is asked for: a gap is clipped to that, and so is the span. Where
 //! ranges were captured, they are the span, whatever ran in them.
 
-use super::estimate::Estimate;
-use super::gaps::{Gap, Gaps, Neighbour};
-use super::identity::{Class, Cover, Identity, Layer};
+use super::super::estimate::Estimate;
+use super::super::identity::{Class, Cover, Identity, Layer};
+use super::{Gap, Gaps, Neighbour};
 use crate::model::period::Period;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
