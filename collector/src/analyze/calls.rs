@@ -1,4 +1,4 @@
-//! Which API calls were made, and how long did the host spend in them?
+//! API calls: how many of each were made, and how much time the host spent in them.
 
 use super::estimate::Estimate;
 use super::merge::Merge;
@@ -10,24 +10,24 @@ use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::Namespace;
 use std::collections::{BTreeMap, HashMap};
 
-/// The host's time in calls of one kind, from entry to return. Bounded, and two of them add up.
+/// The host's time in calls of one kind, from entry to return. Its size is bounded, and two of them can be merged.
 #[derive(Clone, Debug, Default)]
 pub struct HostTimes {
-    /// How many.
+    /// The number of calls.
     pub count: u64,
-    /// Of those, how many returned an error.
+    /// How many of those returned an error.
     pub failed: u64,
-    /// Host time in all of them, ns.
+    /// The sum of their host times, ns.
     pub total: u64,
-    /// The shortest and the longest, ns.
+    /// The shortest and the longest call, ns.
     extremes: Option<(u64, u64)>,
     values: Quantiles,
-    /// Σ value², which no 584 years of calls outgrow.
+    /// Σ value². It cannot overflow within 584 years of calls.
     squares: u128,
 }
 
 impl HostTimes {
-    /// Takes a call, or several that were told as one: of those each counts as long as their mean.
+    /// Adds a call, or several that were recorded as one; each of those counts with their mean time.
     pub fn add(&mut self, call: CountedCall) {
         let calls = u64::from(call.calls.max(1));
         let each = call.host_ns / calls;
@@ -40,29 +40,29 @@ impl HostTimes {
         self.squares = self.squares.saturating_add(squares);
     }
 
-    /// The shortest, ns; `None` without any.
+    /// The shortest call, ns; `None` without any.
     pub fn min(&self) -> Option<u64> {
         self.extremes.map(|(shortest, _)| shortest)
     }
 
-    /// The longest, ns.
+    /// The longest call, ns.
     pub fn max(&self) -> Option<u64> {
         self.extremes.map(|(_, longest)| longest)
     }
 
-    /// Their mean, ns.
+    /// The mean, ns.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.total as f64 / self.count as f64)
     }
 
-    /// Their median, ns.
+    /// The median, ns.
     pub fn median(&self) -> Option<Estimate<u64>> {
         self.values.median()
     }
 
-    /// Standard deviation (of the population), ns.
+    /// The standard deviation (of the population), ns.
     pub fn stddev(&self) -> Option<f64> {
-        // Whole numbers to the end, since both are large where their difference is small.
+        // Computed in integers until the end, since both terms are large where their difference is small.
         let total = u128::from(self.total);
         let around_mean = self.squares.saturating_sub((total * total).checked_div(self.count.into())?);
         Some((around_mean as f64 / self.count as f64).sqrt())
@@ -86,7 +86,7 @@ impl Merge for HostTimes {
     }
 }
 
-/// Calls by the API's name, see [`base_name`].
+/// Calls by the name of the API, see [`base_name`].
 pub type ByApi = BTreeMap<String, HostTimes>;
 
 /// Calls by the number of their API.
@@ -116,7 +116,7 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// The analysis of all calls.
+/// The analysis of all API calls.
 #[derive(Debug)]
 pub struct ApiTimes<'a>(Calls<'a>);
 
@@ -160,7 +160,7 @@ impl<'a> Analysis<'a> for SyncTimes<'a> {
     }
 }
 
-/// An API's name without the suffixes of its variants: `_v2` and later, `_ptsz`, `_ptds`.
+/// Returns an API's name without the suffixes of its variants: `_v2` and later, `_ptsz`, `_ptds`.
 pub fn base_name(name: &str) -> &str {
     let mut name = name;
     loop {

@@ -1,4 +1,4 @@
-//! What was seen, what was not, and why.
+//! Coverage: what was observed, what was not, and why.
 
 use super::estimate::Sum;
 use super::merge::Merge;
@@ -10,7 +10,7 @@ use crate::trace::record::{Body, Names, Status};
 use gpuspy_wire::record::{LossCause, Namespace, Untimed};
 use std::collections::BTreeMap;
 
-/// The name under which records that a damaged trace lost are counted.
+/// The cause under which records that a damaged trace lost are counted.
 pub const DAMAGED_TRACE: &str = "damaged_trace";
 
 /// The analysis.
@@ -23,51 +23,52 @@ pub struct CoverageFold<'a> {
     lost: BTreeMap<LossCause, u64>,
     /// By the number of the function's name.
     lookups: BTreeMap<u32, u64>,
-    /// Launches of runs whose time was still to come at the end.
+    /// Launches of runs whose time was still pending at the end.
     lost_in_runs: u64,
 }
 
-/// What was seen. `launches` = `timed` + `runs.launches` + Σ `untimed`.
+/// What was observed. `launches` = `timed` + `runs.launches` + Σ `untimed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Kernel launch calls that succeeded outside captures.
+    /// Kernel launch calls that succeeded outside stream captures.
     pub launches: u64,
-    /// Of those, with a GPU time.
+    /// Launches with a GPU time of their own.
     pub timed: u64,
-    /// Of those, without one, by [`Reason::name`]; every reason is there.
+    /// Launches without a GPU time, by [`Reason::name`]; every reason has an entry.
     pub untimed: BTreeMap<&'static str, u64>,
-    /// Runs of launches on deep streams. What is timed in them is not in `timed`, nor in `untimed`.
+    /// Runs of launches on deep streams. Launches that were timed in them are neither in `timed` nor in `untimed`.
     pub runs: Bursts,
-    /// Bursts of launches that no event may stand between (programmatic ones). Each is untimed by itself.
+    /// Bursts of launches that no event may be recorded between (programmatic ones). Each launch of them is untimed
+    /// by itself.
     pub bursts: Bursts,
-    /// Kernel launch calls inside captures.
+    /// Kernel launch calls inside stream captures.
     pub captured: u64,
     /// Kernels that graph launches executed.
     pub in_graphs: u64,
-    /// Launches whose kernel or context is not known.
+    /// Launches whose kernel or context is unknown.
     pub unattributed: u64,
-    /// What was lost, by [`LossCause::name`] or [`DAMAGED_TRACE`]; causes that did not happen are absent.
+    /// Losses by [`LossCause::name`] or [`DAMAGED_TRACE`]; causes that did not occur are absent.
     pub dropped_by: BTreeMap<&'static str, u64>,
-    /// Operations whose GPU time was still to come when the collection ended.
+    /// Operations whose GPU time was still pending when the collection ended.
     pub pending: u64,
-    /// Left out of the trace, since they were called outside the captured ranges: launches, and copies, sets and graph
-    /// launches. They are in no other figure.
+    /// Calls outside the capture ranges, which are not in the trace: kernel launches, and other work (copies, memsets
+    /// and graph launches). No other figure includes them.
     pub outside: (u64, u64),
-    /// A driver launch function is known to pass through the agent; `None` when nobody said.
+    /// Whether a driver launch function passed through the agent; `None` without a status.
     pub driver_hooked: Option<bool>,
-    /// Functions of CUDA's that were looked up and that the agent does not know: what they do is not seen. Lookups by name;
-    /// `None`: of those whose names were too many to be told.
+    /// Functions of CUDA that the program looked up and the agent does not know, so that their effects are not
+    /// observed. Lookups by name; `None` stands for names beyond the number that the agent records.
     pub unknown_functions: BTreeMap<Option<String>, u64>,
 }
 
 /// Launches that were timed together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bursts {
-    /// How many times.
+    /// How many runs or bursts.
     pub count: u64,
-    /// Launches in them.
+    /// The launches in them.
     pub launches: u64,
-    /// From the begin of each to its end, ns.
+    /// The sum of their times, each from the start of the first launch to the end of the last, ns.
     pub total: Sum,
 }
 
@@ -80,7 +81,7 @@ impl Bursts {
 }
 
 impl Coverage {
-    /// Everything that was lost.
+    /// All losses.
     pub fn dropped(&self) -> u64 {
         self.dropped_by.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
@@ -126,7 +127,8 @@ impl CoverageFold<'_> {
         };
         let total = Sum { value: interval.value(), lo: interval.lo(), hi: interval.hi() };
         let Coverage { runs, bursts, .. } = &mut self.coverage;
-        // A program's launches of both kinds can stand in one: it is a burst, and its ordinary launches are told under runs.
+        // A burst may also contain ordinary launches of the program. It counts as a burst, and those launches count
+        // under runs.
         let programmatic = launches.saturating_sub(ordinary);
         runs.launches = runs.launches.saturating_add(ordinary.into());
         bursts.launches = bursts.launches.saturating_add(programmatic.into());
@@ -174,7 +176,7 @@ impl<'a> Analysis<'a> for CoverageFold<'a> {
                 let lost = self.lost.entry(*cause).or_default();
                 *lost = lost.saturating_add(*count);
             }
-            // Each tells the sum until then.
+            // Each record has the sum so far.
             Body::Lookup(lookup) => {
                 let lookups = self.lookups.entry(lookup.function).or_default();
                 *lookups = lookup.count.max(*lookups);
@@ -197,7 +199,8 @@ impl<'a> Analysis<'a> for CoverageFold<'a> {
     }
 
     fn finish(mut self, _: &End<'_>) -> Coverage {
-        // The stream tells a loss where it happened, the status as of its last flush: each may lack the other's newest.
+        // The record stream reports a loss where it happened, the status as of its last flush: each may lack the
+        // newest losses of the other.
         for (cause, count) in self.status.iter().flat_map(|status| &status.lost) {
             let told = self.lost.entry(*cause).or_default();
             *told = (*told).max(*count);
@@ -212,7 +215,7 @@ impl<'a> Analysis<'a> for CoverageFold<'a> {
             let sum = self.coverage.unknown_functions.entry(name).or_default();
             *sum = sum.saturating_add(*lookups);
         }
-        // Each was counted when it was launched, before its run was told of.
+        // Each launch of a run was counted as untimed when it was launched, since the run's time comes later.
         let (timed, lost) = (self.coverage.runs.launches, self.lost_in_runs);
         let in_runs = self.coverage.untimed.entry(Untimed::Run.name()).or_default();
         let lost = in_runs.saturating_sub(timed).min(lost);
@@ -224,7 +227,7 @@ impl<'a> Analysis<'a> for CoverageFold<'a> {
     }
 }
 
-/// The analysis of how exactly the GPU's clock was known: the half-widths of its interval at each timed operation, ns.
+/// The analysis of the clock's precision: the half-width of its interval at each timed operation, ns.
 #[derive(Debug, Default)]
 pub struct ClockWidths(Quantiles);
 

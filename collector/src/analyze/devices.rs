@@ -1,4 +1,4 @@
-//! The rows about GPUs: which they are, where their time went, and when they had nothing to do.
+//! The rows about GPUs: which they are, where their time went, and when they were idle.
 
 use super::gaps::Neighbour;
 use super::gaps::rows::{GapReport, side};
@@ -18,39 +18,40 @@ use std::collections::BTreeMap;
 /// A GPU and where its time went.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceReport {
-    /// Its ordinal in the process; `None` when its context was never told.
+    /// Its ordinal in the process; `None` if the trace does not say which device its context belongs to.
     pub id: Option<u32>,
     /// Its UUID, as nvidia-smi prints it.
     pub uuid: Option<String>,
     /// Its name.
     pub name: Option<String>,
-    /// Bytes of its memory.
+    /// The size of its memory, bytes.
     pub memory_bytes: Option<u64>,
-    /// Host ns from the begin of its line to the begin of its span; `None` if it had no work, or for several timelines added.
+    /// Host ns from the start of its line to the start of its span; `None` if it had no work, or for several
+    /// timelines that were added.
     pub began_ns: Option<u64>,
-    /// The time that its row is about.
+    /// The time that this row is about.
     pub line: Line,
     /// The parts of its time.
     pub identity: Identity,
-    /// What its operations took in the time that was observed, and in the pauses of the budget.
+    /// The time of its operations, observed and in the pauses of the budget.
     pub work: Work,
-    /// Streams that had work.
+    /// The number of streams that had work.
     pub streams: u64,
-    /// How many timelines there are: one, or one for each context whose device was never told, added side by side.
+    /// The number of timelines: one, or one for each context whose device is unknown; those are added.
     pub timelines: u64,
-    /// How many processes used it.
+    /// The number of processes that used it.
     pub processes: u64,
-    /// Operations with a GPU time, in the time that is asked for or outside of it.
+    /// Operations with a GPU time, inside and outside the selected period.
     pub timed: u64,
-    /// Operations that came too late for their place.
+    /// Operations that arrived too late for their place in GPU order.
     pub late: u64,
-    /// When it had nothing to do.
+    /// Its idle gaps.
     pub gaps: GapReport,
 }
 
 impl DeviceReport {
-    /// Fills in what its untimed operations took: those that were called in pauses, and others. By that its gaps are bounded,
-    /// too: they are no longer than it can have been idle.
+    /// Adds the estimated time of untimed operations: those that were called in pauses of the budget, and others.
+    /// That also bounds the gaps: together they are no longer than the device can have been idle.
     pub fn extrapolate(&mut self, kernels: &[Kernel], graphs: &GraphUse, transfers: &Transfers) {
         let id = self.id;
         let [compute, communication] = kernels::untimed(kernels, |strata| strata.paused(id));
@@ -62,12 +63,13 @@ impl DeviceReport {
         self.gaps.total.hi = self.whole().idle.hi;
     }
 
-    /// The parts of its time, with what passed in pauses of the budget shared out, as far as that can be told.
+    /// Returns the parts of its time, with the pauses of the budget divided among them as far as that can be
+    /// estimated.
     pub fn whole(&self) -> Identity {
         extrapolated(&self.identity, &self.work).unwrap_or(self.identity)
     }
 }
-/// Returns the row of every device that the trace names or that had work.
+/// Returns a row for every device that the trace names or that had work.
 pub fn rows(mut times: BTreeMap<Option<u32>, DeviceTime>, end: &End<'_>) -> Vec<DeviceReport> {
     let End { names, known, line, .. } = *end;
     for ordinal in known.devices.keys() {
@@ -105,7 +107,7 @@ pub fn gaps(devices: &[DeviceReport]) -> GapReport {
     all
 }
 
-/// A UUID as nvidia-smi prints it.
+/// Formats a UUID as nvidia-smi prints it.
 fn uuid(bytes: &[u8; 16]) -> String {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])

@@ -1,8 +1,8 @@
-//! What ran inside graph launches, and for how long?
+//! What ran inside graph launches, and for how long.
 //!
-//! Copies and sets of graphs are counted here and not among the transfers: they have no times of their own. Kernels are
-//! counted by name with the others (`in_graphs`). Their times, where `--graph nodes` asked for them, are samples: a replay
-//! is read only if no other had begun before its events were.
+//! Copies and memsets of graphs are counted here and not among the transfers, since they have no times of their own.
+//! Kernels are counted by name with the others (`in_graphs`). With `--graph nodes` their times are samples: a
+//! replay's events are read only if no other replay had started before.
 
 use super::durations::Durations;
 use super::estimate::Estimate;
@@ -20,28 +20,28 @@ use std::collections::{BTreeMap, HashMap};
 /// All graph launches.
 #[derive(Clone, Debug, Default)]
 pub struct GraphUse {
-    /// Launches that succeeded outside captures.
+    /// Launches that succeeded outside stream captures.
     pub launches: u64,
     /// Kernels that they ran.
     pub kernels: u64,
-    /// Copies.
+    /// Their copies.
     pub copies: Moves,
-    /// Sets.
+    /// Their memsets.
     pub sets: Moves,
-    /// Nodes of other kinds.
+    /// Their nodes of other kinds.
     pub others: u64,
-    /// How long the timed launches took, each as a whole.
+    /// The durations of the timed launches, each as a whole.
     pub durations: Durations,
-    /// Those that say what the other launches took, by graph.
+    /// The sample from which the time of the other launches is estimated, by graph.
     pub strata: Strata<u32>,
     /// Launches whose nodes were timed.
     pub sampled: u64,
-    /// Times of kernels in those, by name as the app's binary has it.
+    /// The times of kernels in those, by name as the program's binary has it.
     pub nodes: BTreeMap<String, Durations>,
 }
 
 impl GraphUse {
-    /// Time of all launches, ns, extrapolated where not all are timed; `None` when none is.
+    /// Returns the time of all launches, ns, extrapolated if not all are timed; `None` if none is.
     pub fn total(&self) -> Option<Estimate<u64>> {
         self.strata.total()
     }
@@ -63,13 +63,13 @@ impl Merge for GraphUse {
     }
 }
 
-/// The fold.
+/// The analysis.
 #[derive(Debug)]
 pub struct GraphTimes<'a> {
     names: &'a Names,
     sum: GraphUse,
     nodes: HashMap<u32, Durations>,
-    /// The launch whose nodes came last: those of one come together.
+    /// The launch of the last node time. All node times of a launch come together.
     last: Option<u64>,
     window: WindowCount,
 }

@@ -1,10 +1,11 @@
-//! How much memory did the app hold, when was it the most, and what was left?
+//! Memory: how much the program held, when it held the most, and how much was left at the end.
 //!
-//! Where only a part of the time is asked for, allocations and frees in it are counted, and what was held before is held
-//! from its begin on; so it is with each of several parts. Memory comes when its call has returned and goes when the free's call
-//! has; what graphs take and free comes and goes when the launch has returned
-//! ([`graph`](crate::model::memory::graph) says how much of it at once). Where calls of several threads overlap, that is a best
-//! guess, since each has its effect at some moment of it: then the peak is an interval ([`doubt`]).
+//! If only a part of the time is selected, allocations and frees in it are counted, and what was allocated before is
+//! held from its start on. The same applies to each of several parts. A block is held from the return of the call
+//! that allocates it to the return of the call that frees it. Memory that a graph allocates or frees changes when the
+//! launch has returned ([`graph`](crate::model::memory::graph) computes how much is held at once). Where calls of
+//! several threads overlap, each takes effect at an unknown moment of it, so that the order of returns is only the
+//! best guess: then the peak is an interval ([`doubt`]).
 
 mod doubt;
 
@@ -31,41 +32,41 @@ pub struct Use {
     pub allocated_bytes: u64,
     /// Frees that succeeded.
     pub frees: u64,
-    /// The most that was held at once, by the best guess.
+    /// The peak: the most that was held at once, by the best guess, bytes.
     pub peak_bytes: u64,
-    /// The least and the most that it can have been.
+    /// The lower and the upper bound of the peak, bytes.
     pub peak_between: (u64, u64),
-    /// When it was first so, by the best guess, ns since the collection began.
+    /// When the peak was first reached, by the best guess, ns since the collection began.
     pub peak_at: u64,
-    /// What was held in the end.
+    /// What was held at the end, bytes.
     pub live_bytes: u64,
 }
 
-/// Use of memory by one process, or by several.
+/// Use of memory by one process or by several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
     /// Device memory: allocated, managed, from pools, mapped, arrays, by graphs; no reservations.
     pub device: Use,
     /// By [`Memory::name`].
     pub by_kind: BTreeMap<&'static str, Use>,
-    /// Device memory by the library that took it, or gave it back.
+    /// Device memory by the library that allocated or freed it.
     pub by_library: ByLibrary,
-    /// Device memory over time, on one line: what several lines held cannot be laid beside each other.
+    /// Device memory over time, on one line; several lines are of different times and cannot be combined.
     pub timeline: MemoryLine,
-    /// The same of each kind, by [`Memory::name`]; all in the same stretches.
+    /// The same for each kind, by [`Memory::name`]; all of them in the same intervals.
     pub timelines: BTreeMap<&'static str, MemoryLine>,
-    /// Calls that failed because there was not enough memory.
+    /// Calls that failed because of too little memory.
     pub out_of_memory: u64,
 }
 
-/// The most memory held in each of equal stretches of time, one behind the other.
+/// The most memory held in each of successive intervals of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryLine {
-    /// When the first begins, ns since the collection began: 0, or where the time that is asked for begins.
+    /// The start of the first interval, ns since the collection began: 0, or the start of the selected time.
     pub from_ns: u64,
-    /// How long each is, ns.
+    /// The length of each interval, ns.
     pub bucket_ns: u64,
-    /// The most that was held in each; none where nothing was ever held.
+    /// The most that was held in each, bytes; empty if nothing was ever held.
     pub peaks: Vec<u64>,
 }
 
@@ -73,12 +74,12 @@ pub struct MemoryLine {
 const OUT_OF_MEMORY: i32 = 2;
 
 impl Use {
-    /// The most that was held at once.
+    /// Returns the peak with its bounds.
     pub fn peak(&self) -> Estimate<u64> {
         Estimate::new(self.peak_bytes, self.peak_between.0, self.peak_between.1)
     }
 
-    /// Takes a change; `is_counted` if it is in the time that is asked for.
+    /// Applies a change; `is_counted` if it is in the selected time.
     fn change(&mut self, change: MemoryChange, is_counted: bool) {
         let one = u64::from(is_counted);
         match change {
@@ -91,7 +92,7 @@ impl Use {
                 self.frees += one;
                 self.live_bytes = self.live_bytes.saturating_sub(bytes);
             }
-            // A free counts when it is over.
+            // A free counts when its call returns.
             MemoryChange::FreeFailed { .. } => {}
             MemoryChange::Passed { blocks, bytes, .. } => {
                 self.allocations += one * blocks;
@@ -102,7 +103,8 @@ impl Use {
         }
     }
 
-    /// What is held now is held at this moment, and so much more for no longer than that. Whether it is more than ever before.
+    /// Records that what is held now is held at this moment, and `passing` bytes more for no longer than the moment.
+    /// Returns whether that is a new peak.
     fn raise_peak(&mut self, at: u64, passing: u64) -> bool {
         let held = self.live_bytes.saturating_add(passing);
         let is_most = held > self.peak_bytes;
@@ -124,14 +126,14 @@ impl Use {
         }
     }
 
-    /// Whether nothing was held, and nothing came or went.
+    /// Whether nothing was held, allocated or freed.
     fn is_nothing(&self) -> bool {
         (self.allocations, self.frees, self.peak_bytes) == (0, 0, 0)
     }
 }
 
 impl Merge for MemoryUse {
-    /// Adds another line's, which is of other moments: of what was held at once, the larger stands.
+    /// Adds another line, which is of other times: of what was held at once, the larger one remains.
     fn merge(&mut self, other: &MemoryUse) {
         let is_higher = other.device.peak_bytes > self.device.peak_bytes;
         if is_higher {
@@ -149,17 +151,17 @@ impl Merge for MemoryUse {
     }
 }
 
-/// The most stretches that a [`MemoryLine`] has: about what a terminal is wide.
+/// The most intervals of a [`MemoryLine`]: about the width of a terminal.
 const BUCKETS: u64 = 128;
-/// How long the first stretches are, ns; they double from there.
+/// The length of the first intervals, ns; it doubles from there.
 const SHORTEST: u64 = 1_000;
 
-/// A [`MemoryLine`] that is being drawn. All times are ns since its begin.
+/// A [`MemoryLine`] under construction. All times are ns since its start.
 #[derive(Clone, Debug)]
 struct Drawing {
     bucket_ns: u64,
     peaks: Vec<u64>,
-    /// What was held when time was last counted.
+    /// What was held at the last counted time.
     level: u64,
 }
 
@@ -170,28 +172,29 @@ impl Default for Drawing {
 }
 
 impl Drawing {
-    /// What was held until `at` becomes `level`, and `passing` more for no longer than that.
+    /// Changes what is held from `at` on to `level`, with `passing` more for no longer than that moment.
     fn change(&mut self, level: u64, passing: u64, at: u64) {
         self.hold(self.level, at);
         self.raise(level.saturating_add(passing));
         self.level = level;
     }
 
-    /// Time counts again, with `level`; of what was between only the less of both is known to have been held.
+    /// Continues at the start of a selected part, with `level`. Of the time between two parts only the smaller of
+    /// both levels is certain.
     fn enter(&mut self, level: u64, at: u64) {
         self.hold(self.level.min(level), at);
         self.raise(level);
         self.level = level;
     }
 
-    /// The line that it has become, where the level is what is held at the end.
+    /// Returns the line, which ends with what is held at the end.
     fn line(mut self, from_ns: u64, part: &Use, end: u64) -> MemoryLine {
         self.hold(part.live_bytes, end.saturating_sub(from_ns));
         let peaks = if part.peak_bytes > 0 { self.peaks } else { Vec::new() };
         MemoryLine { from_ns, bucket_ns: self.bucket_ns, peaks }
     }
 
-    /// Holds `level` until `at`. Where that is too far for the stretches, each two become one.
+    /// Extends the line to `at` with `level`. If that takes too many intervals, each two become one.
     fn hold(&mut self, level: u64, at: u64) {
         while at / self.bucket_ns >= BUCKETS {
             self.bucket_ns = self.bucket_ns.saturating_mul(2);
@@ -203,7 +206,7 @@ impl Drawing {
         }
     }
 
-    /// `level` is held now, wherever it has come to.
+    /// Raises the interval that the line has come to, to `level`.
     fn raise(&mut self, level: u64) {
         if let Some(last) = self.peaks.last_mut() {
             *last = level.max(*last);
@@ -226,36 +229,36 @@ impl Lines {
     }
 }
 
-/// All device memory, or that of a kind.
+/// All device memory (`None`), or that of a kind.
 type Part = Option<&'static str>;
 
-/// The parts that memory of a kind belongs to.
+/// Returns the parts that memory of a kind belongs to.
 fn parts(memory: Memory) -> impl Iterator<Item = Part> {
     [None, Some(memory.name())].into_iter().skip(usize::from(!is_device_memory(memory)))
 }
 
-/// A call that frees and has begun.
+/// A call that frees memory and has not returned.
 #[derive(Clone, Debug)]
 struct Freeing {
-    /// A free's; of a context's end, which tells no call, nothing.
+    /// The call of a free; `None` for the end of a context, whose record has no call.
     call: Option<Call>,
-    /// What goes when the call is over.
+    /// The changes to apply when the call returns.
     changes: Vec<MemoryChange>,
 }
 
-/// The fold.
+/// The analysis.
 #[derive(Debug)]
 pub struct MemoryTimeline {
-    /// Host ns.
+    /// When the collection began: host ns.
     began: u64,
     period: Period,
-    /// Stretches of the time that is asked for that have begun.
+    /// How many parts of the selected time have been entered.
     entered: usize,
     sum: MemoryUse,
     owners: Owners,
     lines: Lines,
     doubts: BTreeMap<Part, Doubt>,
-    /// By thread: it frees one block at a time.
+    /// By thread: a thread frees one block at a time.
     freeing: HashMap<u32, Freeing>,
 }
 
@@ -280,7 +283,7 @@ impl MemoryTimeline {
     /// Returns the use of memory until the collection ended, at host ns `ended`; `library` names the file that an address
     /// lies in.
     pub fn rows(mut self, ended: u64, library: impl Fn(u64) -> Option<String>) -> MemoryUse {
-        // The ends of these nobody saw.
+        // The returns of these calls are not in the trace.
         let mut unseen: Vec<(u32, Freeing)> = self.freeing.drain().collect();
         unseen.sort_unstable_by_key(|(thread, _)| *thread);
         unseen.iter().for_each(|(_, freeing)| self.freed(freeing, host(ended), host(ended)));
@@ -304,7 +307,7 @@ impl MemoryTimeline {
         self.sum
     }
 
-    /// The stretches of the time that is asked for begin, as far as they do by `moment`, each with what is held.
+    /// Enters the parts of the selected time that start by `moment`, each with what is held then.
     fn enter(&mut self, moment: i64) {
         while let Some((from, _)) =
             self.period.stretches().get(self.entered).filter(|(from, _)| *from <= moment)
@@ -327,7 +330,7 @@ impl MemoryTimeline {
         }
     }
 
-    /// A call that frees begins, or is under way; what it frees goes when it is over.
+    /// Starts a call that frees. What it frees goes when the call returns.
     fn begin_free(&mut self, record: &Record, call: Option<Call>, changes: &[MemoryChange]) {
         self.enter(host(record.at));
         for change in changes {
@@ -340,7 +343,8 @@ impl MemoryTimeline {
         }
     }
 
-    /// A record may be the end of the call in which its thread frees, or show that it is over: the thread makes another call.
+    /// Applies the thread's pending free if this record is the return of that call, or of a later call of the thread,
+    /// which shows that the free has returned.
     fn end_free(&mut self, record: &Record) {
         let (Some(freeing), Some(call)) = (self.freeing.get(&record.thread), record.body.call()) else {
             return;
@@ -361,13 +365,13 @@ impl MemoryTimeline {
                     parts(change.memory()).for_each(|part| self.doubt(part).fails_to_free(bytes, at));
                 }
             }
-            // Since it began, nothing of it was certain any more.
+            // Nothing of it was certain since it began.
             Some(_) => self.freed(&freeing, at, at),
             None => self.freed(&freeing, host(call.begin).min(at), at),
         }
     }
 
-    /// A call that freed is over.
+    /// Applies the effect of a call that freed and has returned.
     fn freed(&mut self, freeing: &Freeing, began: i64, ended: i64) {
         for change in &freeing.changes {
             let bytes = freed_bytes(change);
@@ -376,7 +380,8 @@ impl MemoryTimeline {
         self.ended(&freeing.changes, freeing.call.map_or(0, |call| call.caller), began, ended);
     }
 
-    /// A call is over that did all this at some moment of it; that of a free did so when it ended.
+    /// Applies the changes of a call that has returned: each took effect at some moment of it, and those of a free at
+    /// its return.
     fn ended(&mut self, changes: &[MemoryChange], caller: u64, began: i64, ended: i64) {
         let end = self.period.ends().1;
         if began >= end {
@@ -408,7 +413,7 @@ impl MemoryTimeline {
         self.doubts.entry(part).or_default()
     }
 
-    /// What is held by all calls that have ended.
+    /// What is held according to the calls that have returned.
     fn held(&self, part: Part) -> u64 {
         let of_kind = |kind| self.sum.by_kind.get(kind).map_or(0, |held| held.live_bytes);
         part.map_or(self.sum.device.live_bytes, of_kind)
@@ -438,7 +443,7 @@ impl MemoryTimeline {
         }
     }
 
-    /// ns since the collection began.
+    /// Returns ns since the collection began.
     fn since_began(&self, moment: i64) -> u64 {
         moment.saturating_sub(host(self.began)).max(0) as u64
     }
@@ -478,7 +483,7 @@ impl<'a> Analysis<'a> for MemoryTimeline {
     }
 }
 
-/// What a change takes away.
+/// Returns the bytes that a change frees.
 fn freed_bytes(change: &MemoryChange) -> u64 {
     match change {
         MemoryChange::Freed { bytes, .. } | MemoryChange::Vanished { bytes, .. } => *bytes,
@@ -545,7 +550,7 @@ mod tests {
         fold.observe(event, &Scope::whole(event, true));
     }
 
-    /// Takes changes of device memory, each at its moment: bytes that come, or go where negative.
+    /// Applies changes of device memory, each at its time: bytes allocated, or freed if negative.
     fn observe(fold: &mut MemoryTimeline, changes: &[(u64, i64)]) {
         for (at, bytes) in changes {
             let (memory, size) = (Memory::Device, bytes.unsigned_abs());
@@ -658,7 +663,7 @@ mod tests {
         assert_eq!(memory.timeline.peaks, [40, 42, 42, 42, 42, 42, 42, 42, 92, 92]);
     }
 
-    /// A block is taken, and a call from 20 to 40 ns frees it, or fails to.
+    /// A block is allocated at 10 ns, and a call from 20 to 40 ns frees it or fails to.
     fn freed(from: i64, to: i64, fails: bool) -> Use {
         let mut fold = MemoryTimeline::over(0, Period::between(from, to));
         observe(&mut fold, &[(10, 8)]);

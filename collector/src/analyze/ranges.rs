@@ -1,12 +1,12 @@
-//! What the program says it was doing (NVTX), and what that cost: on the host, and on the GPU.
+//! NVTX ranges and markers: how often the program used each, and the time of ranges on the host and on the GPU.
 //!
-//! An operation lies in every range that is open when its call begins ([`ranges`](crate::model::ranges)). A range's
-//! **projection** onto the GPU is from the start of the first timed operation launched in it to the end of the last, whatever ran
-//! between; a range without a timed operation has none. What is captured did not run and is in no range. Launches timed as one
-//! (bursts) are operations without a time of their own: they move no projection.
+//! An operation belongs to every range that is open when its call starts ([`ranges`](crate::model::ranges)). The
+//! **projection** of a range onto the GPU is from the start of the first timed operation launched in it to the end of
+//! the last, whatever ran between; a range without a timed operation has none. Captured operations did not run and
+//! belong to no range. Launches timed as one (bursts) have no time of their own, so they do not extend a projection.
 //!
-//! Where only a part of a trace is asked for, a range belongs to where it begins and to the thread that began it, and is whole;
-//! of its operations those count that concern what is asked for, whenever they ran.
+//! If only a part of a trace is selected, a range belongs to the time at which it starts and to the thread that
+//! starts it, and counts whole. Its operations count if they pass the filter, whenever they ran.
 
 use super::calls::HostTimes;
 use super::durations::Durations;
@@ -22,24 +22,24 @@ use gpuspy_wire::record::{Namespace, NvtxChange};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Ranges told apart by their names, and marks; what is beyond is one more row.
+/// The most ranges, and markers, with rows of their own; all others share one row.
 const MOST_ROWS: usize = 4096;
-/// That row's name.
+/// The name of that row.
 pub const OTHERS: &str = "(others)";
-/// A range that was given no text, or one too many for the trace.
+/// The name of a range without text, or whose text was one too many for the trace.
 pub const NO_TEXT: &str = "(no text)";
 
-/// What a range is called.
+/// The name of a range.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RangeName {
-    /// Its domain; `None` = the default one.
+    /// Its domain; `None` stands for the default domain.
     pub domain: Option<String>,
     /// Its text.
     pub text: String,
 }
 
 impl RangeName {
-    /// What a record calls it.
+    /// Returns the name that a record gives.
     pub fn of(range: &NvtxRange, names: &Names) -> RangeName {
         let domain = (range.domain != 0).then(|| {
             names.get(Namespace::Domain, range.domain).map_or_else(|| range.domain.to_string(), str::to_owned)
@@ -53,7 +53,7 @@ impl RangeName {
     }
 }
 
-/// As other tools have it: `domain:text`.
+/// The notation of other tools: `domain:text`.
 impl fmt::Display for RangeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.domain {
@@ -66,19 +66,19 @@ impl fmt::Display for RangeName {
 /// The ranges of one name.
 #[derive(Clone, Debug, Default)]
 pub struct RangeTimes {
-    /// How many, and from their begin to their end on the host.
+    /// Their number, and their times from start to end on the host.
     pub host: HostTimes,
-    /// Their projections onto the GPU: in host ns, of those that have one.
+    /// The lengths of their projections onto the GPU, host ns; ranges without one are absent.
     pub gpu: Durations,
-    /// Operations in them.
+    /// The operations in them.
     pub operations: u64,
-    /// Of those, the ones with a GPU time.
+    /// How many of those have a GPU time.
     pub timed: u64,
     /// Kernel launches in them.
     pub launches: u64,
-    /// Ranges that were given a payload.
+    /// How many had a payload.
     pub payloads: u64,
-    /// Ranges that were never ended: they last until the trace's end.
+    /// How many were never ended; these last until the end of the trace.
     pub open: u64,
 }
 
@@ -94,12 +94,12 @@ impl RangeTimes {
     }
 }
 
-/// The marks of one name.
+/// The markers of one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarkTimes {
     /// How many.
     pub count: u64,
-    /// Of those, the ones that were given a payload.
+    /// How many had a payload.
     pub payloads: u64,
 }
 
@@ -110,21 +110,21 @@ impl MarkTimes {
     }
 }
 
-/// All ranges and marks.
+/// All ranges and markers.
 #[derive(Clone, Debug, Default)]
 pub struct RangeUse {
     /// Ranges by name.
     pub by_name: BTreeMap<RangeName, RangeTimes>,
-    /// Marks by name.
+    /// Markers by name.
     pub marks: BTreeMap<RangeName, MarkTimes>,
     /// Ends of ranges that were not open.
     pub stray: u64,
-    /// Ranges that began where too many others were open: they are in no row.
+    /// Ranges that started while too many others were open; they are in no row.
     pub not_followed: u64,
 }
 
 impl RangeUse {
-    /// Whether there are neither ranges nor marks.
+    /// Whether there are neither ranges nor markers.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty() && self.marks.is_empty()
     }
@@ -143,16 +143,16 @@ impl Merge for RangeUse {
     }
 }
 
-/// The row of a key, or that of all others if there are too many.
+/// Returns the row of a key, or that of all others if there are too many.
 fn row<K: Ord, V: Default>(rows: &mut BTreeMap<K, V>, key: K, others: impl FnOnce() -> K) -> &mut V {
     let is_full = rows.len() >= MOST_ROWS && !rows.contains_key(&key);
     rows.entry(if is_full { others() } else { key }).or_default()
 }
 
-/// What lies in a range.
+/// The operations of a range.
 #[derive(Clone, Debug, Default)]
 struct Contents {
-    /// The range is asked for.
+    /// Whether the range passes the filter.
     counts: bool,
     operations: u64,
     launches: u64,
@@ -193,7 +193,7 @@ impl Inside for Contents {
     }
 }
 
-/// From the start of the first operation to the end of the last: host ns on the line.
+/// From the start of the first operation to the end of the last, host ns on the line.
 #[derive(Clone, Copy, Debug)]
 struct Projection {
     earliest_start: i64,
@@ -202,9 +202,9 @@ struct Projection {
     earliest_end: i64,
     end: i64,
     latest_end: i64,
-    /// The clock that placed all of them: a context and its time base. `None`: several did.
+    /// The clock that placed all of them: a context and its time base; `None` if several did.
     lane: Option<(u32, u32)>,
-    /// How far from the truth a place on the line can be, ns.
+    /// How far a place on the line can be from the true one, ns.
     off_by: u64,
 }
 
@@ -217,7 +217,7 @@ impl Projection {
         Projection { earliest_start, start, latest_start, earliest_end, end, latest_end, lane, off_by }
     }
 
-    /// One that holds both.
+    /// Returns the projection that contains both.
     fn with(self, other: Projection) -> Projection {
         Projection {
             earliest_start: self.earliest_start.min(other.earliest_start),
@@ -231,7 +231,8 @@ impl Projection {
         }
     }
 
-    /// How long it is. Both its ends can be off; on one clock by no more than that parts from the host's meanwhile.
+    /// Returns its length. Both ends can be off; on one clock by no more than that clock can drift from the host's
+    /// within the length.
     fn length(&self) -> Length {
         let ns = |from: i64, to: i64| to.saturating_sub(from).max(0) as u64;
         let longest = ns(self.earliest_start, self.latest_end);
@@ -244,10 +245,10 @@ impl Projection {
     }
 }
 
-/// A domain and a text, by their numbers; `None` = all others.
+/// A domain and a text, by their numbers; `None` stands for all others.
 type Key = Option<(u32, u32)>;
 
-/// The fold.
+/// The analysis.
 #[derive(Debug)]
 pub struct RangeFold<'a> {
     names: &'a Names,
@@ -259,7 +260,7 @@ pub struct RangeFold<'a> {
 }
 
 impl RangeFold<'_> {
-    /// Counts a range, if it is asked for.
+    /// Counts a range that has ended, if it passes the filter.
     fn over(&mut self, over: &Over<Contents>, is_open: bool) {
         let Begun { at, range, inside, .. } = &over.begun;
         if !inside.counts {

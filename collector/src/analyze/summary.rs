@@ -15,49 +15,50 @@ use gpuspy_wire::record::{Fact, Namespace};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A process and the answers about it.
+/// A process and its tables.
 #[derive(Clone, Debug)]
 pub struct ProcessReport {
     /// Which process.
     pub process: ProcessInfo,
     /// The answers.
     pub tables: Tables,
-    /// What it and others did, where they were laid on one line ([`together`](super::together)); the same for each of them.
+    /// The tables of the [line](super::together) that it shares with other processes of its machine; the same for
+    /// each of them.
     pub together: Option<Arc<Together>>,
 }
 
 /// Which process a report is about, and how its collection went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessInfo {
-    /// Process id; `None` when the trace holds no status.
+    /// Its process id; `None` if the trace has no status.
     pub pid: Option<u32>,
-    /// The command line, arguments separated by blanks.
+    /// Its command line, arguments separated by blanks.
     pub command: Option<String>,
-    /// Where the trace was read from.
+    /// The path of the trace.
     pub path: String,
-    /// How it ended; `None` when the trace holds no status.
+    /// How it ended; `None` if the trace has no status.
     pub outcome: Option<Outcome>,
-    /// Its parent's process id, where the parent is in our namespace.
+    /// Its parent's process id, if the parent is in our pid namespace.
     pub parent: Option<u32>,
     /// Its place in a job.
     pub job: Job,
-    /// UUIDs of the GPUs on which it had a context, as nvidia-smi prints them.
+    /// The UUIDs of the GPUs on which it had a context, as nvidia-smi prints them.
     pub gpus: Vec<String>,
     /// When its collection began: CLOCK_REALTIME, ns.
     pub began_realtime: Option<u64>,
     /// The time that the tables are about.
     pub line: Line,
-    /// The ranges that were captured; `None` where all of the run was.
+    /// The capture ranges; `None` if all of the run was recorded.
     pub captured: Option<Captured>,
     /// What reading the trace lost.
     pub damage: Damage,
-    /// What the tables are limited to, in words; empty where they are about everything.
+    /// The filter in words; empty if everything passes.
     pub filter: String,
-    /// What the agent wanted readers to know.
+    /// Notes of the agent for the reader.
     pub notes: Vec<String>,
-    /// Clock bounds contradicted each other this often: moments may be less certain than stated.
+    /// How often clock bounds contradicted each other: then times may be less certain than stated.
     pub clock_contradictions: u64,
-    /// So many operations lie before their call or after they were seen to be over.
+    /// Operations that the line puts before their call, or after they were found completed.
     pub causality_broken: u64,
 }
 
@@ -101,23 +102,23 @@ fn fact(names: &Names, fact: Fact) -> Option<&str> {
     names.get(Namespace::Fact, fact as u32).filter(|text| !text.is_empty())
 }
 
-/// The time that a report is about. Of several processes on one line it is from the first begin to the last end.
+/// The time that a report is about. Of several processes on one line it is from the first start to the last end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     /// When the collection began: host ns.
     pub began: u64,
-    /// Host ns from the begin to the end of the collection.
+    /// From the start to the end of the collection, ns.
     pub wall_ns: u64,
-    /// From when to when it is looked at, ns since the collection began: the whole of it, or what is asked for.
+    /// The first and the last selected moment, ns since the collection began.
     pub period_ns: (u64, u64),
-    /// How long that is, ns; of captured ranges, without what lies between them.
+    /// The length of the selected time, ns; of several capture ranges, without the time between them.
     pub looked_ns: u64,
-    /// Those ranges are what is looked at (`--capture-range`).
+    /// Whether that time is capture ranges (`--capture-range`).
     pub is_captured: bool,
 }
 
 impl Line {
-    /// Of a collection from the one host ns to the other, of which `period` is looked at.
+    /// The line of a collection between two host ns, of which `period` is selected.
     pub fn of(began: u64, ended: u64, period: &Period) -> Line {
         let wall_ns = ended.saturating_sub(began);
         let (from, to) = period.ends();
@@ -131,22 +132,22 @@ impl Line {
         }
     }
 
-    /// When it ended: host ns.
+    /// Returns when the collection ended: host ns.
     pub fn ended(&self) -> u64 {
         self.began.saturating_add(self.wall_ns)
     }
 }
 
-/// The part of a run that `--capture-range` asked for.
+/// The part of a run that `--capture-range` selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// What it said.
+    /// The option's argument.
     pub asked: String,
-    /// How often that came; of a part of the trace, in this part.
+    /// How many ranges of that kind were captured, in the selected part of the trace.
     pub ranges: u64,
 }
 
-/// Puts the processes of a run in the order in which people look for them: by rank, those without one behind, then by time.
+/// Sorts the processes of a run by rank, those without a rank last, and then by time.
 pub fn sort(reports: &mut [ProcessReport]) {
     reports.sort_by_key(|ProcessReport { process, .. }| {
         (process.job.rank.is_none(), process.job.rank, process.began_realtime, process.pid)
@@ -154,8 +155,8 @@ pub fn sort(reports: &mut [ProcessReport]) {
 }
 
 impl Tables {
-    /// The tables of a run: a single process's own, or sums over several. Medians are of all operations. GPUs, gaps and
-    /// memory are those of the lines that processes were laid on; what lies on different lines stands side by side.
+    /// Returns the tables of a run: a single process's own, or the sums over several. Medians are of all operations.
+    /// Devices, gaps and memory are those of the lines that the processes share; those of different lines are added.
     pub fn of_run(reports: &[ProcessReport]) -> Cow<'_, Tables> {
         if let [only] = reports {
             return Cow::Borrowed(&only.tables);
@@ -188,7 +189,7 @@ impl Tables {
     }
 }
 
-/// Whether a process is the first of those that lie on its line.
+/// Whether a process is the first one on its line.
 fn is_first(reports: &[ProcessReport], at: usize) -> bool {
     let is_same = |other: &ProcessReport| match (&other.together, &reports[at].together) {
         (Some(theirs), Some(own)) => Arc::ptr_eq(theirs, own),
@@ -197,7 +198,7 @@ fn is_first(reports: &[ProcessReport], at: usize) -> bool {
     !reports[..at].iter().any(is_same)
 }
 
-/// The lines that the processes of a run lie on, each once.
+/// Returns the lines of the processes of a run, each once.
 pub fn lines(reports: &[ProcessReport]) -> impl Iterator<Item = &Line> {
     let firsts = reports.iter().enumerate().filter(|(at, _)| is_first(reports, *at));
     firsts.map(|(_, report)| report.together.as_ref().map_or(&report.process.line, |together| &together.line))

@@ -1,22 +1,25 @@
-//! Which calls waited for the GPU without being a synchronise call?
+//! Calls that waited for the GPU though they are no synchronize calls.
 //!
-//! CUDA documents some calls to wait for work that runs (see [`Cause`]). Whether one did is not asked of its name but of
-//! the clocks: work that it waits for was unfinished when it was entered, and over when it returned. Its **wait** is from
-//! its entry to the end of that work, an interval, since the work's end is one. What else the call took is its own.
+//! CUDA documents some calls as waiting for work that runs (see [`Cause`]). Whether a call did is decided by the
+//! clocks and not by its name: the work that it waits for was unfinished when the call was entered, and over when it
+//! returned. Its **wait** is from its entry to the end of that work. It is an interval, since the end of the work is
+//! one. The rest of the call is its own time.
 //!
-//! - Most of them wait for all of their context; a copy waits for what is ahead of it in its stream, and by the rules of
-//!   the legacy default stream for what that stands for. That it did, shows by its having been over when the call returned.
-//! - Work counts for certain if its own call had returned before. What was issued meanwhile by other threads may have been
-//!   waited for, too: it can only raise the most that the wait took.
-//! - Work is what the GPU does. Host functions, waits for values and events of other processes are waited for, too, and are not
-//!   seen as work here: of calls that waited for those alone nothing is told.
-//! - A call is entered twice: by the app, and a moment later, when our hook has done its part, by us. The second entry counts:
-//!   what ends between the two was over before CUDA was asked to wait for it. The records say when that was.
-//! - Where the end of that work is not known, or not on which side of the call's entry it lies, there is no verdict: such a
-//!   call is *undecided*. So is a copy that another stream's event was to be waited for, if nothing of its own stream decides.
+//! - Most of these calls wait for all work of their context. A copy waits for what is before it on its stream, and by
+//!   the rules of the legacy default stream for the streams that this one synchronizes with. That the copy was over
+//!   when its call returned shows that it did.
+//! - Work certainly counts if its own call had returned before. Work that other threads issued meanwhile may have
+//!   been waited for, too: it can only raise the upper bound of the wait.
+//! - Work is what the GPU does. A call may also wait for host functions, stream memory operations and events of other
+//!   processes, which are not observed here: calls that waited only for those are not reported.
+//! - A call has two entries: the program enters our hook, and a moment later the hook, having done its part, enters
+//!   CUDA. The second one counts: work that ends between the two was over before CUDA could wait for it. The records
+//!   have both times.
+//! - If the end of that work is unknown, or it is uncertain on which side of the call's entry it lies, the call is
+//!   *undecided*. So is a copy after a wait for another stream's event, if nothing on its own stream decides.
 //!
-//! Times of work are in its record when that comes, so that a call can be judged when it has returned; it is held back for
-//! what other threads were issuing then ([`HELD`], [`HELD_NS`]).
+//! A work's record already has its GPU time when it comes, so a call can be judged when it has returned. It is held
+//! back for the work that other threads were issuing at the time ([`HELD`], [`HELD_NS`]).
 
 use super::calls::base_name;
 use super::estimate::Sum;
@@ -31,27 +34,28 @@ use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::{Memory, Namespace, flag};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// Calls held back at most, until other threads' calls have returned.
+/// The most calls that are held back until other threads' calls have returned.
 const HELD: usize = 64;
-/// And for how long, ns of the trace.
+/// How long a call is held back, ns of the trace.
 const HELD_NS: u64 = 1_000_000_000;
-/// Operations remembered of a stream: so many can be issued by other threads while a call waits before it is undecided.
+/// The operations that are remembered of a stream. If other threads issue more than this while a call waits, the call
+/// is undecided.
 const REMEMBERED: usize = 64;
 /// `CU_STREAM_NON_BLOCKING` (cuda.h): a stream without the order of the legacy default stream.
 const NON_BLOCKING: u32 = 1;
-/// Where streams that are gone have left their work: no stream has this id.
+/// The stream id under which the work of destroyed streams is kept: no stream has it.
 const GONE: u64 = u64::MAX;
 
 /// Why a call waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// It gives memory of a device back (CUDA Runtime API, cudaFree: it may synchronise), or unmaps it.
+    /// It frees or unmaps device memory (CUDA Runtime API, cudaFree: it may synchronize).
     Free,
-    /// It gives page-locked memory back, or unlocks it, which the GPU may still read.
+    /// It frees or unregisters page-locked memory, which the GPU may still read.
     HostFree,
     /// It copies from or to pageable memory, whatever its name says (CUDA Driver API, "API synchronization behavior").
     PageableCopy,
-    /// It copies, or sets, and returns when that is done (same place).
+    /// It copies or sets memory, and returns when that is done (same source).
     BlockingCopy,
     /// It unloads code, which may still run.
     Unload,
@@ -60,7 +64,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The word that the JSON report has for it.
+    /// The name in the JSON report.
     pub fn name(self) -> &'static str {
         match self {
             Cause::Free => "free",
@@ -72,7 +76,7 @@ impl Cause {
         }
     }
 
-    /// Of a call that is no copy, by its [`base_name`].
+    /// Returns the cause for a call that is no copy, by its [`base_name`].
     fn of(api: &str) -> Option<Cause> {
         Some(match api {
             "cudaFree"
@@ -96,7 +100,7 @@ impl Cause {
         })
     }
 
-    /// Of a copy or a set.
+    /// Returns the cause for a copy or a memset.
     fn of_transfer(what: Action, flags: u16) -> Option<Cause> {
         match what {
             Action::Transfer { host_memory: HostMemory::Pageable, .. } => Some(Cause::PageableCopy),
@@ -106,10 +110,10 @@ impl Cause {
     }
 }
 
-/// Whether a copy or a set that returned at host ns `returned` waits for what is ahead of it, which follows from its having
-/// been over then; `None` = nobody can tell. One to the device from pageable memory returns when that has been staged: if
-/// it is a blocking one, a wait for its stream comes before that, else it may (CUDA Driver API, "API synchronization
-/// behavior"). Others that return before they are over wait for nothing.
+/// Whether a copy or a memset that returned at host ns `returned` waits for what is before it on its stream, which
+/// follows from its having been over then; `None` if that is unknown. A copy to the device from pageable memory
+/// returns when its data has been staged: a blocking one waits for its stream before that, others may (CUDA Driver
+/// API, "API synchronization behavior"). Other operations that return before they are over wait for nothing.
 fn waits_for_its_stream(operation: &Operation, flags: u16, returned: u64) -> Option<bool> {
     let is_over = WorkEnd::of(operation).lo <= host(returned);
     let is_timed = matches!(operation.when, When::Timed(_));
@@ -124,18 +128,18 @@ fn waits_for_its_stream(operation: &Operation, flags: u16, returned: u64) -> Opt
     }
 }
 
-/// Calls of one API that can wait for one reason.
+/// Calls of one API that can wait for one cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited {
     /// Calls that waited.
     pub count: u64,
     /// Their host time, ns.
     pub host_ns: u64,
-    /// What of it they waited, ns.
+    /// How long of that they waited, ns.
     pub waited: Sum,
-    /// Calls that waited or not: nobody can tell.
+    /// Calls that may or may not have waited.
     pub undecided: u64,
-    /// Their host time, ns: they waited no longer.
+    /// Their host time, ns: they waited no longer than this.
     pub undecided_host_ns: u64,
 }
 
@@ -149,16 +153,17 @@ impl Merge for Waited {
     }
 }
 
-/// By the API's [`base_name`] and the reason. Those that never waited for certain and were never undecided are absent.
+/// Waits by the API's [`base_name`] and the cause. Calls that never certainly waited and were never undecided are
+/// absent.
 pub type ImplicitSyncs = BTreeMap<(String, Cause), Waited>;
 
 /// When work was over: host ns on the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WorkEnd {
-    /// Not before; the least of all numbers where nothing is known.
+    /// Not before this; the smallest number if unknown.
     lo: i64,
     value: i64,
-    /// Not after; the greatest of all numbers where nothing is known.
+    /// Not after this; the largest number if unknown.
     hi: i64,
 }
 
@@ -176,7 +181,7 @@ impl WorkEnd {
         }
     }
 
-    /// Of both.
+    /// Returns the end of both.
     fn with(self, other: WorkEnd) -> WorkEnd {
         WorkEnd { lo: self.lo.max(other.lo), value: self.value.max(other.value), hi: self.hi.max(other.hi) }
     }
@@ -185,11 +190,12 @@ impl WorkEnd {
 /// What is remembered of a stream.
 #[derive(Debug, Default)]
 struct Stream {
-    /// Its last operations: host ns when the call returned, and the end.
+    /// Its last operations: host ns when each call returned, and the end of the work.
     operations: VecDeque<(u64, WorkEnd)>,
     is_legacy: bool,
     is_non_blocking: bool,
-    /// It was told to wait for an event, by a call that returned at this host time, and no operation of it has come since.
+    /// Host ns when a call returned that made the stream wait for an event, if no operation of the stream has come
+    /// since.
     dependent: Option<u64>,
 }
 
@@ -201,8 +207,8 @@ impl Stream {
         self.operations.push_back((returned, end));
     }
 
-    /// An operation came, by a call from `begin` to `returned`: what is before it in the stream was over when it was. Two
-    /// threads' calls can return in another order than that in which they went onto the stream.
+    /// Adds an operation, by a call from `begin` to `returned`: what is before it on the stream was over when it was.
+    /// The calls of two threads can return in another order than that in which their work went onto the stream.
     fn issued(&mut self, begin: u64, returned: u64, end: WorkEnd) {
         let later = self.operations.iter_mut().rev().take_while(|(_, before)| before.hi > end.hi);
         let before = later.filter(|(before, _)| *before <= begin);
@@ -211,7 +217,8 @@ impl Stream {
         self.dependent = self.dependent.filter(|since| *since > begin);
     }
 
-    /// When the work was over that had been issued before `begin`; at most when all of it was.
+    /// Returns when the work was over that had been issued before `begin`, with all of the stream's work as the upper
+    /// bound.
     fn over(&self, begin: u64) -> WorkEnd {
         let issued = self.operations.iter().filter(|(returned, _)| *returned <= begin);
         let certain = issued.fold(WorkEnd::NONE, |all, (_, end)| all.with(*end));
@@ -232,7 +239,7 @@ impl Stream {
 #[derive(Debug)]
 struct Held {
     key: (u16, Cause),
-    /// It is asked for.
+    /// Whether it passes the filter.
     counts: bool,
     begin: u64,
     /// Host ns when CUDA was entered.
@@ -246,12 +253,12 @@ impl Held {
         self.begin.saturating_add(self.host_ns)
     }
 
-    /// Whether it waited, and for how long; `None` = it did not.
+    /// Returns whether it waited, and for how long; `None` if it did not.
     fn verdict(&self) -> Option<Waited> {
         let (entered, end) = (host(self.entered), host(self.end()));
         let entered = entered.min(end);
         let WorkEnd { lo, value, hi } = self.work;
-        // One that returns while the work still runs does not wait for it.
+        // A call that returns while the work still runs does not wait for it.
         if hi <= entered || lo > end {
             return None;
         }
@@ -264,33 +271,34 @@ impl Held {
     }
 }
 
-/// The fold. Its size is that of the streams that live.
+/// The analysis. Its size grows with the number of live streams.
 #[derive(Debug)]
 pub struct Waits<'a> {
     names: &'a Names,
     causes: HashMap<u16, Cause>,
     streams: HashMap<(u32, u64), Stream>,
-    /// By thread: the context of the memory that it frees, or that it ends, in the call that it is in; `None` = all.
+    /// By thread: the context whose memory the thread's current call frees, or that it ends; `None` stands for all
+    /// contexts.
     contexts: HashMap<u32, Option<u32>>,
-    /// Contexts that ended, by the thread whose call that was, which is still to be judged.
+    /// Contexts that ended, by the thread of the call that ended them, which is still to be judged.
     ended: Vec<(u32, u32)>,
     held: VecDeque<Held>,
     table: BTreeMap<(u16, Cause), Waited>,
 }
 
 impl Waits<'_> {
-    /// A call that is no operation returned.
+    /// Takes a call that is no operation and has returned.
     fn call(&mut self, event: &Event<'_>, call: CountedCall, counts: bool) {
         let (thread, Some(of)) = (event.record.thread, event.record.body.call()) else { return };
         let told = self.contexts.remove(&thread);
-        // What frees the null pointer frees nothing, however long it takes (`cudaFree(0)` makes the context).
+        // A free of the null pointer frees nothing, however long it takes (`cudaFree(0)` creates the context).
         let frees_nothing = |cause: &Cause| matches!(cause, Cause::Free | Cause::HostFree) && told.is_none();
         let cause = self.causes.get(&call.api).filter(|cause| !call.failed && !frees_nothing(cause));
         if let Some(cause) = cause {
             let work = self.context_over(told.unwrap_or((of.context != 0).then_some(of.context)), of.begin);
             let (key, host_ns) = ((call.api, *cause), call.host_ns);
             let entered = match &event.record.body {
-                // Before a context ends our hook waits for its events, in CUDA's stead.
+                // Before a context ends, our hook waits for its events in place of CUDA.
                 Body::Api(api) if *cause != Cause::ContextEnd => of.begin.saturating_add(api.entered),
                 _ => of.begin,
             };
@@ -300,13 +308,13 @@ impl Waits<'_> {
         self.streams.retain(|(context, _), _| !ended.contains(context));
     }
 
-    /// Work was issued: by a call that may have waited for what is ahead of it.
+    /// Takes an operation, whose call may have waited for the work before it.
     fn operation(&mut self, event: &Event<'_>, operation: &Operation, counts: bool) {
         let Body::Work(work) = &event.record.body else { return };
         let (stream, end) = ((operation.context, operation.stream), WorkEnd::of(operation));
         let is_legacy = work.call.flags & flag::LEGACY_STREAM != 0;
         self.streams.entry(stream).or_default().is_legacy |= is_legacy;
-        // Calls of other threads that had returned while this one was under way may have waited for it.
+        // Calls of other threads that returned while this one was running may have waited for this work.
         for held in self.held.iter_mut().rev().take_while(|held| held.end() > work.call.begin) {
             held.work.hi = held.work.hi.max(end.hi);
         }
@@ -319,7 +327,7 @@ impl Waits<'_> {
             let work = match waits_for_its_stream(operation, work.call.flags, begin.saturating_add(host_ns)) {
                 Some(true) => ahead,
                 Some(false) => WorkEnd::NONE,
-                // It returned before what is ahead of it was over.
+                // It returned before the work ahead of it was over.
                 None if ahead.lo > host(begin.saturating_add(host_ns)) => WorkEnd::NONE,
                 None => WorkEnd { lo: i64::MIN, ..ahead },
             };
@@ -328,7 +336,7 @@ impl Waits<'_> {
         self.streams.entry(stream).or_default().issued(work.call.begin, operation.returned, end);
     }
 
-    /// When the work was over that is ahead of an operation by the order of streams.
+    /// Returns when the work was over that comes before an operation by the order of streams.
     fn ahead(&self, key: (u32, u64), operation: &Operation, begin: u64) -> WorkEnd {
         let Some(own) = self.streams.get(&key) else { return WorkEnd::UNKNOWN };
         let is_ahead = |other: &(u32, u64), stream: &Stream| {
@@ -339,7 +347,7 @@ impl Waits<'_> {
         let (over, is_dependent) = streams.fold((WorkEnd::NONE, false), |(all, dependent), (_, stream)| {
             (all.with(stream.over(begin)), dependent || stream.dependent.is_some())
         });
-        // Nothing is ahead of what has begun.
+        // Once the operation has started, all work before it is over.
         let begun = match operation.when {
             When::Timed(interval) => {
                 interval.latest_start.saturating_add(interval.off_by.map_or(i64::MAX, host))
@@ -350,7 +358,7 @@ impl Waits<'_> {
         WorkEnd { hi: hi.min(begun).max(over.lo), ..over }
     }
 
-    /// When all work of a context was over; without one, that of any context may be meant.
+    /// Returns when all work of a context was over; without a context, any of them may be meant.
     fn context_over(&self, context: Option<u32>, begin: u64) -> WorkEnd {
         let is_meant = |of: u32| context.is_none_or(|context| context == of);
         let meant = self.streams.iter().filter(|((of, _), _)| is_meant(*of));
@@ -361,7 +369,7 @@ impl Waits<'_> {
         if is_one { over } else { WorkEnd { lo: i64::MIN, ..over } }
     }
 
-    /// A stream is gone; its work may still run.
+    /// Removes a destroyed stream; its work may still run.
     fn stream_gone(&mut self, (context, stream): (u32, u64)) {
         let Some(gone) = self.streams.remove(&(context, stream)) else { return };
         let rest = self.streams.entry((context, GONE)).or_default();
@@ -375,7 +383,7 @@ impl Waits<'_> {
         self.held.push_back(held);
     }
 
-    /// Judges what has been held for long enough at host ns `now`.
+    /// Judges the calls that have been held for long enough at host ns `now`.
     fn let_go(&mut self, now: u64) {
         while self.held.front().is_some_and(|held| held.end().saturating_add(HELD_NS) < now) {
             self.judge();
@@ -421,7 +429,8 @@ impl<'a> Analysis<'a> for Waits<'a> {
                     Some(MemoryChange::Freed { memory, of, .. }) => (*memory, of.context),
                     _ => (free.memory, free.call.context),
                 };
-                // A block is its allocator's. What is mapped, or a pool's or a graph's, outlives contexts: any may use it.
+                // A block belongs to its allocator's context. Mapped memory and that of pools and graphs outlives
+                // contexts, and any context may use it.
                 let is_one = !matches!(memory, Memory::Mapped | Memory::Pool | Memory::Graph) && owner != 0;
                 self.contexts.insert(thread, is_one.then_some(owner));
             }

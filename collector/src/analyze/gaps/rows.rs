@@ -1,4 +1,4 @@
-//! The rows about idle gaps, with the names of what lies beside them.
+//! The rows about idle gaps, with the names of what is beside them.
 
 use super::super::estimate::{Estimate, Sum};
 use super::super::merge::Merge;
@@ -10,27 +10,27 @@ use gpuspy_wire::record::Namespace;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The gaps of all devices.
+/// The gaps of one or several devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GapReport {
-    /// How many.
+    /// The number of gaps.
     pub count: u64,
-    /// Their total, ns.
+    /// Their total length, ns.
     pub total: Sum,
-    /// By length, see [`BANDS`]; they sum to the whole.
+    /// The same by length, see [`BANDS`]; the bands sum to the whole.
     pub bands: [Part; BANDS.len() + 1],
-    /// By who ended them, the largest total first; they sum to the whole.
+    /// The same by the library whose operation ended the gap, the largest total first; they sum to the whole.
     pub by_library: Vec<LibraryGaps>,
-    /// The largest, longest first.
+    /// The largest gaps, longest first.
     pub largest: Vec<GapRow>,
 }
 
 /// The gaps that were ended by operations of one library.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LibraryGaps {
-    /// Its path; `None` where it is not known who called.
+    /// Its path; `None` if the caller is unknown.
     pub library: Option<String>,
-    /// How many.
+    /// The number of gaps.
     pub count: u64,
     /// Their total by the best values, ns.
     pub total: u64,
@@ -39,16 +39,16 @@ pub struct LibraryGaps {
 /// One gap.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GapRow {
-    /// The process.
+    /// The process id.
     pub pid: Option<u32>,
     /// The device's ordinal.
     pub device: Option<u32>,
-    /// Host ns from the begin of its process's collection to the begin of the timeline's span; `None` for several
-    /// timelines added.
+    /// Host ns from the start of its process's collection to the start of the timeline's span; `None` for several
+    /// timelines that were added.
     pub began_ns: Option<u64>,
-    /// ns from the begin of the timeline's span.
+    /// ns from the start of the timeline's span.
     pub start: u64,
-    /// How long.
+    /// Its length, ns.
     pub duration: Estimate<u64>,
     /// The operation before it.
     pub before: Side,
@@ -59,17 +59,17 @@ pub struct GapRow {
 /// An operation beside a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// `kernel`, `graph`, or a transfer's kind.
+    /// `kernel`, `graph`, `run`, `burst`, or a transfer's kind.
     pub kind: &'static str,
-    /// A kernel's name as the app's binary has it, where known.
+    /// A kernel's name as the program's binary has it, if known.
     pub symbol: Option<String>,
-    /// A transfer's bytes.
+    /// The bytes that a transfer moved.
     pub bytes: Option<u64>,
-    /// A graph's kernels.
+    /// The number of a graph's kernels.
     pub kernels: Option<u32>,
     /// Its correlation.
     pub correlation: u64,
-    /// The library that asked for it, where known.
+    /// The library that called for it, if known.
     pub caller: Option<CallSite>,
 }
 
@@ -84,7 +84,8 @@ fn by_library(parts: impl Iterator<Item = (Option<String>, Part)>) -> Vec<Librar
 }
 
 impl GapReport {
-    /// The gaps of a device. `beside` names a neighbour and its process, and `library` the library that a code address lies in.
+    /// Names the gaps of a device. `beside` names a neighbor and its process, and `library` the library of a code
+    /// address.
     pub fn of(
         found: Found,
         (device, began_ns): (Option<u32>, Option<u64>),
@@ -118,7 +119,7 @@ impl Merge for GapReport {
     }
 }
 
-/// An operation beside a gap, whose call returned to `caller`.
+/// Names an operation beside a gap, whose call returned to `caller`.
 pub fn side(neighbour: &Neighbour, caller: u64, known: &Process, names: &Names) -> Side {
     let (kind, symbol, bytes, kernels) = match neighbour.what {
         Action::Kernel { name, .. } => ("kernel", names.get(Namespace::Kernel, name), None, None),
