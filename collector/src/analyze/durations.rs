@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_timed_is_nothing_known() {
+    fn without_timed_operations_nothing_is_known() {
         let none = Durations::default();
         assert_eq!((none.total(), none.median(), none.min(), none.max()), (None, None, None, None));
         assert!(none.mean().is_none() && none.stddev().is_none());

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_queues_from_its_return_to_its_begin() {
+    fn a_launch_queues_from_the_return_of_its_call_to_its_start() {
         assert_eq!(queue([2_900, 3_000, 3_100], Some(50)), Length { lo: 1_850, value: 2_000, hi: 2_150 });
         assert_eq!(
             queue([700, 800, 900], Some(50)),

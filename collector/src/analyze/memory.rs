@@ -500,7 +500,7 @@ mod tests {
     use gpuspy_wire::record::{LossCause, flag};
 
     #[test]
-    fn the_peak_is_the_first_moment_of_the_most() {
+    fn the_peak_is_at_the_first_moment_with_the_most_memory() {
         let (memory, mut use_) = (Memory::Device, Use::default());
         let of = OF;
         for (at, change) in [
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_add_up_and_what_is_held_does_not() {
+    fn counts_of_several_lines_add_up_and_held_memory_does_not() {
         let used = |allocations, allocated_bytes, frees, peak_bytes, peak_at, live_bytes| Use {
             allocations,
             allocated_bytes,
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_counts_and_is_held_for_a_moment() {
+    fn memory_that_a_graph_allocates_and_frees_is_held_for_a_moment() {
         let mut fold = MemoryTimeline::over(1_000_000, Period::default());
         observe(&mut fold, &[(1_000_500, 10)]);
         let memory = Memory::Graph;
@@ -604,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_grows_too_long_is_folded() {
+    fn a_long_line_gets_longer_intervals() {
         let long =
             line(&[(1_000_000, 7), (1_001_000, 20), (1_002_000, -20), (1_000_000 + 512_000, 3)], 1_600_000);
         assert_eq!((long.bucket_ns, long.peaks.len()), (8_000, 75));
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_held_before_is_held_from_the_begin_on() {
+    fn memory_from_before_the_selected_time_is_held_from_its_start_on() {
         let changes =
             [(1_000_100, 100), (1_000_200, -60), (1_003_000, 10), (1_004_000, -50), (1_009_000, 500)];
         let mut fold = MemoryTimeline::over(1_000_000, Period::between(1_002_000, 1_008_000));
@@ -645,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_several_stretches_begins_with_what_is_held_then() {
+    fn each_of_several_selected_parts_starts_with_what_is_held_then() {
         let mut captures = Captures::default();
         for (at, begins) in [(1_002_000, true), (1_004_000, false), (1_010_000, true), (1_012_000, false)] {
             captures.observe(&Record { thread: 0, at, body: Body::Capture { begins } });
@@ -683,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_that_fails_is_none() {
+    fn a_free_that_fails_frees_nothing() {
         for (from, to) in [(i64::MIN, 30), (30, i64::MAX)] {
             let used = freed(from, to, true);
             assert_eq!((used.frees, used.live_bytes, used.peak()), (0, 8, Estimate::new(8, 8, 8)));

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_its_allocators_and_a_free_its_callers() {
+    fn a_block_counts_for_its_allocator_and_a_free_for_its_caller() {
         let mut owners = Owners::default();
         let came = |caller, bytes| MemoryChange::Allocated { memory: MEMORY, bytes, of: of(caller) };
         let freed = |caller, bytes| MemoryChange::Freed { memory: MEMORY, bytes, of: of(caller) };
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn who_held_the_most_is_known_where_it_was_held_to_the_end() {
+    fn holdings_at_a_peak_that_lasts_to_the_end_are_recorded() {
         let mut owners = Owners::default();
         owners.change(&MemoryChange::Allocated { memory: MEMORY, bytes: 5, of: of(10) }, 10, true);
         owners.peaked();

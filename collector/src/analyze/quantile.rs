@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_are_exact() {
+    fn quantiles_of_few_samples_are_exact() {
         assert_eq!(of([]).median(), None);
         let median = |samples: &[u64]| of(samples.iter().copied()).median();
         let exactly = |ns| Some(Estimate::new(ns, ns, ns));
@@ -159,7 +159,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn many_samples_are_within_a_percent_and_inside_the_interval(
+        fn quantiles_of_many_samples_are_within_a_percent_and_inside_the_interval(
             seed in 1u64.., spread in 1u32..40, parts in 1usize..4, one_more in 0usize..2,
         ) {
             let mut x = seed;

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_holds_its_bound_and_nothing_above() {
+    fn a_size_class_includes_its_bound() {
         let sizes = [0, 4 << 10, (4 << 10) + 1, 64 << 10, (64 << 10) + 1, 1 << 20, (1 << 20) + 1, 16 << 20];
         let classes = sizes.map(|bytes| SizeClass::of(bytes) as usize);
         assert_eq!(classes, [0, 0, 1, 1, 2, 2, 3, 3]);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_throughput_is_known_where_its_time_is() {
+    fn a_throughput_is_known_if_its_time_is() {
         let of = |lo, value, hi| Transfer {
             timed: 1,
             timed_bytes: 1_000,

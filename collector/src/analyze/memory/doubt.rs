@@ -191,7 +191,7 @@ mod tests {
     /// Eight threads, each starting after the one before: each allocates 256 MiB and frees them, and no free returns
     /// until the last one has started.
     #[test]
-    fn blocks_whose_frees_have_begun_may_all_be_there() {
+    fn blocks_may_be_held_until_their_frees_return() {
         let size = 256 << 20;
         let came = (0..8).map(|n| (100 * n, 100 * n + 10, size));
         let went = (0..8).map(|n| (100 * n + 20, 1_000 + n, -size));
@@ -200,13 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn calls_one_behind_the_other_leave_no_doubt() {
+    fn calls_that_do_not_overlap_leave_no_doubt() {
         let calls = [(0, 5, 100), (5, 9, 50), (9, 20, -100), (20, 21, 80), (30, 40, -50), (40, 50, -80)];
         assert_eq!(interval(&calls), (150, 150));
     }
 
     #[test]
-    fn what_a_call_takes_may_have_been_there_since_it_began() {
+    fn an_allocation_may_have_been_there_since_its_call_began() {
         assert_eq!(interval(&[(0, 5, 100), (10, 90, 30), (20, 25, -100)]), (100, 130));
         assert_eq!(interval(&[(0, 5, 100), (25, 90, 30), (20, 25, -100)]), (100, 100), "it began behind");
     }
@@ -216,7 +216,7 @@ mod tests {
         /// call. Whichever moments those are, the true peak is within the bounds; and where threads take turns, the
         /// bounds are equal.
         #[test]
-        fn the_peak_is_inside_whenever_blocks_come_and_go(
+        fn the_true_peak_is_within_the_bounds(
             threads in prop::collection::vec(prop::collection::vec((0i64..30, 1i64..40, 1i64..100, 0i64..40), 1..12), 1..6),
         ) {
             let (mut calls, mut moments) = (Vec::new(), Vec::new());

@@ -88,12 +88,12 @@ impl<'n> Trace<'n> {
     }
 }
 
-/// Parts that are not nothing.
+/// The parts that are not 0.
 fn parts(division: &Division) -> Vec<(Part, u64)> {
     Part::ALL.into_iter().map(|part| (part, division.of(part))).filter(|(_, ns)| *ns > 0).collect()
 }
 
-/// A driver that takes 100 ns, a program that thinks for 50, loads for 200, and launches for 30.
+/// The driver takes 100 ns; the program runs for 50 ns, loads for 200 ns, and launches for 30 ns.
 fn begin(trace: &mut Trace<'_>) {
     trace.call(1, INIT, 1_000, 1_100);
     trace.call(1, LOAD, 1_150, 1_350);
@@ -119,7 +119,7 @@ fn start_up_is_from_the_first_call_to_the_first_kernel_and_its_parts_sum_to_it()
 }
 
 #[test]
-fn an_untimed_first_kernel_is_there_when_its_call_returned() {
+fn an_untimed_first_kernel_starts_when_its_call_returns() {
     let names = names();
     let mut trace = Trace::new(&names, Period::default());
     trace.call(1, INIT, 1_000, 1_100);
@@ -161,7 +161,7 @@ fn calls_of_several_threads_count_once_for_the_first_part() {
 }
 
 #[test]
-fn a_call_in_which_a_context_came_is_the_contexts() {
+fn a_call_that_creates_a_context_counts_for_the_context() {
     let names = names();
     let mut trace = Trace::new(&names, Period::default());
     let context = Body::Context(Context { context: 1, device: 0, handle: 9, destroyed: false });
@@ -176,7 +176,7 @@ fn a_call_in_which_a_context_came_is_the_contexts() {
 }
 
 #[test]
-fn first_launches_are_held_against_the_next_ones() {
+fn first_launches_are_compared_with_the_next_ones() {
     let names = names();
     let mut trace = Trace::new(&names, Period::default());
     trace.call(1, INIT, 0, 10);
@@ -234,7 +234,7 @@ fn two_parts_of_the_time_make_the_whole() {
 }
 
 #[test]
-fn more_calls_than_are_kept_sum_to_the_same() {
+fn more_calls_than_are_kept_have_the_same_sum() {
     let names = names();
     let mut trace = Trace::new(&names, Period::default());
     trace.call(1, INIT, 0, 10);
@@ -266,7 +266,7 @@ fn a_call_that_lasts_longer_than_what_is_kept_counts_from_there() {
 }
 
 #[test]
-fn a_row_that_was_divided_and_ended_is_warm_up() {
+fn a_row_of_launches_that_a_first_launch_ended_is_warm_up() {
     let names = names();
     let mut trace = Trace::new(&names, Period::default());
     begin(&mut trace);

@@ -1,4 +1,4 @@
-//! The sweep against its definition, and against a simulated GPU.
+//! Compares the sweep with its definition, and with a simulated GPU.
 
 use super::super::estimate::{Estimate, Sum};
 use super::super::gaps::{Found, Part};
@@ -93,7 +93,7 @@ fn exact(ns: u64) -> Sum {
 }
 
 #[test]
-fn what_is_hidden_is_not_counted_twice() {
+fn overlapping_work_is_not_counted_twice() {
     let device = timed(&[
         (COPY, exactly(0, 100)),
         (KERNEL, exactly(20, 50)),
@@ -143,7 +143,7 @@ fn only_the_largest_gaps_are_kept() {
 }
 
 #[test]
-fn untimed_work_makes_its_stretch_undecided() {
+fn untimed_work_makes_its_interval_undecided() {
     let first = operation(1, 7, KERNEL, When::Timed(exactly(0, 10)));
     let other = operation(3, 8, COPY, When::Timed(exactly(40, 50)));
     let last = operation(4, 7, KERNEL, When::Timed(exactly(90, 100)));
@@ -157,7 +157,7 @@ fn untimed_work_makes_its_stretch_undecided() {
 }
 
 #[test]
-fn a_synchronise_ends_what_is_undecided() {
+fn a_synchronization_ends_undecided_time() {
     let before = operation(1, 7, KERNEL, When::Timed(exactly(0, 10)));
     let hidden = operation(2, 7, KERNEL, untimed(5));
     let after = operation(9, 7, KERNEL, When::Timed(exactly(90, 100)));
@@ -189,7 +189,8 @@ fn a_shared_interval_is_undecided_and_possible() {
     assert_eq!(identity.idle, Sum { value: 30, lo: 30, hi: 50 });
 }
 
-/// Two contexts of a device take turns: the device's time is one, and what their clocks leave in doubt widens it.
+/// Two contexts of a device take turns: both are the device's time, and the doubt of their clocks widens the
+/// intervals.
 #[test]
 fn contexts_of_a_device_share_its_time() {
     let one = operation(1, 7, KERNEL, When::Timed(exactly(0, 10)));
@@ -198,7 +199,7 @@ fn contexts_of_a_device_share_its_time() {
     let device = sweep_all(&[one, two, three], None);
     let identity = device.identity;
     assert_eq!((device.timelines, identity.span), (1, 75));
-    // The edges 0 | 5 | 10 | 25 | 65 change their clock four times, for ± 6 ns each.
+    // The edges 0 | 5 | 10 | 25 | 65 change from clock to clock four times, which adds ± 6 ns each.
     assert_eq!(identity.busy[Class::Compute as usize], Sum { value: 20, lo: 0, hi: 44 });
     assert_eq!(identity.busy[Class::Copy as usize], Sum { value: 15, lo: 0, hi: 39 });
     assert_eq!(identity.busy[Class::Graph as usize], exact(0));
@@ -222,7 +223,7 @@ fn contexts_of_unknown_devices_are_added_side_by_side() {
 }
 
 #[test]
-fn chains_that_follow_each_other_are_one_timeline_with_its_gaps() {
+fn successive_time_bases_are_one_timeline_with_its_gaps() {
     let chained = |time_base: u32| {
         let start = i64::from(time_base) * 100;
         let o = GpuInterval { time_base, ..exactly(start, start + 10) };
@@ -236,7 +237,7 @@ fn chains_that_follow_each_other_are_one_timeline_with_its_gaps() {
 }
 
 #[test]
-fn the_end_of_a_context_ends_what_was_untimed_in_it() {
+fn the_end_of_a_context_ends_its_untimed_work() {
     let mut timelines = Timelines::default();
     let record = record();
     let event = Event::new(&record);
@@ -293,7 +294,7 @@ fn a_burst_proves_that_the_gpu_was_busy_only_when_all_of_it_had_been_launched() 
 }
 
 #[test]
-fn what_the_budget_left_out_is_unobserved() {
+fn work_left_untimed_for_the_budget_is_unobserved() {
     let device = sweep_all(
         &[
             operation(1, 7, KERNEL, When::Timed(exactly(0, 10))),
@@ -321,9 +322,10 @@ fn budget(after: i64) -> When {
     When::Untimed { reason: Reason::Untimed(Untimed::Budget), after: Some(after) }
 }
 
-/// Two host stalls of 1.5 s in pauses of the budget: the largest gap read 9 ms, and the rest stood in "more of idle".
+/// Two host stalls of 1.5 s in pauses of the budget: the largest gap was reported as 9 ms, and the rest as "more of
+/// idle".
 #[test]
-fn between_a_wait_that_returned_and_the_next_call_a_pause_has_a_gap() {
+fn a_pause_has_a_gap_between_a_synchronization_and_the_next_call() {
     let record = record();
     let mut timelines = Timelines::default();
     let event = Event::new(&record);
@@ -349,9 +351,9 @@ fn between_a_wait_that_returned_and_the_next_call_a_pause_has_a_gap() {
     assert_eq!((before.duration.value, before.start), (20, 10));
 }
 
-/// Launch-bound: the host cannot keep the GPU busy, and raw event pairs say the opposite.
+/// A launch-bound program: the host cannot keep the GPU busy, and raw event pairs indicate the opposite.
 #[test]
-fn idle_time_between_launches_is_seen_where_raw_pairs_hide_it() {
+fn idle_time_between_launches_is_found_where_raw_pairs_hide_it() {
     let truths = Simulation::new(-1_000_000_000_000, 50).run(Load::Drained, 2_000, 2_000..6_000);
     let clocks = survey(&truths);
     let operations: Vec<Operation> = truths
@@ -373,7 +375,7 @@ fn idle_time_between_launches_is_seen_where_raw_pairs_hide_it() {
 }
 
 #[test]
-fn what_comes_too_late_is_counted_and_inside_the_intervals() {
+fn late_operations_are_counted_and_within_the_intervals() {
     let mut timeline = Timeline::new(Period::default(), 1);
     let op = |n, o| operation(n, n, KERNEL, When::Timed(o));
     for (n, start) in [(1, 0), (2, 100), (3, 200), (4, 300), (5, 40)] {
@@ -393,7 +395,7 @@ fn what_comes_too_late_is_counted_and_inside_the_intervals() {
 }
 
 #[test]
-fn what_is_kept_does_not_grow_with_the_trace() {
+fn the_memory_of_a_timeline_does_not_grow_with_the_trace() {
     let mut timeline = Timeline::new(Period::default(), 64);
     let mut most = 0;
     for n in 0..50_000 {
@@ -406,7 +408,7 @@ fn what_is_kept_does_not_grow_with_the_trace() {
     assert_eq!(timeline.finish().identity.busy[Class::Compute as usize], exact(350_000));
 }
 
-/// A random operation with nested stretches; every third has nothing certain, every seventh only bounds.
+/// A random operation with nested intervals; every third has no certain one, and every seventh only bounds.
 fn any_operation() -> impl Strategy<Value = (Action, GpuInterval)> {
     let what = prop_oneof![Just(KERNEL), Just(COPY), Just(NCCL), Just(GRAPH)];
     (what, -60i64..60, proptest::array::uniform5(0i64..12), 0..21u32).prop_map(|(what, t, d, kind)| {
@@ -421,7 +423,7 @@ fn any_operation() -> impl Strategy<Value = (Action, GpuInterval)> {
     })
 }
 
-/// The definition, nanosecond by nanosecond.
+/// The definition, computed nanosecond by nanosecond.
 fn by_the_book(operations: &[(Action, GpuInterval)]) -> Identity {
     let begin = operations.iter().map(|(_, o)| o.earliest_start).min().unwrap();
     let end = operations.iter().map(|(_, o)| o.latest_end).max().unwrap();
@@ -466,7 +468,7 @@ fn by_the_book(operations: &[(Action, GpuInterval)]) -> Identity {
     identity
 }
 
-/// Two operations of no length, apart: the span between them was lost, since neither had an edge.
+/// Two operations without a length, apart from each other: the span between them was lost, since neither had an edge.
 #[test]
 fn operations_of_no_length_are_the_ends_of_a_span() {
     let empty = |at: i64| (KERNEL, exactly(at, at));
@@ -492,7 +494,7 @@ proptest! {
         }
     }
 
-    /// Gaps are the idle runs that have work on both sides.
+    /// Gaps are the idle intervals with work on both sides.
     #[test]
     fn gaps_are_the_idle_runs_between(operations in proptest::collection::vec(any_operation(), 1..14)) {
         let device = timed(&operations);
