@@ -53,11 +53,12 @@ use crate::model::gpu_clock::Clocks;
 use crate::trace;
 use crate::trace::record::{Names, Status};
 pub use pipeline::{Analysis, Tables, process};
+use serde::Serialize;
 pub use summary::{Line, ProcessInfo, ProcessReport, lines, sort};
 pub use together::{Member, together};
 
 /// What reading a trace lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Damage {
     /// Chunks that could not be read.
     pub chunks_lost: u64,

@@ -25,6 +25,7 @@ use crate::model::period::Period;
 use crate::model::{Action, CountedCall, Event, Operation, When};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::{Fact, Namespace};
+use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The number of launches in a row, none of them a kernel's first, after which a process is steady.
@@ -163,7 +164,7 @@ impl Division {
 }
 
 /// Calls, and the host's time in them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Calls {
     /// The number of calls.
     pub count: u64,

@@ -25,6 +25,7 @@ use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, Window};
 use gpuspy_wire::pace::{Compared, Pace, Point};
 use gpuspy_wire::record::{Fact, Namespace, WindowChange};
+use serde::Serialize;
 
 /// The fewest launches in a window and in a pause from which the hooks' time per launch is computed.
 const LEAST_LAUNCHES: u64 = 50;
@@ -63,9 +64,10 @@ impl Timing {
 }
 
 /// An interval of time: what was launched in it, and what that cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stretch {
     /// Host ns.
+    #[serde(rename = "wall_ns")]
     pub ns: u64,
     /// Operations that went onto a stream.
     pub launches: u64,
@@ -95,7 +97,7 @@ impl Stretch {
 }
 
 /// A share that is estimated, and may be negative.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Slowdown {
     /// The best value: 0.01 means that a launch takes 1 % longer.
     pub value: f64,
