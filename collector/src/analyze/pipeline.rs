@@ -2,7 +2,7 @@
 //!
 //! [`process`] turns each record into an [`Event`], computes its [`Scope`] once, and gives both to every analysis in the
 //! list at the end of this file. The order of the list does not matter: no analysis changes an event, and none reads
-//! another's rows. What is computed from several tables ([`Tables::relate`]) comes after all of them are finished.
+//! another's rows. What is computed from several tables (`Tables::relate`) comes after all of them are finished.
 
 use super::calls::{ApiTimes, ByApi, SyncTimes};
 use super::coverage::{ClockWidths, Coverage, CoverageFold};
