@@ -1,8 +1,8 @@
 //! Reports of whole processes, from records with known answers.
 
+use gpuspy_collector::analyze::devices::DeviceReport;
 use gpuspy_collector::analyze::estimate::Sum;
 use gpuspy_collector::analyze::extrapolate::{self, Extent};
-use gpuspy_collector::analyze::summary::DeviceReport;
 use gpuspy_collector::analyze::{Damage, Input, Member, ProcessReport, process, together};
 use gpuspy_collector::model::filter::Filter;
 use gpuspy_collector::model::survey::Survey;

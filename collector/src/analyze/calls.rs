@@ -1,31 +1,33 @@
-//! Which API calls were made, and how long did the host spend in them?
+//! API calls: how many of each were made, and how much time the host spent in them.
 
-use super::Analysis;
 use super::estimate::Estimate;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
 use super::quantile::Quantiles;
+use super::scope::Scope;
 use crate::model::{CountedCall, Event};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::Namespace;
 use std::collections::{BTreeMap, HashMap};
 
-/// The host's time in calls of one kind, from entry to return. Bounded, and two of them add up.
+/// The host's time in calls of one kind, from entry to return. Its size is bounded, and two of them can be merged.
 #[derive(Clone, Debug, Default)]
 pub struct HostTimes {
-    /// How many.
+    /// The number of calls.
     pub count: u64,
-    /// Of those, how many returned an error.
+    /// How many of those returned an error.
     pub failed: u64,
-    /// Host time in all of them, ns.
+    /// The sum of their host times, ns.
     pub total: u64,
-    /// The shortest and the longest, ns.
+    /// The shortest and the longest call, ns.
     extremes: Option<(u64, u64)>,
     values: Quantiles,
-    /// Σ value², which no 584 years of calls outgrow.
+    /// Σ value². It cannot overflow within 584 years of calls.
     squares: u128,
 }
 
 impl HostTimes {
-    /// Takes a call, or several that were told as one: of those each counts as long as their mean.
+    /// Adds a call, or several that were recorded as one; each of those counts with their mean time.
     pub fn add(&mut self, call: CountedCall) {
         let calls = u64::from(call.calls.max(1));
         let each = call.host_ns / calls;
@@ -38,40 +40,29 @@ impl HostTimes {
         self.squares = self.squares.saturating_add(squares);
     }
 
-    /// Takes over all calls of another.
-    pub fn merge(&mut self, other: &HostTimes) {
-        let Some((shortest, longest)) = other.extremes else { return };
-        self.count += other.count;
-        self.failed += other.failed;
-        self.total = self.total.saturating_add(other.total);
-        self.stretch(shortest, longest);
-        self.values.merge(&other.values);
-        self.squares = self.squares.saturating_add(other.squares);
-    }
-
-    /// The shortest, ns; `None` without any.
+    /// The shortest call, ns; `None` without any.
     pub fn min(&self) -> Option<u64> {
         self.extremes.map(|(shortest, _)| shortest)
     }
 
-    /// The longest, ns.
+    /// The longest call, ns.
     pub fn max(&self) -> Option<u64> {
         self.extremes.map(|(_, longest)| longest)
     }
 
-    /// Their mean, ns.
+    /// The mean, ns.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.total as f64 / self.count as f64)
     }
 
-    /// Their median, ns.
+    /// The median, ns.
     pub fn median(&self) -> Option<Estimate<u64>> {
         self.values.median()
     }
 
-    /// Standard deviation (of the population), ns.
+    /// The standard deviation (of the population), ns.
     pub fn stddev(&self) -> Option<f64> {
-        // Whole numbers to the end, since both are large where their difference is small.
+        // Computed in integers until the end, since both terms are large where their difference is small.
         let total = u128::from(self.total);
         let around_mean = self.squares.saturating_sub((total * total).checked_div(self.count.into())?);
         Some((around_mean as f64 / self.count as f64).sqrt())
@@ -83,26 +74,40 @@ impl HostTimes {
     }
 }
 
-/// Calls by the API's name, see [`base_name`].
-pub type ByApi = BTreeMap<String, HostTimes>;
-
-/// The fold: all calls, and those that wait.
-#[derive(Debug)]
-pub struct ApiTimes<'a> {
-    names: &'a Names,
-    all: HashMap<u16, HostTimes>,
-    syncs: HashMap<u16, HostTimes>,
+impl Merge for HostTimes {
+    fn merge(&mut self, other: &HostTimes) {
+        let Some((shortest, longest)) = other.extremes else { return };
+        self.count += other.count;
+        self.failed += other.failed;
+        self.total = self.total.saturating_add(other.total);
+        self.stretch(shortest, longest);
+        self.values.merge(&other.values);
+        self.squares = self.squares.saturating_add(other.squares);
+    }
 }
 
-impl<'a> ApiTimes<'a> {
-    /// A fold that has seen nothing.
-    pub fn new(names: &'a Names) -> Self {
-        ApiTimes { names, all: HashMap::new(), syncs: HashMap::new() }
+/// Calls by the name of the API, see [`base_name`].
+pub type ByApi = BTreeMap<String, HostTimes>;
+
+/// Calls by the number of their API.
+#[derive(Debug)]
+struct Calls<'a> {
+    names: &'a Names,
+    by_api: HashMap<u16, HostTimes>,
+}
+
+impl<'a> Calls<'a> {
+    fn new(names: &'a Names) -> Self {
+        Calls { names, by_api: HashMap::new() }
     }
 
-    fn named(&self, calls: &HashMap<u16, HostTimes>) -> ByApi {
+    fn add(&mut self, call: CountedCall) {
+        self.by_api.entry(call.api).or_default().add(call);
+    }
+
+    fn by_name(&self) -> ByApi {
         let mut by_name = ByApi::new();
-        for (api, calls) in calls {
+        for (api, calls) in &self.by_api {
             let name = self.names.get(Namespace::Api, u32::from(*api));
             let name = name.map_or_else(|| format!("(api {api})"), |name| base_name(name).to_owned());
             by_name.entry(name).or_default().merge(calls);
@@ -111,24 +116,51 @@ impl<'a> ApiTimes<'a> {
     }
 }
 
-impl Analysis for ApiTimes<'_> {
-    /// All calls, and of those the synchronising ones.
-    type Table = (ByApi, ByApi);
+/// The analysis of all API calls.
+#[derive(Debug)]
+pub struct ApiTimes<'a>(Calls<'a>);
 
-    fn observe(&mut self, event: &Event<'_>) {
-        let Some(call) = event.call else { return };
-        self.all.entry(call.api).or_default().add(call);
-        if matches!(event.record.body, Body::Synchronize(_)) {
-            self.syncs.entry(call.api).or_default().add(call);
-        }
+impl<'a> Analysis<'a> for ApiTimes<'a> {
+    type Rows = ByApi;
+
+    fn new(start: &Start<'a>) -> Self {
+        ApiTimes(Calls::new(start.names))
     }
 
-    fn finish(self) -> Self::Table {
-        (self.named(&self.all), self.named(&self.syncs))
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        event.call.filter(|_| scope.call()).into_iter().for_each(|call| self.0.add(call));
+    }
+
+    fn finish(self, _: &End<'_>) -> ByApi {
+        self.0.by_name()
     }
 }
 
-/// An API's name without the suffixes of its variants: `_v2` and later, `_ptsz`, `_ptds`.
+/// The analysis of the calls that synchronize.
+#[derive(Debug)]
+pub struct SyncTimes<'a>(Calls<'a>);
+
+impl<'a> Analysis<'a> for SyncTimes<'a> {
+    type Rows = ByApi;
+
+    fn new(start: &Start<'a>) -> Self {
+        SyncTimes(Calls::new(start.names))
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        if let (Body::Synchronize(_), Some(call)) = (&event.record.body, event.call)
+            && scope.call()
+        {
+            self.0.add(call);
+        }
+    }
+
+    fn finish(self, _: &End<'_>) -> ByApi {
+        self.0.by_name()
+    }
+}
+
+/// Returns an API's name without the suffixes of its variants: `_v2` and later, `_ptsz`, `_ptds`.
 pub fn base_name(name: &str) -> &str {
     let mut name = name;
     loop {

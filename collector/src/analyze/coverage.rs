@@ -1,19 +1,22 @@
-//! What was seen, what was not, and why.
+//! Coverage: what was observed, what was not, and why.
 
-use super::Analysis;
 use super::estimate::Sum;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
 use super::quantile::Quantiles;
+use super::scope::Scope;
 use crate::model::{Action, Event, Operation, Reason, When};
 use crate::trace::record::{Body, Names, Status};
 use gpuspy_wire::record::{LossCause, Namespace, Untimed};
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// The name under which records that a damaged trace lost are counted.
+/// The cause under which records that a damaged trace lost are counted.
 pub const DAMAGED_TRACE: &str = "damaged_trace";
 
-/// The fold.
+/// The analysis.
 #[derive(Debug)]
-pub struct Seen<'a> {
+pub struct CoverageFold<'a> {
     names: &'a Names,
     status: Option<&'a Status>,
     damaged: u64,
@@ -21,52 +24,78 @@ pub struct Seen<'a> {
     lost: BTreeMap<LossCause, u64>,
     /// By the number of the function's name.
     lookups: BTreeMap<u32, u64>,
-    clock: Quantiles,
-    /// Launches of runs whose time was still to come at the end.
+    /// Launches of runs whose time was still pending at the end.
     lost_in_runs: u64,
 }
 
-/// What was seen. `launches` = `timed` + `runs.launches` + Σ `untimed`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What was observed. `launches` = `timed` + `runs.launches` + Σ `untimed`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Coverage {
-    /// Kernel launch calls that succeeded outside captures.
+    /// Kernel launch calls that succeeded outside stream captures.
     pub launches: u64,
-    /// Of those, with a GPU time.
+    /// Launches with a GPU time of their own.
     pub timed: u64,
-    /// Of those, without one, by [`Reason::name`]; every reason is there.
+    /// Launches without a GPU time, by [`Reason::name`]; every reason has an entry.
     pub untimed: BTreeMap<&'static str, u64>,
-    /// Runs of launches on deep streams. What is timed in them is not in `timed`, nor in `untimed`.
+    /// Runs of launches on deep streams. Launches that were timed in them are neither in `timed` nor in `untimed`.
     pub runs: Bursts,
-    /// Bursts of launches that no event may stand between (programmatic ones). Each is untimed by itself.
+    /// Bursts of launches that no event may be recorded between (programmatic ones). Each launch of them is untimed
+    /// by itself.
     pub bursts: Bursts,
-    /// Kernel launch calls inside captures.
+    /// Kernel launch calls inside stream captures.
     pub captured: u64,
     /// Kernels that graph launches executed.
     pub in_graphs: u64,
-    /// Launches whose kernel or context is not known.
+    /// Launches whose kernel or context is unknown.
     pub unattributed: u64,
-    /// What was lost, by [`LossCause::name`] or [`DAMAGED_TRACE`]; causes that did not happen are absent.
+    /// Losses by [`LossCause::name`] or [`DAMAGED_TRACE`]; causes that did not occur are absent.
     pub dropped_by: BTreeMap<&'static str, u64>,
-    /// Operations whose GPU time was still to come when the collection ended.
+    /// Operations whose GPU time was still pending when the collection ended.
     pub pending: u64,
-    /// Left out of the trace, since they were called outside the captured ranges: launches, and copies, sets and graph
-    /// launches. They are in no other figure.
+    /// Calls outside the capture ranges, which are not in the trace: kernel launches, and other work (copies, memsets
+    /// and graph launches). No other figure includes them.
+    #[serde(rename = "outside_range", serialize_with = "outside")]
     pub outside: (u64, u64),
-    /// A driver launch function is known to pass through the agent; `None` when nobody said.
+    /// Whether a driver launch function passed through the agent; `None` without a status.
     pub driver_hooked: Option<bool>,
-    /// Functions of CUDA's that were looked up and that the agent does not know: what they do is not seen. Lookups by name;
-    /// `None`: of those whose names were too many to be told.
+    /// Functions of CUDA that the program looked up and the agent does not know, so that their effects are not
+    /// observed. Lookups by name; `None` stands for names beyond the number that the agent records.
+    #[serde(serialize_with = "unknown_functions")]
     pub unknown_functions: BTreeMap<Option<String>, u64>,
 }
 
+/// Serializes the calls outside of the capture ranges.
+fn outside<S: Serializer>(&(launches, others): &(u64, u64), serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Outside {
+        launches: u64,
+        others: u64,
+    }
+    Outside { launches, others }.serialize(serializer)
+}
+
+/// Serializes a list of functions.
+fn unknown_functions<S: Serializer>(
+    functions: &BTreeMap<Option<String>, u64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        name: &'a Option<String>,
+        lookups: u64,
+    }
+    serializer.collect_seq(functions.iter().map(|(name, lookups)| Row { name, lookups: *lookups }))
+}
+
 /// Launches that were timed together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bursts {
-    /// How many times.
+    /// How many runs or bursts.
     pub count: u64,
-    /// Launches in them.
+    /// The launches in them.
     pub launches: u64,
-    /// From the begin of each to its end, ns.
+    /// The sum of their times, each from the start of the first launch to the end of the last, ns.
+    #[serde(rename = "total_ns")]
     pub total: Sum,
 }
 
@@ -79,13 +108,14 @@ impl Bursts {
 }
 
 impl Coverage {
-    /// Everything that was lost.
+    /// All losses.
     pub fn dropped(&self) -> u64 {
         self.dropped_by.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
+}
 
-    /// Adds another process's.
-    pub fn merge(&mut self, other: &Coverage) {
+impl Merge for Coverage {
+    fn merge(&mut self, other: &Coverage) {
         self.launches += other.launches;
         self.timed += other.timed;
         self.runs.merge(&other.runs);
@@ -114,15 +144,7 @@ impl Coverage {
     }
 }
 
-impl<'a> Seen<'a> {
-    /// A fold that has seen nothing; `damaged` is how many records the trace itself lost.
-    pub fn new(names: &'a Names, status: Option<&'a Status>, damaged: u64) -> Self {
-        let untimed = Reason::all().map(|reason| (reason.name(), 0)).collect();
-        let coverage = Coverage { untimed, ..Coverage::default() };
-        let (lost, lookups) = (BTreeMap::new(), BTreeMap::new());
-        Seen { names, status, damaged, coverage, lost, lookups, clock: Quantiles::default(), lost_in_runs: 0 }
-    }
-
+impl CoverageFold<'_> {
     fn burst(&mut self, operation: &Operation, launches: u32, ordinary: u32) {
         let When::Timed(interval) = operation.when else {
             if let When::Untimed { reason: Reason::Lost, .. } = operation.when {
@@ -132,7 +154,8 @@ impl<'a> Seen<'a> {
         };
         let total = Sum { value: interval.value(), lo: interval.lo(), hi: interval.hi() };
         let Coverage { runs, bursts, .. } = &mut self.coverage;
-        // A program's launches of both kinds can stand in one: it is a burst, and its ordinary launches are told under runs.
+        // A burst may also contain ordinary launches of the program. It counts as a burst, and those launches count
+        // under runs.
         let programmatic = launches.saturating_sub(ordinary);
         runs.launches = runs.launches.saturating_add(ordinary.into());
         bursts.launches = bursts.launches.saturating_add(programmatic.into());
@@ -158,29 +181,36 @@ impl<'a> Seen<'a> {
     }
 }
 
-impl Analysis for Seen<'_> {
-    /// The coverage, and the half-widths of the clock interval at each timed operation, ns.
-    type Table = (Coverage, Quantiles);
+impl<'a> Analysis<'a> for CoverageFold<'a> {
+    type Rows = Coverage;
 
-    fn observe(&mut self, event: &Event<'_>) {
+    fn new(start: &Start<'a>) -> Self {
+        let untimed = Reason::all().map(|reason| (reason.name(), 0)).collect();
+        CoverageFold {
+            names: start.names,
+            status: start.status,
+            damaged: start.damage.records_lost,
+            coverage: Coverage { untimed, ..Coverage::default() },
+            lost: BTreeMap::new(),
+            lookups: BTreeMap::new(),
+            lost_in_runs: 0,
+        }
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         match &event.record.body {
             Body::Loss { cause, count } => {
                 let lost = self.lost.entry(*cause).or_default();
                 *lost = lost.saturating_add(*count);
             }
-            // Each tells the sum until then.
+            // Each record has the sum so far.
             Body::Lookup(lookup) => {
                 let lookups = self.lookups.entry(lookup.function).or_default();
                 *lookups = lookup.count.max(*lookups);
             }
             _ => {}
         }
-        let Some(operation) = &event.operation else { return };
-        if let When::Timed(interval) = operation.when
-            && let Some(half_width) = interval.clock_half_width
-        {
-            self.clock.add(half_width);
-        }
+        let Some(operation) = scope.operation() else { return };
         let is_lost = matches!(operation.when, When::Untimed { reason: Reason::Lost, .. });
         if is_lost && !matches!(operation.what, Action::Burst { .. }) {
             self.coverage.pending += 1;
@@ -195,8 +225,9 @@ impl Analysis for Seen<'_> {
         }
     }
 
-    fn finish(mut self) -> Self::Table {
-        // The stream tells a loss where it happened, the status as of its last flush: each may lack the other's newest.
+    fn finish(mut self, _: &End<'_>) -> Coverage {
+        // The record stream reports a loss where it happened, the status as of its last flush: each may lack the
+        // newest losses of the other.
         for (cause, count) in self.status.iter().flat_map(|status| &status.lost) {
             let told = self.lost.entry(*cause).or_default();
             *told = (*told).max(*count);
@@ -211,7 +242,7 @@ impl Analysis for Seen<'_> {
             let sum = self.coverage.unknown_functions.entry(name).or_default();
             *sum = sum.saturating_add(*lookups);
         }
-        // Each was counted when it was launched, before its run was told of.
+        // Each launch of a run was counted as untimed when it was launched, since the run's time comes later.
         let (timed, lost) = (self.coverage.runs.launches, self.lost_in_runs);
         let in_runs = self.coverage.untimed.entry(Untimed::Run.name()).or_default();
         let lost = in_runs.saturating_sub(timed).min(lost);
@@ -219,6 +250,28 @@ impl Analysis for Seen<'_> {
         *self.coverage.untimed.entry(Reason::Lost.name()).or_default() += lost;
         self.coverage.pending = self.coverage.pending.saturating_add(lost);
         self.coverage.driver_hooked = self.status.map(|status| status.driver_hooked);
-        (self.coverage, self.clock)
+        self.coverage
+    }
+}
+
+/// The analysis of the clock's precision: the half-width of its interval at each timed operation, ns.
+#[derive(Debug, Default)]
+pub struct ClockWidths(Quantiles);
+
+impl<'a> Analysis<'a> for ClockWidths {
+    type Rows = Quantiles;
+
+    fn new(_: &Start<'a>) -> Self {
+        ClockWidths::default()
+    }
+
+    fn observe(&mut self, _: &Event<'_>, scope: &Scope<'_>) {
+        if let Some(Operation { when: When::Timed(interval), .. }) = scope.operation() {
+            interval.clock_half_width.into_iter().for_each(|half_width| self.0.add(half_width));
+        }
+    }
+
+    fn finish(self, _: &End<'_>) -> Quantiles {
+        self.0
     }
 }

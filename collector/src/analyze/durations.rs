@@ -1,10 +1,11 @@
-//! The durations of operations of one kind: total, mean, median, extremes, spread, each with its interval.
+//! The durations of operations of one kind: total, mean, median, extremes and spread, each with its interval.
 
 use super::estimate::{Estimate, Kind, Sum};
+use super::merge::Merge;
 use super::quantile::Quantiles;
 use crate::model::gpu_interval::Length;
 
-/// Durations of timed operations. Bounded, and two of them add up.
+/// Durations of timed operations. Their size is bounded, and two of them can be merged.
 #[derive(Clone, Debug, Default)]
 pub struct Durations {
     total: Sum,
@@ -21,7 +22,7 @@ pub struct Durations {
 }
 
 impl Durations {
-    /// Takes an operation's duration.
+    /// Adds the duration of an operation.
     pub fn add(&mut self, length: Length) {
         let one = Sum { value: length.value, lo: length.lo, hi: length.hi };
         self.total.add(one);
@@ -37,7 +38,7 @@ impl Durations {
         self.doubt_squares += doubt * doubt;
     }
 
-    /// Takes over all durations of another.
+    /// Adds all durations of another.
     pub fn merge(&mut self, other: &Durations) {
         let (mine, theirs) = (self.count() as f64, other.count() as f64);
         let Some(least) = other.least else { return };
@@ -52,24 +53,24 @@ impl Durations {
         self.his.merge(&other.his);
     }
 
-    /// How many were timed.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.values.count()
     }
 
-    /// Their sum, ns; `None` without any.
+    /// The sum, ns; `None` without any.
     pub fn total(&self) -> Option<Estimate<u64>> {
         self.least.map(|_| self.total.estimate())
     }
 
-    /// Their mean, ns.
+    /// The mean, ns.
     pub fn mean(&self) -> Option<Estimate<f64>> {
         let count = self.count() as f64;
         let of = |sum: u64| sum as f64 / count;
         self.least.map(|_| Estimate::new(of(self.total.value), of(self.total.lo), of(self.total.hi)))
     }
 
-    /// Their median, ns.
+    /// The median, ns.
     pub fn median(&self) -> Option<Estimate<u64>> {
         let (median, lo, hi) = (self.values.median()?, self.los.median()?.lo, self.his.median()?.hi);
         match median.kind {
@@ -88,8 +89,8 @@ impl Durations {
         self.least.map(|_| self.most.estimate())
     }
 
-    /// Standard deviation (of the population), ns. A sample that is off by d moves it by at most the root of the mean
-    /// of d², which gives the interval.
+    /// The standard deviation (of the population), ns. A sample that is off by d changes it by at most the root of
+    /// the mean of d², which gives the interval.
     pub fn stddev(&self) -> Option<Estimate<f64>> {
         let count = self.count() as f64;
         let value = (self.squares / count).max(0.0).sqrt();
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_timed_is_nothing_known() {
+    fn without_timed_operations_nothing_is_known() {
         let none = Durations::default();
         assert_eq!((none.total(), none.median(), none.min(), none.max()), (None, None, None, None));
         assert!(none.mean().is_none() && none.stddev().is_none());
@@ -136,7 +137,7 @@ mod tests {
         assert_eq!(d.max(), Some(Estimate::new(7, 7, 9)));
         let s = d.stddev().unwrap();
         assert!((s.value - 2f64.sqrt()).abs() < 1e-9);
-        // Truths (6, 4, 9) and (2, 4, 7) are possible: √(38/9) and √(38/9).
+        // The true durations may be (6, 4, 9) or (2, 4, 7): √(38/9) in both cases.
         assert!(s.lo <= (38f64 / 9.0).sqrt() && (38f64 / 9.0).sqrt() <= s.hi, "{s:?}");
     }
 

@@ -1,48 +1,49 @@
-//! A number that is not known exactly, and says so.
+//! Numbers that are not known exactly, with their intervals.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-/// What the value of an [`Estimate`] is.
+/// How the value of an [`Estimate`] was obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Nothing had to be estimated: lo = value = hi.
+    /// Known exactly: lo = value = hi.
     Exact,
-    /// Corrected for over-read (see [`crate::model::gpu_interval`]): the truth is in [lo, hi].
+    /// Corrected for over-read (see [`crate::model::gpu_interval`]): the true value is in [lo, hi].
     Corrected,
-    /// A quantile from a sketch: the value is within 1 % of the one that it stands for, the truth is in [lo, hi].
+    /// A quantile from a sketch: the value is within 1 % of the exact quantile, and the true value is in [lo, hi].
     Sketch,
-    /// What was not timed is taken to be like what was (see [`super::extrapolate`]): the truth is in [lo, hi] if it is.
+    /// Extrapolated from the operations that were timed (see [`super::extrapolate`]): the true value is in [lo, hi]
+    /// if the untimed ones resemble them.
     Extrapolated,
 }
 
-/// A best value and the interval that holds the truth.
+/// A best value and the interval that contains the true one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate<T> {
     /// The best value.
     pub value: T,
-    /// The truth is no less.
+    /// The true value is not less.
     pub lo: T,
-    /// The truth is no more.
+    /// The true value is not more.
     pub hi: T,
-    /// What the value is.
+    /// How the value was obtained.
     pub kind: Kind,
 }
 
 impl Estimate<u64> {
-    /// A number that is known.
+    /// An estimate of a number that is known exactly.
     pub fn exactly(value: u64) -> Self {
         Estimate::new(value, value, value)
     }
 
-    /// Whether its interval is wider than a fifth of it: then the value alone says too much.
+    /// Whether the interval is wider than a fifth of the value, so that the value alone would be misleading.
     pub fn is_wide(&self) -> bool {
         self.hi.saturating_sub(self.lo).saturating_mul(5) > self.value
     }
 }
 
 impl Estimate<f64> {
-    /// In whole numbers, the interval rounded outwards.
+    /// Rounds to whole numbers, the interval outwards.
     pub fn rounded(self) -> Estimate<u64> {
         let Estimate { value, lo, hi, kind } = self;
         Estimate { value: value.round() as u64, lo: lo.floor() as u64, hi: hi.ceil() as u64, kind }
@@ -58,7 +59,7 @@ impl<T: PartialEq> Estimate<T> {
 }
 
 impl Estimate<u64> {
-    /// The sum of both: extrapolated if one is.
+    /// Returns the sum of both. It is extrapolated if one of them is.
     pub fn plus(self, other: Estimate<u64>) -> Self {
         let sum = |a: u64, b: u64| a.saturating_add(b);
         let (value, lo, hi) = (sum(self.value, other.value), sum(self.lo, other.lo), sum(self.hi, other.hi));
@@ -68,14 +69,14 @@ impl Estimate<u64> {
     }
 }
 
-/// Three sums that grow together: of the best values and of both bounds.
+/// Three sums that are added together: of the best values and of both bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// Of the best values.
+    /// The sum of the best values.
     pub value: u64,
-    /// Of the lower bounds.
+    /// The sum of the lower bounds.
     pub lo: u64,
-    /// Of the upper bounds.
+    /// The sum of the upper bounds.
     pub hi: u64,
 }
 
@@ -83,6 +84,13 @@ impl From<Estimate<u64>> for Sum {
     fn from(estimate: Estimate<u64>) -> Sum {
         let Estimate { value, lo, hi, .. } = estimate;
         Sum { value, lo, hi }
+    }
+}
+
+/// As the estimate that it is.
+impl Serialize for Sum {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.estimate().serialize(serializer)
     }
 }
 
@@ -94,7 +102,7 @@ impl Sum {
         self.hi = self.hi.saturating_add(other.hi);
     }
 
-    /// As an estimate.
+    /// Returns the sum as an estimate.
     pub fn estimate(self) -> Estimate<u64> {
         Estimate::new(self.value, self.lo, self.hi)
     }

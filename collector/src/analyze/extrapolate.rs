@@ -1,24 +1,27 @@
-//! What did all of them take, when only some were timed?
+//! Extrapolates the time of all operations from those that were timed.
 //!
-//! Operations of one kind (a kernel, in one shape; copies of one size) are counted, all of them, and some are timed. What
-//! the others took comes from three sources:
+//! Operations of one kind (a kernel in one shape, copies of one size) are all counted, and some of them are timed.
+//! The time of the others is estimated from three sources:
 //!
-//! **Draws.** On a deep stream the launches are timed as runs, and among those of a run some are drawn by chance and timed
-//! alone ([`flag::SAMPLED`]). They are a random sample of the launches in runs, and stand for those beside them: `draws.rs`.
+//! **Draws.** On a deep stream the launches are timed as runs, and of each run some launches are drawn at random and
+//! timed alone ([`flag::SAMPLED`]). These are a random sample of the launches in runs, and stand for the launches
+//! next to them: `draws.rs`.
 //!
-//! **Windows** (`--timing auto`). The operations in a window resemble each other (one phase of the program, one state of the
-//! GPU), so windows, not operations, are the sample of what passed in the pauses between them: `clusters.rs`. The first
-//! phase is known in full and stands for itself only: it is a program's warming up.
+//! **Windows** (`--timing auto`). The operations in a window resemble each other (they belong to one phase of the
+//! program and one state of the GPU). So windows, and not operations, are the sample of what ran in the pauses
+//! between them: `clusters.rs`. The first phase is timed in full and stands only for itself: it is the program's
+//! warm-up.
 //!
-//! Both intervals hold the true sum in 99 of 100 cases, and are widened by the intervals of the timed ones themselves.
-//! **Assumed** is that an operation is drawn, and a window opened, regardless of how long the operations take.
+//! Both intervals contain the true sum in 99 of 100 cases, and are widened by the intervals of the timed operations
+//! themselves. They **assume** that an operation is drawn, and a window opened, independently of how long the
+//! operations take.
 //!
-//! An operation's time depends on the shape that a kernel is launched in, and on the size of a copy: each is a sample of its
-//! own, as long as each is known: `strata.rs`.
+//! An operation's time depends on the shape that a kernel is launched in, and on the size of a copy. Each of these is
+//! a sample of its own as long as each has enough data: `strata.rs`.
 //!
-//! **Neither.** With fewer than five of them, the untimed ones are assumed to take no less than the shortest timed one, and
-//! no more than the longest (by their best values), or what the intervals of the timed ones allow for on average, if that
-//! is more.
+//! **Neither.** With fewer than five windows or draws, the untimed operations are assumed to take at least as long as
+//! the shortest timed one, and at most as long as the longest (by their best values), or as the mean of the upper
+//! bounds if that is more.
 
 mod clusters;
 mod draws;
@@ -32,12 +35,12 @@ use draws::Draws;
 use gpuspy_wire::record::{Untimed, WindowChange, flag};
 pub use strata::Strata;
 
-/// The fewest windows, or draws, that can speak of the variation between them.
+/// The fewest windows, or draws, from which the variation between them can be estimated.
 const LEAST: u64 = 5;
-/// The normal distribution's 99.5 % quantile: 1 in 100 is outside, on both sides together.
+/// The 99.5 % quantile of the normal distribution: 1 in 100 is outside, counting both sides.
 const Z: f64 = 2.575_829;
 
-/// Which window it is: counted from 1, the first phase; 0 = none has opened.
+/// The number of a window. The first phase is 1; 0 means that none has opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WindowCount(u64);
 
@@ -55,7 +58,7 @@ impl WindowCount {
 /// Why an operation has no time of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// It is in a run, and was not drawn.
+    /// It is in a run and was not drawn.
     NotDrawn,
     /// It was called in a pause.
     Paused,
@@ -63,16 +66,16 @@ enum Why {
     Other,
 }
 
-/// Operations of one kind: how many there were, and what the timed ones took.
+/// Operations of one kind: their number, and the time of the timed ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     timed: u64,
-    /// Of the timed ones, ns.
+    /// The time of the timed ones, ns.
     known: Sum,
-    /// The shortest and the longest, by the best values, ns.
+    /// The shortest and the longest of them by the best values, ns.
     shortest: Option<u64>,
     longest: u64,
-    /// The untimed ones: in runs, in pauses, and for any other reason.
+    /// The number of untimed ones: in runs, in pauses, and for any other reason.
     not_drawn: u64,
     paused: u64,
     others: u64,
@@ -80,30 +83,30 @@ pub struct Sample {
     windows: Clusters,
 }
 
-/// Times that are not known, ns, between their bounds.
+/// An estimated time with its bounds, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Range {
-    /// The truth is hardly less.
+    /// The lower bound.
     pub lo: f64,
     /// The best value.
     pub value: f64,
-    /// The truth is hardly more.
+    /// The upper bound.
     pub hi: f64,
 }
 
-/// Operations that were called in pauses, and what they took.
+/// Operations that were called in pauses, and their time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Extent {
-    /// Those whose time is known.
+    /// How many of them have an estimated time.
     pub known: u64,
     /// That time, ns.
     pub time: Range,
-    /// Those of which nothing was ever timed.
+    /// How many have none, since no operation of their kind was ever timed.
     pub unknown: u64,
 }
 
 impl Extent {
-    /// With another's.
+    /// Returns the sum of both.
     pub fn plus(self, other: Extent) -> Extent {
         Extent {
             known: self.known + other.known,
@@ -122,17 +125,17 @@ impl Range {
         Range { lo: self.lo * factor, value: self.value * factor, hi: self.hi * factor }
     }
 
-    /// With another's.
+    /// Returns the sum of both.
     pub fn plus(self, other: Range) -> Range {
         Range { lo: self.lo + other.lo, value: self.value + other.value, hi: self.hi + other.hi }
     }
 
-    /// With so much on both sides besides.
+    /// Widens the interval by `margin` on both sides.
     fn widened(self, margin: f64) -> Range {
         Range { lo: self.lo - margin, hi: self.hi + margin, ..self }
     }
 
-    /// Rounded outwards; a float that is too large becomes the largest number.
+    /// Adds a known sum, and rounds outwards; a float that is too large becomes the largest integer.
     fn beside(self, known: Sum) -> Estimate<u64> {
         Estimate {
             value: known.value.saturating_add(self.value as u64),
@@ -144,7 +147,7 @@ impl Range {
 }
 
 impl Sample {
-    /// Takes an operation that ran, with its record.
+    /// Adds an operation that ran, with its record.
     pub fn observe(&mut self, window: WindowCount, when: &When, body: &Body) {
         match when {
             When::Timed(o) => {
@@ -186,7 +189,7 @@ impl Sample {
         }
     }
 
-    /// Takes over another's.
+    /// Adds another sample.
     pub fn merge(&mut self, other: &Sample) {
         self.timed += other.timed;
         self.known.add(other.known);
@@ -199,7 +202,7 @@ impl Sample {
         self.windows.merge(&other.windows);
     }
 
-    /// The time of all, ns; `None` when none was timed.
+    /// Returns the time of all operations, ns; `None` if none was timed.
     pub fn total(&self) -> Option<Estimate<u64>> {
         if self.timed == 0 {
             return None;
@@ -207,32 +210,32 @@ impl Sample {
         Some(self.untimed_time().map_or_else(|| self.known.estimate(), |rest| rest.beside(self.known)))
     }
 
-    /// That of the untimed ones; `None` without any.
+    /// Returns the time of the untimed ones, ns; `None` without any.
     fn untimed_time(&self) -> Option<Range> {
         let in_runs = || self.draws.rest().unwrap_or_else(|| self.bounds().times(self.not_drawn));
         let others = self.paused + self.others;
         (self.not_drawn + others > 0).then(|| self.rest(others).plus(in_runs()))
     }
 
-    /// That of `count` of those that are in no run; `None` without any.
+    /// Returns the time of `count` operations that are in no run, ns; `None` without any.
     fn time_of(&self, count: u64) -> Option<Range> {
         (count > 0).then(|| self.rest(count))
     }
 
-    /// Of `count` of the untimed ones that are in no run, ns.
+    /// Returns the time of `count` untimed operations that are in no run, ns.
     fn rest(&self, count: u64) -> Range {
         let all = self.paused + self.others;
         self.windows.mean(all).unwrap_or_else(|| self.bounds()).times(count)
     }
 
-    /// Whether draws and windows tell what the untimed ones took.
+    /// Whether there are enough draws and windows to estimate the time of the untimed ones.
     fn is_known(&self) -> bool {
         let others = self.paused + self.others;
         (self.not_drawn == 0 || self.draws.rest().is_some())
             && (others == 0 || self.windows.mean(others).is_some())
     }
 
-    /// Of one, where nothing but the timed ones tells.
+    /// Returns the bounds of one operation where only the timed ones are known.
     fn bounds(&self) -> Range {
         let mean = |sum: u64| sum as f64 / self.timed.max(1) as f64;
         let shortest = self.shortest.unwrap_or(0) as f64;
@@ -249,8 +252,8 @@ pub fn is_drawn(body: &Body) -> bool {
     matches!(body, Body::Work(Work { call, .. }) if call.flags & flag::SAMPLED != 0)
 }
 
-/// Student's t, its 99.5 % quantile, for 4 degrees of freedom or more: the expansion of Cornish and Fisher in 1/ν
-/// (Abramowitz and Stegun 26.7.5), 1 % low at 4 and better beyond.
+/// The 99.5 % quantile of Student's t for 4 degrees of freedom or more: the Cornish-Fisher expansion in 1/ν
+/// (Abramowitz and Stegun 26.7.5). It is 1 % low at 4 and closer beyond.
 pub fn student(freedom: f64) -> f64 {
     let (z, v) = (Z, freedom);
     let powers = |c: [f64; 5]| c.iter().enumerate().map(|(i, c)| c * z.powi(2 * i as i32 + 1)).sum::<f64>();

@@ -1,14 +1,16 @@
-//! What ran inside graph launches, and for how long?
+//! What ran inside graph launches, and for how long.
 //!
-//! Copies and sets of graphs are counted here and not among the transfers: they have no times of their own. Kernels are
-//! counted by name with the others (`in_graphs`). Their times, where `--graph nodes` asked for them, are samples: a replay
-//! is read only if no other had begun before its events were.
+//! Copies and memsets of graphs are counted here and not among the transfers, since they have no times of their own.
+//! Kernels are counted by name with the others (`in_graphs`). With `--graph nodes` their times are samples: a
+//! replay's events are read only if no other replay had started before.
 
-use super::Analysis;
 use super::durations::Durations;
 use super::estimate::Estimate;
 use super::extrapolate::{Strata, WindowCount};
 use super::kernels::UNKNOWN;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::graphs::Moves;
 use crate::model::{Action, Event, When};
 use crate::trace::record::{Body, Names, What, Work};
@@ -18,34 +20,35 @@ use std::collections::{BTreeMap, HashMap};
 /// All graph launches.
 #[derive(Clone, Debug, Default)]
 pub struct GraphUse {
-    /// Launches that succeeded outside captures.
+    /// Launches that succeeded outside stream captures.
     pub launches: u64,
     /// Kernels that they ran.
     pub kernels: u64,
-    /// Copies.
+    /// Their copies.
     pub copies: Moves,
-    /// Sets.
+    /// Their memsets.
     pub sets: Moves,
-    /// Nodes of other kinds.
+    /// Their nodes of other kinds.
     pub others: u64,
-    /// How long the timed launches took, each as a whole.
+    /// The durations of the timed launches, each as a whole.
     pub durations: Durations,
-    /// Those that say what the other launches took, by graph.
+    /// The sample from which the time of the other launches is estimated, by graph.
     pub strata: Strata<u32>,
     /// Launches whose nodes were timed.
     pub sampled: u64,
-    /// Times of kernels in those, by name as the app's binary has it.
+    /// The times of kernels in those, by name as the program's binary has it.
     pub nodes: BTreeMap<String, Durations>,
 }
 
 impl GraphUse {
-    /// Time of all launches, ns, extrapolated where not all are timed; `None` when none is.
+    /// Returns the time of all launches, ns, extrapolated if not all are timed; `None` if none is.
     pub fn total(&self) -> Option<Estimate<u64>> {
         self.strata.total()
     }
+}
 
-    /// Adds another's.
-    pub fn merge(&mut self, other: &GraphUse) {
+impl Merge for GraphUse {
+    fn merge(&mut self, other: &GraphUse) {
         self.launches += other.launches;
         self.kernels = self.kernels.saturating_add(other.kernels);
         self.copies.add(other.copies);
@@ -60,44 +63,41 @@ impl GraphUse {
     }
 }
 
-/// The fold.
+/// The analysis.
 #[derive(Debug)]
 pub struct GraphTimes<'a> {
     names: &'a Names,
     sum: GraphUse,
     nodes: HashMap<u32, Durations>,
-    /// The launch whose nodes came last: those of one come together.
+    /// The launch of the last node time. All node times of a launch come together.
     last: Option<u64>,
     window: WindowCount,
 }
 
-impl<'a> GraphTimes<'a> {
-    /// A fold that has seen nothing.
-    pub fn new(names: &'a Names) -> Self {
+impl<'a> Analysis<'a> for GraphTimes<'a> {
+    type Rows = GraphUse;
+
+    fn new(start: &Start<'a>) -> Self {
         GraphTimes {
-            names,
+            names: start.names,
             sum: GraphUse::default(),
             nodes: HashMap::new(),
             last: None,
             window: WindowCount::default(),
         }
     }
-}
 
-impl Analysis for GraphTimes<'_> {
-    type Table = GraphUse;
-
-    fn observe(&mut self, event: &Event<'_>) {
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         self.window.observe(&event.record.body);
         if let Body::NodeTime(node) = &event.record.body {
             let is_new = self.last.replace(node.correlation) != Some(node.correlation);
-            if let Some(interval) = &event.node {
+            if let Some(interval) = scope.node() {
                 self.nodes.entry(node.kernel).or_default().add(interval.length);
                 self.sum.sampled += u64::from(is_new);
             }
         }
-        let Some(operation) = &event.operation else { return };
-        let (Action::Graph { .. }, Some(ran)) = (operation.what, &event.graph) else { return };
+        let Some(operation) = scope.operation() else { return };
+        let (Action::Graph { .. }, Some(ran)) = (operation.what, scope.graph()) else { return };
         let sum = &mut self.sum;
         match operation.when {
             When::Captured => return,
@@ -114,7 +114,7 @@ impl Analysis for GraphTimes<'_> {
         sum.others = sum.others.saturating_add(ran.others);
     }
 
-    fn finish(mut self) -> Self::Table {
+    fn finish(mut self, _: &End<'_>) -> GraphUse {
         for (id, durations) in &self.nodes {
             let symbol = self.names.get(Namespace::Kernel, *id).unwrap_or(UNKNOWN);
             self.sum.nodes.entry(symbol.to_owned()).or_default().merge(durations);

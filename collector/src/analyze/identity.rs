@@ -1,29 +1,29 @@
-//! Where did the GPU's time go? Parts that sum exactly to the span.
+//! The parts that a GPU's time is divided into. They sum exactly to the span.
 //!
-//! Each timed operation covers three nested stretches of its timeline: where it **certainly** ran (from its latest
-//! possible start to its earliest possible end, if those leave anything), where it ran by the best **estimate**, and
-//! where it **possibly** ran (between its events). A burst or a run of launches certainly ran only from when the last of them had been
-//! launched: before, the GPU may have waited for the host between any two of them. Every nanosecond of a span is counted once, by the first that holds
-//! of what is estimated to run then:
+//! Each timed operation covers three nested intervals of its timeline: where it **certainly** ran (from its latest
+//! possible start to its earliest possible end, if the one is before the other), where it ran by the best
+//! **estimate**, and where it **possibly** ran (between its events). A burst or a run of launches certainly ran only
+//! after the last of them had been launched: before that, the GPU may have waited for the host between any two of
+//! them. Every nanosecond of a span is counted once, in the first of these parts that applies by the best estimate:
 //!
 //! 1. a kernel runs: *compute*
-//! 2. a graph launch runs: *graph* (its kernels are not told apart)
+//! 2. a graph launch runs: *graph* (its kernels are not separated)
 //! 3. a communication kernel runs: *exposed communication*
-//! 4. a copy or a set runs: *exposed copy*
-//! 5. work may run then that was left untimed to keep inside the budget: *unobserved*
-//! 6. other work that has no estimate may run then: *undecided* (untimed work, or pairs that other work may lie inside)
+//! 4. a copy or a memset runs: *exposed copy*
+//! 5. work may run that was left untimed to keep within the budget: *unobserved*
+//! 6. other work without an estimate may run: *undecided* (untimed work, or event pairs that may contain other work)
 //! 7. *idle*
 //!
-//! The values sum to the span, to the nanosecond. Each has an interval of its own: lo counts the time that is this
-//! part's whatever the truth, hi the time that could be. The hi of *undecided* counts all the time that is not certain,
-//! that of *unobserved* what of it was not observed.
+//! The values sum to the span, to the nanosecond. Each has an interval of its own: lo counts the time that certainly
+//! belongs to this part, hi the time that may belong to it. The hi of *undecided* counts all time that is not
+//! certain, and that of *unobserved* all of it that was not observed.
 //!
-//! The span of a timeline reaches from its first start event to its last end event. A timeline is a device, with all that
-//! one process did there, in ns of the line that its clocks were fitted to. Processes are added side by side.
+//! The span of a timeline is from its first start event to its last end event. A timeline is a device with all the
+//! work of one process there, in ns of the line that its clocks were fitted to. Several processes are added.
 
 use super::estimate::Sum;
 
-/// What a stretch of GPU time is spent on, in order of precedence.
+/// What an interval of GPU time is spent on, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// A kernel.
@@ -32,7 +32,7 @@ pub enum Class {
     Graph = 1,
     /// A communication kernel.
     Communication = 2,
-    /// A copy or a set.
+    /// A copy or a memset.
     Copy = 3,
 }
 
@@ -41,25 +41,25 @@ impl Class {
     pub const ALL: [Class; CLASSES] = [Class::Compute, Class::Graph, Class::Communication, Class::Copy];
 }
 
-/// How many classes there are.
+/// The number of classes.
 pub const CLASSES: usize = 4;
 
-/// How sure it is that an operation covers a stretch.
+/// How certain it is that an operation covers an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
-    /// It did.
+    /// It certainly does.
     Certain,
-    /// By the best estimate, it did.
+    /// By the best estimate it does.
     Estimated,
-    /// It may have, and nothing better can be said.
+    /// It may, and there is no better estimate.
     Undecided,
-    /// It may have, and nobody looked, to keep inside the budget.
+    /// It may, and it was left untimed to keep within the budget.
     Unobserved,
-    /// It may have.
+    /// It may, between its events.
     Possible,
 }
 
-/// What covers the present moment of a sweep: operations by layer and class.
+/// The operations at the current moment of a sweep, by layer and class.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cover {
     certain: [u32; CLASSES],
@@ -70,17 +70,17 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// An operation's stretch begins.
+    /// Adds an operation whose interval starts.
     pub fn enter(&mut self, layer: Layer, class: Class) {
         self.layer(layer)[class as usize] += 1;
     }
 
-    /// An operation's stretch ends.
+    /// Removes an operation whose interval ends.
     pub fn leave(&mut self, layer: Layer, class: Class) {
         self.layer(layer)[class as usize] -= 1;
     }
 
-    /// Whether nothing is known or suspected to run, by the best estimate.
+    /// Whether nothing runs or may run, by the best estimate.
     pub fn is_idle(&self) -> bool {
         !any(&self.estimated) && !any(&self.undecided) && !any(&self.unobserved)
     }
@@ -108,22 +108,23 @@ fn any(counts: &[u32]) -> bool {
 /// The parts of a span, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// First start event to last end event.
+    /// From the first start event to the last end event.
     pub span: u64,
-    /// By [`Class`].
+    /// The time of each [`Class`].
     pub busy: [Sum; CLASSES],
-    /// Nothing ran.
+    /// The time in which nothing ran.
     pub idle: Sum,
-    /// Nobody can say. Its lo equals its value; its hi is all time that is not certain.
+    /// The time that is neither certainly busy nor idle. Its lo equals its value; its hi is all time that is not
+    /// certain.
     pub undecided: Sum,
-    /// Nobody looked. Its lo equals its value.
+    /// The time that was not observed. Its lo equals its value.
     pub unobserved: Sum,
-    /// What is in the hi of `busy` only because nobody looked.
+    /// The part of each hi of `busy` that results from unobserved time only.
     pub maybe: [u64; CLASSES],
 }
 
 impl Identity {
-    /// Counts `ns` that pass under `cover`.
+    /// Counts `ns` during which `cover` applies.
     pub fn pass(&mut self, cover: &Cover, ns: u64) {
         self.span += ns;
         match cover.estimated.iter().position(|count| *count > 0) {
@@ -155,7 +156,8 @@ impl Identity {
         self.unobserved.hi += if any(&cover.unobserved) && !is_certain { ns } else { 0 };
     }
 
-    /// Edges can be off against each other by `ns` in all: the intervals widen, but for what never could have run.
+    /// Widens the intervals by `ns`, by which edges can be off against each other in all. Parts that never can have
+    /// run stay 0.
     pub fn doubt(&mut self, ns: u64) {
         for part in self.busy.iter_mut().chain([&mut self.idle, &mut self.undecided, &mut self.unobserved]) {
             if part.hi > 0 {
@@ -165,7 +167,7 @@ impl Identity {
         }
     }
 
-    /// Work of `class` covered `ns` that were counted before it was known: the intervals widen.
+    /// Widens the intervals by `ns` that were counted before work of `class` in them was known.
     pub fn came_late(&mut self, class: Class, ns: u64) {
         for (other, part) in self.busy.iter_mut().enumerate() {
             if other == class as usize {

@@ -1,30 +1,34 @@
-//! Which kernels took how long?
+//! Kernels: how often each was launched, and how long it ran.
 
-use super::Analysis;
 use super::calls::HostTimes;
 use super::durations::Durations;
 use super::estimate::Estimate;
 use super::extrapolate::{Extent, Strata, WindowCount};
-use super::shapes::Shapes;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
+use super::shapes::{ShapeCounts, Shapes};
 use crate::model::gpu_interval::{GpuInterval, Length, MOST_TIME, host};
 use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, What, Work};
 use gpuspy_wire::record::Namespace;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
-/// The name of kernels whose name is not known.
+/// The name of kernels whose name is unknown.
 pub const UNKNOWN: &str = "(unknown kernel)";
 
-/// The fold. Its size is that of the set of kernels.
+/// The analysis. Its size grows with the number of different kernels.
 #[derive(Debug)]
 pub struct KernelTimes<'a> {
     names: &'a Names,
     by_name: HashMap<u32, Kernel>,
+    shapes: ShapeCounts,
     window: WindowCount,
 }
 
-/// The shape of a launch, as far as its time depends on it: blocks, threads of a block, dynamic shared memory.
+/// The shape of a launch, as far as its time depends on it: the grid, the block, and the dynamic shared memory in
+/// bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Shaped([u32; 3], [u32; 3], u32);
 
@@ -42,35 +46,44 @@ impl Shaped {
 /// One kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Kernel {
-    /// Its name as the app's binary has it.
+    /// Its name as the program's binary has it.
     pub symbol: String,
-    /// Launch calls that succeeded outside captures.
+    /// Launch calls that succeeded outside stream captures.
     pub count: u64,
-    /// How often it ran in graphs: launches of each graph, times the nodes that it has of this name.
+    /// How often it ran in graphs: the launches of each graph, times the number of its nodes with this name.
     pub in_graphs: u64,
-    /// Of the timed ones.
+    /// The durations of the timed launches.
     pub durations: Durations,
-    /// Those that say what the others took, by the shape of the launch.
+    /// The sample from which the time of the other launches is estimated, by the shape of the launch.
     pub strata: Strata<Shaped>,
-    /// It moves data between GPUs.
+    /// Whether it moves data between GPUs (NCCL).
     pub communication: bool,
-    /// The host's time in the calls of the timed launches; a call that launched several counts with its last.
+    /// The host's time in the calls of the timed launches. A call that launched several kernels counts with its last
+    /// one.
     pub api: HostTimes,
-    /// From the call's return to the begin on the GPU, of the timed launches: how long they waited behind other work. None
-    /// if it began before its call returned.
+    /// How long the timed launches waited after other work: from the return of the call to the start on the GPU; 0 if
+    /// the kernel started before its call returned.
     pub queue: Durations,
-    /// How it was launched.
+    /// The shapes that it was launched in.
     pub shapes: Shapes,
 }
 
 impl Kernel {
-    /// Time of all launches, ns, extrapolated where not all are timed; `None` when none is.
+    /// Returns the time of all launches, ns, extrapolated if not all are timed; `None` if none is.
     pub fn total(&self) -> Option<Estimate<u64>> {
         self.strata.total()
     }
 
-    /// Adds another's.
-    pub fn merge(&mut self, other: &Kernel) {
+    /// The order of the table: the most time first, then the most launches, then the most runs in graphs, then the
+    /// name.
+    pub fn rank(&self) -> impl Ord + use<> {
+        let total = self.total().map_or(0, |total| total.value);
+        (std::cmp::Reverse((total, self.count, self.in_graphs)), self.symbol.clone())
+    }
+}
+
+impl Merge for Kernel {
+    fn merge(&mut self, other: &Kernel) {
         self.count += other.count;
         self.in_graphs = self.in_graphs.saturating_add(other.in_graphs);
         self.durations.merge(&other.durations);
@@ -79,21 +92,15 @@ impl Kernel {
         self.queue.merge(&other.queue);
         self.shapes.merge(&other.shapes);
     }
-
-    /// Order of a table: the most time first, then the most launches, then the most runs in
-    /// graphs, then the name.
-    pub fn rank(&self) -> impl Ord + use<> {
-        let total = self.total().map_or(0, |total| total.value);
-        (std::cmp::Reverse((total, self.count, self.in_graphs)), self.symbol.clone())
-    }
 }
 
-/// Launches of kernels of which not one was timed: their time is not known, and not in any total.
+/// Returns the launches of kernels none of which was timed: their time is unknown, and is in no total.
 pub fn never_timed(kernels: &[Kernel]) -> u64 {
     kernels.iter().filter(|kernel| kernel.durations.count() == 0).map(|kernel| kernel.count).sum()
 }
 
-/// What the untimed ones did on a device, of which `extent` asks: others, and those that move data between GPUs.
+/// Returns the estimated time of untimed launches on a device, which `extent` selects: of ordinary kernels, and of
+/// those that move data between GPUs.
 pub fn untimed(kernels: &[Kernel], extent: impl Fn(&Strata<Shaped>) -> Extent) -> [Extent; 2] {
     let of = |communication| {
         let those = kernels.iter().filter(|kernel| kernel.communication == communication);
@@ -102,8 +109,9 @@ pub fn untimed(kernels: &[Kernel], extent: impl Fn(&Strata<Shaped>) -> Extent) -
     [of(false), of(true)]
 }
 
-/// How long an operation waited after its call had returned. That is told in host ns, which the GPU's clock is placed in to
-/// within [`GpuInterval::off_by`]. Where that is not known, its begin is bounded by when it was seen to be over.
+/// Returns how long an operation waited after its call had returned. The return is in host ns, and the GPU's clock is
+/// placed in those to within [`GpuInterval::off_by`]. Where that is not known, the poll that found the operation
+/// completed bounds its start.
 fn queued(operation: &Operation, interval: &GpuInterval, body: &Body) -> Length {
     let returned = host(operation.returned);
     let after = |moment: i64| moment.saturating_sub(returned).max(0) as u64;
@@ -118,24 +126,43 @@ fn queued(operation: &Operation, interval: &GpuInterval, body: &Body) -> Length 
     Length { lo: lo.min(value), value, hi: hi.max(value) }
 }
 
-impl<'a> KernelTimes<'a> {
-    /// A fold that has seen nothing.
-    pub fn new(names: &'a Names) -> Self {
-        KernelTimes { names, by_name: HashMap::new(), window: WindowCount::default() }
+/// Kernels of several processes with the same name are one.
+impl Merge for Vec<Kernel> {
+    fn merge(&mut self, other: &Vec<Kernel>) {
+        let by_symbol = |kernel: Kernel| (kernel.symbol.clone(), kernel);
+        let mut kernels: BTreeMap<String, Kernel> = self.drain(..).map(by_symbol).collect();
+        for theirs in other {
+            kernels
+                .entry(theirs.symbol.clone())
+                .and_modify(|mine| mine.merge(theirs))
+                .or_insert_with(|| theirs.clone());
+        }
+        self.extend(kernels.into_values());
+        self.sort_by_cached_key(Kernel::rank);
     }
 }
 
-impl Analysis for KernelTimes<'_> {
-    /// Sorted by [`Kernel::rank`]. Numbers of the same name are one kernel.
-    type Table = Vec<Kernel>;
+impl<'a> Analysis<'a> for KernelTimes<'a> {
+    /// Sorted by [`Kernel::rank`]. Several numbers with the same name are one kernel.
+    type Rows = Vec<Kernel>;
 
-    fn observe(&mut self, event: &Event<'_>) {
+    fn new(start: &Start<'a>) -> Self {
+        KernelTimes {
+            names: start.names,
+            by_name: HashMap::new(),
+            shapes: ShapeCounts::default(),
+            window: WindowCount::default(),
+        }
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         self.window.observe(&event.record.body);
-        let Some(operation) = &event.operation else { return };
+        let Some(operation) = scope.operation() else { return };
+        self.shapes.observe(event.record, operation);
         match (operation.what, operation.when) {
             (_, When::Captured) | (Action::Transfer { .. } | Action::Burst { .. }, _) => {}
             (Action::Graph { .. }, _) => {
-                let Some(ran) = &event.graph else { return };
+                let Some(ran) = scope.graph() else { return };
                 let unnamed = Some((0, ran.unnamed())).filter(|(_, count)| *count > 0);
                 for (name, count) in ran.kernels.iter().copied().chain(unnamed) {
                     let kernel = self.by_name.entry(name).or_default();
@@ -156,10 +183,12 @@ impl Analysis for KernelTimes<'_> {
         }
     }
 
-    fn finish(self) -> Self::Table {
+    fn finish(self, end: &End<'_>) -> Vec<Kernel> {
+        let names = self.names;
+        let symbol = |id: u32| names.get(Namespace::Kernel, id).unwrap_or(UNKNOWN);
         let mut by_symbol: HashMap<&str, Kernel> = HashMap::new();
         for (id, kernel) in self.by_name {
-            match by_symbol.entry(self.names.get(Namespace::Kernel, id).unwrap_or(UNKNOWN)) {
+            match by_symbol.entry(symbol(id)) {
                 Entry::Occupied(mut known) => known.get_mut().merge(&kernel),
                 Entry::Vacant(new) => {
                     let symbol = (*new.key()).to_owned();
@@ -169,6 +198,11 @@ impl Analysis for KernelTimes<'_> {
         }
         let mut kernels: Vec<Kernel> = by_symbol.into_values().collect();
         kernels.sort_by_cached_key(Kernel::rank);
+        let mut shapes = self.shapes.by_symbol(symbol, end.known, names);
+        for kernel in &mut kernels {
+            kernel.shapes = shapes.remove(kernel.symbol.as_str()).unwrap_or_default();
+            kernel.shapes.settle(kernel.in_graphs > 0);
+        }
         kernels
     }
 }
@@ -180,7 +214,8 @@ mod tests {
     use crate::model::simulation::work;
     use crate::trace::record::GpuTime;
 
-    /// An operation whose call returned at 1000, seen to be over at 5000, that began in `[earliest, latest]`.
+    /// An operation whose call returned at 1000, that was found completed at 5000, and that started in `[earliest,
+    /// latest]`.
     fn queue([earliest, start, latest]: [i64; 3], off_by: Option<u64>) -> Length {
         let mut body = work(1_000, 500, 0);
         body.gpu = Some(GpuTime { seen: 5_000, ..GpuTime::default() });
@@ -214,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_queues_from_its_return_to_its_begin() {
+    fn a_launch_queues_from_the_return_of_its_call_to_its_start() {
         assert_eq!(queue([2_900, 3_000, 3_100], Some(50)), Length { lo: 1_850, value: 2_000, hi: 2_150 });
         assert_eq!(
             queue([700, 800, 900], Some(50)),

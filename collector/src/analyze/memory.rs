@@ -1,15 +1,19 @@
-//! How much memory did the app hold, when was it the most, and what was left?
+//! Memory: how much the program held, when it held the most, and how much was left at the end.
 //!
-//! Where only a part of the time is asked for, allocations and frees in it are counted, and what was held before is held
-//! from its begin on; so it is with each of several parts. Memory comes when its call has returned and goes when the free's call
-//! has; what graphs take and free comes and goes when the launch has returned
-//! ([`graph`](crate::model::memory::graph) says how much of it at once). Where calls of several threads overlap, that is a best
-//! guess, since each has its effect at some moment of it: then the peak is an interval ([`doubt`]).
+//! If only a part of the time is selected, allocations and frees in it are counted, and what was allocated before is
+//! held from its start on. The same applies to each of several parts. A block is held from the return of the call
+//! that allocates it to the return of the call that frees it. Memory that a graph allocates or frees changes when the
+//! launch has returned ([`graph`](crate::model::memory::graph) computes how much is held at once). Where calls of
+//! several threads overlap, each takes effect at an unknown moment of it, so that the order of returns is only the
+//! best guess: then the peak is an interval ([`doubt`]).
 
 mod doubt;
 
 use super::estimate::Estimate;
+use super::merge::Merge;
 use super::owners::{ByLibrary, Holding, Owners};
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::Event;
 use crate::model::gpu_interval::host;
 use crate::model::memory::{MemoryChange, failed, is_device_memory};
@@ -17,6 +21,7 @@ use crate::model::period::Period;
 use crate::trace::record::{Body, Call, Record};
 use doubt::{Doubt, Effect, When};
 use gpuspy_wire::record::Memory;
+use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
 /// Use of memory of one kind or of several.
@@ -28,73 +33,55 @@ pub struct Use {
     pub allocated_bytes: u64,
     /// Frees that succeeded.
     pub frees: u64,
-    /// The most that was held at once, by the best guess.
+    /// The peak: the most that was held at once, by the best guess, bytes.
     pub peak_bytes: u64,
-    /// The least and the most that it can have been.
+    /// The lower and the upper bound of the peak, bytes.
     pub peak_between: (u64, u64),
-    /// When it was first so, by the best guess, ns since the collection began.
+    /// When the peak was first reached, by the best guess, ns since the collection began.
     pub peak_at: u64,
-    /// What was held in the end.
+    /// What was held at the end, bytes.
     pub live_bytes: u64,
 }
 
-/// Use of memory by one process, or by several.
+/// Use of memory by one process or by several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
     /// Device memory: allocated, managed, from pools, mapped, arrays, by graphs; no reservations.
     pub device: Use,
     /// By [`Memory::name`].
     pub by_kind: BTreeMap<&'static str, Use>,
-    /// Device memory by the library that took it, or gave it back.
+    /// Device memory by the library that allocated or freed it.
     pub by_library: ByLibrary,
-    /// Device memory over time, on one line: what several lines held cannot be laid beside each other.
+    /// Device memory over time, on one line; several lines are of different times and cannot be combined.
     pub timeline: MemoryLine,
-    /// The same of each kind, by [`Memory::name`]; all in the same stretches.
+    /// The same for each kind, by [`Memory::name`]; all of them in the same intervals.
     pub timelines: BTreeMap<&'static str, MemoryLine>,
-    /// Calls that failed because there was not enough memory.
+    /// Calls that failed because of too little memory.
     pub out_of_memory: u64,
 }
 
-/// The most memory held in each of equal stretches of time, one behind the other.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The most memory held in each of successive intervals of equal length.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryLine {
-    /// When the first begins, ns since the collection began: 0, or where the time that is asked for begins.
+    /// The start of the first interval, ns since the collection began: 0, or the start of the selected time.
     pub from_ns: u64,
-    /// How long each is, ns.
+    /// The length of each interval, ns.
     pub bucket_ns: u64,
-    /// The most that was held in each; none where nothing was ever held.
+    /// The most that was held in each, bytes; empty if nothing was ever held.
+    #[serde(rename = "peaks_bytes")]
     pub peaks: Vec<u64>,
 }
 
 /// CUDA_ERROR_OUT_OF_MEMORY = cudaErrorMemoryAllocation.
 const OUT_OF_MEMORY: i32 = 2;
 
-impl MemoryUse {
-    /// Adds another line's, which is of other moments: of what was held at once, the larger stands.
-    pub fn merge(&mut self, other: &MemoryUse) {
-        let is_higher = other.device.peak_bytes > self.device.peak_bytes;
-        if is_higher {
-            self.by_library.values_mut().for_each(|mine| mine.at_peak_bytes = 0);
-        }
-        for (library, theirs) in &other.by_library {
-            let at_peak_bytes = if is_higher { theirs.at_peak_bytes } else { 0 };
-            self.by_library.entry(library.clone()).or_default().add(&Holding { at_peak_bytes, ..*theirs });
-        }
-        self.device.merge(&other.device);
-        for (kind, theirs) in &other.by_kind {
-            self.by_kind.entry(kind).or_default().merge(theirs);
-        }
-        self.out_of_memory += other.out_of_memory;
-    }
-}
-
 impl Use {
-    /// The most that was held at once.
+    /// Returns the peak with its bounds.
     pub fn peak(&self) -> Estimate<u64> {
         Estimate::new(self.peak_bytes, self.peak_between.0, self.peak_between.1)
     }
 
-    /// Takes a change; `is_counted` if it is in the time that is asked for.
+    /// Applies a change; `is_counted` if it is in the selected time.
     fn change(&mut self, change: MemoryChange, is_counted: bool) {
         let one = u64::from(is_counted);
         match change {
@@ -107,7 +94,7 @@ impl Use {
                 self.frees += one;
                 self.live_bytes = self.live_bytes.saturating_sub(bytes);
             }
-            // A free counts when it is over.
+            // A free counts when its call returns.
             MemoryChange::FreeFailed { .. } => {}
             MemoryChange::Passed { blocks, bytes, .. } => {
                 self.allocations += one * blocks;
@@ -118,7 +105,8 @@ impl Use {
         }
     }
 
-    /// What is held now is held at this moment, and so much more for no longer than that. Whether it is more than ever before.
+    /// Records that what is held now is held at this moment, and `passing` bytes more for no longer than the moment.
+    /// Returns whether that is a new peak.
     fn raise_peak(&mut self, at: u64, passing: u64) -> bool {
         let held = self.live_bytes.saturating_add(passing);
         let is_most = held > self.peak_bytes;
@@ -140,23 +128,42 @@ impl Use {
         }
     }
 
-    /// Whether nothing was held, and nothing came or went.
+    /// Whether nothing was held, allocated or freed.
     fn is_nothing(&self) -> bool {
         (self.allocations, self.frees, self.peak_bytes) == (0, 0, 0)
     }
 }
 
-/// The most stretches that a [`MemoryLine`] has: about what a terminal is wide.
+impl Merge for MemoryUse {
+    /// Adds another line, which is of other times: of what was held at once, the larger one remains.
+    fn merge(&mut self, other: &MemoryUse) {
+        let is_higher = other.device.peak_bytes > self.device.peak_bytes;
+        if is_higher {
+            self.by_library.values_mut().for_each(|mine| mine.at_peak_bytes = 0);
+        }
+        for (library, theirs) in &other.by_library {
+            let at_peak_bytes = if is_higher { theirs.at_peak_bytes } else { 0 };
+            self.by_library.entry(library.clone()).or_default().add(&Holding { at_peak_bytes, ..*theirs });
+        }
+        self.device.merge(&other.device);
+        for (kind, theirs) in &other.by_kind {
+            self.by_kind.entry(kind).or_default().merge(theirs);
+        }
+        self.out_of_memory += other.out_of_memory;
+    }
+}
+
+/// The most intervals of a [`MemoryLine`]: about the width of a terminal.
 const BUCKETS: u64 = 128;
-/// How long the first stretches are, ns; they double from there.
+/// The length of the first intervals, ns; it doubles from there.
 const SHORTEST: u64 = 1_000;
 
-/// A [`MemoryLine`] that is being drawn. All times are ns since its begin.
+/// A [`MemoryLine`] under construction. All times are ns since its start.
 #[derive(Clone, Debug)]
 struct Drawing {
     bucket_ns: u64,
     peaks: Vec<u64>,
-    /// What was held when time was last counted.
+    /// What was held at the last counted time.
     level: u64,
 }
 
@@ -167,28 +174,29 @@ impl Default for Drawing {
 }
 
 impl Drawing {
-    /// What was held until `at` becomes `level`, and `passing` more for no longer than that.
+    /// Changes what is held from `at` on to `level`, with `passing` more for no longer than that moment.
     fn change(&mut self, level: u64, passing: u64, at: u64) {
         self.hold(self.level, at);
         self.raise(level.saturating_add(passing));
         self.level = level;
     }
 
-    /// Time counts again, with `level`; of what was between only the less of both is known to have been held.
+    /// Continues at the start of a selected part, with `level`. Of the time between two parts only the smaller of
+    /// both levels is certain.
     fn enter(&mut self, level: u64, at: u64) {
         self.hold(self.level.min(level), at);
         self.raise(level);
         self.level = level;
     }
 
-    /// The line that it has become, where the level is what is held at the end.
+    /// Returns the line, which ends with what is held at the end.
     fn line(mut self, from_ns: u64, part: &Use, end: u64) -> MemoryLine {
         self.hold(part.live_bytes, end.saturating_sub(from_ns));
         let peaks = if part.peak_bytes > 0 { self.peaks } else { Vec::new() };
         MemoryLine { from_ns, bucket_ns: self.bucket_ns, peaks }
     }
 
-    /// Holds `level` until `at`. Where that is too far for the stretches, each two become one.
+    /// Extends the line to `at` with `level`. If that takes too many intervals, each two become one.
     fn hold(&mut self, level: u64, at: u64) {
         while at / self.bucket_ns >= BUCKETS {
             self.bucket_ns = self.bucket_ns.saturating_mul(2);
@@ -200,7 +208,7 @@ impl Drawing {
         }
     }
 
-    /// `level` is held now, wherever it has come to.
+    /// Raises the interval that the line has come to, to `level`.
     fn raise(&mut self, level: u64) {
         if let Some(last) = self.peaks.last_mut() {
             *last = level.max(*last);
@@ -223,42 +231,42 @@ impl Lines {
     }
 }
 
-/// All device memory, or that of a kind.
+/// All device memory (`None`), or that of a kind.
 type Part = Option<&'static str>;
 
-/// The parts that memory of a kind belongs to.
+/// Returns the parts that memory of a kind belongs to.
 fn parts(memory: Memory) -> impl Iterator<Item = Part> {
     [None, Some(memory.name())].into_iter().skip(usize::from(!is_device_memory(memory)))
 }
 
-/// A call that frees and has begun.
+/// A call that frees memory and has not returned.
 #[derive(Clone, Debug)]
 struct Freeing {
-    /// A free's; of a context's end, which tells no call, nothing.
+    /// The call of a free; `None` for the end of a context, whose record has no call.
     call: Option<Call>,
-    /// What goes when the call is over.
+    /// The changes to apply when the call returns.
     changes: Vec<MemoryChange>,
 }
 
-/// The fold.
+/// The analysis.
 #[derive(Debug)]
 pub struct MemoryTimeline {
-    /// Host ns.
+    /// When the collection began: host ns.
     began: u64,
     period: Period,
-    /// Stretches of the time that is asked for that have begun.
+    /// How many parts of the selected time have been entered.
     entered: usize,
     sum: MemoryUse,
     owners: Owners,
     lines: Lines,
     doubts: BTreeMap<Part, Doubt>,
-    /// By thread: it frees one block at a time.
+    /// By thread: a thread frees one block at a time.
     freeing: HashMap<u32, Freeing>,
 }
 
 impl MemoryTimeline {
-    /// A fold that has seen nothing, of a collection that began at host ns `began`; what is in `period` counts.
-    pub fn new(began: u64, period: Period) -> Self {
+    /// An analysis of a collection that began at host ns `began`; changes in `period` are counted.
+    pub fn over(began: u64, period: Period) -> Self {
         let from = period.ends().0;
         let mut fold = MemoryTimeline {
             began,
@@ -274,32 +282,10 @@ impl MemoryTimeline {
         fold
     }
 
-    /// Takes the next event, in the trace's order; a call that failed `counts` if it is asked for.
-    pub fn observe(&mut self, event: &Event<'_>, counts: bool) {
-        let record = event.record;
-        self.end_free(record);
-        match &record.body {
-            _ if event.memory.is_empty() => {}
-            Body::Free(free) => self.begin_free(record, Some(free.call), &event.memory),
-            Body::Context(_) => self.begin_free(record, None, &event.memory),
-            body => {
-                let call = body.call().copied().unwrap_or_default();
-                let began = if call.begin == 0 { record.at } else { call.begin.min(record.at) };
-                self.ended(&event.memory, call.caller, host(began), host(record.at));
-            }
-        }
-        if let (Body::Api(api), Some(call)) = (&record.body, event.call)
-            && call.failed
-            && api.result == OUT_OF_MEMORY
-            && counts
-        {
-            self.sum.out_of_memory += 1;
-        }
-    }
-
-    /// Answers; the collection ended at host ns `ended`, and `library` names the file that an address lies in.
-    pub fn finish(mut self, ended: u64, library: impl Fn(u64) -> Option<String>) -> MemoryUse {
-        // The ends of these nobody saw.
+    /// Returns the use of memory until the collection ended, at host ns `ended`; `library` names the file that an address
+    /// lies in.
+    pub fn rows(mut self, ended: u64, library: impl Fn(u64) -> Option<String>) -> MemoryUse {
+        // The returns of these calls are not in the trace.
         let mut unseen: Vec<(u32, Freeing)> = self.freeing.drain().collect();
         unseen.sort_unstable_by_key(|(thread, _)| *thread);
         unseen.iter().for_each(|(_, freeing)| self.freed(freeing, host(ended), host(ended)));
@@ -323,7 +309,7 @@ impl MemoryTimeline {
         self.sum
     }
 
-    /// The stretches of the time that is asked for begin, as far as they do by `moment`, each with what is held.
+    /// Enters the parts of the selected time that start by `moment`, each with what is held then.
     fn enter(&mut self, moment: i64) {
         while let Some((from, _)) =
             self.period.stretches().get(self.entered).filter(|(from, _)| *from <= moment)
@@ -346,7 +332,7 @@ impl MemoryTimeline {
         }
     }
 
-    /// A call that frees begins, or is under way; what it frees goes when it is over.
+    /// Starts a call that frees. What it frees goes when the call returns.
     fn begin_free(&mut self, record: &Record, call: Option<Call>, changes: &[MemoryChange]) {
         self.enter(host(record.at));
         for change in changes {
@@ -359,7 +345,8 @@ impl MemoryTimeline {
         }
     }
 
-    /// A record may be the end of the call in which its thread frees, or show that it is over: the thread makes another call.
+    /// Applies the thread's pending free if this record is the return of that call, or of a later call of the thread,
+    /// which shows that the free has returned.
     fn end_free(&mut self, record: &Record) {
         let (Some(freeing), Some(call)) = (self.freeing.get(&record.thread), record.body.call()) else {
             return;
@@ -380,13 +367,13 @@ impl MemoryTimeline {
                     parts(change.memory()).for_each(|part| self.doubt(part).fails_to_free(bytes, at));
                 }
             }
-            // Since it began, nothing of it was certain any more.
+            // Nothing of it was certain since it began.
             Some(_) => self.freed(&freeing, at, at),
             None => self.freed(&freeing, host(call.begin).min(at), at),
         }
     }
 
-    /// A call that freed is over.
+    /// Applies the effect of a call that freed and has returned.
     fn freed(&mut self, freeing: &Freeing, began: i64, ended: i64) {
         for change in &freeing.changes {
             let bytes = freed_bytes(change);
@@ -395,7 +382,8 @@ impl MemoryTimeline {
         self.ended(&freeing.changes, freeing.call.map_or(0, |call| call.caller), began, ended);
     }
 
-    /// A call is over that did all this at some moment of it; that of a free did so when it ended.
+    /// Applies the changes of a call that has returned: each took effect at some moment of it, and those of a free at
+    /// its return.
     fn ended(&mut self, changes: &[MemoryChange], caller: u64, began: i64, ended: i64) {
         let end = self.period.ends().1;
         if began >= end {
@@ -427,7 +415,7 @@ impl MemoryTimeline {
         self.doubts.entry(part).or_default()
     }
 
-    /// What is held by all calls that have ended.
+    /// What is held according to the calls that have returned.
     fn held(&self, part: Part) -> u64 {
         let of_kind = |kind| self.sum.by_kind.get(kind).map_or(0, |held| held.live_bytes);
         part.map_or(self.sum.device.live_bytes, of_kind)
@@ -457,13 +445,47 @@ impl MemoryTimeline {
         }
     }
 
-    /// ns since the collection began.
+    /// Returns ns since the collection began.
     fn since_began(&self, moment: i64) -> u64 {
         moment.saturating_sub(host(self.began)).max(0) as u64
     }
 }
 
-/// What a change takes away.
+impl<'a> Analysis<'a> for MemoryTimeline {
+    type Rows = MemoryUse;
+
+    fn new(start: &Start<'a>) -> Self {
+        MemoryTimeline::over(start.began, start.period.clone())
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        let (record, changes) = (event.record, scope.memory());
+        self.end_free(record);
+        match &record.body {
+            _ if changes.is_empty() => {}
+            Body::Free(free) => self.begin_free(record, Some(free.call), changes),
+            Body::Context(_) => self.begin_free(record, None, changes),
+            body => {
+                let call = body.call().copied().unwrap_or_default();
+                let began = if call.begin == 0 { record.at } else { call.begin.min(record.at) };
+                self.ended(changes, call.caller, host(began), host(record.at));
+            }
+        }
+        if let (Body::Api(api), Some(call)) = (&record.body, event.call)
+            && call.failed
+            && api.result == OUT_OF_MEMORY
+            && scope.call()
+        {
+            self.sum.out_of_memory += 1;
+        }
+    }
+
+    fn finish(self, end: &End<'_>) -> MemoryUse {
+        self.rows(end.ended, |caller| end.library(caller))
+    }
+}
+
+/// Returns the bytes that a change frees.
 fn freed_bytes(change: &MemoryChange) -> u64 {
     match change {
         MemoryChange::Freed { bytes, .. } | MemoryChange::Vanished { bytes, .. } => *bytes,
@@ -480,7 +502,7 @@ mod tests {
     use gpuspy_wire::record::{LossCause, flag};
 
     #[test]
-    fn the_peak_is_the_first_moment_of_the_most() {
+    fn the_peak_is_at_the_first_moment_with_the_most_memory() {
         let (memory, mut use_) = (Memory::Device, Use::default());
         let of = OF;
         for (at, change) in [
@@ -507,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_add_up_and_what_is_held_does_not() {
+    fn counts_of_several_lines_add_up_and_held_memory_does_not() {
         let used = |allocations, allocated_bytes, frees, peak_bytes, peak_at, live_bytes| Use {
             allocations,
             allocated_bytes,
@@ -526,7 +548,11 @@ mod tests {
 
     const OF: Allocator = Allocator { context: 1, thread: 1, stream: None, caller: 0 };
 
-    /// Takes changes of device memory, each at its moment: bytes that come, or go where negative.
+    fn take(fold: &mut MemoryTimeline, event: &Event<'_>) {
+        fold.observe(event, &Scope::whole(event, true));
+    }
+
+    /// Applies changes of device memory, each at its time: bytes allocated, or freed if negative.
     fn observe(fold: &mut MemoryTimeline, changes: &[(u64, i64)]) {
         for (at, bytes) in changes {
             let (memory, size) = (Memory::Device, bytes.unsigned_abs());
@@ -536,14 +562,14 @@ mod tests {
             };
             let body = Body::Loss { cause: LossCause::RingFull, count: 0 };
             let record = Record { thread: 1, at: *at, body };
-            fold.observe(&Event { memory: vec![change], ..Event::new(&record) }, true);
+            take(fold, &Event { memory: vec![change], ..Event::new(&record) });
         }
     }
 
     fn line(changes: &[(u64, i64)], ended: u64) -> MemoryLine {
-        let mut fold = MemoryTimeline::new(1_000_000, Period::default());
+        let mut fold = MemoryTimeline::over(1_000_000, Period::default());
         observe(&mut fold, changes);
-        fold.finish(ended, |_| None).timeline
+        fold.rows(ended, |_| None).timeline
     }
 
     #[test]
@@ -555,15 +581,15 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_counts_and_is_held_for_a_moment() {
-        let mut fold = MemoryTimeline::new(1_000_000, Period::default());
+    fn memory_that_a_graph_allocates_and_frees_is_held_for_a_moment() {
+        let mut fold = MemoryTimeline::over(1_000_000, Period::default());
         observe(&mut fold, &[(1_000_500, 10)]);
         let memory = Memory::Graph;
         let passed = MemoryChange::Passed { memory, blocks: 3, bytes: 9, at_once: 7, of: OF };
         let body = Body::Loss { cause: LossCause::RingFull, count: 0 };
         let record = Record { thread: 1, at: 1_002_500, body };
-        fold.observe(&Event { memory: vec![passed], ..Event::new(&record) }, true);
-        let told = fold.finish(1_005_000, |_| None);
+        take(&mut fold, &Event { memory: vec![passed], ..Event::new(&record) });
+        let told = fold.rows(1_005_000, |_| None);
         assert_eq!(told.timeline.peaks, [10, 10, 17, 10, 10]);
         let (peak_bytes, peak_at) = (17, 2_500);
         let all = Use {
@@ -580,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_grows_too_long_is_folded() {
+    fn a_long_line_gets_longer_intervals() {
         let long =
             line(&[(1_000_000, 7), (1_001_000, 20), (1_002_000, -20), (1_000_000 + 512_000, 3)], 1_600_000);
         assert_eq!((long.bucket_ns, long.peaks.len()), (8_000, 75));
@@ -593,12 +619,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_held_before_is_held_from_the_begin_on() {
+    fn memory_from_before_the_selected_time_is_held_from_its_start_on() {
         let changes =
             [(1_000_100, 100), (1_000_200, -60), (1_003_000, 10), (1_004_000, -50), (1_009_000, 500)];
-        let mut fold = MemoryTimeline::new(1_000_000, Period::between(1_002_000, 1_008_000));
+        let mut fold = MemoryTimeline::over(1_000_000, Period::between(1_002_000, 1_008_000));
         observe(&mut fold, &changes);
-        let memory = fold.finish(2_000_000, |_| None);
+        let memory = fold.rows(2_000_000, |_| None);
         let expected = Use {
             allocations: 1,
             allocated_bytes: 10,
@@ -611,9 +637,9 @@ mod tests {
         assert_eq!((memory.device, memory.by_kind["device"]), (expected, expected));
         let expected = MemoryLine { from_ns: 2_000, bucket_ns: 1_000, peaks: vec![40, 50, 50, 0, 0, 0] };
         assert_eq!(memory.timeline, expected);
-        let mut quiet = MemoryTimeline::new(1_000_000, Period::between(1_001_000, 1_002_000));
+        let mut quiet = MemoryTimeline::over(1_000_000, Period::between(1_001_000, 1_002_000));
         observe(&mut quiet, &changes);
-        let memory = quiet.finish(2_000_000, |_| None);
+        let memory = quiet.rows(2_000_000, |_| None);
         assert_eq!(
             (memory.device.peak_bytes, memory.device.peak_at, memory.device.allocations),
             (40, 1_000, 0)
@@ -621,27 +647,27 @@ mod tests {
     }
 
     #[test]
-    fn each_of_several_stretches_begins_with_what_is_held_then() {
+    fn each_of_several_selected_parts_starts_with_what_is_held_then() {
         let mut captures = Captures::default();
         for (at, begins) in [(1_002_000, true), (1_004_000, false), (1_010_000, true), (1_012_000, false)] {
             captures.observe(&Record { thread: 0, at, body: Body::Capture { begins } });
         }
         let period = captures.period(&Names::default(), None, (i64::MIN, i64::MAX));
-        let mut fold = MemoryTimeline::new(1_000_000, period);
+        let mut fold = MemoryTimeline::over(1_000_000, period);
         observe(
             &mut fold,
             &[(1_001_000, 40), (1_003_000, 2), (1_005_000, 900), (1_006_000, -850), (1_013_000, 500)],
         );
-        let memory = fold.finish(2_000_000, |_| None);
+        let memory = fold.rows(2_000_000, |_| None);
         let Use { allocations, allocated_bytes, frees, peak_bytes, peak_at, live_bytes, .. } = memory.device;
         assert_eq!((allocations, allocated_bytes, frees), (1, 2, 0));
         assert_eq!((peak_bytes, peak_at, live_bytes), (92, 10_000, 92), "not the 942 in between");
         assert_eq!(memory.timeline.peaks, [40, 42, 42, 42, 42, 42, 42, 42, 92, 92]);
     }
 
-    /// A block is taken, and a call from 20 to 40 ns frees it, or fails to.
+    /// A block is allocated at 10 ns, and a call from 20 to 40 ns frees it or fails to.
     fn freed(from: i64, to: i64, fails: bool) -> Use {
-        let mut fold = MemoryTimeline::new(0, Period::between(from, to));
+        let mut fold = MemoryTimeline::over(0, Period::between(from, to));
         observe(&mut fold, &[(10, 8)]);
         let call =
             Call { begin: 20, end: 40, flags: if fails { flag::FAILED } else { 0 }, ..Call::default() };
@@ -651,15 +677,15 @@ mod tests {
         let end = Record { thread: 1, at: 40, body: Body::Api(api) };
         let (memory, bytes) = (Memory::Device, 8);
         let goes = MemoryChange::Freed { memory, bytes, of: OF };
-        fold.observe(&Event { memory: vec![goes], ..Event::new(&free) }, true);
+        take(&mut fold, &Event { memory: vec![goes], ..Event::new(&free) });
         let back = fails.then_some(MemoryChange::FreeFailed { memory, bytes, of: OF });
         let end = Event { memory: back.into_iter().collect(), ..Event::new(&end) };
-        fold.observe(&end, true);
-        fold.finish(50, |_| None).device
+        take(&mut fold, &end);
+        fold.rows(50, |_| None).device
     }
 
     #[test]
-    fn a_free_that_fails_is_none() {
+    fn a_free_that_fails_frees_nothing() {
         for (from, to) in [(i64::MIN, 30), (30, i64::MAX)] {
             let used = freed(from, to, true);
             assert_eq!((used.frees, used.live_bytes, used.peak()), (0, 8, Estimate::new(8, 8, 8)));

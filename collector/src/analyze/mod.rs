@@ -1,21 +1,28 @@
-//! The questions a user asks, one module each.
+//! The analyses: one module for each.
 //!
-//! Every analysis is a fold over the model's [`Event`]s with bounded state: nothing holds a trace. Totals and identities
-//! are exact, medians are [sketches](quantile). What is not known exactly is an [`Estimate`](estimate::Estimate).
+//! Every analysis takes the model's [`Event`](crate::model::Event)s one by one and keeps bounded state: none holds a
+//! whole trace. Totals and the parts of GPU time are exact, medians are [sketches](quantile). What is not known
+//! exactly is an [`Estimate`](estimate::Estimate).
 //!
-//! - [`coverage`]: what was seen and what was not?
-//! - [`identity`], [`gaps`]: where did the GPU's time go, when had it nothing to do? (both read from one [`timeline`])
-//! - [`graphs`]: what ran inside graph launches?
-//! - [`kernels`], [`transfers`], [`memory`], [`calls`]: which work, which memory, which calls?
-//! - [`startup`]: why did it take so long until the GPU had something to do? [`waits`]: which calls waited for it unasked?
-//! - [`ranges`]: what did the program say it was doing, and what did that cost?
-//! - [`shapes`]: in which shapes were kernels launched, and how well do those fill a GPU?
-//! - [`together`]: what did several processes of one machine do, on one line?
-//! - [`overhead`]: what did looking cost? [`windows`]: how much was timed, and what did that cost?
-//! - [`extrapolate`], [`whole`]: what did all take, and where did all the time go, when only some was timed?
+//! - [`pipeline`]: the trait that analyses implement, their list, and the pass over the records; [`scope`]: what the
+//!   record filter lets through of an event; [`merge`]: how tables of several processes add up
+//! - [`coverage`]: what was observed and what was not
+//! - [`devices`]: where each GPU's time went, and its idle gaps; [`identity`] defines the parts of the time and
+//!   [`gaps`] the gaps, both computed from one [`timeline`]
+//! - [`kernels`], [`graphs`], [`transfers`]: the work; [`shapes`]: the shapes that kernels were launched in, and how
+//!   well they fill a GPU
+//! - [`memory`]: device and host memory; [`owners`]: the libraries that hold it
+//! - [`calls`]: API calls; [`waits`]: calls that waited for the GPU though they are no synchronize calls
+//! - [`startup`]: why it took so long until the GPU had something to do
+//! - [`ranges`]: NVTX ranges and markers
+//! - [`together`]: several processes on one machine
+//! - [`overhead`]: what profiling cost; [`windows`]: how much was timed, and what that cost
+//! - [`extrapolate`], [`whole`]: the time of all operations, and the parts of all the time, if only some was timed
+//! - [`summary`]: which process a report is about, and how the reports of a run add up
 
 pub mod calls;
 pub mod coverage;
+pub mod devices;
 pub mod durations;
 pub mod estimate;
 pub mod extrapolate;
@@ -24,14 +31,16 @@ pub mod graphs;
 pub mod identity;
 pub mod kernels;
 pub mod memory;
+pub mod merge;
 pub mod overhead;
 pub mod owners;
+pub mod pipeline;
 pub mod quantile;
 pub mod ranges;
+pub mod scope;
 pub mod shapes;
 pub mod startup;
 pub mod summary;
-pub mod sweep;
 pub mod timeline;
 pub mod together;
 pub mod transfers;
@@ -39,36 +48,25 @@ pub mod waits;
 pub mod whole;
 pub mod windows;
 
-use crate::model::Event;
 use crate::model::filter::Filter;
 use crate::model::gpu_clock::Clocks;
 use crate::trace;
 use crate::trace::record::{Names, Status};
-pub use summary::{Line, ProcessInfo, ProcessReport, Tables, lines, process, sort};
+pub use pipeline::{Analysis, Tables, process};
+use serde::Serialize;
+pub use summary::{Line, ProcessInfo, ProcessReport, lines, sort};
 pub use together::{Member, together};
 
-/// A question, answered by a fold.
-pub trait Analysis {
-    /// The answer.
-    type Table;
-
-    /// Takes the next event, in the trace's order.
-    fn observe(&mut self, event: &Event<'_>);
-
-    /// Answers.
-    fn finish(self) -> Self::Table;
-}
-
 /// What reading a trace lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Damage {
     /// Chunks that could not be read.
     pub chunks_lost: u64,
-    /// Chunks that were refused: they claim more than a file of this size can hold.
+    /// Chunks that were refused because they claim more than a file of this size can contain.
     pub chunks_refused: u64,
-    /// Records that were in them, as far as that is known.
+    /// Records in lost chunks: at least this many.
     pub records_lost: u64,
-    /// GPU times that were in them, as far as that is known.
+    /// GPU times in lost chunks: at least this many.
     pub times_lost: u64,
     /// The file ends inside a chunk.
     pub cut: bool,
@@ -82,10 +80,10 @@ impl From<trace::Damage> for Damage {
     }
 }
 
-/// One process's trace, opened.
+/// The opened trace of a process.
 #[derive(Debug)]
 pub struct Input<'a, Records> {
-    /// Where it was read from.
+    /// The path that it was read from.
     pub path: String,
     /// Its texts.
     pub names: &'a Names,
@@ -93,9 +91,9 @@ pub struct Input<'a, Records> {
     pub status: Option<&'a Status>,
     /// What reading it lost.
     pub damage: Damage,
-    /// Its clocks, by a [`Survey`](crate::model::survey::Survey) of the same records.
+    /// Its clocks, from a [`Survey`](crate::model::survey::Survey) of the same records.
     pub clocks: &'a Clocks,
-    /// What of it is asked for.
+    /// The filter that selects a part of it.
     pub filter: &'a Filter,
     /// Its records, in time order.
     pub records: Records,

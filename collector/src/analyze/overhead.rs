@@ -1,16 +1,19 @@
-//! What did looking cost?
+//! What profiling cost, by the agent's own measurement.
 
+use super::merge::Merge;
 use super::windows::Duty;
 use crate::trace::record::Status;
+use serde::Serialize;
 
-/// The agent's own cost, by its own measurement.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The agent's cost, by its own measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Overhead {
     /// ns spent in hooks outside the real calls, all threads added.
     pub agent_ns: u64,
     /// ns the poller spent outside driver calls.
     pub poller_ns: u64,
-    /// Host ns that the collection spanned, with its first call: that begins before, and starts it.
+    /// Host ns that the collection spanned, including its first call, which starts the collection and began before
+    /// it.
     pub wall_ns: u64,
     /// Calls entered.
     pub calls: u64,
@@ -20,27 +23,28 @@ pub struct Overhead {
     pub collected: u64,
 }
 
-/// What looking cost, in percent of the time.
+/// What profiling cost, in percent of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Hooks, of all threads added.
+    /// Hooks, the sum over all threads.
     pub hooks: f64,
-    /// The poller's thread.
+    /// The poller thread.
     pub poller: f64,
-    /// By how much timing slowed the work besides: events take time of the GPU, and the poller holds locks that launches wait
-    /// for. `None` where too few windows and pauses can be compared to tell.
+    /// How much timing slowed the work besides: events take GPU time, and the poller holds locks that launches wait
+    /// for. `None` if too few windows and pauses can be compared.
     pub events: Option<f64>,
 }
 
 impl Cost {
-    /// All of it, as far as it is known.
+    /// Returns the sum of the parts that are known.
     pub fn total(&self) -> f64 {
         self.hooks + self.poller + self.events.unwrap_or(0.0)
     }
 }
 
 impl Overhead {
-    /// From the last status of a process whose first call, as far as the trace has any, began at host ns `earliest`.
+    /// Computes it from the last status of a process whose first call in the trace, if there is any, began at host ns
+    /// `earliest`.
     pub fn of(status: &Status, earliest: Option<u64>) -> Self {
         let began = earliest.map_or(status.began, |earliest| earliest.min(status.began));
         Overhead {
@@ -53,22 +57,24 @@ impl Overhead {
         }
     }
 
-    /// What looking cost, by what it took, in percent of the time; `None` without any.
+    /// Returns the cost in percent of the time; `None` if no time passed.
     pub fn cost(&self, duty: &Duty) -> Option<Cost> {
         if self.wall_ns == 0 {
             return None;
         }
         let percent = |ns: u64| 100.0 * ns as f64 / self.wall_ns as f64;
         let (timed, all) = duty.time();
-        // Launches are slower while they are timed. No event makes one faster: less than nothing is what launches vary by.
+        // Launches are slower while they are timed. No event makes one faster, so a negative slowdown is only the
+        // variation of launches and counts as 0.
         let events = duty.slowdown().filter(|_| all > 0);
         let events =
             events.map(|slower| 100.0 * slower.value / (1.0 + slower.value) * timed as f64 / all as f64);
         Some(Cost { hooks: percent(self.agent_ns), poller: percent(self.poller_ns), events })
     }
+}
 
-    /// Adds another process's.
-    pub fn merge(&mut self, other: &Overhead) {
+impl Merge for Overhead {
+    fn merge(&mut self, other: &Overhead) {
         self.agent_ns = self.agent_ns.saturating_add(other.agent_ns);
         self.poller_ns = self.poller_ns.saturating_add(other.poller_ns);
         self.wall_ns = self.wall_ns.saturating_add(other.wall_ns);

@@ -1,25 +1,26 @@
-//! Which library took device memory, which holds it, and which gave it back?
+//! Device memory by library: which one allocated it, which one holds it, and which one freed it.
 //!
-//! A block is its allocator's until it goes, whoever frees it; a free is counted where it was called. The columns sum to those of
-//! [`MemoryUse::device`](super::memory::MemoryUse::device).
+//! A block belongs to its allocator until it is freed, whichever library frees it; a free counts for the library that
+//! called it. The columns sum to those of [`MemoryUse::device`](super::memory::MemoryUse::device).
 
 use crate::model::memory::MemoryChange;
+use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
 /// Device memory of one owner.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Holding {
-    /// Allocations of it.
+    /// The number of its allocations.
     pub allocations: u64,
-    /// Bytes of all of those.
+    /// Their bytes.
     pub allocated_bytes: u64,
-    /// What it held when the process held the most.
+    /// The bytes that it held at the process's peak.
     pub at_peak_bytes: u64,
-    /// What it held in the end.
+    /// The bytes that it held at the end.
     pub live_bytes: u64,
-    /// Frees that it called, whoever's the blocks were.
+    /// The number of frees that it called, whoever had allocated the blocks.
     pub frees: u64,
-    /// Bytes of those.
+    /// Their bytes.
     pub freed_bytes: u64,
 }
 
@@ -35,19 +36,19 @@ impl Holding {
     }
 }
 
-/// Holdings by the path of a library; `None` = nobody knows who called.
+/// Holdings by the path of a library; `None` if the caller is unknown.
 pub type ByLibrary = BTreeMap<Option<String>, Holding>;
 
-/// The fold: holdings by the return address of the call. Programs call from few places.
+/// The analysis: holdings by the return address of the call. Programs call from few places.
 #[derive(Debug, Default)]
 pub struct Owners {
     by_caller: HashMap<u64, Holding>,
-    /// What is held now is the most that ever was, and no row says so yet.
+    /// What is held now is the peak, and the rows do not have it yet.
     is_at_peak: bool,
 }
 
 impl Owners {
-    /// Takes a change of device memory that a call from `caller` made; `is_counted` if it is in the time that is asked for.
+    /// Applies a change of device memory by a call from `caller`; `is_counted` if it is in the selected time.
     pub fn change(&mut self, change: &MemoryChange, caller: u64, is_counted: bool) {
         let one = u64::from(is_counted);
         if let MemoryChange::Freed { .. } | MemoryChange::Vanished { .. } = change {
@@ -66,7 +67,7 @@ impl Owners {
                 freeing.frees += one;
                 freeing.freed_bytes = freeing.freed_bytes.saturating_add(one * bytes);
             }
-            // A free counts when it is over.
+            // A free counts when its call returns.
             MemoryChange::FreeFailed { .. } => {}
             MemoryChange::Vanished { bytes, .. } => {
                 owner.live_bytes = owner.live_bytes.saturating_sub(bytes);
@@ -81,12 +82,12 @@ impl Owners {
         }
     }
 
-    /// What is held now is more than ever before.
+    /// Records that what is held now is a new peak.
     pub fn peaked(&mut self) {
         self.is_at_peak = true;
     }
 
-    /// The same, with so much more of an owner's for no longer than this moment.
+    /// Records the same with `passing` bytes more of one owner, held for no longer than this moment.
     pub fn peaked_with(&mut self, caller: u64, passing: u64) {
         self.peaked();
         if passing > 0 {
@@ -96,7 +97,7 @@ impl Owners {
         }
     }
 
-    /// Answers, with `library` naming the file that an address lies in.
+    /// Returns the rows; `library` names the library of a code address.
     pub fn finish(mut self, library: impl Fn(u64) -> Option<String>) -> ByLibrary {
         self.leave_peak();
         let mut libraries = ByLibrary::new();
@@ -106,7 +107,8 @@ impl Owners {
         libraries
     }
 
-    /// Writes down who held what at the most. Only when it becomes less: a program that grows has a peak at each step.
+    /// Writes the holdings at the peak into the rows. This happens only when less is held again, since a program that
+    /// grows has a new peak at each step.
     fn leave_peak(&mut self) {
         if std::mem::take(&mut self.is_at_peak) {
             self.by_caller.values_mut().for_each(|row| row.at_peak_bytes = row.live_bytes);
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_its_allocators_and_a_free_its_callers() {
+    fn a_block_counts_for_its_allocator_and_a_free_for_its_caller() {
         let mut owners = Owners::default();
         let came = |caller, bytes| MemoryChange::Allocated { memory: MEMORY, bytes, of: of(caller) };
         let freed = |caller, bytes| MemoryChange::Freed { memory: MEMORY, bytes, of: of(caller) };
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn who_held_the_most_is_known_where_it_was_held_to_the_end() {
+    fn holdings_at_a_peak_that_lasts_to_the_end_are_recorded() {
         let mut owners = Owners::default();
         owners.change(&MemoryChange::Allocated { memory: MEMORY, bytes: 5, of: of(10) }, 10, true);
         owners.peaked();

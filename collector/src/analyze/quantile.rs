@@ -1,19 +1,20 @@
 //! Quantiles in bounded memory: exact below [`EXACT`] samples, within 1 % beyond.
 //!
-//! Beyond that it counts in bins: one for each number below [`BINS`], and that many for each doubling from there, equally wide,
-//! as HdrHistogram has them (Gil Tene, hdrhistogram.org). A bin is found without a logarithm, its middle is within 1/256 of
-//! anything in it, and two sketches merge by adding.
+//! Beyond [`EXACT`] samples are counted in bins: one for each number below [`BINS`], and from there [`BINS`] of equal
+//! width for each doubling, as HdrHistogram has them (Gil Tene, hdrhistogram.org). A bin is found without a
+//! logarithm, its middle is within 1/256 of every number in it, and two sketches are merged by adding their counts.
 
 use super::estimate::{Estimate, Kind};
+use super::merge::Merge;
 
-/// Samples that are kept as they are.
+/// The number of samples from which on they are counted in bins.
 pub const EXACT: usize = 10_000;
 
-/// Bins for each doubling: a power of two. Their half-width is less than half of the 1 % that is promised, so that rounding
-/// cannot spoil it.
+/// Bins for each doubling: a power of two. Their half-width is less than half of the 1 % that is guaranteed, so that
+/// rounding cannot exceed it.
 const BINS: u64 = 128;
 
-/// Durations (or any whole numbers), to be asked for quantiles.
+/// A collection of durations (or other integers) that returns quantiles.
 #[derive(Clone, Debug, Default)]
 pub struct Quantiles {
     samples: Vec<u64>,
@@ -28,7 +29,7 @@ impl Quantiles {
         self.add_equal(sample, 1);
     }
 
-    /// Takes so many equal samples.
+    /// Takes `count` equal samples.
     pub fn add_equal(&mut self, sample: u64, count: u64) {
         self.count += count;
         if self.is_exact() && self.count < EXACT as u64 {
@@ -39,48 +40,29 @@ impl Quantiles {
         }
     }
 
-    /// Takes over all samples of another.
-    pub fn merge(&mut self, other: &Quantiles) {
-        if self.count == 0 {
-            self.clone_from(other);
-            return;
-        }
-        for sample in &other.samples {
-            self.add(*sample);
-        }
-        if !other.is_exact() {
-            self.spill();
-            self.count += other.count;
-            self.bins.resize(self.bins.len().max(other.bins.len()), 0);
-            for (mine, theirs) in self.bins.iter_mut().zip(&other.bins) {
-                *mine += theirs;
-            }
-        }
-    }
-
-    /// Samples taken.
+    /// The number of samples.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether answers are exact.
+    /// Whether quantiles are exact.
     pub fn is_exact(&self) -> bool {
         self.bins.is_empty()
     }
 
-    /// The median: the best value, and the least and the most that it can be, by the bins of the samples in the middle. Exact
-    /// ones of which there is an even number have the mean of both middle ones, rounded down. `None` without samples.
+    /// Returns the median with the bounds of the bins of the middle samples. The exact median of an even number of
+    /// samples is the mean of the two middle ones, rounded down. `None` without samples.
     pub fn median(&self) -> Option<Estimate<u64>> {
         if self.is_exact() {
             return self.middle().map(|median| Estimate::new(median, median, median));
         }
         let (below, above) = (self.binned((self.count - 1) / 2), self.binned(self.count / 2));
-        // Between both ends of a bin: its middle.
+        // The middle between both ends of the bin.
         let value = below.0 + (below.1 - below.0) / 2;
         Some(Estimate { value, lo: below.0, hi: above.1, kind: Kind::Sketch })
     }
 
-    /// The median of samples that are kept as they are.
+    /// Returns the median of samples that are kept as they are.
     fn middle(&self) -> Option<u64> {
         let mut sorted = self.samples.clone();
         sorted.sort_unstable();
@@ -99,7 +81,7 @@ impl Quantiles {
     }
 
     fn bin(&mut self, sample: u64, count: u64) {
-        // Bits that are cut off, so that what is left is below 2 · BINS.
+        // The number of low bits to cut off, so that what is left is below 2 · BINS.
         let cut = (sample / BINS).checked_ilog2().map_or(0, u64::from);
         let index = (cut * BINS + (sample >> cut)) as usize;
         if index >= self.bins.len() {
@@ -108,7 +90,7 @@ impl Quantiles {
         self.bins[index] += count;
     }
 
-    /// The least and the greatest that the sample of a rank (from 0) can be, by its bin.
+    /// Returns the bounds of the bin of the sample with this rank (from 0).
     fn binned(&self, rank: u64) -> (u64, u64) {
         let mut seen = 0;
         let bin = self.bins.iter().position(|count| {
@@ -124,6 +106,26 @@ impl Quantiles {
     }
 }
 
+impl Merge for Quantiles {
+    fn merge(&mut self, other: &Quantiles) {
+        if self.count == 0 {
+            self.clone_from(other);
+            return;
+        }
+        for sample in &other.samples {
+            self.add(*sample);
+        }
+        if !other.is_exact() {
+            self.spill();
+            self.count += other.count;
+            self.bins.resize(self.bins.len().max(other.bins.len()), 0);
+            for (mine, theirs) in self.bins.iter_mut().zip(&other.bins) {
+                *mine += theirs;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_are_exact() {
+    fn quantiles_of_few_samples_are_exact() {
         assert_eq!(of([]).median(), None);
         let median = |samples: &[u64]| of(samples.iter().copied()).median();
         let exactly = |ns| Some(Estimate::new(ns, ns, ns));
@@ -157,7 +159,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn many_samples_are_within_a_percent_and_inside_the_interval(
+        fn quantiles_of_many_samples_are_within_a_percent_and_inside_the_interval(
             seed in 1u64.., spread in 1u32..40, parts in 1usize..4, one_more in 0usize..2,
         ) {
             let mut x = seed;

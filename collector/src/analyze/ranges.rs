@@ -1,42 +1,46 @@
-//! What the program says it was doing (NVTX), and what that cost: on the host, and on the GPU.
+//! NVTX ranges and markers: how often the program used each, and the time of ranges on the host and on the GPU.
 //!
-//! An operation lies in every range that is open when its call begins ([`ranges`](crate::model::ranges)). A range's
-//! **projection** onto the GPU is from the start of the first timed operation launched in it to the end of the last, whatever ran
-//! between; a range without a timed operation has none. What is captured did not run and is in no range. Launches timed as one
-//! (bursts) are operations without a time of their own: they move no projection.
+//! An operation belongs to every range that is open when its call starts ([`ranges`](crate::model::ranges)). The
+//! **projection** of a range onto the GPU is from the start of the first timed operation launched in it to the end of
+//! the last, whatever ran between; a range without a timed operation has none. Captured operations did not run and
+//! belong to no range. Launches timed as one (bursts) have no time of their own, so they do not extend a projection.
 //!
-//! Where only a part of a trace is asked for, a range belongs to where it begins and to the thread that began it, and is whole;
-//! of its operations those count that concern what is asked for, whenever they ran.
+//! If only a part of a trace is selected, a range belongs to the time at which it starts and to the thread that
+//! starts it, and counts whole. Its operations count if they pass the filter, whenever they ran.
 
 use super::calls::HostTimes;
 use super::durations::Durations;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::gpu_clock::parted;
 use crate::model::gpu_interval::{GpuInterval, Length};
 use crate::model::ranges::{Begun, Inside, Over, RECENT, Ranges, Stray};
 use crate::model::{Action, CountedCall, Event, Operation, When};
 use crate::trace::record::{Body, Names, NvtxRange};
 use gpuspy_wire::record::{Namespace, NvtxChange};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Ranges told apart by their names, and marks; what is beyond is one more row.
+/// The most ranges, and markers, with rows of their own; all others share one row.
 const MOST_ROWS: usize = 4096;
-/// That row's name.
+/// The name of that row.
 pub const OTHERS: &str = "(others)";
-/// A range that was given no text, or one too many for the trace.
+/// The name of a range without text, or whose text was one too many for the trace.
 pub const NO_TEXT: &str = "(no text)";
 
-/// What a range is called.
+/// The name of a range.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RangeName {
-    /// Its domain; `None` = the default one.
+    /// Its domain; `None` stands for the default domain.
     pub domain: Option<String>,
     /// Its text.
     pub text: String,
 }
 
 impl RangeName {
-    /// What a record calls it.
+    /// Returns the name that a record gives.
     pub fn of(range: &NvtxRange, names: &Names) -> RangeName {
         let domain = (range.domain != 0).then(|| {
             names.get(Namespace::Domain, range.domain).map_or_else(|| range.domain.to_string(), str::to_owned)
@@ -50,7 +54,7 @@ impl RangeName {
     }
 }
 
-/// As other tools have it: `domain:text`.
+/// The notation of other tools: `domain:text`.
 impl fmt::Display for RangeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.domain {
@@ -63,19 +67,19 @@ impl fmt::Display for RangeName {
 /// The ranges of one name.
 #[derive(Clone, Debug, Default)]
 pub struct RangeTimes {
-    /// How many, and from their begin to their end on the host.
+    /// Their number, and their times from start to end on the host.
     pub host: HostTimes,
-    /// Their projections onto the GPU: in host ns, of those that have one.
+    /// The lengths of their projections onto the GPU, host ns; ranges without one are absent.
     pub gpu: Durations,
-    /// Operations in them.
+    /// The operations in them.
     pub operations: u64,
-    /// Of those, the ones with a GPU time.
+    /// How many of those have a GPU time.
     pub timed: u64,
     /// Kernel launches in them.
     pub launches: u64,
-    /// Ranges that were given a payload.
+    /// How many had a payload.
     pub payloads: u64,
-    /// Ranges that were never ended: they last until the trace's end.
+    /// How many were never ended; these last until the end of the trace.
     pub open: u64,
 }
 
@@ -91,12 +95,12 @@ impl RangeTimes {
     }
 }
 
-/// The marks of one name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The markers of one name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MarkTimes {
     /// How many.
     pub count: u64,
-    /// Of those, the ones that were given a payload.
+    /// How many had a payload.
     pub payloads: u64,
 }
 
@@ -107,27 +111,28 @@ impl MarkTimes {
     }
 }
 
-/// All ranges and marks.
+/// All ranges and markers.
 #[derive(Clone, Debug, Default)]
 pub struct RangeUse {
     /// Ranges by name.
     pub by_name: BTreeMap<RangeName, RangeTimes>,
-    /// Marks by name.
+    /// Markers by name.
     pub marks: BTreeMap<RangeName, MarkTimes>,
     /// Ends of ranges that were not open.
     pub stray: u64,
-    /// Ranges that began where too many others were open: they are in no row.
+    /// Ranges that started while too many others were open; they are in no row.
     pub not_followed: u64,
 }
 
 impl RangeUse {
-    /// Whether there are neither ranges nor marks.
+    /// Whether there are neither ranges nor markers.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty() && self.marks.is_empty()
     }
+}
 
-    /// Adds another's.
-    pub fn merge(&mut self, other: &RangeUse) {
+impl Merge for RangeUse {
+    fn merge(&mut self, other: &RangeUse) {
         for (name, times) in &other.by_name {
             row(&mut self.by_name, name.clone(), RangeName::others).merge(times);
         }
@@ -139,16 +144,16 @@ impl RangeUse {
     }
 }
 
-/// The row of a key, or that of all others if there are too many.
+/// Returns the row of a key, or that of all others if there are too many.
 fn row<K: Ord, V: Default>(rows: &mut BTreeMap<K, V>, key: K, others: impl FnOnce() -> K) -> &mut V {
     let is_full = rows.len() >= MOST_ROWS && !rows.contains_key(&key);
     rows.entry(if is_full { others() } else { key }).or_default()
 }
 
-/// What lies in a range.
+/// The operations of a range.
 #[derive(Clone, Debug, Default)]
 struct Contents {
-    /// The range is asked for.
+    /// Whether the range passes the filter.
     counts: bool,
     operations: u64,
     launches: u64,
@@ -189,7 +194,7 @@ impl Inside for Contents {
     }
 }
 
-/// From the start of the first operation to the end of the last: host ns on the line.
+/// From the start of the first operation to the end of the last, host ns on the line.
 #[derive(Clone, Copy, Debug)]
 struct Projection {
     earliest_start: i64,
@@ -198,9 +203,9 @@ struct Projection {
     earliest_end: i64,
     end: i64,
     latest_end: i64,
-    /// The clock that placed all of them: a context and its time base. `None`: several did.
+    /// The clock that placed all of them: a context and its time base; `None` if several did.
     lane: Option<(u32, u32)>,
-    /// How far from the truth a place on the line can be, ns.
+    /// How far a place on the line can be from the true one, ns.
     off_by: u64,
 }
 
@@ -213,7 +218,7 @@ impl Projection {
         Projection { earliest_start, start, latest_start, earliest_end, end, latest_end, lane, off_by }
     }
 
-    /// One that holds both.
+    /// Returns the projection that contains both.
     fn with(self, other: Projection) -> Projection {
         Projection {
             earliest_start: self.earliest_start.min(other.earliest_start),
@@ -227,7 +232,8 @@ impl Projection {
         }
     }
 
-    /// How long it is. Both its ends can be off; on one clock by no more than that parts from the host's meanwhile.
+    /// Returns its length. Both ends can be off; on one clock by no more than that clock can drift from the host's
+    /// within the length.
     fn length(&self) -> Length {
         let ns = |from: i64, to: i64| to.saturating_sub(from).max(0) as u64;
         let longest = ns(self.earliest_start, self.latest_end);
@@ -240,10 +246,10 @@ impl Projection {
     }
 }
 
-/// A domain and a text, by their numbers; `None` = all others.
+/// A domain and a text, by their numbers; `None` stands for all others.
 type Key = Option<(u32, u32)>;
 
-/// The fold.
+/// The analysis.
 #[derive(Debug)]
 pub struct RangeFold<'a> {
     names: &'a Names,
@@ -254,19 +260,45 @@ pub struct RangeFold<'a> {
     not_followed: u64,
 }
 
-impl<'a> RangeFold<'a> {
-    /// A fold that has seen nothing.
-    pub fn new(names: &'a Names) -> Self {
-        let open = Ranges::new(RECENT);
-        let (by_name, marks) = (BTreeMap::new(), BTreeMap::new());
-        RangeFold { names, open, by_name, marks, stray: 0, not_followed: 0 }
+impl RangeFold<'_> {
+    /// Counts a range that has ended, if it passes the filter.
+    fn over(&mut self, over: &Over<Contents>, is_open: bool) {
+        let Begun { at, range, inside, .. } = &over.begun;
+        if !inside.counts {
+            return;
+        }
+        let times = row(&mut self.by_name, Some((range.domain, range.text)), || None);
+        let host_ns = over.end.saturating_sub(*at);
+        times.host.add(CountedCall { api: 0, calls: 1, host_ns, failed: false });
+        if let Some(projection) = &inside.projection {
+            times.gpu.add(projection.length());
+        }
+        times.operations += inside.operations;
+        times.timed += inside.timed;
+        times.launches += inside.launches;
+        times.payloads += u64::from(range.payload);
+        times.open += u64::from(is_open);
+    }
+}
+
+impl<'a> Analysis<'a> for RangeFold<'a> {
+    type Rows = RangeUse;
+
+    fn new(start: &Start<'a>) -> Self {
+        RangeFold {
+            names: start.names,
+            open: Ranges::new(RECENT),
+            by_name: BTreeMap::new(),
+            marks: BTreeMap::new(),
+            stray: 0,
+            not_followed: 0,
+        }
     }
 
-    /// Takes the next event, in the trace's order, without its operation if that does not concern what is asked for. A range
-    /// that begins here, or a mark, `counts` if it is asked for.
-    pub fn observe(&mut self, event: &Event<'_>, counts: bool) {
-        let record = event.record;
-        if let Some((operation, call)) = event.operation.as_ref().zip(record.body.call()) {
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        let (record, counts) = (event.record, scope.call());
+        // A range is whole, and so are the operations in it, whenever they ran.
+        if let Some((operation, call)) = scope.operation_at_any_time().zip(record.body.call()) {
             self.open.around(record.thread, call.begin).for_each(|begun| begun.inside.add(operation));
         }
         let Body::NvtxRange(range) = &record.body else { return };
@@ -293,9 +325,8 @@ impl<'a> RangeFold<'a> {
         }
     }
 
-    /// Answers, of a process that ended at host ns `ended`.
-    pub fn finish(mut self, ended: u64) -> RangeUse {
-        let (over, open) = std::mem::replace(&mut self.open, Ranges::new(0)).finish(ended);
+    fn finish(mut self, end: &End<'_>) -> RangeUse {
+        let (over, open) = std::mem::replace(&mut self.open, Ranges::new(0)).finish(end.ended);
         over.iter().for_each(|over| self.over(over, false));
         open.iter().for_each(|over| self.over(over, true));
         let name = |key: Key| key.map_or_else(RangeName::others, |key| named(key, self.names));
@@ -308,25 +339,6 @@ impl<'a> RangeFold<'a> {
             all.marks.entry(name(key)).or_default().merge(&times);
         }
         all
-    }
-
-    /// Counts a range, if it is asked for.
-    fn over(&mut self, over: &Over<Contents>, is_open: bool) {
-        let Begun { at, range, inside, .. } = &over.begun;
-        if !inside.counts {
-            return;
-        }
-        let times = row(&mut self.by_name, Some((range.domain, range.text)), || None);
-        let host_ns = over.end.saturating_sub(*at);
-        times.host.add(CountedCall { api: 0, calls: 1, host_ns, failed: false });
-        if let Some(projection) = &inside.projection {
-            times.gpu.add(projection.length());
-        }
-        times.operations += inside.operations;
-        times.timed += inside.timed;
-        times.launches += inside.launches;
-        times.payloads += u64::from(range.payload);
-        times.open += u64::from(is_open);
     }
 }
 

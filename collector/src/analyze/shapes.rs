@@ -1,12 +1,10 @@
-//! In which shapes was a kernel launched, and how well does it fill a GPU?
+//! The shapes that kernels were launched in, and how well they fill a GPU.
 
-use super::Analysis;
 use super::calls::base_name;
-use super::kernels::Kernel;
 use crate::model::facts::{Facts, Known, Shape};
 use crate::model::multiprocessor::{Limit, WARP, limits};
-use crate::model::{Action, Event, Process, When};
-use crate::trace::record::{Body, Device, KernelFacts, Names, What, Work};
+use crate::model::{Action, Operation, Process, When};
+use crate::trace::record::{Body, Device, KernelFacts, Names, Record, What, Work};
 use gpuspy_wire::record::Namespace;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,24 +12,25 @@ use std::collections::hash_map::Entry;
 /// Shapes of a kernel that are told apart.
 const MOST: usize = 64;
 
-/// Launches of one kernel in one shape, and what the driver says of it.
+/// The launches of one kernel in one shape, and what the driver reports about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launched {
     /// Threads of a block.
     pub threads: u32,
     /// Dynamic shared memory of a block, bytes.
     pub dynamic_shared_bytes: u32,
-    /// Launches outside captures.
+    /// Launches outside stream captures.
     pub launches: u64,
-    /// Launches inside.
+    /// Launches inside stream captures.
     pub captured: u64,
-    /// The fewest and the most blocks of a launch; `None`: it was not seen launched (it is a node of a graph).
+    /// The fewest and the most blocks of a launch; `None` if no launch was observed (the kernel is a node of a
+    /// graph).
     pub blocks: Option<(u64, u64)>,
-    /// What is known of it there.
+    /// The driver's facts about the kernel in this shape.
     pub said: Option<Said>,
 }
 
-/// What the driver says of a kernel in a shape, on one GPU.
+/// What the driver reports about a kernel in a shape, on one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// Registers of a thread.
@@ -40,29 +39,30 @@ pub struct Said {
     pub static_shared_bytes: u32,
     /// Local memory of a thread, bytes.
     pub local_bytes: u32,
-    /// Blocks that a multiprocessor holds at a time; 0 = not known.
+    /// Blocks that a multiprocessor holds at a time; 0 if not known.
     pub blocks_per_multiprocessor: u32,
-    /// What bounds them; empty = not known.
+    /// What limits them; empty if not known.
     pub limits: Vec<Limit>,
-    /// Multiprocessors of the GPU; 0 = not known.
+    /// Multiprocessors of the GPU; 0 if not known.
     pub multiprocessors: u32,
-    /// Warps that one of them holds; 0 = not known.
+    /// Warps that a multiprocessor holds; 0 if not known.
     pub warps_per_multiprocessor: u32,
-    /// The file that the kernel is from.
+    /// The file that contains the kernel.
     pub library: Option<String>,
-    /// The driver's function that loaded its module, where the app called it.
+    /// The driver function that loaded its module, if the program called it.
     pub loaded_by: Option<String>,
 }
 
 impl Launched {
-    /// The same as far as a launch's blocks reach, were they spread evenly: of the launch with the fewest blocks, and of the one with the
-    /// most. Kineto calls it the estimated achieved occupancy; nothing is measured.
+    /// Returns the occupancy if the blocks of a launch were spread evenly: for the launch with the fewest blocks, and
+    /// for the one with the most. Kineto calls this the estimated achieved occupancy; it is not measured.
     pub fn achieved(&self) -> Option<(f64, f64)> {
         let (theoretical, (least, most)) = (self.occupancy()?, self.waves()?);
         Some((theoretical * least.min(1.0), theoretical * most.min(1.0)))
     }
 
-    /// Warps that a multiprocessor holds of it at most, as a part of what it could hold: the theoretical occupancy.
+    /// Returns the theoretical occupancy: the most warps of it that a multiprocessor holds, as a share of the warps
+    /// that it can hold.
     pub fn occupancy(&self) -> Option<f64> {
         let said = self.said.as_ref()?;
         let warps = u64::from(said.blocks_per_multiprocessor) * u64::from(self.threads.div_ceil(WARP));
@@ -70,20 +70,20 @@ impl Launched {
         known.then(|| warps as f64 / f64::from(said.warps_per_multiprocessor))
     }
 
-    /// Blocks that the GPU holds of it.
+    /// Returns the number of its blocks that the GPU holds.
     pub fn resident(&self) -> Option<u64> {
         let said = self.said.as_ref()?;
         let blocks = u64::from(said.blocks_per_multiprocessor) * u64::from(said.multiprocessors);
         (blocks > 0).then_some(blocks)
     }
 
-    /// How often the GPU would be filled by the blocks of a launch: the fewest and the most.
+    /// Returns how many times the blocks of a launch fill the GPU: the fewest and the most.
     pub fn waves(&self) -> Option<(f64, f64)> {
         let ((least, most), resident) = (self.blocks?, self.resident()? as f64);
         Some((least as f64 / resident, most as f64 / resident))
     }
 
-    /// Shared memory of a block, bytes.
+    /// Returns the shared memory of a block, bytes.
     pub fn shared_bytes(&self) -> Option<u64> {
         let said = self.said.as_ref()?;
         Some(u64::from(self.dynamic_shared_bytes) + u64::from(said.static_shared_bytes))
@@ -107,14 +107,14 @@ impl Launched {
 /// All shapes of a kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shapes {
-    /// Those that are told apart, the most launched first.
+    /// Those that are kept apart, the most launched first.
     pub list: Vec<Launched>,
-    /// Launches in others.
+    /// Launches in other shapes.
     pub others: u64,
 }
 
 impl Shapes {
-    /// The one with the most launches, then the one that was captured most.
+    /// Returns the shape with the most launches, and of equal ones the one that was captured most.
     pub fn commonest(&self) -> Option<&Launched> {
         self.list.first()
     }
@@ -136,6 +136,13 @@ impl Shapes {
         }
     }
 
+    /// Sorts the shapes, and drops those without a launch unless graphs run the kernel: the driver's facts also cover
+    /// launches that the filter leaves out.
+    pub fn settle(&mut self, is_in_graphs: bool) {
+        self.list.retain(|launched| launched.blocks.is_some() || is_in_graphs);
+        self.sort();
+    }
+
     fn sort(&mut self) {
         let rank = |l: &Launched| (l.launches, l.captured, l.blocks, l.threads, l.dynamic_shared_bytes);
         self.list.sort_by_key(|launched| std::cmp::Reverse(rank(launched)));
@@ -150,7 +157,7 @@ struct Count {
     blocks: (u64, u64),
 }
 
-/// The fold: its size is that of the set of kernels.
+/// Counts launches by shape. Its size grows with the number of different kernels.
 #[derive(Debug, Default)]
 pub struct ShapeCounts {
     counts: HashMap<Shape, Count>,
@@ -161,18 +168,16 @@ pub struct ShapeCounts {
 /// What is kept of a kernel's shapes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
-    /// How many.
+    /// The number of its shapes.
     shapes: usize,
-    /// Launches in shapes that there was no room for.
+    /// Launches in shapes beyond the limit.
     others: u64,
 }
 
-impl Analysis for ShapeCounts {
-    type Table = ShapeCounts;
-
-    fn observe(&mut self, event: &Event<'_>) {
-        let Some(operation) = &event.operation else { return };
-        let (Action::Kernel { name, .. }, Body::Work(work)) = (operation.what, &event.record.body) else {
+impl ShapeCounts {
+    /// Counts an operation that its record describes, if it is a kernel launch.
+    pub fn observe(&mut self, record: &Record, operation: &Operation) {
+        let (Action::Kernel { name, .. }, Body::Work(work)) = (operation.what, &record.body) else {
             return;
         };
         let Work { what: What::Kernel { grid, block, shared_bytes, .. }, .. } = *work else { return };
@@ -187,13 +192,7 @@ impl Analysis for ShapeCounts {
         count.blocks = (count.blocks.0.min(blocks), count.blocks.1.max(blocks));
     }
 
-    fn finish(self) -> Self::Table {
-        self
-    }
-}
-
-impl ShapeCounts {
-    /// The count of a shape, which gets a place if its kernel has room for one.
+    /// Returns the count of a shape, or `None` if its kernel has too many shapes.
     fn count(&mut self, shape: Shape, blocks: u64) -> Option<&mut Count> {
         match self.counts.entry(shape) {
             Entry::Occupied(known) => Some(known.into_mut()),
@@ -206,14 +205,18 @@ impl ShapeCounts {
         }
     }
 
-    /// Gives each kernel its shapes, with all that is known of them.
-    pub fn join(mut self, kernels: &mut [Kernel], known: &Process, names: &Names) {
+    /// Returns the shapes of each kernel, with the driver's facts about them, by the kernel's `symbol`.
+    pub fn by_symbol<'s>(
+        mut self,
+        symbol: impl Fn(u32) -> &'s str,
+        known: &Process,
+        names: &Names,
+    ) -> HashMap<&'s str, Shapes> {
         let mut by_symbol: HashMap<&str, Shapes> = HashMap::new();
-        let symbol = |kernel: u32| names.get(Namespace::Kernel, kernel).unwrap_or(super::kernels::UNKNOWN);
         for (kernel, kept) in &self.kernels {
             by_symbol.entry(symbol(*kernel)).or_default().others += kept.others;
         }
-        // A kernel that graphs run was perhaps never launched by itself.
+        // A kernel that graphs run may never have been launched by itself.
         known.facts.all().for_each(|(shape, _)| {
             self.count(*shape, 0);
         });
@@ -229,20 +232,15 @@ impl ShapeCounts {
                 said: said(&known.facts, &shape, known, names),
             });
         }
-        for kernel in kernels {
-            kernel.shapes = by_symbol.remove(kernel.symbol.as_str()).unwrap_or_default();
-            // What else was launched in other shapes is not what is asked for.
-            kernel.shapes.list.retain(|launched| launched.blocks.is_some() || kernel.in_graphs > 0);
-            kernel.shapes.sort();
-        }
+        by_symbol
     }
 }
 
-/// What is known of a shape.
+/// Returns the driver's facts about a shape.
 fn said(facts: &Facts, shape: &Shape, known: &Process, names: &Names) -> Option<Said> {
     let Known { facts, loaded_by } = facts.of(shape)?;
     let device = known.context_devices.get(&shape.context).and_then(|device| known.devices.get(device));
-    // What a runtime does for a program is not the program's doing, and no kernel is from a runtime.
+    // Modules that a runtime loads are not loaded by the program, and a runtime contains no kernel of the program.
     let file = |address| {
         known.modules.resolve(address, names).map(|site| site.path).filter(|path| !is_runtime(path))
     };

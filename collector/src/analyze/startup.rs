@@ -1,59 +1,67 @@
-//! Why did it take so long until the GPU had something to do?
+//! Start-up: why it took so long until the GPU had something to do.
 //!
-//! **Start-up** is from the entry of a process's first CUDA call to the start of its first kernel on the GPU (of its first
-//! graph launch, if that came first); where that is not timed, to the return of its call. What follows is warm-up, until the
-//! process is **steady**: [`STEADY`] launches in a row were of kernels that had been launched before.
+//! **Start-up** is from the entry of a process's first CUDA call to the start of its first kernel on the GPU (or of
+//! its first graph launch, if that came first); if that is not timed, to the return of its call. After it comes
+//! warm-up, until the process is **steady**: [`STEADY`] launches in a row were of kernels that had been launched
+//! before.
 //!
-//! Both are divided by what the process's threads were doing in CUDA, every nanosecond counted once: where several threads
-//! are in calls at the same time, it is the [`Part`]'s that comes first in their order; where none is, it is the program's
-//! own. So the parts sum to the whole, to the nanosecond. A call is one part, by its outermost API: what a runtime call
-//! loads or compiles inside is in that call; one in which a context came to be is the context's.
+//! Both are divided by what the process's threads were doing in CUDA, with every nanosecond counted once. Where
+//! several threads are in calls at the same time, it counts for the [`Part`] that comes first in their order; where
+//! none is, for the program itself. So the parts sum to the whole, to the nanosecond. A call belongs to one part, by
+//! its outermost API: what a runtime call loads or compiles inside counts for that call, and a call in which a
+//! context was created counts for the context.
 //!
-//! A kernel's first launch pays for what later ones do not: its code is brought to the GPU by then at the latest. How much,
-//! is told by its next launches in the same context: what the first took beyond their median.
+//! A kernel's first launch includes costs that later ones do not have: its code is brought to the GPU by then at the
+//! latest. How much that cost is estimated from the next launches in the same context: it is what the first launch
+//! took beyond their median.
 
 use super::calls::base_name;
 use super::estimate::Sum;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::gpu_interval::host;
 use crate::model::period::Period;
 use crate::model::{Action, CountedCall, Event, Operation, When};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::{Fact, Namespace};
+use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Launches in a row without a kernel's first, after which a process is steady.
+/// The number of launches in a row, none of them a kernel's first, after which a process is steady.
 pub const STEADY: u64 = 100;
-/// Launches of a kernel that its first is held against.
+/// The number of a kernel's next launches that its first is compared with.
 const LATER: usize = 15;
-/// Calls that are kept in order to be divided; of one that lasts longer than so many others, only the rest counts.
+/// The most calls that are kept in order to be divided. Of a call that lasts longer than this many others, only the
+/// rest counts.
 const KEPT: usize = 1 << 16;
 
 /// What the time is spent on, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// Initialising the driver, making contexts.
+    /// Initializing the driver and creating contexts.
     Context = 0,
     /// Loading modules and libraries of kernels.
     Load = 1,
-    /// Linking them just in time.
+    /// Just-in-time linking.
     Link = 2,
-    /// Launching; in a kernel's first launch its code may be loaded.
+    /// Launching. A kernel's first launch may load its code.
     Launch = 3,
-    /// Finding kernels, setting and asking their attributes.
+    /// Looking up kernels, setting and querying their attributes.
     Function = 4,
-    /// Taking, registering and freeing memory.
+    /// Allocating, registering and freeing memory.
     Memory = 5,
-    /// Copies and sets.
+    /// Copies and memsets.
     Copy = 6,
-    /// Waiting.
+    /// Synchronizing.
     Wait = 7,
     /// Other calls.
     Other = 8,
-    /// No call: the program itself.
+    /// No CUDA call: the program itself.
     Own = 9,
 }
 
-/// How many parts there are.
+/// The number of parts.
 pub const PARTS: usize = 10;
 
 impl Part {
@@ -71,7 +79,7 @@ impl Part {
         Part::Own,
     ];
 
-    /// The word that the JSON report has for it.
+    /// The key in the JSON report.
     pub fn name(self) -> &'static str {
         match self {
             Part::Context => "context",
@@ -87,7 +95,7 @@ impl Part {
         }
     }
 
-    /// What people read.
+    /// The label on screen.
     pub fn label(self) -> &'static str {
         match self {
             Part::Context => "driver and context",
@@ -103,7 +111,7 @@ impl Part {
         }
     }
 
-    /// Of a call that is neither work nor a synchronise, by its [`base_name`].
+    /// Returns the part of a call that is neither work nor a synchronization, by its [`base_name`].
     fn of(api: &str) -> Part {
         let begins = |starts: &[&str]| starts.iter().any(|start| api.starts_with(start));
         match api {
@@ -140,12 +148,12 @@ pub struct Division {
 }
 
 impl Division {
-    /// All of it, ns.
+    /// Returns the sum of all parts, ns.
     pub fn whole(&self) -> u64 {
         self.parts.iter().fold(0, |sum, part| sum.saturating_add(*part))
     }
 
-    /// Of a part, ns.
+    /// Returns one part, ns.
     pub fn of(&self, part: Part) -> u64 {
         self.parts[part as usize]
     }
@@ -156,9 +164,9 @@ impl Division {
 }
 
 /// Calls, and the host's time in them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Calls {
-    /// How many.
+    /// The number of calls.
     pub count: u64,
     /// Their host time, ns.
     pub host_ns: u64,
@@ -174,11 +182,11 @@ impl Calls {
 /// First launches of kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FirstLaunches {
-    /// All: how many, and how long.
+    /// All first launches.
     pub all: Calls,
     /// Those of kernels that were launched again.
     pub compared: Calls,
-    /// What those took beyond their kernels' later launches, ns.
+    /// What those took beyond the later launches of their kernels, ns.
     pub excess_ns: u64,
 }
 
@@ -190,32 +198,42 @@ impl FirstLaunches {
     }
 }
 
-/// How a process, or several, came to work.
+/// The start-up of one process or of several.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Startup {
     /// Processes that ran a kernel.
     pub processes: u64,
-    /// Of those, the ones whose first kernel is not timed: their start-up ends when its call returned.
+    /// How many of those have a first kernel without a GPU time: their start-up ends when its call returned.
     pub untimed: u64,
-    /// From the first call to the first kernel, ns: the division's whole, and what the kernel's start can be off.
+    /// From the first call to the first kernel, ns. The value is the sum of the division; the bounds result from
+    /// those of the kernel's start.
     pub first_kernel: Sum,
-    /// What that time went to.
+    /// The parts of that time.
     pub until_kernel: Division,
     /// Processes that became steady; the others have no warm-up.
     pub steady: u64,
-    /// From the first kernel until steady.
+    /// From the first kernel until the process was steady.
     pub until_steady: Division,
-    /// Loads of modules and libraries, whenever they were made, by the caller's library; `None` = not known who called.
+    /// Loads of modules and libraries at any time, by the library of the caller; `None` if the caller is unknown.
     pub loads: BTreeMap<Option<String>, Calls>,
-    /// First launches, whenever they were.
+    /// First launches at any time.
     pub first_launches: FirstLaunches,
-    /// `CUDA_MODULE_LOADING`, where it was set; of several processes, where all say the same.
+    /// The value of `CUDA_MODULE_LOADING`, if it was set; of several processes, if all have the same.
     pub module_loading: Option<String>,
 }
 
 impl Startup {
-    /// Adds another process's.
-    pub fn merge(&mut self, other: &Startup) {
+    /// Returns the sum of all loads.
+    pub fn all_loads(&self) -> Calls {
+        self.loads.values().fold(Calls::default(), |mut sum, calls| {
+            sum.add(*calls);
+            sum
+        })
+    }
+}
+
+impl Merge for Startup {
+    fn merge(&mut self, other: &Startup) {
         self.module_loading = match (self.processes, other.processes) {
             (0, _) => other.module_loading.clone(),
             (_, 0) => self.module_loading.take(),
@@ -232,29 +250,21 @@ impl Startup {
         }
         self.first_launches.add(&other.first_launches);
     }
-
-    /// All loads.
-    pub fn all_loads(&self) -> Calls {
-        self.loads.values().fold(Calls::default(), |mut sum, calls| {
-            sum.add(*calls);
-            sum
-        })
-    }
 }
 
-/// A kernel's launches.
+/// The launches of a kernel.
 #[derive(Debug)]
 struct Launches {
-    /// The first is asked for.
+    /// Whether the first is in the selected time.
     counts: bool,
     /// Host time of the first, ns.
     first: u64,
-    /// And of the next ones.
+    /// Host times of the next ones, ns.
     later: Vec<u64>,
 }
 
 impl Launches {
-    /// What the first took beyond the median of the next ones, ns; `None` without any.
+    /// Returns what the first took beyond the median of the next ones, ns; `None` without any.
     fn excess(&self) -> Option<u64> {
         let mut later = self.later.clone();
         later.sort_unstable();
@@ -262,23 +272,23 @@ impl Launches {
     }
 }
 
-/// The first kernel's start on the GPU: host ns on the line.
+/// The start of the first kernel on the GPU: host ns on the line.
 #[derive(Clone, Copy, Debug)]
-struct Start {
+struct KernelStart {
     lo: i64,
     value: i64,
     hi: i64,
     is_timed: bool,
 }
 
-impl Start {
-    fn of(operation: &Operation) -> Start {
+impl KernelStart {
+    fn of(operation: &Operation) -> KernelStart {
         let When::Timed(interval) = operation.when else {
             let returned = host(operation.returned);
-            return Start { lo: returned, value: returned, hi: returned, is_timed: false };
+            return KernelStart { lo: returned, value: returned, hi: returned, is_timed: false };
         };
         let off_by = interval.off_by.map_or(i64::MAX, host);
-        Start {
+        KernelStart {
             is_timed: true,
             lo: interval.earliest_start.saturating_sub(off_by),
             value: interval.start,
@@ -287,37 +297,38 @@ impl Start {
     }
 }
 
-/// The fold. Its size is that of the set of kernels, and bounded besides.
+/// The analysis. Its size grows with the number of different kernels, and is otherwise bounded.
 #[derive(Debug)]
 pub struct StartupFold<'a> {
     names: &'a Names,
     period: Period,
     parts: HashMap<u16, Part>,
-    /// Threads whose call made a context.
+    /// Threads in a call that has created a context.
     made_context: HashSet<u32>,
-    first_kernel: Option<Start>,
+    first_kernel: Option<KernelStart>,
     /// Kernels by context and name.
     kernels: HashMap<(u32, u32), Launches>,
-    /// The first of the launches in a row: host ns of its entry; and how many they are.
+    /// The current row of launches of which none is a kernel's first: host ns at the entry of the first of them, and
+    /// their number.
     row: Option<(i64, u64)>,
-    /// Loads by the caller's address.
+    /// Loads by the caller's return address.
     loads: HashMap<u64, Calls>,
     division: Dividing,
 }
 
-/// Calls on their way into the division.
+/// The division of time, and the calls that are not in it yet.
 #[derive(Debug, Default)]
 struct Dividing {
-    /// Begin, end and part of calls that are not divided yet.
+    /// The start, the end and the part of calls that are not divided yet.
     calls: Vec<(i64, i64, Part)>,
-    /// The first call's entry.
+    /// The entry of the first call.
     began: Option<i64>,
-    /// All before is divided.
+    /// The time before this is divided.
     divided: Option<i64>,
     until_kernel: Division,
-    /// From the first kernel to the present row of launches.
+    /// From the first kernel to the current row of launches.
     until_row: Division,
-    /// From there.
+    /// From there on.
     in_row: Division,
 }
 
@@ -329,13 +340,13 @@ impl Dividing {
         }
     }
 
-    /// A kernel's first launch came: the row was none.
+    /// Ends the current row of launches: a kernel's first launch came.
     fn row_ended(&mut self) {
         self.until_row.add(&std::mem::take(&mut self.in_row));
     }
 
-    /// Divides all calls, up to a moment or to the last one's end. `kernel` and `row` are where the first kernel and the
-    /// present row began.
+    /// Divides all calls, up to a moment or to the end of the last one. `kernel` and `row` are the starts of the
+    /// first kernel and of the current row.
     fn divide(&mut self, to: Option<i64>, period: &Period, kernel: Option<i64>, row: Option<i64>) {
         let Some(from) = self.divided.or(self.began) else { return };
         let to =
@@ -378,52 +389,10 @@ impl Dividing {
     }
 }
 
-impl<'a> StartupFold<'a> {
-    /// A fold that has seen nothing; the time in `period` counts.
-    pub fn new(names: &'a Names, period: Period) -> Self {
-        let apis = names.0.iter().filter(|((space, _), _)| *space == Namespace::Api);
-        let part = |((_, id), name): (&(Namespace, u32), &String)| {
-            Some((u16::try_from(*id).ok()?, Part::of(base_name(name))))
-        };
-        StartupFold {
-            names,
-            period,
-            parts: apis.filter_map(part).collect(),
-            made_context: HashSet::new(),
-            first_kernel: None,
-            kernels: HashMap::new(),
-            row: None,
-            loads: HashMap::new(),
-            division: Dividing::default(),
-        }
-    }
-
-    /// Takes the next event, whatever it concerns and whenever it was, in the trace's order.
-    pub fn observe(&mut self, event: &Event<'_>) {
-        if let Body::Context(context) = &event.record.body
-            && !context.destroyed
-        {
-            self.made_context.insert(event.record.thread);
-        }
-        let (Some(of), Some(call)) = (event.record.body.call(), event.call) else { return };
-        let begin = host(of.begin);
-        let part = self.part(event, call);
-        if part == Part::Load && self.period.contains(begin) {
-            self.loads.entry(of.caller).or_default().add(Calls { count: 1, host_ns: call.host_ns });
-        }
-        if !self.is_steady() || self.row.is_some_and(|(row, _)| begin < row) {
-            self.division.keep(begin, begin.saturating_add(host(call.host_ns)), part);
-            if self.division.calls.len() >= KEPT {
-                self.divide(None);
-            }
-        }
-        if let Some(operation) = &event.operation {
-            self.launched(operation, begin, call);
-        }
-    }
-
-    /// The answer; `None` if no kernel ran, or all of it lies outside the period. `library` says whose an address is.
-    pub fn finish(mut self, library: impl Fn(u64) -> Option<String>) -> Option<Startup> {
+impl StartupFold<'_> {
+    /// Returns the row; `None` if no kernel ran, or if all of the start-up is outside the period. `library` names the
+    /// library of a code address.
+    fn rows(mut self, library: impl Fn(u64) -> Option<String>) -> Option<Startup> {
         let start = self.first_kernel?;
         let steady = self.is_steady();
         let row = self.row.map_or(i64::MIN, |(row, _)| row).max(start.value);
@@ -452,7 +421,7 @@ impl<'a> StartupFold<'a> {
         })
     }
 
-    /// What a call is about.
+    /// Returns the part that a call belongs to.
     fn part(&mut self, event: &Event<'_>, call: CountedCall) -> Part {
         if self.made_context.remove(&event.record.thread) {
             return Part::Context;
@@ -466,7 +435,7 @@ impl<'a> StartupFold<'a> {
         }
     }
 
-    /// Work was issued.
+    /// Takes a call that issued work.
     fn launched(&mut self, operation: &Operation, begin: i64, call: CountedCall) {
         let is_first = match operation.what {
             _ if operation.when == When::Captured => return,
@@ -486,7 +455,7 @@ impl<'a> StartupFold<'a> {
                 is_first
             }
         };
-        let start = Start::of(operation);
+        let start = KernelStart::of(operation);
         if self.first_kernel.is_none_or(|first| start.value < first.value) {
             self.first_kernel = Some(start);
         }
@@ -507,10 +476,60 @@ impl<'a> StartupFold<'a> {
         self.row.is_some_and(|(_, launches)| launches >= STEADY)
     }
 
-    /// Divides what is known, up to some moment or all of it.
+    /// Divides the calls so far, up to a moment or all of them.
     fn divide(&mut self, to: Option<i64>) {
         let (kernel, row) = (self.first_kernel.map(|start| start.value), self.row.map(|(row, _)| row));
         self.division.divide(to, &self.period, kernel, row);
+    }
+}
+
+impl<'a> Analysis<'a> for StartupFold<'a> {
+    type Rows = Option<Startup>;
+
+    fn new(start: &Start<'a>) -> Self {
+        let apis = start.names.0.iter().filter(|((space, _), _)| *space == Namespace::Api);
+        let part = |((_, id), name): (&(Namespace, u32), &String)| {
+            Some((u16::try_from(*id).ok()?, Part::of(base_name(name))))
+        };
+        StartupFold {
+            names: start.names,
+            period: start.period.clone(),
+            parts: apis.filter_map(part).collect(),
+            made_context: HashSet::new(),
+            first_kernel: None,
+            kernels: HashMap::new(),
+            row: None,
+            loads: HashMap::new(),
+            division: Dividing::default(),
+        }
+    }
+
+    /// Takes all calls: a process starts once, whatever the filter selects. Only the time in the period counts.
+    fn observe(&mut self, event: &Event<'_>, _: &Scope<'_>) {
+        if let Body::Context(context) = &event.record.body
+            && !context.destroyed
+        {
+            self.made_context.insert(event.record.thread);
+        }
+        let (Some(of), Some(call)) = (event.record.body.call(), event.call) else { return };
+        let begin = host(of.begin);
+        let part = self.part(event, call);
+        if part == Part::Load && self.period.contains(begin) {
+            self.loads.entry(of.caller).or_default().add(Calls { count: 1, host_ns: call.host_ns });
+        }
+        if !self.is_steady() || self.row.is_some_and(|(row, _)| begin < row) {
+            self.division.keep(begin, begin.saturating_add(host(call.host_ns)), part);
+            if self.division.calls.len() >= KEPT {
+                self.divide(None);
+            }
+        }
+        if let Some(operation) = &event.operation {
+            self.launched(operation, begin, call);
+        }
+    }
+
+    fn finish(self, end: &End<'_>) -> Option<Startup> {
+        self.rows(|caller| end.library(caller))
     }
 }
 
@@ -527,7 +546,7 @@ fn first_launches<'l>(kernels: impl Iterator<Item = &'l Launches>) -> FirstLaunc
     sum
 }
 
-/// What `CUDA_MODULE_LOADING` was set to at the first call.
+/// Returns the value of `CUDA_MODULE_LOADING` at the first call.
 fn module_loading(names: &Names) -> Option<String> {
     let variables = names.get(Namespace::Fact, Fact::Environment as u32)?;
     variables.split('\0').find_map(|line| line.strip_prefix("CUDA_MODULE_LOADING=")).map(str::to_owned)

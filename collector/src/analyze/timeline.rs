@@ -1,24 +1,29 @@
-//! The sweep over GPU time that [`identity`](super::identity) and [`gaps`](super::gaps) are read from.
+//! The timelines of GPUs, from which their [time](super::identity) is divided and their [gaps](super::gaps) are
+//! found.
 //!
-//! A timeline is a device: all streams of all contexts that a process has there, on the [line](crate::model::gpu_clock) that
-//! their clocks were fitted to. Contexts of one process take turns on a device, so what one of them does is the device's time,
-//! and a moment in which two have work is counted once. Operations arrive in host order; [`Reorder`] brings them into the
-//! order of their start events; then every edge before the next start event is final, and a [`Sweep`] passes over it. So
-//! what is kept is the reorder window, the operations that run at the moment, and a little per stream.
+//! A timeline is a device: all streams of all contexts that a process has there, on the
+//! [line](crate::model::gpu_clock) that their clocks were fitted to. Contexts of one process take turns on a device,
+//! so what one of them does is the device's time, and a moment in which two have work is counted once. Operations
+//! arrive in host order; [`Reorder`] brings them into the order of their start events. Then every edge before the
+//! next start event is final, and a [`Sweep`] passes over it. So the memory needed is the reorder window, the
+//! operations that are running, and a little per stream.
 //!
-//! **Untimed work** ran, nobody knows when: not before its call, nor before the timed operation ahead of it on its stream
-//! ended, not after the one behind it began or a synchronise of the app returned. That whole stretch is *undecided* where
-//! nothing else is known to run. Where it was left untimed to keep inside the budget, it is *unobserved*.
+//! **Untimed work** ran at an unknown time: not before its call, nor before the end of the timed operation before it
+//! on its stream; not after the start of the timed operation after it, nor after the return of a synchronization of
+//! the program. That whole interval is *undecided* where nothing else is known to run. If the work was left untimed
+//! to keep within the budget, it is *unobserved*.
 //!
-//! One operation is ahead of another for certain if its call had returned before the other's was entered. Calls of two threads
-//! that overlap reached their stream in either order, whichever the trace tells first; and the untimed one may lie between
-//! the other's events.
+//! One operation is certainly before another if its call had returned before the other's was entered. Calls of two
+//! threads that overlap may have reached their stream in either order, whichever is first in the trace; and the
+//! untimed one may lie between the other's events.
 
-use super::Analysis;
+use super::devices::{self, DeviceReport};
 use super::extrapolate::is_drawn;
+use super::gaps::sweep::{Sweep, Swept};
 use super::gaps::{Gaps, Lane, Neighbour};
 use super::identity::{CLASSES, Class, Identity, Layer};
-use super::sweep::{Sweep, Swept};
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::gpu_interval::{Basis, GpuInterval, host};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::period::Period;
@@ -27,32 +32,33 @@ use crate::trace::record::Body;
 use gpuspy_wire::record::Untimed;
 use std::collections::{BTreeMap, HashMap};
 
-/// The sweep's answers about one device.
+/// What the sweep found of one device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceTime {
-    /// Host ns on the line at which the counted span begins; `None` without one, or for several timelines.
+    /// Host ns on the line at which the counted span starts; `None` without a span, or for several timelines.
     pub began: Option<i64>,
-    /// Its timelines, added side by side.
+    /// The parts of the time of its timelines, added.
     pub identity: Identity,
-    /// What the operations that are estimated took, each for itself, by [`Class`], ns: those that ran side by side are added.
+    /// The sum of the times of operations with an estimate, by [`Class`], ns. Operations that ran side by side are
+    /// both in it.
     pub work: [u64; CLASSES],
-    /// Streams that had work.
+    /// The number of streams that had work.
     pub streams: u64,
-    /// How many timelines there are: one, or one for each context whose device was never told.
+    /// The number of timelines: one, or one for each context whose device is unknown.
     pub timelines: u64,
-    /// Operations with a GPU time, in the time that is asked for or outside of it.
+    /// Operations with a GPU time, inside and outside the selected period.
     pub timed: u64,
-    /// Operations that came too late for their place; the intervals hold them all the same.
+    /// Operations that arrived too late for their place in GPU order; the intervals account for them.
     pub late: u64,
     /// The gaps of its timelines.
     pub gaps: Gaps,
 }
 
-/// Whose time a timeline is.
+/// What a timeline belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Device(u32),
-    /// A context whose device was never told.
+    /// A context whose device is unknown.
     Context(u32),
 }
 
@@ -64,12 +70,15 @@ pub struct Timelines {
     owners: HashMap<u32, Owner>,
 }
 
-impl Analysis for Timelines {
-    /// By device; `None` where a context's device was never told.
-    type Table = BTreeMap<Option<u32>, DeviceTime>;
+impl<'a> Analysis<'a> for Timelines {
+    type Rows = Vec<DeviceReport>;
 
-    fn observe(&mut self, event: &Event<'_>) {
-        if let Some(operation) = &event.operation {
+    fn new(start: &Start<'a>) -> Self {
+        Timelines::over(start.period.clone())
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        if let Some(operation) = scope.operation_at_any_time() {
             match operation.when {
                 When::Timed(interval) => {
                     let timeline = self.of(operation);
@@ -102,7 +111,19 @@ impl Analysis for Timelines {
         }
     }
 
-    fn finish(self) -> Self::Table {
+    fn finish(self, end: &End<'_>) -> Vec<DeviceReport> {
+        devices::rows(self.by_device(), end)
+    }
+}
+
+impl Timelines {
+    /// Creates timelines that count the time in `period`.
+    pub fn over(period: Period) -> Self {
+        Timelines { period, ..Timelines::default() }
+    }
+
+    /// Returns what the sweep found of each device; `None` stands for the contexts whose device is not known.
+    pub fn by_device(self) -> BTreeMap<Option<u32>, DeviceTime> {
         let mut done: BTreeMap<Option<u32>, DeviceTime> = BTreeMap::new();
         for (owner, timeline) in self.open {
             let device = match owner {
@@ -122,13 +143,6 @@ impl Analysis for Timelines {
         }
         done
     }
-}
-
-impl Timelines {
-    /// Timelines on which the time in `period` counts.
-    pub fn new(period: Period) -> Self {
-        Timelines { period, ..Timelines::default() }
-    }
 
     fn of(&mut self, operation: &Operation) -> &mut Timeline {
         let owner = operation.device.map_or(Owner::Context(operation.context), Owner::Device);
@@ -137,7 +151,7 @@ impl Timelines {
         self.open.entry(owner).or_insert_with(|| Timeline::new(period.clone(), WINDOW))
     }
 
-    /// The timeline of a context that has had work.
+    /// Returns the timeline of a context that has had work.
     fn known(&mut self, context: u32) -> Option<&mut Timeline> {
         self.open.get_mut(self.owners.get(&context)?)
     }
@@ -162,14 +176,14 @@ struct Timeline {
     sweep: Sweep,
 }
 
-/// What a timeline has to remember of a stream.
+/// What a timeline remembers of a stream.
 #[derive(Clone, Debug)]
 struct Stream {
-    /// The last timed operation's end event, as early as it may have fired.
+    /// The earliest time at which the end event of the last timed operation can have fired.
     end: i64,
     /// Host ns when the calls of all timed operations so far had returned.
     returned: u64,
-    /// The untimed work that nothing timed has followed yet: one for each class and layer at most.
+    /// Untimed work that no timed operation has followed yet: at most one entry for each class and layer.
     untimed: Vec<Untracked>,
 }
 
@@ -184,26 +198,26 @@ struct Untracked {
     first: Neighbour,
 }
 
-/// What is put in GPU order.
+/// An item to be put in GPU order.
 #[derive(Clone, Copy, Debug)]
 enum Item {
     /// A timed operation.
     Operation { class: Class, interval: GpuInterval, neighbour: Neighbour },
-    /// Untimed work may run from here.
+    /// Untimed work may run from here on.
     From { layer: Layer, class: Class, neighbour: Neighbour },
-    /// Up to here.
+    /// Untimed work may run up to here.
     To { layer: Layer, class: Class, neighbour: Neighbour },
 }
 
 impl Timeline {
-    /// A timeline that holds back `window` items to put them in order.
+    /// Creates a timeline that holds back `window` items to put them in order.
     fn new(period: Period, window: usize) -> Self {
         let (order, streams) = (Reorder::new(window), HashMap::new());
         let sweep = Sweep::new(period.clone());
         Timeline { order, streams, used: 0, timed: 0, period, work: [0; CLASSES], sweep }
     }
 
-    /// Adds what an operation took, unless it is in the run that it was drawn from.
+    /// Adds the time of an operation, unless it was drawn from a run, whose time contains it.
     fn work(&mut self, operation: &Operation, interval: &GpuInterval, body: &Body) {
         if interval.basis != Basis::BoundsOnly && !is_drawn(body) {
             let sum = &mut self.work[class(operation.what) as usize];
@@ -234,7 +248,7 @@ impl Timeline {
         };
         let stream = self.stream(operation);
         let since = if stream.returned <= operation.called { after.max(stream.end) } else { after };
-        // Where nothing else runs it has begun by the time its call returns.
+        // Where nothing else runs, it has started by the return of its call.
         let first = neighbour(operation, None, since, since.max(host(operation.returned)));
         let same = stream.untimed.iter_mut().find(|open| (open.layer, open.class) == (layer, class));
         let Some(open) = same else {
@@ -243,7 +257,7 @@ impl Timeline {
             return;
         };
         open.issued = open.issued.max(operation.returned);
-        // Another thread's may have begun before.
+        // That of another thread may have started before.
         if since < open.since {
             let until = std::mem::replace(&mut open.since, since);
             self.push(since, Item::From { layer, class, neighbour: first });
@@ -269,14 +283,14 @@ impl Timeline {
         self.close(done, drained.by);
     }
 
-    /// A context is gone, and all that ran in it is over.
+    /// Ends a context, and all untimed work in it.
     fn gone(&mut self, context: u32, at: i64) {
         let gone = self.streams.extract_if(|(owner, _), _| *owner == context);
         let open = gone.flat_map(|(_, stream)| stream.untimed).collect();
         self.close(open, at);
     }
 
-    /// A stream is gone. If untimed work of it is open, it stays until a synchronise or the end.
+    /// Forgets a stream that was destroyed. If it has untimed work, it stays until a synchronization or the end.
     fn forget(&mut self, stream: (u32, u64)) {
         if self.streams.get(&stream).is_some_and(|stream| stream.untimed.is_empty()) {
             self.streams.remove(&stream);
@@ -321,7 +335,7 @@ fn neighbour(operation: &Operation, lane: Option<Lane>, earliest_end: i64, lates
     Neighbour { correlation, what, caller, lane, earliest_end, latest_start }
 }
 
-/// Puts an item into the sweep.
+/// Passes an item to the sweep.
 fn sweep(sweep: &mut Sweep, time: i64, item: Item) {
     match item {
         Item::Operation { class, interval: o, neighbour } => {
@@ -331,7 +345,8 @@ fn sweep(sweep: &mut Sweep, time: i64, item: Item) {
                 sweep.stretch(Layer::Undecided, class, o.earliest_start, o.latest_end, neighbour);
             } else {
                 sweep.stretch(Layer::Estimated, class, o.start, o.end, neighbour);
-                // Between the launches of a burst or a run the GPU may have waited for the host, until it had them all.
+                // Until the last launch of a burst or a run was issued, the GPU may have waited for the host between
+                // two of them.
                 sweep.stretch(Layer::Certain, class, o.busy_from, o.earliest_end, neighbour);
             }
         }

@@ -1,24 +1,31 @@
-//! What did several processes do together? One row for a GPU that several of them used, and the memory that all held.
+//! Several processes on one machine: one row for each GPU that several of them used, and the memory that all of them
+//! held.
 //!
-//! Host times of one machine are moments of one clock (CLOCK_MONOTONIC_RAW), so its processes lie on one **line**: from the
-//! first one's begin to the last one's end. Their records are merged by time and folded once more: each process keeps
-//! a [`Model`] and a [`RecordFilter`] of its own, and what comes of those goes into one sweep for each GPU, told apart by UUID, and
-//! into one account of memory. A GPU is idle only where none of them used it, and its parts sum to the run's wall time.
-//! Different machines, and different starts of one, are different lines, which are never merged.
+//! Host times of one machine are times of one clock (CLOCK_MONOTONIC_RAW), so its processes lie on one **line**: from
+//! the start of the first to the end of the last. Their records are merged by time and analyzed once more. Each
+//! process has a [`Model`] and a [`RecordFilter`] of its own; what those return goes into one timeline for each GPU,
+//! identified by its UUID, and into one account of memory. A GPU is idle only where none of the processes used it,
+//! and its parts sum to the run's wall time. Different machines, and different boots of one machine, are different
+//! lines, which are never merged.
 //!
-//! - Numbers that are unique in a process only (contexts, ordinals of devices, addresses of callers) are given new ones,
-//!   unique on the line. So the folds need not know of it.
-//! - What a process holds when it ends goes with it, as the driver takes it back. What is held in the end is held then.
-//! - A process that captures ranges may use its GPUs outside of them: where another one's range is looked at, and its own
-//!   is closed, they are *undecided*.
+//! - Numbers that are unique only within a process (contexts, device ordinals, code addresses of callers) are
+//!   replaced by numbers that are unique on the line, so that the analyses need no changes.
+//! - What a process holds when it ends is freed at that moment, as the driver does it. The live bytes are those that
+//!   are held at the end of the line.
+//! - A process with capture ranges may use its GPUs outside of them: while another process's range is recorded and
+//!   its own is not, they are *undecided*.
 
-use super::Analysis;
+use super::devices::{self, DeviceReport};
 use super::extrapolate::Extent;
-use super::gaps::{Found, Gap, Neighbour};
+use super::gaps::rows::{GapReport, side};
+use super::gaps::{Found, Neighbour};
 use super::identity::{CLASSES, Identity};
 use super::memory::{MemoryTimeline, MemoryUse, Use};
+use super::merge::Merge;
 use super::owners::Holding;
-use super::summary::{DeviceReport, GapReport, GapRow, LibraryGaps, Line, ProcessReport, library, side};
+use super::pipeline::Analysis;
+use super::scope::Scope;
+use super::summary::{Line, ProcessReport};
 use super::timeline::{DeviceTime, Timelines};
 use crate::model::filter::{Filter, RecordFilter};
 use crate::model::gpu_clock::Clocks;
@@ -36,20 +43,20 @@ use std::hash::Hash;
 use std::iter::Peekable;
 use std::sync::Arc;
 
-/// What the processes of a line did together.
+/// The tables of the processes of a line.
 #[derive(Clone, Debug, Default)]
 pub struct Together {
-    /// The time that this is about.
+    /// The time that they are about.
     pub line: Line,
     /// Where each GPU's time went, whoever used it.
     pub devices: Vec<DeviceReport>,
-    /// When GPUs had nothing to do from any of them.
+    /// When no process used a GPU.
     pub gaps: GapReport,
     /// The memory that all of them held; counts are sums.
     pub memory: MemoryUse,
 }
 
-/// A process's trace, opened once more.
+/// The trace of a process, opened once more.
 #[derive(Debug)]
 pub struct Member<'a, Records> {
     /// Its texts.
@@ -58,7 +65,7 @@ pub struct Member<'a, Records> {
     pub status: Option<&'a Status>,
     /// Its clocks.
     pub clocks: &'a Clocks,
-    /// What of it is asked for. Times in it count from the begin of its line: [`Filter::origin`].
+    /// The filter. Its times count from the start of the line: [`Filter::origin`].
     pub filter: &'a Filter,
     /// Its records, in time order.
     pub records: Records,
@@ -71,8 +78,8 @@ impl<Records> Member<'_, Records> {
     }
 }
 
-/// Lays the processes of each machine on one line, where it has several, and tells each report what came of it. Members are in
-/// the order of their reports.
+/// Puts the processes of each machine that has several on one line, and gives each report the line's tables. Members
+/// are in the order of their reports.
 pub fn together<Records>(reports: &mut [ProcessReport], members: Vec<Member<'_, Records>>)
 where
     Records: Iterator<Item = Record>,
@@ -92,7 +99,7 @@ where
     }
 }
 
-/// Numbers for what is unique in its process only.
+/// Numbers on the line for what is unique only within its process.
 #[derive(Debug)]
 struct Numbers<T>(HashMap<(usize, T), u32>, Vec<(usize, T)>);
 
@@ -110,19 +117,19 @@ impl<T: Copy + Eq + Hash> Numbers<T> {
         number
     }
 
-    /// The numbers of what is a process's.
+    /// Returns the numbers of a process.
     fn all(&self, process: usize) -> impl Iterator<Item = u32> {
         let numbers = (0..).zip(&self.1).filter(move |(_, (owner, _))| *owner == process);
         numbers.map(|(number, _)| number)
     }
 
-    /// Whose a number is, and what it stands for.
+    /// Returns the process of a number, and its own number there.
     fn get(&self, number: u64) -> Option<(usize, T)> {
         self.1.get(usize::try_from(number).ok()?).copied()
     }
 }
 
-/// One of the processes.
+/// A process on the line.
 struct Process<'a, Records: Iterator<Item = Record>> {
     report: &'a ProcessReport,
     names: &'a Names,
@@ -131,29 +138,29 @@ struct Process<'a, Records: Iterator<Item = Record>> {
     records: Peekable<Records>,
     /// Ordinal of a device → its number on the line.
     devices: HashMap<u32, u32>,
-    /// What it holds, by kind and the number of who took it.
+    /// The bytes that it holds, by kind and by the line's number of the caller that allocated them.
     held: BTreeMap<(Memory, u64), u64>,
 }
 
-/// What happens on the line without a record of it.
+/// An event on the line without a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Unrecorded {
-    /// A process is not looked at from here up to there.
+    /// A process is not recorded from now until this time.
     Blind(i64),
-    /// It has ended.
+    /// A process has ended.
     Ended,
 }
 
 struct Fold<'a, Records: Iterator<Item = Record>> {
     line: Line,
     processes: Vec<Process<'a, Records>>,
-    /// GPUs by UUID; of one whose UUID was never told, by process and ordinal.
+    /// GPUs by UUID, or by process and ordinal if the UUID is unknown.
     devices: Vec<DeviceReport>,
     contexts: Numbers<u32>,
     callers: Numbers<u64>,
     timelines: Timelines,
     memory: MemoryTimeline,
-    /// In time order: when, of which process.
+    /// In time order: when, and of which process.
     unrecorded: BinaryHeap<Reverse<(i64, usize, Unrecorded)>>,
 }
 
@@ -187,8 +194,8 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             devices,
             contexts: Numbers::new(),
             callers: Numbers::new(),
-            memory: MemoryTimeline::new(began, period.clone()),
-            timelines: Timelines::new(period),
+            memory: MemoryTimeline::over(began, period.clone()),
+            timelines: Timelines::over(period),
             unrecorded,
         }
     }
@@ -211,32 +218,38 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
 
     fn take(&mut self, at: usize, record: &Record) {
         let process = &mut self.processes[at];
-        let mut event = process.model.observe(record);
-        let passed = process.record_filter.check(&event);
-        if !passed.concerns {
-            event.forget_operation();
-        }
-        event.memory.retain(|change| process.record_filter.holds(change.allocator()));
+        let own = process.model.observe(record);
+        let scope = Scope::of(&mut process.record_filter, &own);
+        let mut event = Event::new(record);
+        event.call = own.call;
+        event.memory = scope.memory().to_vec();
         for change in &mut event.memory {
             let caller = &mut change.allocator_mut().caller;
             *caller = self.callers.of(at, *caller).into();
             process.hold(change);
         }
-        if let Some(operation) = &mut event.operation {
-            operation.device = operation.device.and_then(|device| process.devices.get(&device).copied());
-            operation.context = self.contexts.of(at, operation.context);
-            operation.caller = self.callers.of(at, operation.caller).into();
-        }
-        if let Some(drained) = &mut event.drained {
-            drained.context = self.contexts.of(at, drained.context);
-        }
+        event.operation = scope.operation_at_any_time().map(|operation| Operation {
+            device: operation.device.and_then(|device| process.devices.get(&device).copied()),
+            context: self.contexts.of(at, operation.context),
+            caller: self.callers.of(at, operation.caller).into(),
+            ..*operation
+        });
+        event.drained =
+            own.drained.map(|drained| Drained { context: self.contexts.of(at, drained.context), ..drained });
         let renamed = renamed(record, |context| self.contexts.of(at, context));
         event.record = renamed.as_ref().unwrap_or(record);
-        self.timelines.observe(&event);
-        self.memory.observe(&event, passed.call);
+        let call = scope.call();
+        self.observe(&event, call);
     }
 
-    /// What happens before a moment without a record of it.
+    /// Gives both analyses an event with the line's numbers. `call` says whether its call passes the filter.
+    fn observe(&mut self, event: &Event<'_>, call: bool) {
+        let scope = Scope::whole(event, call);
+        self.timelines.observe(event, &scope);
+        self.memory.observe(event, &scope);
+    }
+
+    /// Handles the events without a record before a moment.
     fn unrecorded_before(&mut self, until: i64) {
         while let Some(Reverse((moment, at, what))) =
             self.unrecorded.peek().copied().filter(|Reverse((moment, ..))| *moment < until)
@@ -249,13 +262,13 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         }
     }
 
-    /// A process is not looked at for a while, and may use its GPUs.
+    /// Handles an interval in which a process is not recorded and may use its GPUs.
     fn blind(&mut self, at: usize, from: i64, to: i64) {
         let nothing = nothing_at(from);
         let used = |device: &&DeviceReport| device.timelines > 0;
         for device in self.processes[at].report.tables.devices.iter().filter(used) {
             let number = device.id.and_then(|id| self.processes[at].devices.get(&id).copied());
-            // No context has so high a number.
+            // No context has such a high number.
             let context = self.contexts.of(at, u32::MAX - device.id.unwrap_or(0));
             let issued = from.max(0) as u64;
             let operation = Operation {
@@ -271,23 +284,24 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             };
             let drained = Drained { context, stream: None, issued_before: issued, by: to };
             let event = Event::new(&nothing);
-            self.timelines.observe(&Event { operation: Some(operation), ..event.clone() });
-            self.timelines.observe(&Event { drained: Some(drained), ..event });
+            self.observe(&Event { operation: Some(operation), ..event.clone() }, false);
+            self.observe(&Event { drained: Some(drained), ..event }, false);
         }
     }
 
-    /// A process has ended: its work is over, and what it held is free. The driver sees to both before the process is gone.
+    /// Handles the end of a process: its work is over, and its memory is free. The driver takes care of both before
+    /// the process is gone.
     fn ended(&mut self, at: usize, moment: i64) {
         let nothing = nothing_at(moment);
-        for context in self.contexts.all(at) {
+        for context in self.contexts.all(at).collect::<Vec<_>>() {
             let drained = Drained { context, stream: None, issued_before: u64::MAX, by: moment };
-            self.timelines.observe(&Event { drained: Some(drained), ..Event::new(&nothing) });
+            self.observe(&Event { drained: Some(drained), ..Event::new(&nothing) }, false);
         }
         let held = std::mem::take(&mut self.processes[at].held);
         let gone = held.into_iter().filter(|(_, bytes)| *bytes > 0).map(|((memory, caller), bytes)| {
             MemoryChange::Vanished { memory, bytes, of: Allocator { caller, ..Allocator::default() } }
         });
-        self.memory.observe(&Event { memory: gone.collect(), ..Event::new(&nothing) }, false);
+        self.observe(&Event { memory: gone.collect(), ..Event::new(&nothing) }, false);
     }
 
     fn finish(self) -> Together {
@@ -295,7 +309,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         let mut sum = MemoryUse::default();
         processes.iter().for_each(|process| sum.merge(&process.report.tables.memory));
         let of_each: Vec<_> = processes.iter().map(|one| (one.report, one.devices.clone())).collect();
-        // What each process's own report says of a device.
+        // The rows of a device in the reports of the processes.
         let own = |number: Option<u32>| -> Vec<&DeviceReport> {
             let rows = of_each.iter().flat_map(|(report, numbers)| {
                 let is_it =
@@ -306,36 +320,46 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         };
         let known: Vec<Known<'_>> = processes.into_iter().map(Process::finish).collect();
         let owner = |caller| callers.get(caller).and_then(|(at, address)| Some((known.get(at)?, address)));
-        let library = |caller| owner(caller).and_then(|(of, address)| library(address, &of.model, of.names));
-        let memory = counted(memory.finish(line.ended(), library), sum);
-        let mut gaps = GapReport::default();
+        let library = |caller| owner(caller).and_then(|(of, address)| of.library(address));
+        let memory = counted(memory.rows(line.ended(), library), sum);
+        let beside = |neighbour: &Neighbour| {
+            let (of, address) = owner(neighbour.caller)?;
+            Some((of.pid, side(neighbour, address, &of.model, of.names)))
+        };
         let mut unknown = Vec::new();
-        for (number, time) in timelines.finish() {
+        for (number, time) in timelines.by_device() {
             let mut device = match number.and_then(|number| devices.get(number as usize)) {
                 Some(device) => device.clone(),
                 None => DeviceReport { line, processes: 1, ..DeviceReport::default() },
             };
             let found = placed(&mut device, time, &own(number));
-            gaps.merge(&told(found, &device, &owner, &library));
+            device.gaps = GapReport::of(found, (device.id, device.began_ns), beside, library);
             match number.and_then(|number| devices.get_mut(number as usize)) {
                 Some(place) => *place = device,
                 None => unknown.push(device),
             }
         }
         devices.extend(unknown);
-        Together { line, devices, gaps, memory }
+        Together { line, gaps: devices::gaps(&devices), devices, memory }
     }
 }
 
-/// What is known of a process in the end.
+/// What is known of a process at the end.
 struct Known<'a> {
     pid: Option<u32>,
     names: &'a Names,
     model: model::Process,
 }
 
+impl Known<'_> {
+    fn library(&self, address: u64) -> Option<String> {
+        self.model.modules.resolve(address, self.names).map(|site| site.path)
+    }
+}
+
 impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
-    /// One that nothing is read of; its devices get their places among those of the line.
+    /// Creates a process of which no record has been read, and gives its devices their places among those of the
+    /// line.
     fn new(member: Member<'a, Records>, report: &'a ProcessReport, devices: &mut Vec<DeviceReport>) -> Self {
         let Member { names, status, clocks, filter, records } = member;
         let began = clocks.began(status);
@@ -369,7 +393,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
         }
     }
 
-    /// Whether it is known to have ended, and with it what it held.
+    /// Whether it certainly has ended, so that its memory is free.
     fn is_over(&self) -> bool {
         let runs_on = [Outcome::Running, Outcome::Detached];
         self.report.process.outcome.is_some_and(|outcome| !runs_on.contains(&outcome))
@@ -393,13 +417,14 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
     }
 }
 
-/// A record that tells of nothing.
+/// Returns a record without any meaning.
 fn nothing_at(moment: i64) -> Record {
     let body = Body::Loss { cause: LossCause::RingFull, count: 0 };
     Record { thread: 0, at: moment.max(0) as u64, body }
 }
 
-/// A record of the end of a context or of a stream, with the context's number on the line; `None` of any other record.
+/// Returns the record of the end of a context or of a stream with the context's number on the line; `None` for any
+/// other record.
 fn renamed(record: &Record, number: impl FnOnce(u32) -> u32) -> Option<Record> {
     let body = match &record.body {
         Body::Context(context) if context.destroyed => {
@@ -417,7 +442,7 @@ fn renamed(record: &Record, number: impl FnOnce(u32) -> u32) -> Option<Record> {
     Some(Record { body, ..*record })
 }
 
-/// Puts what was found of a device into its row.
+/// Fills what was found of a device into its row.
 fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[&DeviceReport]) -> Found {
     let origin = host(device.line.began);
     device.began_ns = time.began.map(|at| at.saturating_sub(origin).max(0) as u64);
@@ -437,9 +462,9 @@ fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[&DeviceReport]) ->
     time.gaps.finish(device.identity.idle.hi)
 }
 
-/// Narrows what the clocks of several processes leave in doubt, by what each one's own clock says of its own work: all of them
-/// did a thing for at least as long as one did, less what others can have done that counts before it, and at most
-/// for as long as all of them did it one behind the other.
+/// Narrows the bounds that the clocks of several processes leave, by what each one's own clock proves about its own
+/// work. All of them together did a thing for at least as long as any one of them, less what the others can have done
+/// that takes precedence, and at most for the sum of their times.
 fn narrow(all: &mut Identity, own: &[Identity]) {
     let sum = |of: &dyn Fn(&Identity) -> u64| own.iter().map(of).fold(0, u64::saturating_add);
     let before = |one: &Identity, class: usize| -> u64 { one.busy[..class].iter().map(|part| part.hi).sum() };
@@ -458,32 +483,7 @@ fn narrow(all: &mut Identity, own: &[Identity]) {
     idle.hi = idle.hi.min(all.span.saturating_sub(busy)).max(idle.value);
 }
 
-/// The gaps of a device, with what each process knows of its own operations beside them.
-fn told<'k>(
-    found: Found,
-    device: &DeviceReport,
-    owner: &impl Fn(u64) -> Option<(&'k Known<'k>, u64)>,
-    library: &impl Fn(u64) -> Option<String>,
-) -> GapReport {
-    let row = |gap: &Gap| {
-        let beside = |neighbour: Neighbour| {
-            let (of, address) = owner(neighbour.caller)?;
-            Some((of.pid, side(&neighbour, address, &of.model, of.names)))
-        };
-        let ((_, before), (pid, after)) = (beside(gap.before)?, beside(gap.after)?);
-        let (began_ns, start, duration) = (device.began_ns, gap.start, gap.duration);
-        Some(GapRow { pid, device: device.id, began_ns, start, duration, before, after })
-    };
-    let by_library = found.callers.iter().map(|(caller, part)| LibraryGaps {
-        library: library(*caller),
-        count: part.count,
-        total: part.total,
-    });
-    let (by_library, largest) = (by_library.collect(), found.largest.iter().filter_map(row).collect());
-    GapReport { count: found.count, total: found.total, bands: found.bands, by_library, largest }
-}
-
-/// What was held on the line, with the counts of all processes: those do not depend on when it was.
+/// Returns the memory held on the line with the counts of all processes, which do not depend on the time.
 fn counted(mut line: MemoryUse, sum: MemoryUse) -> MemoryUse {
     let with = |held: &mut Use, counts: Use| {
         let Use { allocations, allocated_bytes, frees, .. } = counts;

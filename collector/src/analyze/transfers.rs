@@ -1,43 +1,46 @@
-//! What was copied and set, between what kinds of memory, and how fast?
+//! Copies and memsets: between which kinds of memory, how much, and how fast.
 
-use super::Analysis;
 use super::calls::HostTimes;
 use super::estimate::{Estimate, Sum};
 use super::extrapolate::{Extent, Strata, WindowCount};
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, Event, When};
 use std::collections::BTreeMap;
 
-/// By what was moved and which host memory took part.
+/// Transfers by direction and kind of host memory.
 pub type Transfers = BTreeMap<(TransferKind, HostMemory), Transfer>;
 
 /// Transfers of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Transfer {
-    /// How many, graphs' own not counted.
+    /// How many, without those inside graphs.
     pub count: u64,
-    /// How much they moved.
+    /// The bytes that they moved.
     pub bytes: u64,
     /// How many were timed.
     pub timed: u64,
-    /// How much those moved.
+    /// The bytes that the timed ones moved.
     pub timed_bytes: u64,
-    /// How long those took, ns.
+    /// The time of the timed ones, ns.
     pub time: Sum,
-    /// The same, by how much one moved; sizes that none had are absent.
+    /// The same by the size of one transfer; sizes that did not occur are absent.
     pub sizes: BTreeMap<SizeClass, SizePart>,
     /// The host's time in their calls.
     pub host: HostTimes,
-    /// Those that say what the others took, by size.
+    /// The sample from which the time of the others is estimated, by size.
     strata: Strata<SizeClass>,
 }
 
-/// How much one transfer moved.
+/// The size of one transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SizeClass {
-    /// At most 4 KiB: about what the call alone costs.
+    /// At most 4 KiB: about the cost of the call alone.
     UpTo4KiB,
-    /// At most 64 KiB: up to there a copy to the device returns before it is done, by the CUDA documentation.
+    /// At most 64 KiB: up to this size a copy to the device returns before it is done (CUDA Driver API, "API
+    /// synchronization behavior").
     UpTo64KiB,
     /// At most 1 MiB.
     UpTo1MiB,
@@ -52,13 +55,13 @@ pub enum SizeClass {
 pub struct SizePart {
     /// How many.
     pub count: u64,
-    /// How much they moved.
+    /// The bytes that they moved.
     pub bytes: u64,
     /// How many were timed.
     pub timed: u64,
-    /// How much those moved.
+    /// The bytes that the timed ones moved.
     pub timed_bytes: u64,
-    /// How long those took, ns.
+    /// The time of the timed ones, ns.
     pub time: Sum,
 }
 
@@ -72,13 +75,13 @@ impl SizeClass {
         SizeClass::Larger,
     ];
 
-    /// The class of a transfer of so many bytes.
+    /// Returns the class of a transfer of this many bytes.
     pub fn of(bytes: u64) -> Self {
         let holds = |class: &SizeClass| class.most().is_none_or(|most| bytes <= most);
         SizeClass::ALL.into_iter().find(holds).unwrap_or(SizeClass::Larger)
     }
 
-    /// The most that one of this class moved, bytes; `None` = any size.
+    /// Returns the largest transfer of this class, bytes; `None` if there is no limit.
     pub fn most(self) -> Option<u64> {
         match self {
             SizeClass::UpTo4KiB => Some(0x1000),
@@ -89,7 +92,7 @@ impl SizeClass {
         }
     }
 
-    /// What users read.
+    /// The label on screen.
     pub fn label(self) -> &'static str {
         match self {
             SizeClass::UpTo4KiB => "<= 4 KiB",
@@ -102,12 +105,12 @@ impl SizeClass {
 }
 
 impl SizePart {
-    /// Throughput of the timed ones, as [`Transfer::gbps`].
+    /// Returns the throughput of the timed ones, as [`Transfer::gbps`].
     pub fn gbps(&self) -> Option<Estimate<Option<f64>>> {
         (self.timed > 0).then(|| gbps(self.timed_bytes, self.time))
     }
 
-    /// Whether that means something, as [`Transfer::gbps_is_known`].
+    /// Whether it is meaningful, as [`Transfer::gbps_is_known`].
     pub fn gbps_is_known(&self) -> bool {
         self.timed > 0 && is_known(self.time)
     }
@@ -122,26 +125,27 @@ impl SizePart {
 }
 
 impl Transfer {
-    /// Time of all, ns, extrapolated where not all are timed; `None` when none is.
+    /// Returns the time of all, ns, extrapolated if not all are timed; `None` if none is.
     pub fn total(&self) -> Option<Estimate<u64>> {
         self.strata.total()
     }
 
-    /// Throughput of the timed ones, 10⁹ bytes a second; `None` without any. Its hi is not known where nothing
-    /// bounds the time from below.
+    /// Returns the throughput of the timed ones, 10⁹ bytes per second; `None` without any. Its hi is unknown if the
+    /// time has no lower bound above 0.
     pub fn gbps(&self) -> Option<Estimate<Option<f64>>> {
         (self.timed > 0).then(|| gbps(self.timed_bytes, self.time))
     }
 
-    /// Whether the best value of the throughput means something to a person: the most time they can have taken is no more
-    /// than [`WIDEST`] times the least. Small copies on a drained stream are over before their end event is there, and
-    /// their best value is then a guess that looks like a measurement.
+    /// Whether the best value of the throughput is meaningful: the upper bound of the time is at most [`WIDEST`]
+    /// times the lower one. A small copy on a drained stream is over before its end event is recorded, and its best
+    /// value is then a guess that looks like a measurement.
     pub fn gbps_is_known(&self) -> bool {
         self.timed > 0 && is_known(self.time)
     }
+}
 
-    /// Adds another's.
-    pub fn merge(&mut self, other: &Transfer) {
+impl Merge for Transfer {
+    fn merge(&mut self, other: &Transfer) {
         self.count += other.count;
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.timed += other.timed;
@@ -155,14 +159,14 @@ impl Transfer {
     }
 }
 
-/// What the untimed ones did on a device, of which `extent` asks.
+/// Returns the estimated time of untimed transfers on a device, which `extent` selects.
 pub fn untimed(transfers: &Transfers, extent: impl Fn(&Strata<SizeClass>) -> Extent) -> Extent {
     let each = transfers.values().map(|transfer| extent(&transfer.strata));
     each.fold(Extent::default(), Extent::plus)
 }
 
-/// How many times the least time the most may be, for a throughput to be told as a figure: within a factor of 2 of the
-/// geometric middle.
+/// How many times the lower bound of the time its upper bound may be for a throughput to be printed as a number: this
+/// is within a factor of 2 of the geometric mean.
 const WIDEST: u64 = 4;
 
 fn is_known(time: Sum) -> bool {
@@ -174,19 +178,23 @@ fn gbps(bytes: u64, time: Sum) -> Estimate<Option<f64>> {
     Estimate::new(per(time.value), per(time.hi), per(time.lo))
 }
 
-/// The fold.
+/// The analysis.
 #[derive(Debug, Default)]
 pub struct TransferTimes {
     table: Transfers,
     window: WindowCount,
 }
 
-impl Analysis for TransferTimes {
-    type Table = Transfers;
+impl<'a> Analysis<'a> for TransferTimes {
+    type Rows = Transfers;
 
-    fn observe(&mut self, event: &Event<'_>) {
+    fn new(_: &Start<'a>) -> Self {
+        TransferTimes::default()
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         self.window.observe(&event.record.body);
-        let Some(operation) = &event.operation else { return };
+        let Some(operation) = scope.operation() else { return };
         let Action::Transfer { kind, host_memory, bytes } = operation.what else { return };
         if operation.when == When::Captured {
             return;
@@ -207,7 +215,7 @@ impl Analysis for TransferTimes {
         event.call.into_iter().for_each(|call| sum.host.add(call));
     }
 
-    fn finish(self) -> Self::Table {
+    fn finish(self, _: &End<'_>) -> Transfers {
         self.table
     }
 }
@@ -217,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_holds_its_bound_and_nothing_above() {
+    fn a_size_class_includes_its_bound() {
         let sizes = [0, 4 << 10, (4 << 10) + 1, 64 << 10, (64 << 10) + 1, 1 << 20, (1 << 20) + 1, 16 << 20];
         let classes = sizes.map(|bytes| SizeClass::of(bytes) as usize);
         assert_eq!(classes, [0, 0, 1, 1, 2, 2, 3, 3]);
@@ -226,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_throughput_is_known_where_its_time_is() {
+    fn a_throughput_is_known_if_its_time_is() {
         let of = |lo, value, hi| Transfer {
             timed: 1,
             timed_bytes: 1_000,

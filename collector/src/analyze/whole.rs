@@ -1,33 +1,36 @@
-//! Where did the GPU's time go, when not all of it was observed? (`--timing auto`)
+//! The parts of a GPU's time if not all of it was observed (`--timing auto`).
 //!
-//! What was called in the pauses is counted, so what it took follows from what the timed ones took: of each kernel in each
-//! shape, of copies of each size, of each graph ([`extrapolate`](super::extrapolate)). So the table of kernels and this one
-//! agree. How long a pause was tells nothing: in one the program may have been stopped, or have waited for its data.
+//! Operations that were called in pauses are counted, so their time can be estimated from the timed ones: for each
+//! kernel in each shape, for copies of each size, for each graph ([`extrapolate`](super::extrapolate)). Therefore the
+//! table of kernels and this one agree. The length of a pause says nothing about its operations: the program may have
+//! been stopped in it, or have waited for data.
 //!
-//! Where operations ran side by side, what they took is more than the time that they fill: what was paused is taken to fill as
-//! much of its own as what was observed. What then remains of the pauses is idle time. What was called outside of them and has
-//! no time all the same (a window that opens finds the stream full) ran in what is undecided. What does not fit into the one
-//! ran in the other: on a full stream what is launched in a pause runs behind it. The parts sum to the span, to the
-//! nanosecond. A part's interval holds what was observed between its bounds, and of what was paused at least as much as if twice
-//! as much had run side by side, and at most all. Where nothing of a kind was ever timed, it may have filled all the pauses.
+//! If operations ran side by side, the sum of their times is more than the time that they fill. Operations in pauses
+//! are assumed to fill the same share of their sum as the observed ones. The rest of the pauses is idle time.
+//! Operations that were called outside of pauses and yet have no time (when a window opens while the stream is full)
+//! ran in the undecided time. What does not fit into pauses ran in undecided time, and the reverse: on a full stream,
+//! a launch in a pause runs after it. The parts sum to the span, to the nanosecond. A part's interval contains what
+//! was observed between its bounds, and of the operations in pauses at most all, and at least what is left if twice
+//! as much of it had run side by side. If no operation of a kind was ever timed, that kind may have filled all
+//! pauses.
 
 use super::estimate::Sum;
 use super::extrapolate::Extent;
 use super::identity::{CLASSES, Class, Identity};
 
-/// What operations took, each for itself, by [`Class`].
+/// The sums of the operations' times, by [`Class`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
-    /// In the time that was observed, ns.
+    /// Of those that were observed, ns.
     pub observed: [u64; CLASSES],
-    /// In the pauses.
+    /// Of those that were called in pauses.
     pub paused: [Extent; CLASSES],
-    /// Outside of them, untimed for other reasons.
+    /// Of others that are untimed for other reasons.
     pub unseen: [Extent; CLASSES],
 }
 
-/// The parts of the whole span, nothing left unobserved; `None` when all was observed, or nothing was timed of all that was
-/// paused.
+/// Returns the parts of the whole span, with nothing left unobserved; `None` if everything was observed, or if no
+/// operation like those in the pauses was timed.
 pub fn extrapolated(identity: &Identity, work: &Work) -> Option<Identity> {
     let pauses = identity.unobserved.value;
     let is_known = |paused: &Extent| paused.unknown == 0 || paused.known > 0;
@@ -42,8 +45,8 @@ pub fn extrapolated(identity: &Identity, work: &Work) -> Option<Identity> {
     let mut filled = 0;
     for (class, fill) in fill.iter().enumerate() {
         let (part, maybe) = (&mut whole.busy[class], whole.maybe[class]);
-        // What is cut off below the decimal point is idle. Rounding can make the parts of long times a little more than
-        // the room that they were fitted to.
+        // A fraction of a nanosecond that is cut off counts as idle. Rounding can make the parts of long times a
+        // little more than the room that they were fitted to.
         let more = ((fill.value + fill.unseen) as u64).min(room - filled);
         filled += more;
         part.value += more;
@@ -63,7 +66,7 @@ pub fn extrapolated(identity: &Identity, work: &Work) -> Option<Identity> {
     Some(whole)
 }
 
-/// What remains is idle, between what all others leave at least and at most.
+/// Adds the rest as idle time, with the bounds that all other parts leave.
 fn idle(whole: &mut Identity, left: u64) {
     let sum = |of: fn(&Sum) -> u64| whole.busy.iter().map(of).fold(0u64, u64::saturating_add);
     let (least, most) =
@@ -74,15 +77,15 @@ fn idle(whole: &mut Identity, left: u64) {
     idle.hi = idle.hi.min(most).max(idle.value);
 }
 
-/// What of the pauses a class fills, ns.
+/// What a class fills of the pauses, ns.
 #[derive(Clone, Copy, Debug)]
 struct Fill {
     lo: f64,
     value: f64,
     hi: f64,
-    /// What of the undecided time it fills besides, at best.
+    /// What it fills besides, of the undecided time, by the best value.
     unseen: f64,
-    /// It may be more, nobody knows how much.
+    /// Whether it may be more, by an unknown amount.
     is_open: bool,
 }
 
@@ -94,7 +97,7 @@ impl Fill {
             0 => 1.0,
             all => (identity.busy[class].value as f64 / all as f64).min(1.0),
         };
-        // Those that were never timed are taken to be like the others.
+        // Those that were never timed are assumed to be like the others.
         let all = |of: Extent| of.time.value * (of.known + of.unknown) as f64 / of.known.max(1) as f64;
         Fill {
             lo: (paused.time.lo * (2.0 * share - 1.0)).max(0.0),
@@ -106,7 +109,7 @@ impl Fill {
     }
 }
 
-/// No more can have run than there was time.
+/// Reduces what is filled to the time that there is.
 fn fit<const N: usize>(of: fn(&mut Fill) -> [&mut f64; N], fill: &mut [Fill], room: u64) {
     let sum: f64 = fill.iter_mut().flat_map(|fill| of(fill).map(|part| *part)).sum();
     if sum > room as f64 {
@@ -124,7 +127,7 @@ mod tests {
         Sum { value, lo: value, hi: value }
     }
 
-    /// All that was paused may have been of any class.
+    /// All operations in pauses may have been of any class.
     fn identity(busy: [u64; 4], idle: u64, undecided: u64, unobserved: u64) -> Identity {
         let maybe = |value| Sum { value, lo: value, hi: value + unobserved };
         Identity {
@@ -146,9 +149,9 @@ mod tests {
         Work { observed, paused, ..Work::default() }
     }
 
-    /// Five seconds of which a tenth was observed; what timing does to the program makes it look idler than it is.
+    /// Five seconds, of which a tenth was observed. Timing makes the program look idler than it is.
     #[test]
-    fn what_was_paused_takes_what_its_launches_take_and_not_its_share_of_the_time() {
+    fn busy_time_in_pauses_follows_from_the_launches_and_not_from_the_length_of_the_pauses() {
         let observed = identity([60, 0, 0, 0], 440, 0, 4_500);
         let whole =
             extrapolated(&observed, &work([60, 0, 0, 0], took(157, 1_500.0, 1_570.0, 1_600.0))).unwrap();
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_pause_is_more_idle_time_and_nothing_else() {
+    fn a_longer_pause_adds_only_idle_time() {
         let paused = took(10, 900.0, 1_000.0, 1_100.0);
         let of = |pause| {
             extrapolated(&identity([100, 0, 0, 0], 100, 0, pause), &work([100, 0, 0, 0], paused)).unwrap()
@@ -167,9 +170,9 @@ mod tests {
         assert_eq!(long.idle.value - short.idle.value, 3_000);
     }
 
-    /// 2^53 + 3 ns as a float are one more: a report of a hostile trace ended in a panic.
+    /// 2^53 + 3 ns become one more as a float: a report of a hostile trace ended in a panic.
     #[test]
-    fn rounding_does_not_fill_more_than_there_was() {
+    fn rounding_does_not_fill_more_than_the_pauses() {
         let pause = (1 << 53) + 3;
         let all = took(10, 1e17, 1e17, 1e17);
         let whole =
@@ -178,15 +181,16 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_side_by_side_fills_less_than_it_took() {
+    fn operations_side_by_side_fill_less_than_the_sum_of_their_times() {
         let observed = identity([60, 0, 0, 0], 0, 0, 1_000);
         let whole = extrapolated(&observed, &work([80, 0, 0, 0], took(10, 800.0, 800.0, 800.0))).unwrap();
         assert_eq!(whole.busy[0], Sum { value: 60 + 600, lo: 60 + 400, hi: 60 + 800 });
     }
 
-    /// A window opened on a full stream: 1 024 launches of each had no time, and a tenth of the GPU's time read undecided.
+    /// A window opened on a full stream: 1024 launches each had no time, and a tenth of the GPU's time was reported
+    /// as undecided.
     #[test]
-    fn what_has_no_time_outside_of_pauses_ran_in_what_is_undecided() {
+    fn untimed_operations_outside_of_pauses_ran_in_undecided_time() {
         let observed = identity([600, 0, 0, 0], 10, 110, 330);
         let whole = |unseen: f64| {
             let mut all = work([600, 0, 0, 0], took(8_800, 306.0, 306.0, 306.0));
@@ -204,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_ran_than_there_was_time() {
+    fn operations_in_pauses_fill_no_more_than_the_pauses() {
         let observed = identity([60, 0, 0, 0], 0, 0, 1_000);
         let whole = extrapolated(&observed, &work([60, 0, 0, 0], took(10, 900.0, 1_200.0, 2_000.0))).unwrap();
         assert_eq!(whole.busy[0], Sum { value: 1_060, lo: 960, hi: 1_060 });
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_up() {
+    fn without_timed_operations_nothing_is_extrapolated() {
         let some = work([60, 0, 0, 0], took(1, 5.0, 5.0, 5.0));
         assert_eq!(extrapolated(&identity([60, 0, 0, 0], 40, 0, 0), &some), None, "all was observed");
         let never = Extent { unknown: 5, ..Extent::default() };

@@ -1,44 +1,51 @@
-//! How much of the time was timed, and what did timing cost? (`--timing auto`)
+//! How much of the time was timed, and what timing cost (`--timing auto`).
 //!
-//! The agent times the first phase of a program in full, and windows after it that its account can pay for; what it has
-//! cost until then stands at each window's edges. That is what hooks and poller took of the host. What events cost the GPU, and what
-//! launches wait for locks that the poller holds, they cannot measure on themselves. It is found by **comparing each pause with the
-//! windows beside it**, on the stream that most is launched on and by the GPU's clock ([`gpuspy_wire::pace`]): how much longer a
-//! launch took there, less what the hooks took longer, as a share of what it took in the pause. The agent pays for the same from
-//! its budget, by the least that its last few comparisons prove; what is told here is what all of them say. The best value is their
-//! median. Its interval is that of the median, the ranks around it
-//! that hold the true one in 99 of 100 cases (a binomial's, by its normal approximation), and that of the mean together: on
-//! a busy machine other programs interrupt long pauses more often than short windows, which moves the median and not the mean.
-//! An event makes no GPU faster, so that less than nothing is not told. Where several threads launch at once the hooks' time is not the
-//! host's, and the estimate is low. Too few pairs: unknown.
+//! The agent times the first phase of a program in full, and after it windows that its budget can pay for. The
+//! records of a window's edges have the agent's cost so far: what hooks and poller took of the host's time. They
+//! cannot measure what events cost the GPU, or how long launches wait for locks that the poller holds. That is
+//! estimated by **comparing each pause with the windows next to it**, on the stream with the most launches and by the
+//! GPU's clock ([`gpuspy_wire::pace`]): how much longer a launch took in the window, less the additional time in
+//! hooks, as a share of what it took in the pause. The agent charges the same to its budget, by the least that its
+//! last few comparisons prove; the report uses all of them.
+//!
+//! The best value is the median of the comparisons. Its interval includes that of the median (the ranks around it
+//! that contain the true one in 99 of 100 cases, by the normal approximation of a binomial) and that of the mean: on
+//! a busy machine other programs interrupt long pauses more often than short windows, which moves the median and not
+//! the mean. An event makes no GPU faster, so a negative value is reported as 0. If several threads launch at once,
+//! the time in hooks is not the host's time, and the estimate is low. With too few comparisons the slowdown is
+//! unknown.
 
 use super::extrapolate::student;
+use super::merge::Merge;
+use super::pipeline::{Analysis, End, Start};
+use super::scope::Scope;
 use crate::model::gpu_interval::host;
 use crate::model::period::Period;
 use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, Window};
 use gpuspy_wire::pace::{Compared, Pace, Point};
 use gpuspy_wire::record::{Fact, Namespace, WindowChange};
+use serde::Serialize;
 
-/// Launches that a window and a pause must have for what the hooks take of one to be known.
+/// The fewest launches in a window and in a pause from which the hooks' time per launch is computed.
 const LEAST_LAUNCHES: u64 = 50;
-/// Pairs for an estimate.
+/// The fewest comparisons for an estimate.
 const LEAST_PAIRS: usize = 8;
-/// Streams whose launches are counted, so that the one with the most can be followed.
+/// Streams whose launches are counted, to find the one with the most.
 const STREAMS: usize = 64;
-/// Another one is followed once it has had so many times as many.
+/// Another stream is followed once it has had this many times as many launches.
 const MUCH_BUSIER: u64 = 2;
-/// Pairs that are kept; then every second one goes, and every second of those to come.
+/// The most comparisons that are kept; then every second one is dropped, and so is every second one of those to come.
 const PAIRS: usize = 4096;
 
-/// How operations were timed, as the agent tells it.
+/// How operations were timed, as the agent reports it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Timing {
-    /// In windows, inside a budget in percent.
+    /// In windows, within a budget in percent.
     Auto(f64),
-    /// All.
+    /// All of them.
     Exact,
-    /// None.
+    /// None of them.
     Off,
 }
 
@@ -56,14 +63,15 @@ impl Timing {
     }
 }
 
-/// A stretch of time: what was launched, and what it cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// An interval of time: what was launched in it, and what that cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stretch {
     /// Host ns.
+    #[serde(rename = "wall_ns")]
     pub ns: u64,
     /// Operations that went onto a stream.
     pub launches: u64,
-    /// ns that hooks took, of all threads.
+    /// ns in hooks, the sum over all threads.
     pub agent_ns: u64,
     /// CPU time of the poller, ns.
     pub poller_ns: u64,
@@ -77,44 +85,44 @@ impl Stretch {
         self.poller_ns = self.poller_ns.saturating_add(other.poller_ns);
     }
 
-    /// Hooks and poller, ns.
+    /// The cost of hooks and poller, ns.
     pub fn cost(&self) -> u64 {
         self.agent_ns.saturating_add(self.poller_ns)
     }
 
-    /// The same in percent of the time; `None` when none passed.
+    /// The same in percent of the time; `None` if no time passed.
     pub fn percent(&self) -> Option<f64> {
         (self.ns > 0).then(|| 100.0 * self.cost() as f64 / self.ns as f64)
     }
 }
 
-/// A share that is not known exactly, and may be negative.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A share that is estimated, and may be negative.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Slowdown {
-    /// The best value: 0.01 = a launch takes 1 % longer.
+    /// The best value: 0.01 means that a launch takes 1 % longer.
     pub value: f64,
-    /// The truth is hardly less.
+    /// The lower bound of its 99 % interval.
     pub lo: f64,
-    /// The truth is hardly more.
+    /// The upper bound.
     pub hi: f64,
-    /// From so many pairs.
+    /// The number of comparisons.
     pub pairs: u64,
 }
 
-/// How much was timed, and what it cost.
+/// How much was timed, and what that cost.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Duty {
-    /// As the agent tells it; `None` when it does not, or processes differ.
+    /// As the agent reports it; `None` if it does not, or if processes differ.
     pub timing: Option<Timing>,
-    /// Windows, the first phase included.
+    /// The number of windows, including the first phase.
     pub windows: u64,
     /// The first phase.
     pub first: Stretch,
-    /// Windows behind it that have closed.
+    /// The windows after it that have closed.
     pub timed: Stretch,
-    /// Pauses that have ended.
+    /// The pauses that have ended.
     pub counted: Stretch,
-    /// Host ns of what is looked at, from the first edge to the end, in windows / in pauses.
+    /// Host ns of the selected time in windows and in pauses, from the first edge to the end.
     timed_ns: u64,
     counted_ns: u64,
     slowdowns: Thinned,
@@ -128,33 +136,34 @@ impl Duty {
         both
     }
 
-    /// Host ns in windows, the first phase included, and all of it, as far as it is looked at.
+    /// Returns the host ns in windows, including the first phase, and in all of the selected time.
     pub fn time(&self) -> (u64, u64) {
         (self.timed_ns, self.timed_ns.saturating_add(self.counted_ns))
     }
 
-    /// Counting alone costs more than the budget: windows could not be paid for.
+    /// Whether counting alone costs more than the budget, so that windows could not be paid for.
     pub fn is_exhausted(&self) -> bool {
         let Some(Timing::Auto(percent)) = self.timing else { return false };
         self.counted.agent_ns as f64 > percent / 100.0 * self.counted.ns as f64
     }
 
-    /// What launches behind the first phase took longer for being timed, in percent of the time there.
+    /// Returns how much longer launches after the first phase took because of timing, in percent of the time there.
     pub fn slowed_percent(&self) -> Option<f64> {
         let (slowdown, all) = (self.slowdown()?, self.measured().ns);
-        // Of the windows' time the part that they would not have taken as pauses.
+        // The part of the windows' time that they would not have taken as pauses.
         let longer = slowdown.value / (1.0 + slowdown.value);
         (all > 0).then(|| 100.0 * longer * self.timed.ns as f64 / all as f64)
     }
 
-    /// How much longer launches take while they are timed, less what hooks took, as a share of what one takes in pauses.
+    /// Returns how much longer launches take while they are timed, less the time in hooks, as a share of what one
+    /// takes in pauses.
     pub fn slowdown(&self) -> Option<Slowdown> {
         let pairs = &self.slowdowns.kept;
         if pairs.len() < LEAST_PAIRS {
             return None;
         }
         let half = pairs.len() / 2;
-        // 2.58 standard deviations of a binomial of one half.
+        // 2.58 standard deviations of a binomial with p = 1/2.
         let reach = (1.29 * (pairs.len() as f64).sqrt()).ceil() as usize;
         let sorted = |which: fn(&Longer) -> f64| {
             let mut all: Vec<f64> = pairs.iter().map(which).collect();
@@ -164,12 +173,13 @@ impl Duty {
         let (without_hooks, whole) = (sorted(|l| l.without_hooks), sorted(|l| l.whole));
         let lo = without_hooks[half.saturating_sub(reach)].min(mean(pairs, |l| l.without_hooks).0);
         let hi = whole[(half + reach).min(whole.len() - 1)].max(mean(pairs, |l| l.whole).1);
-        // Where the hooks cost more than all came to, they were hidden.
+        // If the hooks cost more than the total slowdown, they ran in parallel with the GPU's work.
         Some(Slowdown { value: without_hooks[half].max(0.0), lo, hi: hi.max(0.0), pairs: pairs.len() as u64 })
     }
+}
 
-    /// Adds another process's.
-    pub fn merge(&mut self, other: &Duty) {
+impl Merge for Duty {
+    fn merge(&mut self, other: &Duty) {
         self.windows = self.windows.saturating_add(other.windows);
         self.first.add(&other.first);
         self.timed.add(&other.timed);
@@ -180,7 +190,8 @@ impl Duty {
     }
 }
 
-/// The mean of all pairs, each as often as its window is long, between its bounds: in 99 of 100 cases the truth is inside.
+/// Returns the bounds of the mean of all comparisons, weighted by the length of their windows; the true mean is
+/// inside in 99 of 100 cases.
 fn mean(pairs: &[Longer], of: fn(&Longer) -> f64) -> (f64, f64) {
     let sum = |each: &dyn Fn(&Longer) -> f64| pairs.iter().map(each).sum::<f64>();
     let (n, all) = (pairs.len() as f64, sum(&|pair| pair.ns));
@@ -190,8 +201,9 @@ fn mean(pairs: &[Longer], of: fn(&Longer) -> f64) -> (f64, f64) {
     (mean - margin, mean + margin)
 }
 
-/// How much longer a launch took in a window than in the pause beside it, as a share of the latter. What the hooks added is
-/// in it where the program waits for its calls, and not where those run ahead of the GPU: the truth is between the two.
+/// How much longer a launch took in a window than in the pause next to it, as a share of the latter. The hooks' time
+/// is part of it if the program waits for its calls, and not if the calls run ahead of the GPU: the true slowdown is
+/// between the two values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Longer {
     without_hooks: f64,
@@ -200,7 +212,7 @@ struct Longer {
     ns: f64,
 }
 
-/// Pairs in bounded memory: all, then every second, every fourth …
+/// Comparisons in bounded memory: all, then every second, every fourth …
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Thinned {
     kept: Vec<Longer>,
@@ -227,28 +239,28 @@ impl Thinned {
     }
 }
 
-/// The fold.
+/// The analysis.
 #[derive(Debug)]
 pub struct Windows {
     duty: Duty,
-    /// The time that is looked at.
+    /// The time that was captured.
     period: Period,
-    /// The last edge: when, and what had been spent.
+    /// The last edge: when it was, and what had been spent by then.
     edge: Option<(u64, Window)>,
-    /// Operations since.
+    /// Operations since the last edge.
     launches: u64,
-    /// What the hooks took of a launch in the last window and in the last pause, ns.
+    /// The hooks' time per launch in the last window and in the last pause, ns.
     hooks: (f64, f64),
     follower: Follower,
 }
 
-/// The pace of the stream that most is launched on.
+/// The pace of the stream with the most launches.
 #[derive(Debug)]
 struct Follower {
-    /// Context and stream, and what it has had so far.
+    /// Context and stream, and its launches so far.
     streams: Vec<((u32, u64), u64)>,
     stream: (u32, u64),
-    /// The time base of its context's clock that the last time was measured on.
+    /// The time base of the last GPU time.
     time_base: u32,
     pace: Pace,
 }
@@ -258,8 +270,8 @@ impl Follower {
         Follower { streams: Vec::new(), stream: (0, 0), time_base: 0, pace: Pace::NEW }
     }
 
-    /// Counts an operation, which was called in the window of this number or in the pause behind it. Returns what could be
-    /// compared by it.
+    /// Counts an operation that was called in the window with this number or in the pause after it. Returns a
+    /// comparison if this operation completes one.
     fn saw(&mut self, operation: &Operation, window: u32) -> Option<Compared> {
         let key = (operation.context, operation.stream);
         let is_launch = !matches!(operation.what, Action::Burst { .. });
@@ -277,7 +289,7 @@ impl Follower {
         self.pace.passes(window, Point { launches, ns: interval.latest_end })
     }
 
-    /// The launches of a stream so far, with this one if it is one.
+    /// Counts a launch of a stream, if this is one, and returns the launches of the stream so far.
     fn count(&mut self, key: (u32, u64), is_launch: bool) -> u64 {
         let more = u64::from(is_launch);
         if let Some((_, count)) = self.streams.iter_mut().find(|(known, _)| *known == key) {
@@ -288,7 +300,7 @@ impl Follower {
             return 0;
         }
         if self.streams.len() == STREAMS {
-            // The one with the fewest makes room: who has most is never it.
+            // The stream with the fewest launches makes room, which is never the one with the most.
             let fewest = (0..STREAMS).min_by_key(|&index| self.streams[index].1);
             fewest.map(|index| self.streams.swap_remove(index));
         }
@@ -298,12 +310,6 @@ impl Follower {
 }
 
 impl Windows {
-    /// A fold that has seen nothing, of a process of which this time was looked at.
-    pub fn new(names: &Names, period: Period) -> Windows {
-        let duty = Duty { timing: Timing::of(names), ..Duty::default() };
-        Windows { duty, period, edge: None, launches: 0, hooks: (0.0, 0.0), follower: Follower::new() }
-    }
-
     fn edge(&mut self, at: u64, window: &Window) {
         let launches = std::mem::take(&mut self.launches);
         let before = self.edge.replace((at, window.clone()));
@@ -319,7 +325,7 @@ impl Windows {
         };
         let is_window = spent.change == WindowChange::Opens;
         if self.look(from, at, is_window) != stretch.ns {
-            // What ran in a part that nobody looked at is in no rate.
+            // Operations in a part that was not captured are in no rate.
             self.follower.pace = Pace::NEW;
         }
         if stretch.launches >= LEAST_LAUNCHES {
@@ -333,7 +339,7 @@ impl Windows {
         }
     }
 
-    /// Counts a stretch of a window or a pause, as far as it is looked at: so many ns.
+    /// Adds the selected part of a window or a pause, and returns its length in ns.
     fn look(&mut self, from: u64, to: u64, is_window: bool) -> u64 {
         let ns = self.period.length(host(from), host(to));
         let sum = if is_window { &mut self.duty.timed_ns } else { &mut self.duty.counted_ns };
@@ -350,19 +356,19 @@ impl Windows {
             ns: pair.pause * pair.launches as f64,
         });
     }
-
-    /// Answers; the collection ended at `ended`, host ns.
-    pub fn finish(mut self, ended: u64) -> Duty {
-        if let Some((at, window)) = self.edge.take() {
-            self.look(at, ended, window.change == WindowChange::Opens);
-        }
-        self.duty
-    }
 }
 
-impl Windows {
-    /// Takes the next event, in the trace's order.
-    pub fn observe(&mut self, event: &Event<'_>) {
+impl<'a> Analysis<'a> for Windows {
+    type Rows = Duty;
+
+    /// The agent's cost is that of the whole process: it depends on what was captured, and not on the filter.
+    fn new(start: &Start<'a>) -> Self {
+        let duty = Duty { timing: Timing::of(start.names), ..Duty::default() };
+        let period = start.captured.clone();
+        Windows { duty, period, edge: None, launches: 0, hooks: (0.0, 0.0), follower: Follower::new() }
+    }
+
+    fn observe(&mut self, event: &Event<'_>, _: &Scope<'_>) {
         if let Body::Window(window) = &event.record.body {
             self.edge(event.record.at, window);
         }
@@ -376,16 +382,24 @@ impl Windows {
             }
         }
     }
+
+    fn finish(mut self, end: &End<'_>) -> Duty {
+        if let Some((at, window)) = self.edge.take() {
+            self.look(at, end.ended, window.change == WindowChange::Opens);
+        }
+        self.duty
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::pipeline::finish_at;
     use super::*;
 
-    /// Windows and pauses in turn; what a launch takes in each, and what the hooks take of it.
+    /// Windows and pauses in turn, with what a launch takes in each, and how much of that the hooks take.
     fn duty(pairs: u64, pause: (u64, u64), window: (u64, u64)) -> Duty {
         let names = Names([((Namespace::Fact, Fact::Timing as u32), "auto 5".to_owned())].into());
-        let mut windows = Windows::new(&names, Period::default());
+        let mut windows = Windows::new(&Start::of(&names));
         let (mut now, mut agent_ns) = (1_000_000, 0);
         for n in 0..=2 * pairs + 1 {
             let is_open = n % 2 == 0;
@@ -401,29 +415,30 @@ mod tests {
             now += launches * each;
             agent_ns += launches * hooks;
         }
-        windows.finish(now)
+        finish_at(windows, now)
     }
 
     #[test]
-    fn what_the_gpu_pays_is_what_the_hooks_do_not_explain() {
-        // A launch takes 10 µs, and in windows 1 µs longer, of which the hooks took 0.6.
+    fn the_slowdown_of_the_gpu_excludes_the_time_in_hooks() {
+        // A launch takes 10 µs, and in windows 1 µs longer, of which 0.6 µs are in hooks.
         let slowdown = duty(20, (10_000, 100), (11_000, 700)).slowdown().unwrap();
         assert!((slowdown.value - 0.04).abs() < 1e-9, "{slowdown:?}");
-        // Or 10 %, if the hooks were hidden behind the GPU's work.
+        // It may be 10 %, if the hooks ran in parallel with the GPU's work.
         assert!(slowdown.lo <= slowdown.value && slowdown.hi > 0.1 - 1e-9, "{slowdown:?}");
-        // In no time at all for 600 ns of hooks: they were.
+        // No additional time at all for 600 ns of hooks: they ran in parallel.
         let hidden = duty(20, (10_000, 100), (10_000, 700)).slowdown().unwrap();
         assert!(hidden.value == 0.0 && hidden.lo < -0.05 && hidden.hi == 0.0, "{hidden:?}");
         assert_eq!(duty(5, (10_000, 100), (11_000, 700)).slowdown(), None, "too few pairs");
     }
 
-    /// Pauses are interrupted, and windows hardly ever: the median alone said -22 % .. -8 %, for events that cost nothing.
+    /// Pauses are interrupted, and windows hardly ever: the median alone was -22 % to -8 %, for events that cost
+    /// nothing.
     #[test]
-    fn interruptions_widen_the_interval_and_no_event_is_told_to_make_the_gpu_faster() {
+    fn interruptions_widen_the_interval_and_events_are_never_reported_to_speed_up_the_gpu() {
         let mut random = crate::trace::generator::Random(7);
         let mut duty = Duty::default();
         for _ in 0..50 {
-            // Of 2 ms windows one in ten is interrupted for 4 ms, of the pauses of 40 ms nearly each, twice.
+            // Of windows of 2 ms one in ten is interrupted for 4 ms; of pauses of 40 ms nearly each one is, twice.
             let interrupted = if random.below(10) == 0 { 2.0 } else { 0.0 };
             let pause = 1.0 + 0.1 * random.below(4) as f64;
             let longer = (1.0 + interrupted) / pause - 1.0;
@@ -434,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_phase_stands_apart() {
+    fn the_first_phase_is_reported_apart_from_windows() {
         let duty = duty(20, (10_000, 100), (11_000, 700));
         assert_eq!(duty.windows, 21);
         assert_eq!(duty.first, Stretch { ns: 2_200_000, launches: 200, agent_ns: 140_000, poller_ns: 0 });
@@ -445,13 +460,13 @@ mod tests {
     }
 
     #[test]
-    fn counting_that_costs_more_than_the_budget_is_told() {
+    fn counting_that_costs_more_than_the_budget_is_reported() {
         assert!(!duty(5, (10_000, 100), (11_000, 700)).is_exhausted());
         assert!(duty(5, (10_000, 501), (11_000, 700)).is_exhausted());
     }
 
     #[test]
-    fn many_pairs_are_thinned_evenly() {
+    fn many_comparisons_are_thinned_evenly() {
         let mut thinned = Thinned::default();
         let pair = |n: i32| Longer { without_hooks: f64::from(n), whole: f64::from(n), ns: 1.0 };
         (0..100_000).for_each(|n| thinned.add(pair(n)));

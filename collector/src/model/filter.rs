@@ -124,6 +124,15 @@ pub struct Passed {
     pub operation: bool,
 }
 
+/// A graph launch or a burst of which only some members pass.
+#[derive(Clone, Debug)]
+pub struct Limited {
+    /// The operation, with the number of those members.
+    pub operation: Operation,
+    /// Those kernels of a graph; `None` for a burst.
+    pub graph: Option<Contents>,
+}
+
 /// Checks each event of a trace, in the trace's order; it must be given all of them.
 #[derive(Debug)]
 pub struct RecordFilter<'a> {
@@ -196,26 +205,28 @@ impl<'a> RecordFilter<'a> {
         }
     }
 
-    /// Leaves of the graph launch or the burst that was checked last what is asked for.
-    pub fn limit(&mut self, event: &mut Event<'_>) {
+    /// Returns the graph launch or the burst that was checked last, reduced to the members that pass; `None` if the event's
+    /// operation is no such launch, or all of its members pass.
+    pub fn limit(&mut self, event: &Event<'_>) -> Option<Limited> {
         if self.filter.is_of_all() {
-            return;
+            return None;
         }
-        let Some(operation) = &mut event.operation else { return };
-        match &mut operation.what {
-            Action::Burst { launches, ordinary, .. } => {
-                *launches = self.of_burst;
-                *ordinary = self.of_burst.min(*ordinary);
+        let operation = event.operation.as_ref()?;
+        match operation.what {
+            Action::Burst { ordinary, communication, .. } => {
+                let (launches, ordinary) = (self.of_burst, self.of_burst.min(ordinary));
+                let what = Action::Burst { launches, ordinary, communication };
+                Some(Limited { operation: Operation { what, ..*operation }, graph: None })
             }
-            Action::Graph { kernels } if self.filter.kernel.is_some() => {
+            Action::Graph { .. } if self.filter.kernel.is_some() => {
                 let mut ran = event.graph.as_deref().map_or_else(Vec::new, |graph| graph.kernels.clone());
                 ran.retain(|(name, _)| self.matches(*name));
                 let count = ran.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
-                *kernels = u32::try_from(count).unwrap_or(u32::MAX);
-                event.graph =
-                    Some(Arc::new(Contents { kernel_count: count, kernels: ran, ..Contents::default() }));
+                let what = Action::Graph { kernels: u32::try_from(count).unwrap_or(u32::MAX) };
+                let graph = Contents { kernel_count: count, kernels: ran, ..Contents::default() };
+                Some(Limited { operation: Operation { what, ..*operation }, graph: Some(graph) })
             }
-            _ => {}
+            _ => None,
         }
     }
 
@@ -450,10 +461,9 @@ mod tests {
             }
             let (record, operation) =
                 launch(Action::Burst { launches: 3, ordinary: 0, communication: false }, false);
-            let mut event = Event { operation: Some(operation), ..Event::new(&record) };
+            let event = Event { operation: Some(operation), ..Event::new(&record) };
             record_filter.check(&event);
-            record_filter.limit(&mut event);
-            event.operation.unwrap().what
+            record_filter.limit(&event).map_or(operation, |limited| limited.operation).what
         };
         assert_eq!(left(&kernel("gemm")), Action::Burst { launches: 2, ordinary: 0, communication: false });
         assert_eq!(
@@ -474,9 +484,11 @@ mod tests {
         let ran = Contents { kernel_count: 6, kernels: vec![(1, 2), (2, 3)], copies, ..Contents::default() };
         let left = |filter: &Filter| {
             let graph = Some(Arc::new(ran.clone()));
-            let mut event = Event { operation: Some(operation), graph, ..Event::new(&record) };
-            RecordFilter::new(filter, &names, None, 0, &Captures::default()).limit(&mut event);
-            (event.operation.unwrap().what, Arc::unwrap_or_clone(event.graph.unwrap()))
+            let event = Event { operation: Some(operation), graph, ..Event::new(&record) };
+            let limited = RecordFilter::new(filter, &names, None, 0, &Captures::default()).limit(&event);
+            limited.map_or((operation.what, ran.clone()), |limited| {
+                (limited.operation.what, limited.graph.unwrap())
+            })
         };
         let adds = Contents { kernel_count: 3, kernels: vec![(2, 3)], ..Contents::default() };
         assert_eq!(left(&kernel("add")), (Action::Graph { kernels: 3 }, adds));

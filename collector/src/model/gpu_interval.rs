@@ -87,8 +87,7 @@ use crate::trace::record::{GpuTime, Work};
 use gpuspy_wire::record::flag;
 use pair::{Pair, Spread};
 
-/// No time that a trace may hold is beyond this many ns (18 years): what is, is no time, and sums stay in 64 bits.
-pub const MOST_TIME: u64 = 1 << 59;
+pub use super::host_time::{MOST_TIME, host};
 
 /// What the best estimate of a [`GpuInterval`] rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,11 +184,6 @@ impl GpuInterval {
     pub fn value(&self) -> u64 {
         self.length.value
     }
-}
-
-/// A host time as a signed number of ns.
-pub fn host(time: u64) -> i64 {
-    time.min(MOST_TIME) as i64
 }
 
 /// Adds to `bounds` what a pair of events proves about its clock and its stamps. `before` is the stamp of the

@@ -38,6 +38,7 @@ pub mod filter;
 pub mod gpu_clock;
 pub mod gpu_interval;
 pub mod graphs;
+pub mod host_time;
 pub mod job;
 pub mod members;
 pub mod memory;
@@ -102,11 +103,6 @@ impl<'r> Event<'r> {
             memory: Vec::new(),
             drained: None,
         }
-    }
-
-    /// Forgets the work that it tells of.
-    pub fn forget_operation(&mut self) {
-        (self.operation, self.graph, self.node) = (None, None, None);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which time of a trace is selected: all of it, a part between two moments, or its capture ranges (`--capture-range`)?
 
-use super::gpu_interval::host;
+use super::host_time::host;
 use crate::trace::record::{Body, Names, Record, Status};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::sync::Arc;

@@ -3,9 +3,10 @@
 use super::names::demangle;
 use super::view::Unread;
 use crate::analyze::calls::{ByApi, HostTimes};
-use crate::analyze::coverage::Bursts;
+use crate::analyze::devices::DeviceReport;
 use crate::analyze::durations::Durations;
 use crate::analyze::estimate::{Estimate, Kind, Sum};
+use crate::analyze::gaps::rows::GapReport;
 use crate::analyze::gaps::{BANDS, LARGEST, Part};
 use crate::analyze::graphs::GraphUse;
 use crate::analyze::identity::Class;
@@ -16,16 +17,16 @@ use crate::analyze::owners::Holding;
 use crate::analyze::ranges::{MarkTimes, RangeName, RangeTimes, RangeUse};
 use crate::analyze::shapes::{Launched, Shapes};
 use crate::analyze::startup::{Calls, Division, Part as StartPart, Startup};
-use crate::analyze::summary::{DeviceReport, GapReport, GapRow, LibraryGaps, Side};
 use crate::analyze::transfers::{SizeClass, SizePart, Transfer, Transfers};
 use crate::analyze::waits::{Cause, ImplicitSyncs, Waited};
 use crate::analyze::whole::extrapolated;
-use crate::analyze::windows::{Duty, Slowdown, Stretch, Timing};
+use crate::analyze::windows::{Duty, Timing};
 use crate::analyze::{ProcessReport, Tables, lines};
 use crate::model::gpu_clock::{DRIFT_PPM, TURN_PPM};
 use crate::model::graphs::Moves;
 use crate::model::outcome::{Outcome, signal_name};
 use crate::model::transfer::{HostMemory, TransferKind};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 /// The report of one process, or the sums of several; `processes` lists each.
@@ -65,37 +66,25 @@ fn clock(all: &Tables) -> Value {
     })
 }
 
+/// A row that serializes itself, with more keys.
+fn with(row: &impl Serialize, more: Value) -> Value {
+    // Rows have string keys and finite numbers: JSON can hold all of them.
+    let mut row = serde_json::to_value(row).unwrap_or_default();
+    if let (Some(row), Value::Object(more)) = (row.as_object_mut(), more) {
+        row.extend(more);
+    }
+    row
+}
+
 fn coverage(all: &Tables) -> Value {
-    let coverage = &all.coverage;
-    json!({
-        "launches": coverage.launches,
-        "timed": coverage.timed,
-        "captured": coverage.captured,
-        "in_graphs": coverage.in_graphs,
-        "untimed": coverage.untimed,
-        "unattributed": coverage.unattributed,
-        "dropped": coverage.dropped(),
-        "dropped_by": coverage.dropped_by,
-        "pending": coverage.pending,
-        "outside_range": { "launches": coverage.outside.0, "others": coverage.outside.1 },
+    let more = json!({
+        "dropped": all.coverage.dropped(),
         "stray_range_ends": all.ranges.stray,
         "ranges_not_followed": all.ranges.not_followed,
-        "driver_hooked": coverage.driver_hooked,
-        "unknown_functions": coverage.unknown_functions.iter().map(unknown_function).collect::<Vec<_>>(),
-        "runs": together(&coverage.runs),
-        "bursts": together(&coverage.bursts),
         "never_timed": never_timed(&all.kernels),
         "timing": timing(&all.duty),
-    })
-}
-
-/// Launches that were timed together.
-fn together(bursts: &Bursts) -> Value {
-    json!({ "count": bursts.count, "launches": bursts.launches, "total_ns": bursts.total.estimate() })
-}
-
-fn unknown_function((name, lookups): (&Option<String>, &u64)) -> Value {
-    json!({ "name": name, "lookups": lookups })
+    });
+    with(&all.coverage, more)
 }
 
 fn timing(duty: &Duty) -> Value {
@@ -112,47 +101,24 @@ fn timing(duty: &Duty) -> Value {
         "windows": duty.windows,
         "timed_ns": timed_ns,
         "wall_ns": wall_ns,
-        "first_phase": stretch(&duty.first),
-        "after_windows": stretch(&duty.timed),
-        "after_pauses": stretch(&duty.counted),
+        "first_phase": duty.first,
+        "after_windows": duty.timed,
+        "after_pauses": duty.counted,
         "cost_percent": duty.measured().percent(),
         "counting_exceeds_budget": duty.is_exhausted(),
-        "gpu_slowdown": duty.slowdown().map(slowdown),
-    })
-}
-
-fn stretch(stretch: &Stretch) -> Value {
-    json!({
-        "wall_ns": stretch.ns,
-        "launches": stretch.launches,
-        "agent_ns": stretch.agent_ns,
-        "poller_ns": stretch.poller_ns,
-    })
-}
-
-fn slowdown(slowdown: Slowdown) -> Value {
-    json!({
-        "value": slowdown.value,
-        "lo": slowdown.lo,
-        "hi": slowdown.hi,
-        "pairs": slowdown.pairs,
+        "gpu_slowdown": duty.slowdown(),
     })
 }
 
 fn overhead(overhead: &Overhead, duty: &Duty) -> Value {
     let cost = overhead.cost(duty);
-    json!({
+    let more = json!({
         "cost_percent": cost.map(|cost| cost.total()),
         "hooks_percent": cost.map(|cost| cost.hooks),
         "poller_percent": cost.map(|cost| cost.poller),
         "events_percent": cost.and_then(|cost| cost.events),
-        "agent_ns": overhead.agent_ns,
-        "poller_ns": overhead.poller_ns,
-        "wall_ns": overhead.wall_ns,
-        "calls": overhead.calls,
-        "published": overhead.published,
-        "collected": overhead.collected,
-    })
+    });
+    with(overhead, more)
 }
 
 fn device(device: &DeviceReport) -> Value {
@@ -181,44 +147,19 @@ fn device(device: &DeviceReport) -> Value {
         "graph_ns": busy(Class::Graph),
         "idle_ns": part(identity.idle),
         "undecided_ns": part(identity.undecided),
-        "unobserved_ns": identity.unobserved.estimate(),
+        "unobserved_ns": identity.unobserved,
     })
 }
 
 fn gaps(gaps: &GapReport) -> Value {
     let bounds = BANDS.into_iter().map(Some).chain([None]);
-    let band = |(below, part): (Option<u64>, &Part)| json!({ "below_ns": below, "count": part.count, "total_ns": part.total });
-    let library =
-        |gaps: &LibraryGaps| json!({ "library": gaps.library, "count": gaps.count, "total_ns": gaps.total });
+    let band = |(below, part): (Option<u64>, &Part)| with(part, json!({ "below_ns": below }));
     json!({
         "count": gaps.count,
-        "total_ns": gaps.total.estimate(),
+        "total_ns": gaps.total,
         "bands": bounds.zip(&gaps.bands).map(band).collect::<Vec<_>>(),
-        "by_library": gaps.by_library.iter().map(library).collect::<Vec<_>>(),
-        "largest": gaps.largest.iter().take(LARGEST).map(gap).collect::<Vec<_>>(),
-    })
-}
-
-fn gap(gap: &GapRow) -> Value {
-    json!({
-        "pid": gap.pid,
-        "device": gap.device,
-        "start_ns": gap.start,
-        "duration_ns": gap.duration,
-        "before": side(&gap.before),
-        "after": side(&gap.after),
-    })
-}
-
-fn side(side: &Side) -> Value {
-    json!({
-        "kind": side.kind,
-        "name": side.symbol.as_deref().map(demangle),
-        "bytes": side.bytes,
-        "kernels": side.kernels,
-        "correlation": side.correlation,
-        "library": side.caller.as_ref().map(|site| &site.path),
-        "library_offset": side.caller.as_ref().map(|site| site.offset),
+        "by_library": gaps.by_library,
+        "largest": gaps.largest.iter().take(LARGEST).collect::<Vec<_>>(),
     })
 }
 
@@ -323,7 +264,7 @@ fn transfers(transfers: &Transfers) -> Value {
             "timed": part.timed,
             "bytes": part.bytes,
             "timed_bytes": part.timed_bytes,
-            "timed_ns": part.time.estimate(),
+            "timed_ns": part.time,
             "gbps": part.gbps(),
             "gbps_is_known": part.gbps_is_known(),
         })
@@ -350,30 +291,13 @@ fn memory(memory: &MemoryUse) -> Value {
     let by_kind: Map<String, Value> =
         memory.by_kind.iter().map(|(kind, part)| ((*kind).to_owned(), uses(part))).collect();
     out["by_kind"] = Value::Object(by_kind);
+    let holding = |(library, row): (&Option<String>, &Holding)| with(row, json!({ "library": library }));
     out["by_library"] = memory.by_library.iter().map(holding).collect();
     out["out_of_memory"] = json!(memory.out_of_memory);
-    let line = &memory.timeline;
     let by_kind: Map<String, Value> =
         memory.timelines.iter().map(|(kind, line)| ((*kind).to_owned(), json!(line.peaks))).collect();
-    out["timeline"] = json!({
-        "from_ns": line.from_ns,
-        "bucket_ns": line.bucket_ns,
-        "peaks_bytes": line.peaks,
-        "by_kind": by_kind,
-    });
+    out["timeline"] = with(&memory.timeline, json!({ "by_kind": by_kind }));
     out
-}
-
-fn holding((library, row): (&Option<String>, &Holding)) -> Value {
-    json!({
-        "library": library,
-        "allocations": row.allocations,
-        "allocated_bytes": row.allocated_bytes,
-        "at_peak_bytes": row.at_peak_bytes,
-        "live_bytes": row.live_bytes,
-        "frees": row.frees,
-        "freed_bytes": row.freed_bytes,
-    })
 }
 
 fn uses(part: &Use) -> Value {
@@ -407,7 +331,7 @@ fn implicit_syncs(syncs: &ImplicitSyncs) -> Value {
             "cause": cause.name(),
             "count": waited.count,
             "host_ns": waited.host_ns,
-            "waited": waited.waited.estimate(),
+            "waited": waited.waited,
             "undecided": { "count": waited.undecided, "host_ns": waited.undecided_host_ns },
         })
     };
@@ -418,12 +342,12 @@ fn startup(startup: &Startup) -> Value {
     let division = |division: &Division| -> Map<String, Value> {
         StartPart::ALL.into_iter().map(|part| (part.name().to_owned(), division.of(part).into())).collect()
     };
-    let loads = |(library, calls): (&Option<String>, &Calls)| json!({ "library": library, "count": calls.count, "host_ns": calls.host_ns });
+    let loads = |(library, calls): (&Option<String>, &Calls)| with(calls, json!({ "library": library }));
     let first = &startup.first_launches;
     json!({
         "processes": startup.processes,
         "untimed": startup.untimed,
-        "first_kernel_ns": startup.first_kernel.estimate(),
+        "first_kernel_ns": startup.first_kernel,
         "until_first_kernel_ns": division(&startup.until_kernel),
         "steady": startup.steady,
         "warm_up_ns": startup.until_steady.whole(),
@@ -468,7 +392,9 @@ fn ranges(ranges: &RangeUse) -> Value {
 }
 
 fn marks(ranges: &RangeUse) -> Value {
-    let row = |(name, times): (&RangeName, &MarkTimes)| json!({ "domain": name.domain, "name": name.text, "count": times.count, "payloads": times.payloads });
+    let row = |(name, times): (&RangeName, &MarkTimes)| {
+        with(times, json!({ "domain": name.domain, "name": name.text }))
+    };
     ranges.marks.iter().map(row).collect()
 }
 
@@ -516,13 +442,7 @@ fn process(report: &ProcessReport) -> Value {
         "timed": coverage.timed,
         "memory": { "peak_bytes": memory.peak(), "live_bytes": memory.live_bytes },
         "dropped": coverage.dropped(),
-        "damage": {
-            "chunks_lost": process.damage.chunks_lost,
-            "chunks_refused": process.damage.chunks_refused,
-            "records_lost": process.damage.records_lost,
-            "times_lost": process.damage.times_lost,
-            "cut": process.damage.cut,
-        },
+        "damage": process.damage,
         "clock_contradictions": process.clock_contradictions,
         "causality_broken": process.causality_broken,
         "filter": process.filter,

@@ -9,7 +9,6 @@
 
 use super::format::Fields;
 use super::record::{Ending, Exit, Names, Status};
-use super::writer::Summary;
 use gpuspy_wire::record::{LossCause, Namespace};
 use std::collections::BTreeMap;
 
@@ -182,6 +181,21 @@ pub(super) fn names_from_bytes(plain: &[u8], names: &mut Names, budget: &mut usi
         }
     }
     Some(())
+}
+
+/// The totals of a finished trace file. The End chunk holds all of them but the bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Records in it.
+    pub records: u64,
+    /// GPU times that met their launch before it was written.
+    pub timed_joined: u64,
+    /// GPU times that came later and were written by themselves; the reader joins them.
+    pub timed_late: u64,
+    /// GPU times whose launch never came (its record was lost): not written.
+    pub timed_orphaned: u64,
 }
 
 /// The End chunk's payload.

@@ -20,5 +20,6 @@ pub mod record;
 mod writer;
 
 pub use index::{Damage, TraceError};
+pub use meta::Summary;
 pub use reader::{Records, TraceReader, read_bytes, wait_until_complete};
-pub use writer::{FLUSH_INTERVAL, Summary, TraceWriter};
+pub use writer::{FLUSH_INTERVAL, TraceWriter};

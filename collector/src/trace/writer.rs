@@ -2,7 +2,7 @@
 
 use super::coding::Encoder;
 use super::format::{ChunkKind, Header, MAX_ENTRIES, MAX_PLAIN, VERSION};
-use super::meta;
+use super::meta::{self, Summary};
 use super::pending::{Pending, Place};
 use super::record::{GpuTime, Record, Status};
 use gpuspy_wire::record::Namespace;
@@ -23,21 +23,6 @@ const MAX_PENDING: usize = 2 * CHUNK_RECORDS;
 /// Bytes of names that are written as a chunk before a flush is due.
 const NAMES_BYTES: usize = 256 << 10;
 const _: () = assert!(NAMES_BYTES + meta::MAX_NAME + 64 < MAX_PLAIN as usize);
-
-/// What was written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// Bytes of the file.
-    pub bytes: u64,
-    /// Records in it.
-    pub records: u64,
-    /// GPU times that met their launch before it was written.
-    pub timed_joined: u64,
-    /// GPU times that came later and were written by themselves; the reader joins them.
-    pub timed_late: u64,
-    /// GPU times whose launch never came (its record was lost): not written.
-    pub timed_orphaned: u64,
-}
 
 /// Writes one trace file.
 ///

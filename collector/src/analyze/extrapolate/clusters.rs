@@ -1,9 +1,10 @@
-//! Windows as the sample of what passed in the pauses.
+//! Windows as the sample of what ran in the pauses.
 //!
-//! The mean time of an operation is the sum of times over the number of operations in all windows behind the first phase: a
-//! ratio estimate, whose error is read from how far each window is from it (Cochran, "Sampling Techniques", 3rd ed. 1977,
-//! §6.3 and §9A), by Student's t with as many degrees of freedom as windows less one. Launches in runs count in their window
-//! with the mean of those of them that were drawn there; what that leaves in doubt is in the spread between windows.
+//! The mean time of an operation is the sum of times divided by the number of operations in all windows after the
+//! first phase. This is a ratio estimate, whose error is computed from how far each window is from it (Cochran,
+//! "Sampling Techniques", 3rd ed. 1977, §6.3 and §9A), with Student's t and one degree of freedom less than there are
+//! windows. Launches in runs count in their window with the mean of those of them that were drawn there; the error of
+//! that is part of the spread between windows.
 
 use super::{LEAST, Range, student};
 use crate::analyze::estimate::Sum;
@@ -11,9 +12,9 @@ use crate::analyze::estimate::Sum;
 /// Operations of one kind, window by window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Clusters {
-    /// The window that is being added to.
+    /// The window that is still open.
     open: Window,
-    /// Windows behind the first phase that are complete and had any, and the operations and the time in them.
+    /// Complete windows after the first phase that had any operations, and the operations and the time in them.
     windows: u64,
     operations: f64,
     time: Range,
@@ -27,9 +28,9 @@ pub struct Clusters {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Window {
     number: u64,
-    /// Timed in no run: how many, and for how long.
+    /// The operations that were timed outside of runs, and their time.
     timed: (u64, Sum),
-    /// The same of those that were drawn from runs.
+    /// The same for those that were drawn from runs.
     drawn: (u64, Sum),
     not_drawn: u64,
 }
@@ -43,14 +44,14 @@ impl Clusters {
         kind.1.add(time);
     }
 
-    /// Takes one of a run that was not drawn.
+    /// Takes an operation of a run that was not drawn.
     pub fn not_drawn(&mut self, number: u64) {
         if let Some(window) = self.window(number) {
             window.not_drawn += 1;
         }
     }
 
-    /// The window that is being added to; `None` in the first phase.
+    /// Returns the window with this number, after closing the one before; `None` in the first phase.
     fn window(&mut self, number: u64) -> Option<&mut Window> {
         if number < 2 {
             return None;
@@ -62,7 +63,7 @@ impl Clusters {
         Some(&mut self.open)
     }
 
-    /// The open window is complete.
+    /// Adds the open window to the sums.
     fn close(&mut self) {
         let (n, time) = std::mem::take(&mut self.open).whole();
         if n > 0.0 {
@@ -75,7 +76,7 @@ impl Clusters {
         }
     }
 
-    /// Takes over another's.
+    /// Adds the windows of another process.
     pub fn merge(&mut self, other: &Clusters) {
         let mut other = *other;
         self.close();
@@ -88,7 +89,7 @@ impl Clusters {
         self.yy += other.yy;
     }
 
-    /// The mean time of the `untimed` ones beside the windows, ns; `None` with too few windows.
+    /// Returns the mean time of the `untimed` operations outside of the windows, ns; `None` with too few windows.
     pub fn mean(&self, untimed: u64) -> Option<Range> {
         let mut all = *self;
         all.close();
@@ -98,14 +99,14 @@ impl Clusters {
         let (k, n) = (all.windows as f64, all.operations);
         let mean = Range { lo: all.time.lo / n, value: all.time.value / n, hi: all.time.hi / n };
         let squares = (all.yy - 2.0 * mean.value * all.ny + mean.value * mean.value * all.nn).max(0.0);
-        // Of the mean of those that were not drawn, of a population that is finite.
+        // The error for the mean of the untimed operations, which are a finite population.
         let error = (k / (k - 1.0) * squares).sqrt() / n * ((n + untimed as f64) / untimed as f64).sqrt();
         Some(mean.widened(student(k - 1.0) * error))
     }
 }
 
 impl Window {
-    /// How many operations its time is known of, and that time.
+    /// Returns how many operations its time covers, and that time.
     fn whole(&self) -> (f64, Range) {
         let of = |sum: Sum| Range { lo: sum.lo as f64, value: sum.value as f64, hi: sum.hi as f64 };
         let ((timed, time), (drawn, drawn_time)) = (self.timed, self.drawn);

@@ -1,12 +1,14 @@
-//! Operations drawn by chance as the sample of those beside them.
+//! Operations drawn at random as the sample of those next to them.
 //!
-//! A program has phases, and how many of its operations are drawn follows how fast the GPU gets on. So each that was not drawn
-//! takes the mean of the draw before it and the one behind it: a draw stands for half of those on both sides, which is its
-//! weight w, and Σw is their number. The error is read from how far draws that follow each other are apart, as of a
-//! systematic sample (Wolter, "Introduction to Variance Estimation", 2nd ed. 2007, §8.2): s² is the mean of (difference)² / 2,
-//! and the sum is off by s² (Σw² + Σw) in variance, which is N (N − n) s² / n where n of N are drawn at even distances. Each
-//! difference counts with the weights of its own two draws, so that the sum knows where a phase ends. Student's t takes as
-//! many degrees of freedom as the differences are worth, two thirds of their number where all are alike.
+//! A program has phases, and how many of its operations are drawn depends on how fast the GPU completes them. So each
+//! operation that was not drawn is assumed to take the mean of the draw before it and the draw after it. A draw thus
+//! stands for half of the operations on both sides; that number is its weight w, and Σw is the number of operations
+//! not drawn. The error is computed from the differences of successive draws, as for a systematic sample (Wolter,
+//! "Introduction to Variance Estimation", 2nd ed. 2007, §8.2): s² is the mean of (difference)² / 2, and the variance
+//! of the sum is s² (Σw² + Σw), which is N (N − n) s² / n if n of N are drawn at equal distances. Each difference is
+//! weighted with the weights of its own two draws, so that the end of a phase is accounted for where it is. Student's
+//! t is taken with as many degrees of freedom as the differences are worth, two thirds of their number if all are
+//! alike.
 
 use super::{LEAST, Range, student};
 use crate::analyze::estimate::Sum;
@@ -15,15 +17,15 @@ use crate::analyze::estimate::Sum;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Draws {
     drawn: u64,
-    /// The last draw, and how many that were not drawn it stands for so far.
+    /// The last draw, and its weight so far.
     last: Option<(Sum, f64)>,
-    /// Not drawn since.
+    /// Operations not drawn since.
     since: u64,
-    /// The draw before that: its time, and what its weight makes of s².
+    /// The draw before that: its time, and the factor of s² that results from its weight.
     before: Option<(f64, f64)>,
-    /// The time of those that were not drawn.
+    /// The time of the operations that were not drawn.
     rest: Range,
-    /// Over draws that follow each other, of what they add to the variance v: Σv, Σv².
+    /// The variances that successive draws add, v: Σv, Σv².
     variance: f64,
     squares: f64,
 }
@@ -41,12 +43,12 @@ impl Draws {
         }
     }
 
-    /// Takes one that was not.
+    /// Takes an operation that was not drawn.
     pub fn not_drawn(&mut self) {
         self.since += 1;
     }
 
-    /// Takes over another's.
+    /// Adds the draws of another process.
     pub fn merge(&mut self, other: &Draws) {
         self.settle();
         let mut other = *other;
@@ -58,16 +60,16 @@ impl Draws {
         self.squares += other.squares;
     }
 
-    /// The time of those that were not drawn, ns; `None` with too few draws.
+    /// Returns the time of the operations that were not drawn, ns; `None` with too few draws.
     pub fn rest(&self) -> Option<Range> {
         let mut all = *self;
         all.settle();
-        // Those of a process in which none was drawn are not known.
+        // Operations of a process in which none was drawn cannot be estimated.
         if all.drawn < LEAST || all.since > 0 {
             return None;
         }
         let n = all.drawn as f64;
-        // The first and the last are in one difference only.
+        // The first and the last draw are in one difference only.
         let variance = all.variance * n / (n - 1.0);
         if variance == 0.0 {
             return Some(all.rest);
@@ -76,7 +78,7 @@ impl Draws {
         Some(all.rest.widened(student(freedom) * variance.sqrt()))
     }
 
-    /// Takes a draw that stands for `weight` others.
+    /// Adds a draw that stands for `weight` others.
     fn weigh(&mut self, time: Sum, weight: f64) {
         let each = Range { lo: time.lo as f64, value: time.value as f64, hi: time.hi as f64 };
         self.drawn += 1;
@@ -90,7 +92,7 @@ impl Draws {
         }
     }
 
-    /// Nothing comes any more: no draw waits for others.
+    /// Ends the sequence of draws: the last one stands for all operations after it.
     fn settle(&mut self) {
         if let Some((time, weight)) = self.last.take() {
             let since = std::mem::take(&mut self.since) as f64;

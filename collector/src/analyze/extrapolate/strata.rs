@@ -1,7 +1,8 @@
-//! Samples of one thing, told apart by what its time depends on: a kernel's by the shape of its launches, copies' by size.
+//! Samples of one kind of operation, split by what its time depends on: a kernel's by the shape of its launches,
+//! copies' by size.
 //!
-//! Where each stratum is known by draws and windows of its own, theirs add up. Where one is not, all are taken together, as
-//! one sample of the mix that was launched.
+//! If each stratum can be estimated from draws and windows of its own, their estimates are added. If one cannot, all
+//! of them are treated as one sample of the mix that was launched.
 
 use super::{Extent, Range, Sample, WindowCount};
 use crate::analyze::estimate::Estimate;
@@ -9,7 +10,7 @@ use crate::model::{Event, Operation};
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Strata of a device that are told apart.
+/// The most strata of a device that are kept apart.
 const MOST: usize = 64;
 
 /// Samples by device and key.
@@ -29,7 +30,7 @@ impl<K> Default for Strata<K> {
 struct Device<K> {
     all: Sample,
     strata: HashMap<K, Sample>,
-    /// Operations that no stratum has: there were too many.
+    /// Whether some operations are in no stratum, because there were too many strata.
     is_partial: bool,
 }
 
@@ -43,7 +44,7 @@ impl<K: Copy + Eq + Hash> Strata<K> {
         }
     }
 
-    /// Takes over another's.
+    /// Adds the samples of another process.
     pub fn merge(&mut self, other: &Strata<K>) {
         for (id, theirs) in &other.devices {
             let mine = self.devices.entry(*id).or_default();
@@ -57,23 +58,23 @@ impl<K: Copy + Eq + Hash> Strata<K> {
         }
     }
 
-    /// The time of all, ns; `None` when none was timed.
+    /// Returns the time of all, ns; `None` if none was timed.
     pub fn total(&self) -> Option<Estimate<u64>> {
         let mut devices = self.devices.values();
         if devices.clone().any(|device| device.all.timed == 0) {
-            // One device's are as long as the others'.
+            // Operations on one device are assumed to take as long as on the others.
             return self.whole().total();
         }
         let first = devices.next()?.total();
         Some(devices.fold(first, |sum, device| sum.plus(device.total())))
     }
 
-    /// What ran on a device in the pauses.
+    /// Returns the operations on a device that were called in pauses.
     pub fn paused(&self, device: Option<u32>) -> Extent {
         self.extent(device, |sample| sample.paused)
     }
 
-    /// What ran there and has no time for other reasons, but for launches in runs.
+    /// Returns the operations on a device that are untimed for other reasons, without those in runs.
     pub fn unseen(&self, device: Option<u32>) -> Extent {
         self.extent(device, |sample| sample.others)
     }
@@ -96,7 +97,7 @@ impl<K: Copy + Eq + Hash> Strata<K> {
         Extent { unknown: count, ..Extent::default() }
     }
 
-    /// All devices' as one sample.
+    /// Returns the samples of all devices as one.
     fn whole(&self) -> Sample {
         let mut whole = Sample::default();
         self.devices.values().for_each(|device| whole.merge(&device.all));
@@ -111,7 +112,7 @@ impl<K> Default for Device<K> {
 }
 
 impl<K: Copy + Eq + Hash> Device<K> {
-    /// A stratum, if there is room for it.
+    /// Returns a stratum, or `None` if there are too many.
     fn stratum(&mut self, key: K) -> Option<&mut Sample> {
         if self.strata.len() == MOST && !self.strata.contains_key(&key) {
             self.is_partial = true;
@@ -120,13 +121,13 @@ impl<K: Copy + Eq + Hash> Device<K> {
         Some(self.strata.entry(key).or_default())
     }
 
-    /// The time of all, some of which are timed.
+    /// Returns the time of all operations, some of which are timed.
     fn total(&self) -> Estimate<u64> {
         let known = self.all.known;
         self.sum(Sample::untimed_time).map_or_else(|| known.estimate(), |rest| rest.beside(known))
     }
 
-    /// A sum over strata, or of all of them taken together.
+    /// Returns a sum over strata, or the estimate of all of them as one sample.
     fn sum(&self, of: impl Fn(&Sample) -> Option<Range>) -> Option<Range> {
         if self.is_partial || !self.strata.values().all(Sample::is_known) {
             return of(&self.all);
@@ -142,7 +143,7 @@ mod tests {
     use crate::analyze::estimate::{Kind, Sum};
 
     impl Strata<u32> {
-        /// An operation that took so long, or that was called in a pause.
+        /// Adds an operation that took `ns`, or that was called in a pause (`None`).
         fn add(&mut self, key: u32, window: u64, ns: Option<u64>) {
             let device = self.devices.entry(Some(0)).or_default();
             let add = |sample: &mut Sample| match ns {
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn each_shape_takes_what_it_took_in_whatever_mix_they_are_launched() {
+    fn each_shape_is_extrapolated_from_its_own_launches() {
         let mut strata = two_shapes();
         (0..100).for_each(|_| strata.add(1, 0, None));
         (0..1_000).for_each(|_| strata.add(2, 0, None));
@@ -176,14 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn where_a_shape_is_not_known_all_are_taken_together() {
+    fn if_one_shape_was_never_timed_all_are_one_sample() {
         let mut strata = two_shapes();
         (0..11).for_each(|_| strata.add(3, 0, None));
         assert_eq!(strata.total().unwrap().value, 20_000 + 2_000, "11 of which each takes 2000 / 11");
     }
 
     #[test]
-    fn what_was_never_timed_is_counted_as_unknown() {
+    fn operations_of_a_kind_that_was_never_timed_count_as_unknown() {
         let mut strata = Strata::default();
         (0..7).for_each(|_| strata.add(1, 0, None));
         assert_eq!(strata.total(), None);
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn many_shapes_take_no_more_room() {
+    fn memory_does_not_grow_with_the_number_of_shapes() {
         let mut strata = Strata::default();
         for key in 0..10_000 {
             strata.add(key, 2 + u64::from(key / 1_000), Some(50));

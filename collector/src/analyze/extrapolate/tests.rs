@@ -1,4 +1,4 @@
-//! Populations are generated, and the estimates compared with their true sums.
+//! Generated populations: the estimates are compared with their true sums.
 
 use super::*;
 use crate::trace::generator::Random;
@@ -12,13 +12,13 @@ impl Sample {
         self.timed(WindowCount(window), exactly(ns), false);
     }
 
-    /// The truth of some that were not timed.
+    /// The true time of the operations that were not timed.
     fn miss(&mut self, count: u64, why: Why) {
         (0..count).for_each(|_| self.untimed(WindowCount(0), why));
     }
 }
 
-/// In how many of these cases the interval held the truth, and in how many half of it would have.
+/// In how many of these cases the interval contained the true sum, and in how many half of the interval would have.
 fn held(all: &[(Estimate<u64>, u64)]) -> (usize, usize) {
     let half = |t: &Estimate<u64>, truth: u64| t.value.abs_diff(truth) <= (t.hi - t.lo) / 4;
     let whole = all.iter().filter(|(total, truth)| total.lo <= *truth && *truth <= total.hi).count();
@@ -26,15 +26,15 @@ fn held(all: &[(Estimate<u64>, u64)]) -> (usize, usize) {
 }
 
 #[test]
-fn student_is_that_of_the_tables() {
+fn student_agrees_with_the_tables() {
     for (freedom, table) in [(4.0, 4.604), (9.0, 3.250), (29.0, 2.756), (1e9, 2.576)] {
         let t = student(freedom);
         assert!((t / table - 1.0_f64).abs() < 0.01, "{freedom}: {t}, {table}");
     }
 }
 
-/// Phases of a program, each with a mean time of its own; in one of five, by chance, a window of 50 operations. Of a window's
-/// operations all are timed, or those of runs with one of eight drawn.
+/// The phases of a program, each with a mean time of its own; one in five, at random, is in a window of 50
+/// operations. Of a window's operations all are timed, or of those in runs one of eight is drawn.
 fn windows(seed: u64, in_runs: bool) -> (Estimate<u64>, u64) {
     let mut random = Random(seed);
     let (mut sample, mut window, mut truth) = (Sample::default(), WindowCount(1), 0);
@@ -68,7 +68,7 @@ fn windows_hold_the_truth_in_99_of_100_cases() {
     }
 }
 
-/// How long an operation takes, and the chance of being drawn, by its place in the population.
+/// The time of an operation and the chance that it is drawn, by its place in the population.
 type Population = (&'static str, fn(&mut Random, u64) -> u64, fn(u64) -> u64);
 
 const POPULATIONS: [Population; 6] = [
@@ -76,7 +76,7 @@ const POPULATIONS: [Population; 6] = [
     ("one length", |random, _| 50_000 + random.below(100), |_| 32),
     ("two lengths", |random, _| if random.below(10) < 3 { 200_000 } else { 5_000 }, |_| 10),
     ("phases", |random, n| (1 + n / 500 % 4) * 10_000 + random.below(500), |_| 20),
-    // Where operations are long fewer are drawn: a mean of all draws would be far off.
+    // Where operations are long, fewer are drawn: a mean of all draws would be far off.
     (
         "density follows length",
         |random, n| (1 + n / 1_500 % 2 * 9) * 2_000 + random.below(500),
@@ -89,7 +89,7 @@ const POPULATIONS: [Population; 6] = [
     ),
 ];
 
-/// `count` operations on a deep stream, drawn one by one by chance.
+/// `count` operations on a deep stream, each drawn at random.
 fn drawn((_, length, odds): &Population, count: u64, seed: u64) -> (Estimate<u64>, u64) {
     let mut random = Random(seed);
     let (mut sample, mut truth) = (Sample::default(), 0);
@@ -113,14 +113,14 @@ fn draws_hold_the_truth_in_99_of_100_cases() {
             let (whole, half) = held(&all);
             println!("{}, {count}: {whole} of 500, {half} in half of the interval", population.0);
             assert!(whole >= 490, "{}, {count}: {whole} of 500", population.0);
-            // And no more than is needed, where nothing but chance tells the draws apart.
+            // The interval is no wider than needed if draws differ only by chance.
             let has_phases = ["phases", "density follows length"].contains(&population.0);
             assert!(half < 475 || has_phases, "{}, {count}: {half} of 500 are within half", population.0);
         }
     }
 }
 
-/// What is timed in no run, and what is paused, is not what the draws speak of.
+/// Operations timed outside of runs, and operations in pauses, are not what the draws stand for.
 #[test]
 fn draws_stand_for_the_launches_in_runs_only() {
     let mut sample = Sample::default();
@@ -137,7 +137,7 @@ fn draws_stand_for_the_launches_in_runs_only() {
 }
 
 #[test]
-fn the_doubt_of_each_draw_is_in_the_sum() {
+fn the_interval_of_each_draw_widens_the_sum() {
     let mut sample = Sample::default();
     for _ in 0..50 {
         sample.timed(WindowCount(0), Sum { value: 100, lo: 90, hi: 130 }, true);
@@ -168,7 +168,7 @@ fn with_few_windows_the_shortest_and_the_longest_bound_the_rest() {
 }
 
 #[test]
-fn what_is_timed_in_full_is_not_extrapolated_and_what_was_never_timed_is_not_known() {
+fn a_fully_timed_sample_is_not_extrapolated_and_an_untimed_one_is_unknown() {
     let mut sample = Sample::default();
     sample.timed(WindowCount(1), Sum { value: 10, lo: 9, hi: 12 }, false);
     assert_eq!(sample.total(), Some(Estimate::new(10, 9, 12)));
@@ -178,7 +178,7 @@ fn what_is_timed_in_full_is_not_extrapolated_and_what_was_never_timed_is_not_kno
 }
 
 #[test]
-fn the_first_phase_stands_for_itself_only() {
+fn the_first_phase_is_not_a_sample_of_the_pauses() {
     let mut sample = Sample::default();
     (0..1_000).for_each(|_| sample.add(1, 1_000_000));
     (2..=11).for_each(|window| sample.add(window, 10));
@@ -203,7 +203,7 @@ fn parts_add_up_to_the_whole() {
 }
 
 #[test]
-fn draws_of_several_processes_stand_each_for_their_own() {
+fn draws_stand_only_for_launches_of_their_own_process() {
     let process = |ns: u64, every: u64| {
         let mut sample = Sample::default();
         for n in 0..40 {

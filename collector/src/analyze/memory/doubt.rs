@@ -1,32 +1,33 @@
-//! Between what calls that overlap leave the most that was held.
+//! The bounds of a memory peak where calls overlap.
 //!
-//! A block comes at some moment of the call that takes it and goes at some moment of the one that frees it. So it is
-//! certainly held from the end of the first to the begin of the second, and possibly from the begin of the first to the
-//! end of the second. The most that was certainly held at a moment is the least that the peak can be; the most that was
-//! possibly held, the most. Where no two calls overlap, both are the same: a thread knows the order of its own calls.
+//! A block is allocated at some moment of the call that allocates it and freed at some moment of the call that frees
+//! it. So it is certainly held from the end of the first call to the start of the second, and possibly from the start
+//! of the first to the end of the second. The lower bound of the peak is the most that was certainly held at a
+//! moment, and the upper bound is the most that was possibly held. Where no two calls overlap, both are equal, since
+//! the order of one thread's calls is known.
 //!
-//! Records of calls come at their end, so what a call took is put in behind the fact: it may have been there beside
-//! all that was held since the call began. A launch of a graph takes and frees at one moment of its call.
+//! Records of calls come at their end, so an allocation is added in hindsight: it may have been there together with
+//! everything that was held since its call began. A launch of a graph allocates and frees at one moment of its call.
 
 use crate::model::memory::MemoryChange;
 use std::collections::VecDeque;
 
-/// Stretches that are remembered at most. Calls that overlap with more than so many frees of other threads are reckoned
-/// with the most of several stretches, which can only widen the interval.
+/// The most intervals that are remembered. A call that overlaps more frees of other threads than this is compared
+/// with the maximum of several intervals, which can only widen the bounds.
 const MOST_STRETCHES: usize = 1 << 12;
 
-/// What one call does to the memory of a kind, or of all kinds.
+/// What one call does to memory of a kind, or of all kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effect {
-    /// The most by which more is held at a moment of it.
+    /// The most by which it raises what is held at any moment of it, bytes.
     rise: u64,
-    /// What has come and what has gone so far.
+    /// The bytes allocated and freed so far.
     came: u64,
     went: u64,
 }
 
 impl Effect {
-    /// Takes what the call does next.
+    /// Adds the call's next change.
     pub fn takes(&mut self, change: &MemoryChange) {
         let mut passing = 0;
         match *change {
@@ -41,73 +42,73 @@ impl Effect {
     }
 }
 
-/// When a call was, host ns.
+/// The time of a call, host ns.
 #[derive(Clone, Copy, Debug)]
 pub struct When {
-    /// Nothing of it happened before.
+    /// Nothing of it happened before this.
     pub began: i64,
-    /// Nothing of it happens after.
+    /// Nothing of it happened after this.
     pub ended: i64,
-    /// Some of it lies in the time that is asked for.
+    /// Some of it is in the selected time.
     pub touches: bool,
-    /// Its end lies in there.
+    /// Its end is in the selected time.
     pub counts: bool,
 }
 
-/// The interval of a peak, as it is found.
+/// The bounds of a peak, updated call by call.
 #[derive(Clone, Debug, Default)]
 pub struct Doubt {
-    /// The peak is no less, and when that was.
+    /// The lower bound of the peak, bytes, and the time at which it was reached.
     lo: u64,
     lo_at: i64,
-    /// The peak is no more.
+    /// The upper bound of the peak, bytes.
     hi: u64,
-    /// Bytes of blocks whose free has begun and not ended.
+    /// Bytes of blocks whose free has started and not returned.
     freeing: u64,
-    /// When what is certainly held changed last.
+    /// The time of the last change of what is certainly held.
     changed: i64,
-    /// The most that was possibly held since a moment, where that is more than what is now: until when, and how much.
-    /// Later ones are less.
+    /// Times until which more was possibly held than now, and how much that was at the most since the entry before.
+    /// Amounts decrease from entry to entry.
     past: VecDeque<(i64, u64)>,
 }
 
 impl Doubt {
-    /// The least and the most that the peak can be, if its best value is this.
+    /// Returns the bounds of the peak, given its best value.
     pub fn around(&self, peak: u64) -> (u64, u64) {
         (self.lo.min(peak), self.hi.max(peak))
     }
 
-    /// A part of the time that is asked for begins at a moment, with so much held by the calls that have ended.
+    /// Starts a part of the selected time at a moment when the returned calls hold `held` bytes.
     pub fn enters(&mut self, held: u64, at: i64) {
         self.past.clear();
         self.hi = self.hi.max(held);
         self.certain(held.saturating_sub(self.freeing), at);
     }
 
-    /// The call that frees a block begins.
+    /// Starts a call that frees a block.
     pub fn begins_to_free(&mut self, bytes: u64, at: i64) {
         self.freeing = self.freeing.saturating_add(bytes);
         self.changed = at;
     }
 
-    /// It has failed: the block is there.
+    /// Ends a call that failed to free a block: the block is still there.
     pub fn fails_to_free(&mut self, bytes: u64, at: i64) {
         self.freeing = self.freeing.saturating_sub(bytes);
         self.changed = at;
     }
 
-    /// It is over; its effect follows.
+    /// Ends a call that freed a block; its effect follows.
     pub fn ends_to_free(&mut self, bytes: u64) {
         self.freeing = self.freeing.saturating_sub(bytes);
     }
 
-    /// A call is over: what was held by all calls that had ended before, and by all that have now.
+    /// Ends a call, given what was held according to the calls that had returned before it, and with it.
     pub fn call(&mut self, (before, after): (u64, u64), effect: Effect, when: When) {
         self.possible((before, after), effect.rise, when);
         let is_alone = self.changed <= when.began;
         self.changed = when.ended;
         if !is_alone && self.lo_at > when.began {
-            // What it frees may have gone before that was the most.
+            // What it frees may have been gone before the lower bound was reached.
             self.lo = self.lo.saturating_sub(effect.went);
         }
         if when.counts {
@@ -116,7 +117,8 @@ impl Doubt {
         }
     }
 
-    /// A call that ends may have had its effect, which is `rise` at the most, at any moment since it began.
+    /// Raises the upper bound: a call that returns may have had its effect, at most `rise`, at any moment since it
+    /// began.
     fn possible(&mut self, (before, after): (u64, u64), rise: u64, when: When) {
         let top = before.saturating_add(rise);
         let overlapping = self.past.partition_point(|(until, _)| *until <= when.began);
@@ -125,7 +127,7 @@ impl Doubt {
         if when.touches {
             self.hi = self.hi.max(most);
         }
-        // What was less than what is held later nobody asks for any more.
+        // Entries below what is held later are no longer needed.
         let less = self.past.iter().take(overlapping).position(|(_, held)| *held <= most);
         self.past.drain(less.unwrap_or(overlapping)..overlapping);
         if top > after {
@@ -139,7 +141,7 @@ impl Doubt {
         }
     }
 
-    /// So much is certainly held at a moment.
+    /// Records that this much is certainly held at a moment.
     fn certain(&mut self, held: u64, at: i64) {
         if held > self.lo {
             (self.lo, self.lo_at) = (held, at);
@@ -154,11 +156,11 @@ mod tests {
     use gpuspy_wire::record::Memory;
     use proptest::prelude::*;
 
-    /// A call that takes bytes, or gives them back where negative, from its begin to its end.
+    /// A call that allocates bytes, or frees them if negative, from its start to its end.
     type Call = (i64, i64, i64);
 
     fn interval(calls: &[Call]) -> (u64, u64) {
-        // In the order in which a trace tells them: what is freed at its begin and its end, what is taken at its end.
+        // In trace order: a free has records at its start and its end, an allocation at its end.
         let mut told: Vec<(i64, bool, Call)> = calls.iter().map(|call| (call.1, false, *call)).collect();
         told.extend(calls.iter().filter(|call| call.2 < 0).map(|call| (call.0, true, *call)));
         told.sort_unstable_by_key(|(at, is_begin, _)| (*at, *is_begin));
@@ -186,9 +188,10 @@ mod tests {
         doubt.around(peak)
     }
 
-    /// Eight threads, one behind the other: each takes 256 MiB and frees them, which takes until the last has begun to.
+    /// Eight threads, each starting after the one before: each allocates 256 MiB and frees them, and no free returns
+    /// until the last one has started.
     #[test]
-    fn blocks_whose_frees_have_begun_may_all_be_there() {
+    fn blocks_may_be_held_until_their_frees_return() {
         let size = 256 << 20;
         let came = (0..8).map(|n| (100 * n, 100 * n + 10, size));
         let went = (0..8).map(|n| (100 * n + 20, 1_000 + n, -size));
@@ -197,22 +200,23 @@ mod tests {
     }
 
     #[test]
-    fn calls_one_behind_the_other_leave_no_doubt() {
+    fn calls_that_do_not_overlap_leave_no_doubt() {
         let calls = [(0, 5, 100), (5, 9, 50), (9, 20, -100), (20, 21, 80), (30, 40, -50), (40, 50, -80)];
         assert_eq!(interval(&calls), (150, 150));
     }
 
     #[test]
-    fn what_a_call_takes_may_have_been_there_since_it_began() {
+    fn an_allocation_may_have_been_there_since_its_call_began() {
         assert_eq!(interval(&[(0, 5, 100), (10, 90, 30), (20, 25, -100)]), (100, 130));
         assert_eq!(interval(&[(0, 5, 100), (25, 90, 30), (20, 25, -100)]), (100, 100), "it began behind");
     }
 
     proptest! {
-        /// Each block comes at some moment of one call of its thread and goes at some moment of the next: whichever those are,
-        /// the peak is inside; and where threads take turns, it is known.
+        /// Each block is allocated at some moment of one call of its thread and freed at some moment of the next
+        /// call. Whichever moments those are, the true peak is within the bounds; and where threads take turns, the
+        /// bounds are equal.
         #[test]
-        fn the_peak_is_inside_whenever_blocks_come_and_go(
+        fn the_true_peak_is_within_the_bounds(
             threads in prop::collection::vec(prop::collection::vec((0i64..30, 1i64..40, 1i64..100, 0i64..40), 1..12), 1..6),
         ) {
             let (mut calls, mut moments) = (Vec::new(), Vec::new());
@@ -224,7 +228,7 @@ mod tests {
                     let bytes = if step % 2 == 0 { *bytes } else { -last };
                     last = bytes;
                     calls.push((began, now, bytes));
-                    // Twice as fine as the calls: nothing happens in the very moment of a begin or an end.
+                    // Twice as fine as the calls, so that nothing happens at the exact start or end of one.
                     moments.push((2 * began + 1 + 2 * (within % takes), bytes));
                 }
             }

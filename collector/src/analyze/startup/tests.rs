@@ -27,7 +27,11 @@ struct Trace<'n> {
 
 impl<'n> Trace<'n> {
     fn new(names: &'n Names, period: Period) -> Self {
-        Trace { fold: StartupFold::new(names, period) }
+        Trace { fold: StartupFold::new(&Start { period, ..Start::of(names) }) }
+    }
+
+    fn observe(&mut self, event: &Event<'_>) {
+        self.fold.observe(event, &Scope::whole(event, true));
     }
 
     fn call(&mut self, thread: u32, api: u16, begin: u64, end: u64) {
@@ -35,7 +39,7 @@ impl<'n> Trace<'n> {
         let body = Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 });
         let counted = CountedCall { api, calls: 1, host_ns: end - begin, failed: false };
         let record = Record { thread, at: end, body };
-        self.fold.observe(&Event { call: Some(counted), ..Event::new(&record) });
+        self.observe(&Event { call: Some(counted), ..Event::new(&record) });
     }
 
     fn work(&mut self, what: Action, begin: u64, end: u64, start: Option<i64>) {
@@ -72,7 +76,7 @@ impl<'n> Trace<'n> {
         };
         let call = CountedCall { api: LAUNCH, calls: 1, host_ns: end - begin, failed: false };
         let record = Record { thread: 1, at: end, body: Body::Work(work) };
-        self.fold.observe(&Event { operation: Some(operation), call: Some(call), ..Event::new(&record) });
+        self.observe(&Event { operation: Some(operation), call: Some(call), ..Event::new(&record) });
     }
 
     fn launch(&mut self, name: u32, begin: u64, end: u64) {
@@ -80,16 +84,16 @@ impl<'n> Trace<'n> {
     }
 
     fn finish(self) -> Option<Startup> {
-        self.fold.finish(|caller| (caller == 77).then(|| "libx.so".to_owned()))
+        self.fold.rows(|caller| (caller == 77).then(|| "libx.so".to_owned()))
     }
 }
 
-/// Parts that are not nothing.
+/// The parts that are not 0.
 fn parts(division: &Division) -> Vec<(Part, u64)> {
     Part::ALL.into_iter().map(|part| (part, division.of(part))).filter(|(_, ns)| *ns > 0).collect()
 }
 
-/// A driver that takes 100 ns, a program that thinks for 50, loads for 200, and launches for 30.
+/// The driver takes 100 ns; the program runs for 50 ns, loads for 200 ns, and launches for 30 ns.
 fn begin(trace: &mut Trace<'_>) {
     trace.call(1, INIT, 1_000, 1_100);
     trace.call(1, LOAD, 1_150, 1_350);
@@ -115,7 +119,7 @@ fn start_up_is_from_the_first_call_to_the_first_kernel_and_its_parts_sum_to_it()
 }
 
 #[test]
-fn an_untimed_first_kernel_is_there_when_its_call_returned() {
+fn an_untimed_first_kernel_starts_when_its_call_returns() {
     let names = names();
     let mut trace = Trace::new(&names, Period::default());
     trace.call(1, INIT, 1_000, 1_100);
@@ -157,12 +161,12 @@ fn calls_of_several_threads_count_once_for_the_first_part() {
 }
 
 #[test]
-fn a_call_in_which_a_context_came_is_the_contexts() {
+fn a_call_that_creates_a_context_counts_for_the_context() {
     let names = names();
     let mut trace = Trace::new(&names, Period::default());
     let context = Body::Context(Context { context: 1, device: 0, handle: 9, destroyed: false });
     let came = Record { thread: 1, at: 1_050, body: context };
-    trace.fold.observe(&Event::new(&came));
+    trace.observe(&Event::new(&came));
     trace.call(2, MALLOC, 1_000, 1_060);
     trace.call(1, MALLOC, 1_000, 1_100);
     trace.call(1, MALLOC, 1_100, 1_200);
@@ -172,7 +176,7 @@ fn a_call_in_which_a_context_came_is_the_contexts() {
 }
 
 #[test]
-fn first_launches_are_held_against_the_next_ones() {
+fn first_launches_are_compared_with_the_next_ones() {
     let names = names();
     let mut trace = Trace::new(&names, Period::default());
     trace.call(1, INIT, 0, 10);
@@ -230,7 +234,7 @@ fn two_parts_of_the_time_make_the_whole() {
 }
 
 #[test]
-fn more_calls_than_are_kept_sum_to_the_same() {
+fn more_calls_than_are_kept_have_the_same_sum() {
     let names = names();
     let mut trace = Trace::new(&names, Period::default());
     trace.call(1, INIT, 0, 10);
@@ -262,7 +266,7 @@ fn a_call_that_lasts_longer_than_what_is_kept_counts_from_there() {
 }
 
 #[test]
-fn a_row_that_was_divided_and_ended_is_warm_up() {
+fn a_row_of_launches_that_a_first_launch_ended_is_warm_up() {
     let names = names();
     let mut trace = Trace::new(&names, Period::default());
     begin(&mut trace);

@@ -1,4 +1,4 @@
-//! The sweep against its definition, and against a simulated GPU.
+//! Compares the sweep with its definition, and with a simulated GPU.
 
 use super::super::estimate::{Estimate, Sum};
 use super::super::gaps::{Found, Part};
@@ -66,15 +66,19 @@ fn record() -> Record {
     Record { thread: 1, at: 0, body: Body::Loss { cause: LossCause::RingFull, count: 0 } }
 }
 
+fn take(timelines: &mut Timelines, event: &Event<'_>) {
+    timelines.observe(event, &Scope::whole(event, true));
+}
+
 fn sweep_all(operations: &[Operation], drained: Option<Drained>) -> DeviceTime {
     let record = record();
     let mut timelines = Timelines::default();
     let event = Event::new(&record);
     for operation in operations {
-        timelines.observe(&Event { operation: Some(*operation), ..event.clone() });
+        take(&mut timelines, &Event { operation: Some(*operation), ..event.clone() });
     }
-    timelines.observe(&Event { drained, ..event });
-    timelines.finish().remove(&Some(0)).unwrap_or_default()
+    take(&mut timelines, &Event { drained, ..event });
+    timelines.by_device().remove(&Some(0)).unwrap_or_default()
 }
 
 fn timed(operations: &[(Action, GpuInterval)]) -> DeviceTime {
@@ -89,7 +93,7 @@ fn exact(ns: u64) -> Sum {
 }
 
 #[test]
-fn what_is_hidden_is_not_counted_twice() {
+fn overlapping_work_is_not_counted_twice() {
     let device = timed(&[
         (COPY, exactly(0, 100)),
         (KERNEL, exactly(20, 50)),
@@ -139,7 +143,7 @@ fn only_the_largest_gaps_are_kept() {
 }
 
 #[test]
-fn untimed_work_makes_its_stretch_undecided() {
+fn untimed_work_makes_its_interval_undecided() {
     let first = operation(1, 7, KERNEL, When::Timed(exactly(0, 10)));
     let other = operation(3, 8, COPY, When::Timed(exactly(40, 50)));
     let last = operation(4, 7, KERNEL, When::Timed(exactly(90, 100)));
@@ -153,7 +157,7 @@ fn untimed_work_makes_its_stretch_undecided() {
 }
 
 #[test]
-fn a_synchronise_ends_what_is_undecided() {
+fn a_synchronization_ends_undecided_time() {
     let before = operation(1, 7, KERNEL, When::Timed(exactly(0, 10)));
     let hidden = operation(2, 7, KERNEL, untimed(5));
     let after = operation(9, 7, KERNEL, When::Timed(exactly(90, 100)));
@@ -163,11 +167,11 @@ fn a_synchronise_ends_what_is_undecided() {
         let mut timelines = Timelines::default();
         let event = Event::new(&record);
         for operation in [before, hidden] {
-            timelines.observe(&Event { operation: Some(operation), ..event.clone() });
+            take(&mut timelines, &Event { operation: Some(operation), ..event.clone() });
         }
-        timelines.observe(&Event { drained: Some(drained(issued_before)), ..event.clone() });
-        timelines.observe(&Event { operation: Some(after), ..event });
-        let identity = timelines.finish()[&Some(0)].identity;
+        take(&mut timelines, &Event { drained: Some(drained(issued_before)), ..event.clone() });
+        take(&mut timelines, &Event { operation: Some(after), ..event });
+        let identity = timelines.by_device()[&Some(0)].identity;
         assert_eq!((identity.span, identity.undecided.value), (100, undecided));
     }
 }
@@ -185,7 +189,8 @@ fn a_shared_interval_is_undecided_and_possible() {
     assert_eq!(identity.idle, Sum { value: 30, lo: 30, hi: 50 });
 }
 
-/// Two contexts of a device take turns: the device's time is one, and what their clocks leave in doubt widens it.
+/// Two contexts of a device take turns: both are the device's time, and the doubt of their clocks widens the
+/// intervals.
 #[test]
 fn contexts_of_a_device_share_its_time() {
     let one = operation(1, 7, KERNEL, When::Timed(exactly(0, 10)));
@@ -194,7 +199,7 @@ fn contexts_of_a_device_share_its_time() {
     let device = sweep_all(&[one, two, three], None);
     let identity = device.identity;
     assert_eq!((device.timelines, identity.span), (1, 75));
-    // The edges 0 | 5 | 10 | 25 | 65 change their clock four times, for ± 6 ns each.
+    // The edges 0 | 5 | 10 | 25 | 65 change from clock to clock four times, which adds ± 6 ns each.
     assert_eq!(identity.busy[Class::Compute as usize], Sum { value: 20, lo: 0, hi: 44 });
     assert_eq!(identity.busy[Class::Copy as usize], Sum { value: 15, lo: 0, hi: 39 });
     assert_eq!(identity.busy[Class::Graph as usize], exact(0));
@@ -211,14 +216,14 @@ fn contexts_of_unknown_devices_are_added_side_by_side() {
     let event = Event::new(&record);
     let mut timelines = Timelines::default();
     for operation in [one, two] {
-        timelines.observe(&Event { operation: Some(operation), ..event.clone() });
+        take(&mut timelines, &Event { operation: Some(operation), ..event.clone() });
     }
-    let device = &timelines.finish()[&None];
+    let device = &timelines.by_device()[&None];
     assert_eq!((device.timelines, device.identity.span), (2, 20));
 }
 
 #[test]
-fn chains_that_follow_each_other_are_one_timeline_with_its_gaps() {
+fn successive_time_bases_are_one_timeline_with_its_gaps() {
     let chained = |time_base: u32| {
         let start = i64::from(time_base) * 100;
         let o = GpuInterval { time_base, ..exactly(start, start + 10) };
@@ -232,22 +237,22 @@ fn chains_that_follow_each_other_are_one_timeline_with_its_gaps() {
 }
 
 #[test]
-fn the_end_of_a_context_ends_what_was_untimed_in_it() {
+fn the_end_of_a_context_ends_its_untimed_work() {
     let mut timelines = Timelines::default();
     let record = record();
     let event = Event::new(&record);
     for operation in
         [operation(1, 7, KERNEL, When::Timed(exactly(0, 10))), operation(2, 7, KERNEL, untimed(5))]
     {
-        timelines.observe(&Event { operation: Some(operation), ..event.clone() });
+        take(&mut timelines, &Event { operation: Some(operation), ..event.clone() });
     }
     let gone = crate::trace::record::Context { context: 1, device: 0, handle: 0, destroyed: true };
     let gone = Record { at: 40, body: Body::Context(gone), ..record.clone() };
-    timelines.observe(&Event { record: &gone, ..event.clone() });
+    take(&mut timelines, &Event { record: &gone, ..event.clone() });
     assert!(timelines.open[&Owner::Device(0)].streams.is_empty());
     let other = Operation { context: 2, ..operation(3, 7, KERNEL, When::Timed(exactly(90, 100))) };
-    timelines.observe(&Event { operation: Some(other), ..event });
-    let identity = timelines.finish()[&Some(0)].identity;
+    take(&mut timelines, &Event { operation: Some(other), ..event });
+    let identity = timelines.by_device()[&Some(0)].identity;
     assert_eq!((identity.undecided.value, identity.idle.value, identity.span), (30, 50, 100));
 }
 
@@ -289,7 +294,7 @@ fn a_burst_proves_that_the_gpu_was_busy_only_when_all_of_it_had_been_launched() 
 }
 
 #[test]
-fn what_the_budget_left_out_is_unobserved() {
+fn work_left_untimed_for_the_budget_is_unobserved() {
     let device = sweep_all(
         &[
             operation(1, 7, KERNEL, When::Timed(exactly(0, 10))),
@@ -317,21 +322,22 @@ fn budget(after: i64) -> When {
     When::Untimed { reason: Reason::Untimed(Untimed::Budget), after: Some(after) }
 }
 
-/// Two host stalls of 1.5 s in pauses of the budget: the largest gap read 9 ms, and the rest stood in "more of idle".
+/// Two host stalls of 1.5 s in pauses of the budget: the largest gap was reported as 9 ms, and the rest as "more of
+/// idle".
 #[test]
-fn between_a_wait_that_returned_and_the_next_call_a_pause_has_a_gap() {
+fn a_pause_has_a_gap_between_a_synchronization_and_the_next_call() {
     let record = record();
     let mut timelines = Timelines::default();
     let event = Event::new(&record);
     let work = |n, when| Event { operation: Some(operation(n, 7, KERNEL, when)), ..event.clone() };
     let waited = |by| Drained { context: 1, stream: None, issued_before: 9, by };
-    timelines.observe(&work(1, When::Timed(exactly(0, 10))));
-    timelines.observe(&work(2, budget(30)));
-    timelines.observe(&work(3, budget(40)));
-    timelines.observe(&Event { drained: Some(waited(50)), ..event.clone() });
-    timelines.observe(&work(4, budget(1_550)));
-    timelines.observe(&work(5, When::Timed(exactly(1_600, 1_610))));
-    let device = timelines.finish().remove(&Some(0)).unwrap();
+    take(&mut timelines, &work(1, When::Timed(exactly(0, 10))));
+    take(&mut timelines, &work(2, budget(30)));
+    take(&mut timelines, &work(3, budget(40)));
+    take(&mut timelines, &Event { drained: Some(waited(50)), ..event.clone() });
+    take(&mut timelines, &work(4, budget(1_550)));
+    take(&mut timelines, &work(5, When::Timed(exactly(1_600, 1_610))));
+    let device = timelines.by_device().remove(&Some(0)).unwrap();
     assert_eq!((device.identity.idle.value, device.identity.unobserved.value), (20 + 1_500, 20 + 50));
     let Found { count, total, largest, .. } = device.gaps.finish(device.identity.idle.hi);
     assert_eq!((count, total.value), (2, 1_520));
@@ -345,9 +351,9 @@ fn between_a_wait_that_returned_and_the_next_call_a_pause_has_a_gap() {
     assert_eq!((before.duration.value, before.start), (20, 10));
 }
 
-/// Launch-bound: the host cannot keep the GPU busy, and raw event pairs say the opposite.
+/// A launch-bound program: the host cannot keep the GPU busy, and raw event pairs indicate the opposite.
 #[test]
-fn idle_time_between_launches_is_seen_where_raw_pairs_hide_it() {
+fn idle_time_between_launches_is_found_where_raw_pairs_hide_it() {
     let truths = Simulation::new(-1_000_000_000_000, 50).run(Load::Drained, 2_000, 2_000..6_000);
     let clocks = survey(&truths);
     let operations: Vec<Operation> = truths
@@ -369,7 +375,7 @@ fn idle_time_between_launches_is_seen_where_raw_pairs_hide_it() {
 }
 
 #[test]
-fn what_comes_too_late_is_counted_and_inside_the_intervals() {
+fn late_operations_are_counted_and_within_the_intervals() {
     let mut timeline = Timeline::new(Period::default(), 1);
     let op = |n, o| operation(n, n, KERNEL, When::Timed(o));
     for (n, start) in [(1, 0), (2, 100), (3, 200), (4, 300), (5, 40)] {
@@ -389,7 +395,7 @@ fn what_comes_too_late_is_counted_and_inside_the_intervals() {
 }
 
 #[test]
-fn what_is_kept_does_not_grow_with_the_trace() {
+fn the_memory_of_a_timeline_does_not_grow_with_the_trace() {
     let mut timeline = Timeline::new(Period::default(), 64);
     let mut most = 0;
     for n in 0..50_000 {
@@ -402,7 +408,7 @@ fn what_is_kept_does_not_grow_with_the_trace() {
     assert_eq!(timeline.finish().identity.busy[Class::Compute as usize], exact(350_000));
 }
 
-/// A random operation with nested stretches; every third has nothing certain, every seventh only bounds.
+/// A random operation with nested intervals; every third has no certain one, and every seventh only bounds.
 fn any_operation() -> impl Strategy<Value = (Action, GpuInterval)> {
     let what = prop_oneof![Just(KERNEL), Just(COPY), Just(NCCL), Just(GRAPH)];
     (what, -60i64..60, proptest::array::uniform5(0i64..12), 0..21u32).prop_map(|(what, t, d, kind)| {
@@ -417,7 +423,7 @@ fn any_operation() -> impl Strategy<Value = (Action, GpuInterval)> {
     })
 }
 
-/// The definition, nanosecond by nanosecond.
+/// The definition, computed nanosecond by nanosecond.
 fn by_the_book(operations: &[(Action, GpuInterval)]) -> Identity {
     let begin = operations.iter().map(|(_, o)| o.earliest_start).min().unwrap();
     let end = operations.iter().map(|(_, o)| o.latest_end).max().unwrap();
@@ -462,7 +468,7 @@ fn by_the_book(operations: &[(Action, GpuInterval)]) -> Identity {
     identity
 }
 
-/// Two operations of no length, apart: the span between them was lost, since neither had an edge.
+/// Two operations without a length, apart from each other: the span between them was lost, since neither had an edge.
 #[test]
 fn operations_of_no_length_are_the_ends_of_a_span() {
     let empty = |at: i64| (KERNEL, exactly(at, at));
@@ -488,7 +494,7 @@ proptest! {
         }
     }
 
-    /// Gaps are the idle runs that have work on both sides.
+    /// Gaps are the idle intervals with work on both sides.
     #[test]
     fn gaps_are_the_idle_runs_between(operations in proptest::collection::vec(any_operation(), 1..14)) {
         let device = timed(&operations);

@@ -1,3 +1,4 @@
+use super::super::pipeline::finish_at;
 use super::*;
 use crate::model::gpu_interval::{Basis, GpuInterval, Length};
 use crate::model::memory::{Allocator, MemoryChange};
@@ -20,26 +21,32 @@ fn names() -> Names {
     Names(apis.into_iter().chain(more).map(|(id, name)| api(id, name)).collect())
 }
 
-/// A fold, fed by hand. Times on the line are exact to ± `off_by`.
+/// An analysis and the events for it. Times on the line are exact to ± `off_by`.
 struct Trace<'n> {
     waits: Waits<'n>,
     off_by: u64,
     counts: bool,
     flags: u16,
-    /// ns from a call's begin until CUDA was entered.
+    /// ns from a call's start until CUDA was entered.
     entered: u64,
 }
 
 impl<'n> Trace<'n> {
     fn new(names: &'n Names) -> Self {
-        Trace { waits: Waits::new(names), off_by: 5, counts: true, flags: 0, entered: 0 }
+        Trace { waits: Waits::new(&Start::of(names)), off_by: 5, counts: true, flags: 0, entered: 0 }
+    }
+
+    fn observe(&mut self, event: &Event<'_>) {
+        self.waits.observe(event, &Scope::whole(event, self.counts));
     }
 
     fn tell(&mut self, thread: u32, at: u64, body: Body) {
-        self.waits.observe(&Event::new(&Record { thread, at, body }), self.counts);
+        let record = Record { thread, at, body };
+        self.observe(&Event::new(&record));
     }
 
-    /// Work of a stream of context 1, by a call from `begin` to `end`; it ran from and to `ran`, or nobody knows when.
+    /// Adds work on a stream of context 1, by a call from `begin` to `end`; it ran during `ran`, or at an unknown
+    /// time.
     fn work(
         &mut self,
         (thread, stream): (u32, u64),
@@ -86,15 +93,15 @@ impl<'n> Trace<'n> {
         let call = CountedCall { api: COPY, calls: 1, host_ns: end - begin, failed: false };
         let record = Record { thread, at: end, body: Body::Work(work) };
         let event = Event { operation: Some(operation), call: Some(call), ..Event::new(&record) };
-        self.waits.observe(&event, self.counts);
+        self.observe(&event);
     }
 
-    /// A kernel of thread 1 that is launched at once and runs until `over`.
+    /// Adds a kernel of thread 1 that is launched at once and runs until `over`.
     fn kernel(&mut self, stream: u64, begin: u64, over: i64) {
         self.work((1, stream), (begin, begin + 10), KERNEL, Some((begin as i64 + 20, over)));
     }
 
-    /// A call of thread 1 that is no work; it frees what context 1 holds, if it is one that does.
+    /// Adds a call of thread 1 that is no work; if it is one that frees, it frees memory of context 1.
     fn call(&mut self, api: u16, (begin, end): (u64, u64)) {
         let call = Call { api, begin, end, ..Call::default() };
         if api == FREE {
@@ -105,21 +112,21 @@ impl<'n> Trace<'n> {
         let body = Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: self.entered });
         let record = Record { thread: 1, at: end, body };
         let counted = CountedCall { api, calls: 1, host_ns: end - begin, failed: false };
-        self.waits.observe(&Event { call: Some(counted), ..Event::new(&record) }, self.counts);
+        self.observe(&Event { call: Some(counted), ..Event::new(&record) });
     }
 
-    /// A call of that kind that frees nothing.
+    /// Adds the same call, which frees nothing.
     fn free_null(&mut self, (begin, end): (u64, u64)) {
         let call = Call { api: FREE, context: 1, begin, end, ..Call::default() };
         let body = Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: self.entered });
         let counted = CountedCall { api: FREE, calls: 1, host_ns: end - begin, failed: false };
         let record = Record { thread: 1, at: end, body };
-        self.waits.observe(&Event { call: Some(counted), ..Event::new(&record) }, self.counts);
+        self.observe(&Event { call: Some(counted), ..Event::new(&record) });
     }
 
-    /// What came of it, if anything did.
+    /// Returns the row, if there is one.
     fn only(self) -> Option<((String, Cause), Waited)> {
-        let table = self.waits.finish();
+        let table = finish_at(self.waits, 0);
         assert!(table.len() <= 1, "{table:?}");
         table.into_iter().next()
     }
@@ -138,7 +145,7 @@ fn undecided(host_ns: u64) -> Waited {
 }
 
 #[test]
-fn what_frees_the_null_pointer_waits_for_nothing() {
+fn a_free_of_the_null_pointer_waits_for_nothing() {
     let names = names();
     let mut trace = Trace::new(&names);
     trace.kernel(1, 1_000, 5_000);
@@ -169,7 +176,7 @@ fn a_free_on_an_idle_gpu_and_one_that_returns_while_work_runs_wait_for_nothing()
 }
 
 #[test]
-fn a_block_is_its_allocators_and_a_pools_or_a_mapping_everybodys() {
+fn a_free_waits_for_its_allocators_context_and_for_pools_and_mappings_for_all() {
     let names = names();
     let freed = |memory: Memory, owner: u32, contexts: u32| {
         let mut trace = Trace::new(&names);
@@ -182,8 +189,8 @@ fn a_block_is_its_allocators_and_a_pools_or_a_mapping_everybodys() {
         let record = Record { thread: 1, at: 2_000, body: Body::Free(free) };
         let of = Allocator { context: owner, thread: 1, stream: None, caller: 0 };
         let memory = vec![MemoryChange::Freed { memory, bytes: 8, of }];
-        trace.waits.observe(&Event { memory, ..Event::new(&record) }, true);
-        // Its other half.
+        trace.observe(&Event { memory, ..Event::new(&record) });
+        // The return of the same call.
         trace.call(UNLOAD, (2_000, 5_400));
         trace.only().map(|(_, waited)| (waited.count, waited.undecided))
     };
@@ -196,7 +203,7 @@ fn a_block_is_its_allocators_and_a_pools_or_a_mapping_everybodys() {
 }
 
 #[test]
-fn a_call_that_does_not_synchronise_waits_for_nothing() {
+fn a_call_that_does_not_synchronize_waits_for_nothing() {
     let names = names();
     let mut trace = Trace::new(&names);
     trace.kernel(7, 1_000, 5_000);
@@ -205,7 +212,7 @@ fn a_call_that_does_not_synchronise_waits_for_nothing() {
 }
 
 #[test]
-fn where_the_clocks_do_not_tell_there_is_no_verdict() {
+fn a_wait_is_undecided_if_the_clocks_cannot_order_it() {
     let names = names();
     let mut trace = Trace::new(&names);
     trace.kernel(7, 1_000, 2_003);
@@ -214,7 +221,7 @@ fn where_the_clocks_do_not_tell_there_is_no_verdict() {
 }
 
 #[test]
-fn untimed_work_is_no_verdict_until_the_app_has_waited_for_it() {
+fn a_wait_for_untimed_work_is_undecided_until_the_program_has_synchronized() {
     let names = names();
     for is_drained in [false, true] {
         let mut trace = Trace::new(&names);
@@ -222,14 +229,14 @@ fn untimed_work_is_no_verdict_until_the_app_has_waited_for_it() {
         let record = Record { thread: 1, at: 1_500, body: Body::Capture { begins: false } };
         let drained = Drained { context: 1, stream: Some(7), issued_before: 1_400, by: 1_500 };
         let drained = Some(drained).filter(|_| is_drained);
-        trace.waits.observe(&Event { drained, ..Event::new(&record) }, true);
+        trace.observe(&Event { drained, ..Event::new(&record) });
         trace.call(FREE, (2_000, 2_400));
         assert_eq!(trace.only().map(|(_, waited)| waited), (!is_drained).then(|| undecided(400)));
     }
 }
 
 #[test]
-fn timed_work_behind_untimed_work_tells_when_that_was_over() {
+fn timed_work_after_untimed_work_bounds_the_end_of_that() {
     let names = names();
     let mut trace = Trace::new(&names);
     trace.work((1, 7), (1_000, 1_010), KERNEL, None);
@@ -239,10 +246,11 @@ fn timed_work_behind_untimed_work_tells_when_that_was_over() {
 }
 
 #[test]
-fn the_order_in_which_two_threads_calls_return_is_not_their_streams() {
+fn two_threads_calls_may_return_in_another_order_than_the_streams() {
     let names = names();
     let mut trace = Trace::new(&names);
-    // Entered first, and perhaps first on the stream, but told last: it does not bound the other.
+    // It was entered first, and perhaps reached the stream first, but is later in the trace: it does not bound the
+    // other.
     trace.work((2, 7), (1_005, 1_020), KERNEL, None);
     trace.work((1, 7), (1_000, 1_030), KERNEL, Some((1_030, 1_900)));
     trace.call(FREE, (2_000, 2_400));
@@ -268,10 +276,10 @@ fn a_pageable_copy_waits_for_its_own_stream() {
     assert_eq!(ahead(7, 1, HostMemory::Pageable).unwrap().1.count, 1, "and they for it");
 }
 
-/// With events that cost the host 1 µs a wait of 618 ns was told where there was none: the kernel ended after the app had
-/// entered the copy, and before CUDA had. A hook's part before a free took 2 µs on a busy machine.
+/// With events that cost the host 1 µs, a wait of 618 ns was reported where there was none: the kernel ended after
+/// the program had entered the copy, and before CUDA had. A hook's part before a free took 2 µs on a busy machine.
 #[test]
-fn what_ends_before_cuda_is_entered_is_not_waited_for() {
+fn work_that_ends_before_cuda_is_entered_is_not_waited_for() {
     let names = names();
     let copied = |over: i64| {
         let mut trace = Trace::new(&names);
@@ -336,7 +344,7 @@ fn a_non_blocking_stream_does_not_wait_for_the_legacy_one() {
 }
 
 #[test]
-fn a_copy_behind_an_event_of_another_stream_is_undecided_but_for_when_it_began() {
+fn a_copy_after_an_event_of_another_stream_is_undecided_up_to_its_start() {
     let names = names();
     for (start, expected) in [(4_000, Some(undecided(4_000))), (1_990, None)] {
         let mut trace = Trace::new(&names);
@@ -349,7 +357,7 @@ fn a_copy_behind_an_event_of_another_stream_is_undecided_but_for_when_it_began()
 }
 
 #[test]
-fn work_of_a_stream_that_is_gone_is_waited_for() {
+fn calls_wait_for_the_work_of_destroyed_streams() {
     let names = names();
     let mut trace = Trace::new(&names);
     trace.kernel(7, 1_000, 5_000);
@@ -360,7 +368,7 @@ fn work_of_a_stream_that_is_gone_is_waited_for() {
 }
 
 #[test]
-fn a_context_is_waited_for_at_its_end_and_never_again() {
+fn only_the_end_of_a_context_waits_for_its_work() {
     let names = names();
     let mut trace = Trace::new(&names);
     trace.kernel(7, 1_000, 5_000);
@@ -371,20 +379,20 @@ fn a_context_is_waited_for_at_its_end_and_never_again() {
 }
 
 #[test]
-fn what_other_threads_were_issuing_can_only_raise_the_most() {
+fn work_that_other_threads_were_issuing_only_raises_the_upper_bound() {
     let names = names();
     let mut trace = Trace::new(&names);
     trace.kernel(7, 1_000, 3_000);
     trace.call(FREE, (2_000, 5_400));
-    // Entered before the free, returned after it.
+    // Its call was entered before the free, and returned after it.
     trace.work((2, 8), (1_900, 5_500), copy(HostMemory::Pinned), Some((2_000, 5_000)));
-    // Entered after it.
+    // Its call was entered after the free.
     trace.work((1, 7), (5_600, 5_610), KERNEL, Some((5_650, 9_000)));
     assert_eq!(trace.only().unwrap().1, waited(3_400, (994, 1_000, 3_006)));
 }
 
 #[test]
-fn work_issued_while_the_call_waited_is_not_what_it_certainly_waited_for() {
+fn a_call_does_not_certainly_wait_for_work_issued_meanwhile() {
     let names = names();
     let mut trace = Trace::new(&names);
     trace.kernel(7, 1_000, 3_000);
@@ -394,7 +402,7 @@ fn work_issued_while_the_call_waited_is_not_what_it_certainly_waited_for() {
 }
 
 #[test]
-fn what_is_not_asked_for_does_not_count_but_is_waited_for() {
+fn work_outside_the_filter_is_waited_for_and_not_counted() {
     let names = names();
     let mut trace = Trace::new(&names);
     trace.counts = false;
@@ -407,7 +415,7 @@ fn what_is_not_asked_for_does_not_count_but_is_waited_for() {
 }
 
 #[test]
-fn nothing_grows_with_the_trace() {
+fn the_memory_of_the_analysis_does_not_grow_with_the_trace() {
     let names = names();
     let mut trace = Trace::new(&names);
     for n in 0..10_000 {

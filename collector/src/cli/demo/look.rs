@@ -283,9 +283,9 @@ fn wrap(text: &mut String, head: &str, paragraph: &str, width: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyze::devices::DeviceReport;
     use crate::analyze::estimate::Sum;
     use crate::analyze::graphs::GraphUse;
-    use crate::analyze::summary::DeviceReport;
     use crate::model::CountedCall;
 
     /// A phase of four steps on a GPU that was so busy.

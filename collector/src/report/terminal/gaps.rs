@@ -2,9 +2,9 @@
 
 use super::Run;
 use super::screen::{Screen, about, number, plural};
+use crate::analyze::gaps::rows::{GapReport, GapRow, Side};
 use crate::analyze::gaps::{BANDS, Part};
 use crate::analyze::kernels::UNKNOWN;
-use crate::analyze::summary::{GapReport, GapRow, Side};
 use crate::report::chart::length;
 use crate::report::names::{LIBRARY, cut, demangle, library, shorten};
 use crate::report::table::{Table, left, names, right};

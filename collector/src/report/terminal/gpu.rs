@@ -2,9 +2,9 @@
 
 use super::Run;
 use super::screen::{Screen, about, about_share, plural};
+use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::Sum;
 use crate::analyze::identity::{Class, Identity};
-use crate::analyze::summary::DeviceReport;
 use crate::analyze::whole::extrapolated;
 use crate::report::chart::{Part, bar};
 use crate::report::table::{Table, left, right};

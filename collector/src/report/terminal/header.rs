@@ -2,8 +2,9 @@
 
 use super::Run;
 use super::screen::{NONE, Screen, number, plural};
+use crate::analyze::Tables;
 use crate::analyze::lines;
-use crate::analyze::summary::{Captured, ProcessInfo, Tables};
+use crate::analyze::summary::{Captured, ProcessInfo};
 use crate::model::outcome::Outcome;
 use crate::report::damage;
 use crate::report::names::{cut, plain};

@@ -6,7 +6,7 @@ fn called(number: u64, call: [u64; 2], when: When) -> Operation {
     Operation { called: call[0], returned: call[1], ..operation(number, 7, KERNEL, when) }
 }
 
-/// A graph runs from 0 to 2000 on another stream, and the operations on a stream of their own.
+/// A graph runs from 0 to 2000 on another stream, and the operations run on a stream of their own.
 fn beside_a_graph(operations: &[Operation]) -> Identity {
     let graph = Operation { stream: 8, ..operation(0, 8, GRAPH, When::Timed(exactly(0, 2_000))) };
     let all: Vec<Operation> = [graph].iter().chain(operations).copied().collect();
@@ -17,7 +17,8 @@ fn busy(identity: &Identity, class: Class) -> Sum {
     identity.busy[class as usize]
 }
 
-/// A thread has its pair's start event recorded and waits; what others launch meanwhile comes between its two events.
+/// A thread records the start event of its pair and is delayed; what other threads launch meanwhile comes between its
+/// two events.
 #[test]
 fn work_whose_call_overlaps_a_timed_ones_may_lie_inside_its_pair_or_on_either_side() {
     let holder =
@@ -32,7 +33,7 @@ fn work_whose_call_overlaps_a_timed_ones_may_lie_inside_its_pair_or_on_either_si
 }
 
 #[test]
-fn work_whose_call_overlaps_no_other_is_where_its_stream_has_it() {
+fn work_whose_call_overlaps_no_other_is_in_stream_order() {
     let before = called(1, [200, 220], When::Timed(exactly(400, 410)));
     let between = called(2, [220, 230], untimed(220));
     let later = called(3, [230, 320], When::Timed(exactly(800, 810)));
@@ -40,9 +41,9 @@ fn work_whose_call_overlaps_no_other_is_where_its_stream_has_it() {
     assert_eq!(busy(&identity, Class::Compute), Sum { value: 20, lo: 20, hi: 410 });
 }
 
-/// The trace tells the call that returned first; the other had been entered before.
+/// The call that returned first is first in the trace; the other one had been entered before.
 #[test]
-fn untimed_work_of_two_threads_may_begin_with_what_the_trace_tells_last() {
+fn untimed_work_of_two_threads_may_start_with_the_last_in_the_trace() {
     let before = called(1, [200, 320], When::Timed(exactly(600, 610)));
     let late = called(2, [330, 340], untimed(330));
     let early = called(3, [310, 350], untimed(310));
@@ -51,9 +52,9 @@ fn untimed_work_of_two_threads_may_begin_with_what_the_trace_tells_last() {
     assert_eq!(busy(&identity, Class::Compute).hi, 500, "from 310 to 810");
 }
 
-/// A stamp of 200 is that of an event that fired before 232.
+/// A stamp of 200 belongs to an event that fired before 232.
 #[test]
-fn untimed_work_may_reach_as_far_as_its_neighbours_stamps_are_off() {
+fn untimed_work_may_reach_into_the_error_of_its_neighbors_stamps() {
     let blurred = |number, start, end| {
         let raw = (end - start) as u64;
         let length = Length { lo: raw - 32, value: raw, hi: raw + 32 };
@@ -66,7 +67,7 @@ fn untimed_work_may_reach_as_far_as_its_neighbours_stamps_are_off() {
     assert!(hi >= 332 - 200, "from 200 to 332: {hi}");
 }
 
-/// What really happened to a launch: its call, when the GPU worked on it, and whether it is timed.
+/// The truth about a launch: its call, when the GPU worked on it, and whether it is timed.
 #[derive(Clone, Debug)]
 struct Launch {
     call: [u64; 2],
@@ -80,7 +81,7 @@ impl Launch {
     }
 }
 
-/// A stream's launches in its order, each reached the stream somewhere inside its call.
+/// The launches of a stream in its order; each one reached the stream somewhere inside its call.
 fn launches() -> impl Strategy<Value = Vec<Launch>> {
     let launch = (1..20u64, [0..40u64, 0..40u64], 0..30i64, 1..60i64, any::<bool>());
     proptest::collection::vec(launch, 0..12).prop_map(|list| {
@@ -95,7 +96,7 @@ fn launches() -> impl Strategy<Value = Vec<Launch>> {
     })
 }
 
-/// What is observed of the launch at `place`: a pair holds all those beside it whose calls overlap its own.
+/// What is observed of the launch at `place`: its pair contains all launches next to it whose calls overlap its own.
 fn observed(launches: &[Launch], place: usize) -> Operation {
     let this = &launches[place];
     let inside = |other: &&Launch| other.overlaps(this);
@@ -110,7 +111,7 @@ fn observed(launches: &[Launch], place: usize) -> Operation {
 }
 
 proptest! {
-    /// In whatever order the trace tells the threads' calls.
+    /// Whatever the order of the threads' calls in the trace.
     #[test]
     fn the_truth_is_inside_however_calls_overlap(
         (launches, order) in launches().prop_flat_map(|launches| {

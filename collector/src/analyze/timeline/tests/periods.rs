@@ -1,4 +1,4 @@
-//! A part of the time: clipped to the nanosecond, and two parts make the whole.
+//! Selected parts of the time: they are clipped to the nanosecond, and two parts make the whole.
 
 use super::*;
 use crate::model::period::{Captures, Period};
@@ -19,14 +19,14 @@ fn ranges(edges: &[i64]) -> Period {
 
 fn counted_in(operations: &[Operation], period: Period) -> DeviceTime {
     let record = record();
-    let mut timelines = Timelines::new(period);
+    let mut timelines = Timelines::over(period);
     for operation in operations {
-        timelines.observe(&Event { operation: Some(*operation), ..Event::new(&record) });
+        take(&mut timelines, &Event { operation: Some(*operation), ..Event::new(&record) });
     }
-    timelines.finish().remove(&Some(0)).unwrap_or_default()
+    timelines.by_device().remove(&Some(0)).unwrap_or_default()
 }
 
-/// On clocks that are not off, so that a bound of the period leaves no doubt.
+/// The clocks are exact, so that a bound of the period leaves no doubt.
 fn placed(operations: &[(Action, GpuInterval)]) -> Vec<Operation> {
     let placed = |((what, o), n): (&(Action, GpuInterval), u64)| {
         operation(n, n, *what, When::Timed(GpuInterval { off_by: Some(0), ..*o }))
@@ -94,25 +94,25 @@ fn captured_ranges_are_the_span_whatever_ran_in_them() {
 }
 
 #[test]
-fn what_ran_before_a_range_may_run_in_it() {
+fn untimed_work_from_before_a_range_may_run_in_it() {
     let first = operation(1, 7, KERNEL, untimed(50));
     let behind = operation(2, 7, KERNEL, When::Timed(exactly(130, 150)));
     let identity = counted_in(&[first, behind], ranges(&[100, 200])).identity;
     assert_eq!((identity.span, identity.undecided.value, identity.idle.value), (100, 30, 50));
-    // Nothing timed and no wait behind it: it may last to the end.
+    // No timed operation and no wait comes after it: it may last to the end.
     let identity = counted_in(&[first], ranges(&[100, 200])).identity;
     assert_eq!((identity.span, identity.undecided.value), (100, 100));
 }
 
 #[test]
-fn the_bounds_of_a_captured_range_stand_still_beside_a_clock_that_is_off() {
+fn the_bounds_of_a_capture_range_do_not_move_with_a_clock() {
     let all = [operation(1, 7, KERNEL, When::Timed(exactly(120, 150)))];
     let identity = counted_in(&all, ranges(&[100, 200])).identity;
     assert_eq!(identity.idle, Sum { value: 70, lo: 64, hi: 76 }, "3 ns on either side");
 }
 
 #[test]
-fn where_a_bound_cuts_the_clock_is_off_by_what_it_is() {
+fn a_bound_of_the_period_adds_the_error_of_the_clock_beside_it() {
     let all = [
         operation(1, 7, KERNEL, When::Timed(exactly(0, 100))),
         operation(2, 7, KERNEL, When::Timed(exactly(150, 200))),
@@ -127,7 +127,7 @@ fn where_a_bound_cuts_the_clock_is_off_by_what_it_is() {
 }
 
 #[test]
-fn gaps_fall_into_bands_and_under_who_ended_them() {
+fn gaps_are_counted_by_length_and_by_the_caller_that_ended_them() {
     let lengths = [1, 9_999, 10_000, 99_999, 100_000, 1_000_000, 9_999_999, 10_000_000, 50_000_000];
     let mut now = 0;
     let all: Vec<Operation> = (0..=lengths.len())
@@ -142,7 +142,7 @@ fn gaps_fall_into_bands_and_under_who_ended_them() {
     let bands =
         [part(2, 10_000), part(2, 109_999), part(1, 100_000), part(2, 10_999_999), part(2, 60_000_000)];
     assert_eq!(gaps.bands, bands);
-    // Operation 0 ended none; each second one of the rest is of caller 1, from the first on.
+    // Operation 0 ended no gap; every second one of the rest belongs to caller 1, from the first on.
     let odd: u64 = lengths.iter().step_by(2).map(|ns| *ns as u64).sum();
     assert_eq!(gaps.callers[&1], part(5, odd));
     assert_eq!(gaps.callers[&0], part(4, gaps.total.value - odd));

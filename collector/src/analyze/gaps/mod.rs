@@ -1,24 +1,30 @@
-//! When did the GPU have nothing to do, and what was on both sides?
+//! Idle gaps: when a GPU had nothing to do, and which operations were on both sides.
 //!
-//! A gap is a longest stretch between two operations in which, by the best estimate, nothing ran on the timeline.
+//! A gap is a longest interval between two operations in which, by the best estimate, nothing ran on the timeline.
+//! [`sweep`] finds gaps, this module counts them, and [`rows`] names the operations and libraries beside them.
+
+pub mod rows;
+pub mod sweep;
 
 use super::estimate::{Estimate, Sum};
 use crate::model::Action;
+use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// How many of the largest gaps are kept with their neighbours.
+/// The number of the largest gaps that are kept with their neighbors.
 pub const LARGEST: usize = 10;
 
-/// Gaps are told apart by how long they were: below so many ns each, and longer ones.
+/// The upper bounds of the bands that gaps are counted in by their length, ns. Longer gaps are a band of their own.
 pub const BANDS: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
 
 /// A part of the gaps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Part {
-    /// How many.
+    /// The number of gaps.
     pub count: u64,
     /// Their total by the best values, ns.
+    #[serde(rename = "total_ns")]
     pub total: u64,
 }
 
@@ -37,34 +43,34 @@ pub struct Neighbour {
     pub correlation: u64,
     /// What it does.
     pub what: Action,
-    /// Return address of its call.
+    /// The return address of its call.
     pub caller: u64,
-    /// The clock that placed it; `None` for untimed work, whose place holds the clocks' interval.
+    /// The clock that placed it; `None` for untimed work, whose place already includes the clocks' interval.
     pub lane: Option<Lane>,
-    /// It did not end before: host ns on the line.
+    /// It did not end before this: host ns on the line.
     pub earliest_end: i64,
-    /// It did not begin after: host ns on the line.
+    /// It did not start after this: host ns on the line.
     pub latest_start: i64,
 }
 
-/// A time base of a context: distances in it are exact.
+/// A time base of a context: distances within it are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// The context.
     pub context: u32,
     /// Its time base.
     pub time_base: u32,
-    /// How far from the truth its place on the line can be, ns; `None` = not known.
+    /// How far its place on the line can be from the true one, ns; `None` if that is not known.
     pub off_by: Option<u64>,
 }
 
 impl Neighbour {
-    /// How far from the truth its place on the line can be, ns: not at all where that is in its bounds already.
+    /// Returns how far its place on the line can be from the true one, ns; 0 if its bounds already include that.
     pub fn off_by(&self) -> u64 {
         self.lane.map_or(0, |lane| lane.off_by.unwrap_or(u64::MAX))
     }
 
-    /// How far off the distance of two can be for their clocks' sake, ns: not at all within one lane.
+    /// Returns how far the distance of two can be off because of their clocks, ns; 0 within one lane.
     pub fn doubt(&self, other: &Neighbour) -> u64 {
         let is_same = |a: Lane, b: Lane| (a.context, a.time_base) == (b.context, b.time_base);
         match (self.lane, other.lane) {
@@ -79,13 +85,13 @@ impl Neighbour {
 /// A gap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gap {
-    /// ns from the begin of its timeline's span.
+    /// ns from the start of its timeline's span.
     pub start: u64,
-    /// How long it was.
+    /// Its length, ns.
     pub duration: Estimate<u64>,
-    /// What ran before it.
+    /// The operation before it.
     pub before: Neighbour,
-    /// What ran after it.
+    /// The operation after it.
     pub after: Neighbour,
 }
 
@@ -100,14 +106,14 @@ pub struct Gaps {
     largest: BinaryHeap<Reverse<Ranked>>,
 }
 
-/// All about the gaps of a device.
+/// The gaps of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// How many.
+    /// How many there are.
     pub count: u64,
-    /// Their total, ns.
+    /// Their total length, ns.
     pub total: Sum,
-    /// By length, see [`BANDS`].
+    /// The same by length, see [`BANDS`].
     pub bands: [Part; BANDS.len() + 1],
     /// By the return address of the call whose operation ended the gap.
     pub callers: HashMap<u64, Part>,
@@ -116,7 +122,8 @@ pub struct Found {
 }
 
 impl Gaps {
-    /// Counts a gap. `hi` of the total is not a sum of gaps' own: it is the idle time's, see [`Gaps::finish`].
+    /// Counts a gap. The total's `hi` is not the sum of the gaps' own: it is that of the idle time, see
+    /// [`Gaps::finish`].
     pub fn add(&mut self, gap: Gap) {
         self.count += 1;
         let Estimate { value, lo, hi, .. } = gap.duration;
@@ -127,7 +134,7 @@ impl Gaps {
         self.keep(gap);
     }
 
-    /// Takes over another's.
+    /// Adds the gaps of another timeline.
     pub fn merge(&mut self, other: Gaps) {
         self.count += other.count;
         self.total.add(other.total);
@@ -142,7 +149,7 @@ impl Gaps {
         }
     }
 
-    /// All about them, given that the device was idle for at most `idle_hi` ns.
+    /// Returns the gaps of a device that was idle for at most `idle_hi` ns.
     pub fn finish(self, idle_hi: u64) -> Found {
         let mut largest: Vec<Gap> = self.largest.into_iter().map(|Reverse(ranked)| ranked.0).collect();
         largest.sort_by_key(|gap| (Reverse(gap.duration.value), gap.start));

@@ -1,23 +1,23 @@
-//! One pass over the edges of operations, in GPU order.
+//! One pass over the starts and ends of operations, in GPU order, which finds idle gaps and divides the time.
 //!
-//! All edges are passed, and time is counted where it is asked for: a gap is clipped to that, and so is the span. Where
-//! ranges were captured, they are the span, whatever ran in them.
+//! All edges are passed, and time counts inside the selected period: a gap is clipped to that, and so is the span.
+//! Where capture ranges were recorded, they are the span, whatever ran in them.
 
-use super::estimate::Estimate;
-use super::gaps::{Gap, Gaps, Neighbour};
-use super::identity::{Class, Cover, Identity, Layer};
+use super::super::estimate::Estimate;
+use super::super::identity::{Class, Cover, Identity, Layer};
+use super::{Gap, Gaps, Neighbour};
 use crate::model::period::Period;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A sweep over one timeline: call [`reach`](Self::reach) with every new start, in order, then add its edges.
+/// A sweep over one timeline. Call [`reach`](Self::reach) with every new start, in order, and then add its edges.
 #[derive(Debug, Default)]
 pub struct Sweep {
     /// The time that is counted.
     period: Period,
-    /// How far the pass has come; `None` before the first edge.
+    /// How far the sweep has come; `None` before the first edge.
     now: Option<i64>,
-    /// Where the counted span begins.
+    /// Where the counted span starts.
     origin: Option<i64>,
     edges: BinaryHeap<Reverse<Edge>>,
     arrivals: u64,
@@ -26,30 +26,30 @@ pub struct Sweep {
     open: Option<OpenGap>,
     gaps: Gaps,
     late: u64,
-    /// The edge of a timed operation that was passed last, and whose it was.
+    /// The last edge of a timed operation that was passed, and the operation.
     last: Option<(i64, Neighbour)>,
-    /// How much time the clocks of edges that follow each other leave in doubt, ns.
+    /// By how much the clocks of successive edges can change the counted time, ns.
     doubt: u64,
 }
 
-/// What a pass has found.
+/// What a sweep has found.
 #[derive(Debug, Default)]
 pub struct Swept {
-    /// Where the counted span begins; `None` if nothing was counted.
+    /// Where the counted span starts; `None` if nothing was counted.
     pub origin: Option<i64>,
-    /// Its parts.
+    /// The parts of its time.
     pub identity: Identity,
-    /// Its gaps.
+    /// Its idle gaps.
     pub gaps: Gaps,
-    /// Operations that came too late for their place.
+    /// Operations that arrived too late for their place in GPU order.
     pub late: u64,
 }
 
-/// A begin or an end of a stretch.
+/// The start or the end of an interval.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     time: i64,
-    /// Its number: edges of one time stay in the order they were added.
+    /// Its number: edges at the same time stay in the order in which they were added.
     number: u64,
     begins: bool,
     layer: Layer,
@@ -57,23 +57,24 @@ struct Edge {
     neighbour: Neighbour,
 }
 
-/// A gap that nothing has followed yet.
+/// A gap whose end has not been reached.
 #[derive(Clone, Copy, Debug)]
 struct OpenGap {
     start: i64,
-    /// Time in it in which nothing can have run, ns.
+    /// The time in it in which nothing can have run, ns.
     certain: u64,
     before: Neighbour,
 }
 
 impl Sweep {
-    /// A sweep that counts the time in `period`.
+    /// Creates a sweep that counts the time in `period`.
     pub fn new(period: Period) -> Self {
         Sweep { period, ..Sweep::default() }
     }
 
-    /// Everything that is added from now on begins at `time` or later, and the next is of `class` and ends by `end`.
-    /// What begins before a time already passed is counted as late, and its passed part widens the intervals.
+    /// Passes to `time`. Everything that is added later starts at `time` or after it, and the next operation is of
+    /// `class` and ends by `end`. An operation that starts before a time already passed is counted as late, and its
+    /// passed part widens the intervals.
     pub fn reach(&mut self, time: i64, class: Class, end: i64) {
         while let Some(edge) = self.edges.peek().filter(|Reverse(edge)| edge.time < time) {
             let next = edge.0.time;
@@ -85,7 +86,7 @@ impl Sweep {
         }
     }
 
-    /// Adds a stretch, if it has any length. An operation of none is a place that the span reaches to all the same.
+    /// Adds an interval, if it has a length. An operation without a length still extends the span.
     pub fn stretch(&mut self, layer: Layer, class: Class, from: i64, to: i64, neighbour: Neighbour) {
         if from < to || (from == to && layer == Layer::Possible) {
             self.enter(layer, class, from, neighbour);
@@ -93,22 +94,22 @@ impl Sweep {
         }
     }
 
-    /// Adds the begin of a stretch.
+    /// Adds the start of an interval.
     pub fn enter(&mut self, layer: Layer, class: Class, time: i64, neighbour: Neighbour) {
         self.add(time, true, layer, class, neighbour);
     }
 
-    /// Adds the end of a stretch.
+    /// Adds the end of an interval.
     pub fn leave(&mut self, layer: Layer, class: Class, time: i64, neighbour: Neighbour) {
         self.add(time, false, layer, class, neighbour);
     }
 
-    /// Edges that are not passed yet: those of operations that run at the moment.
+    /// The number of edges that are not passed yet: those of operations that are running.
     pub fn pending(&self) -> usize {
         self.edges.len()
     }
 
-    /// Passes over all that is left.
+    /// Passes all remaining edges.
     pub fn finish(mut self) -> Swept {
         while let Some(Reverse(edge)) = self.edges.peek() {
             let next = edge.time;
@@ -129,7 +130,7 @@ impl Sweep {
         self.edges.push(Reverse(Edge { time, number: self.arrivals, begins, layer, class, neighbour }));
     }
 
-    /// Passes to `time` and over all edges that lie there.
+    /// Passes to `time` and over all edges at that time.
     fn pass_to(&mut self, time: i64) {
         let before = if self.period.is_span() { self.period.ends().0.min(time) } else { time };
         let from = self.now.unwrap_or(before);
@@ -141,7 +142,8 @@ impl Sweep {
         if let Some(open) = self.open.as_mut().filter(|_| self.cover.is_certainly_idle()) {
             open.certain += ns;
         }
-        // What stands beside a bound of a captured range was left out: what is idle there is no gap between two operations.
+        // Operations beyond the bound of a capture range are not in the trace, so idle time next to a bound is no gap
+        // between two operations.
         if self.period.is_span() && !self.period.holds(from, time) {
             self.open = None;
         }
@@ -167,8 +169,8 @@ impl Sweep {
         }
     }
 
-    /// Two clocks can be off against each other, so the time between two edges can be longer or shorter where they are of
-    /// two. Edges of one clock that follow each other move together.
+    /// Adds the doubt between this edge and the one before. Two clocks can be off against each other, so the time
+    /// between edges of two clocks can be longer or shorter. Successive edges of one clock move together.
     fn clocks(&mut self, edge: &Edge) {
         if edge.layer == Layer::Possible && edge.neighbour.lane.is_some() {
             let this = (edge.time, edge.neighbour);
@@ -183,8 +185,8 @@ impl Sweep {
         }
     }
 
-    /// How far off the counted part of the time between two edges can be for their clocks' sake, ns. A bound of the time
-    /// that is asked for stands still, whatever the clocks are off, so that next to it even one clock leaves a doubt.
+    /// Returns how far the counted part of the time between two edges can be off because of their clocks, ns. A bound
+    /// of the selected period does not move with a clock, so next to it even a single clock leaves doubt.
     fn doubt_between(&self, (from, before): &(i64, Neighbour), (to, after): &(i64, Neighbour)) -> u64 {
         if !self.period.touches(*from, *to) {
             return 0;
@@ -195,7 +197,7 @@ impl Sweep {
         before.off_by().saturating_add(after.off_by())
     }
 
-    /// The same between an edge and a bound of the span that has no edge of its own.
+    /// Returns the same between an edge and a bound of the span that has no edge of its own.
     fn doubt_beside(&self, from: i64, to: i64, edge: &Neighbour) -> u64 {
         if self.period.length(from, to) > 0 { edge.off_by() } else { 0 }
     }

@@ -1,0 +1,114 @@
+//! The rows about GPUs: which they are, where their time went, and when they were idle.
+
+use super::gaps::Neighbour;
+use super::gaps::rows::{GapReport, side};
+use super::graphs::GraphUse;
+use super::identity::Identity;
+use super::kernels::{self, Kernel};
+use super::merge::Merge;
+use super::pipeline::End;
+use super::summary::Line;
+use super::timeline::DeviceTime;
+use super::transfers::{self, Transfers};
+use super::whole::{Work, extrapolated};
+use crate::model::gpu_interval::host;
+use gpuspy_wire::record::Namespace;
+use std::collections::BTreeMap;
+
+/// A GPU and where its time went.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceReport {
+    /// Its ordinal in the process; `None` if the trace does not say which device its context belongs to.
+    pub id: Option<u32>,
+    /// Its UUID, as nvidia-smi prints it.
+    pub uuid: Option<String>,
+    /// Its name.
+    pub name: Option<String>,
+    /// The size of its memory, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Host ns from the start of its line to the start of its span; `None` if it had no work, or for several
+    /// timelines that were added.
+    pub began_ns: Option<u64>,
+    /// The time that this row is about.
+    pub line: Line,
+    /// The parts of its time.
+    pub identity: Identity,
+    /// The time of its operations, observed and in the pauses of the budget.
+    pub work: Work,
+    /// The number of streams that had work.
+    pub streams: u64,
+    /// The number of timelines: one, or one for each context whose device is unknown; those are added.
+    pub timelines: u64,
+    /// The number of processes that used it.
+    pub processes: u64,
+    /// Operations with a GPU time, inside and outside the selected period.
+    pub timed: u64,
+    /// Operations that arrived too late for their place in GPU order.
+    pub late: u64,
+    /// Its idle gaps.
+    pub gaps: GapReport,
+}
+
+impl DeviceReport {
+    /// Adds the estimated time of untimed operations: those that were called in pauses of the budget, and others.
+    /// That also bounds the gaps: together they are no longer than the device can have been idle.
+    pub fn extrapolate(&mut self, kernels: &[Kernel], graphs: &GraphUse, transfers: &Transfers) {
+        let id = self.id;
+        let [compute, communication] = kernels::untimed(kernels, |strata| strata.paused(id));
+        let copies = transfers::untimed(transfers, |strata| strata.paused(id));
+        self.work.paused = [compute, graphs.strata.paused(id), communication, copies];
+        let [compute, communication] = kernels::untimed(kernels, |strata| strata.unseen(id));
+        let copies = transfers::untimed(transfers, |strata| strata.unseen(id));
+        self.work.unseen = [compute, graphs.strata.unseen(id), communication, copies];
+        self.gaps.total.hi = self.whole().idle.hi;
+    }
+
+    /// Returns the parts of its time, with the pauses of the budget divided among them as far as that can be
+    /// estimated.
+    pub fn whole(&self) -> Identity {
+        extrapolated(&self.identity, &self.work).unwrap_or(self.identity)
+    }
+}
+/// Returns a row for every device that the trace names or that had work.
+pub fn rows(mut times: BTreeMap<Option<u32>, DeviceTime>, end: &End<'_>) -> Vec<DeviceReport> {
+    let End { names, known, line, .. } = *end;
+    for ordinal in known.devices.keys() {
+        times.entry(Some(*ordinal)).or_default();
+    }
+    let beside = |neighbour: &Neighbour| Some((end.pid, side(neighbour, neighbour.caller, known, names)));
+    let row = |(id, time): (Option<u32>, DeviceTime)| {
+        let device = id.and_then(|id| known.devices.get(&id));
+        let began_ns = time.began.map(|at| at.saturating_sub(host(line.began)).max(0) as u64);
+        let found = time.gaps.finish(time.identity.idle.hi);
+        DeviceReport {
+            id,
+            uuid: device.map(|device| uuid(&device.uuid)),
+            name: id.and_then(|id| names.get(Namespace::Device, id.checked_add(1)?)).map(str::to_owned),
+            memory_bytes: device.map(|device| device.memory_bytes),
+            began_ns,
+            line,
+            timed: time.timed,
+            identity: time.identity,
+            work: Work { observed: time.work, ..Work::default() },
+            streams: time.streams,
+            timelines: time.timelines,
+            processes: u64::from(time.timelines > 0),
+            late: time.late,
+            gaps: GapReport::of(found, (id, began_ns), beside, |caller| end.library(caller)),
+        }
+    };
+    times.into_iter().map(row).collect()
+}
+
+/// Returns the gaps of all devices together.
+pub fn gaps(devices: &[DeviceReport]) -> GapReport {
+    let mut all = GapReport::default();
+    devices.iter().for_each(|device| all.merge(&device.gaps));
+    all
+}
+
+/// Formats a UUID as nvidia-smi prints it.
+fn uuid(bytes: &[u8; 16]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}

@@ -1,0 +1,160 @@
+//! The rows about idle gaps, with the names of what is beside them.
+
+use super::super::estimate::{Estimate, Sum};
+use super::super::merge::Merge;
+use super::{BANDS, Found, Gap, LARGEST, Neighbour, Part};
+use crate::model::modules::CallSite;
+use crate::model::names::demangle;
+use crate::model::{Action, Process};
+use crate::trace::record::Names;
+use gpuspy_wire::record::Namespace;
+use serde::{Serialize, Serializer};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// The gaps of one or several devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GapReport {
+    /// The number of gaps.
+    pub count: u64,
+    /// Their total length, ns.
+    pub total: Sum,
+    /// The same by length, see [`BANDS`]; the bands sum to the whole.
+    pub bands: [Part; BANDS.len() + 1],
+    /// The same by the library whose operation ended the gap, the largest total first; they sum to the whole.
+    pub by_library: Vec<LibraryGaps>,
+    /// The largest gaps, longest first.
+    pub largest: Vec<GapRow>,
+}
+
+/// The gaps that were ended by operations of one library.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LibraryGaps {
+    /// Its path; `None` if the caller is unknown.
+    pub library: Option<String>,
+    /// The number of gaps.
+    pub count: u64,
+    /// Their total by the best values, ns.
+    #[serde(rename = "total_ns")]
+    pub total: u64,
+}
+
+/// One gap.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GapRow {
+    /// The process id.
+    pub pid: Option<u32>,
+    /// The device's ordinal.
+    pub device: Option<u32>,
+    /// Host ns from the start of its process's collection to the start of the timeline's span; `None` for several
+    /// timelines that were added.
+    #[serde(skip)]
+    pub began_ns: Option<u64>,
+    /// ns from the start of the timeline's span.
+    #[serde(rename = "start_ns")]
+    pub start: u64,
+    /// Its length, ns.
+    #[serde(rename = "duration_ns")]
+    pub duration: Estimate<u64>,
+    /// The operation before it.
+    pub before: Side,
+    /// The operation after it.
+    pub after: Side,
+}
+
+/// An operation beside a gap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// `kernel`, `graph`, `run`, `burst`, or a transfer's kind.
+    pub kind: &'static str,
+    /// A kernel's name as the program's binary has it, if known.
+    pub symbol: Option<String>,
+    /// The bytes that a transfer moved.
+    pub bytes: Option<u64>,
+    /// The number of a graph's kernels.
+    pub kernels: Option<u32>,
+    /// Its correlation.
+    pub correlation: u64,
+    /// The library that called for it, if known.
+    pub caller: Option<CallSite>,
+}
+
+/// With a kernel's demangled name, and where in its library the caller is.
+impl Serialize for Side {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Row<'a> {
+            kind: &'static str,
+            name: Option<String>,
+            bytes: Option<u64>,
+            kernels: Option<u32>,
+            correlation: u64,
+            library: Option<&'a str>,
+            library_offset: Option<u64>,
+        }
+        let Side { kind, ref symbol, bytes, kernels, correlation, ref caller } = *self;
+        let (name, site) = (symbol.as_deref().map(demangle), caller.as_ref());
+        let (library, library_offset) = (site.map(|site| site.path.as_str()), site.map(|site| site.offset));
+        Row { kind, name, bytes, kernels, correlation, library, library_offset }.serialize(serializer)
+    }
+}
+
+/// The rows of libraries, the largest total first.
+fn by_library(parts: impl Iterator<Item = (Option<String>, Part)>) -> Vec<LibraryGaps> {
+    let mut libraries: BTreeMap<Option<String>, Part> = BTreeMap::new();
+    parts.for_each(|(library, part)| libraries.entry(library).or_default().add(part));
+    let row = |(library, Part { count, total })| LibraryGaps { library, count, total };
+    let mut rows: Vec<LibraryGaps> = libraries.into_iter().map(row).collect();
+    rows.sort_by_key(|gaps| Reverse(gaps.total));
+    rows
+}
+
+impl GapReport {
+    /// Names the gaps of a device. `beside` names a neighbor and its process, and `library` the library of a code
+    /// address.
+    pub fn of(
+        found: Found,
+        (device, began_ns): (Option<u32>, Option<u64>),
+        beside: impl Fn(&Neighbour) -> Option<(Option<u32>, Side)>,
+        library: impl Fn(u64) -> Option<String>,
+    ) -> GapReport {
+        let row = |gap: &Gap| {
+            let ((_, before), (pid, after)) = (beside(&gap.before)?, beside(&gap.after)?);
+            let Gap { start, duration, .. } = *gap;
+            Some(GapRow { pid, device, began_ns, start, duration, before, after })
+        };
+        let Found { count, total, bands, callers, largest } = found;
+        let by_library = by_library(callers.into_iter().map(|(caller, part)| (library(caller), part)));
+        GapReport { count, total, bands, by_library, largest: largest.iter().filter_map(row).collect() }
+    }
+}
+
+impl Merge for GapReport {
+    fn merge(&mut self, other: &GapReport) {
+        self.count += other.count;
+        self.total.add(other.total);
+        for (mine, theirs) in self.bands.iter_mut().zip(other.bands) {
+            mine.add(theirs);
+        }
+        let both = self.by_library.drain(..).chain(other.by_library.clone());
+        self.by_library =
+            by_library(both.map(|LibraryGaps { library, count, total }| (library, Part { count, total })));
+        self.largest.extend(other.largest.iter().cloned());
+        self.largest.sort_by_key(|gap| (Reverse(gap.duration.value), gap.pid, gap.device, gap.start));
+        self.largest.truncate(LARGEST);
+    }
+}
+
+/// Names an operation beside a gap, whose call returned to `caller`.
+pub fn side(neighbour: &Neighbour, caller: u64, known: &Process, names: &Names) -> Side {
+    let (kind, symbol, bytes, kernels) = match neighbour.what {
+        Action::Kernel { name, .. } => ("kernel", names.get(Namespace::Kernel, name), None, None),
+        Action::Graph { kernels } => ("graph", None, None, Some(kernels)),
+        Action::Burst { .. } if neighbour.what.is_run() => ("run", None, None, None),
+        Action::Burst { .. } => ("burst", None, None, None),
+        Action::Transfer { kind, bytes, .. } => (kind.name(), None, Some(bytes), None),
+    };
+    let symbol = symbol.map(str::to_owned);
+    let caller = known.modules.resolve(caller, names);
+    Side { kind, symbol, bytes, kernels, correlation: neighbour.correlation, caller }
+}

@@ -1,0 +1,242 @@
+//! The pipeline: one pass over a trace's records that all analyses share.
+//!
+//! [`process`] turns each record into an [`Event`], computes its [`Scope`] once, and gives both to every analysis in the
+//! list at the end of this file. The order of the list does not matter: no analysis changes an event, and none reads
+//! another's rows. What is computed from several tables (`Tables::relate`) comes after all of them are finished.
+
+use super::calls::{ApiTimes, ByApi, SyncTimes};
+use super::coverage::{ClockWidths, Coverage, CoverageFold};
+use super::devices::{self, DeviceReport};
+use super::gaps::rows::GapReport;
+use super::graphs::{GraphTimes, GraphUse};
+use super::kernels::{Kernel, KernelTimes};
+use super::memory::{MemoryTimeline, MemoryUse};
+use super::merge::Merge;
+use super::overhead::Overhead;
+use super::quantile::Quantiles;
+use super::ranges::{RangeFold, RangeUse};
+use super::scope::Scope;
+use super::startup::{Startup, StartupFold};
+use super::summary::{Line, ProcessInfo, ProcessReport};
+use super::timeline::Timelines;
+use super::transfers::{TransferTimes, Transfers};
+use super::waits::{ImplicitSyncs, Waits};
+use super::windows::{Duty, Windows};
+use super::{Damage, Input};
+use crate::model::filter::RecordFilter;
+use crate::model::period::Period;
+use crate::model::{self, Event, Model};
+use crate::trace::record::{Body, Names, Record, Status, Work};
+
+/// One analysis: it takes the events of a process one by one, with bounded state, and returns the rows of one table.
+pub trait Analysis<'a>: Sized {
+    /// The rows of its table. Tables that add up over processes implement [`Merge`].
+    type Rows;
+
+    /// Creates the analysis, before the first event.
+    fn new(start: &Start<'a>) -> Self;
+
+    /// Takes the next event, in the trace's order, and what the record filter lets through of it.
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>);
+
+    /// Returns the rows, after the last event.
+    fn finish(self, end: &End<'_>) -> Self::Rows;
+}
+
+/// What is known of a process before its first event.
+#[derive(Clone, Debug)]
+pub struct Start<'a> {
+    /// The texts of its trace.
+    pub names: &'a Names,
+    /// Its last status, if the trace has one.
+    pub status: Option<&'a Status>,
+    /// What reading the trace lost.
+    pub damage: Damage,
+    /// When its collection began: host ns.
+    pub began: u64,
+    /// The time that the filter selects.
+    pub period: Period,
+    /// The time that `--capture-range` recorded, whatever the filter selects of it.
+    pub captured: Period,
+}
+
+/// What is known of a process after its last event.
+#[derive(Clone, Copy, Debug)]
+pub struct End<'e> {
+    /// The texts of its trace.
+    pub names: &'e Names,
+    /// What the model has learned of it.
+    pub known: &'e model::Process,
+    /// Its process id, if the trace has a status.
+    pub pid: Option<u32>,
+    /// When its collection ended: host ns.
+    pub ended: u64,
+    /// The time that the report is about.
+    pub line: Line,
+}
+
+impl End<'_> {
+    /// Returns the path of the library that a code address lies in, if that is known.
+    pub fn library(&self, address: u64) -> Option<String> {
+        self.known.modules.resolve(address, self.names).map(|site| site.path)
+    }
+}
+
+/// Analyzes one process in one pass over its records. A [`Survey`](crate::model::survey::Survey) has to have read them before,
+/// for its clocks.
+///
+/// Losses are counted whatever the filter selects, since nobody knows what was lost. So is what profiling cost.
+pub fn process<Records>(input: Input<'_, Records>) -> ProcessReport
+where
+    Records: Iterator<Item = Record>,
+{
+    let Input { path, names, status, damage, clocks, filter, records } = input;
+    let began = clocks.began(status);
+    let mut record_filter = RecordFilter::new(filter, names, status, began, &clocks.captures);
+    let period = record_filter.period().clone();
+    let captured = clocks.captures.period(names, status, (i64::MIN, i64::MAX));
+    let start = Start { names, status, damage, began, period, captured };
+    let mut model = Model::new(names, clocks);
+    let mut analyses = Analyses::new(&start);
+    let mut last = began;
+    for record in records {
+        last = last.max(record.at).max(last_seen(&record));
+        let event = model.observe(&record);
+        let scope = Scope::of(&mut record_filter, &event);
+        analyses.observe(&event, &scope);
+    }
+    // The last status of a trace that was cut, or is still being written, is older than the records after it.
+    let ended = status.map_or(last, |status| status.ended.max(last));
+    let line = Line::of(began, ended, &start.period);
+    let (known, pid) = (model.finish(), status.map(|status| status.pid));
+    let end = End { names, known: &known, pid, ended, line };
+    let mut tables = analyses.finish(&end);
+    tables.devices.retain(|device| filter.is_of_device(device.id));
+    tables.overhead = status.map(|status| Overhead::of(status, clocks.earliest));
+    tables.relate();
+    let process = ProcessInfo::of(path, filter, &start, &end, &tables.devices);
+    ProcessReport { process, tables, together: None }
+}
+
+/// Returns the host ns at which the poller found an operation completed; 0 for records without a GPU time.
+fn last_seen(record: &Record) -> u64 {
+    match &record.body {
+        Body::Work(Work { gpu: Some(gpu), .. }) => gpu.seen,
+        _ => 0,
+    }
+}
+
+/// Declares the tables and the analyses that fill them. `sums` add up over the processes of a run. Those `on_a_line` do not:
+/// two processes may use one GPU, and hold memory, at the same time. [`together`](super::together) computes them anew.
+macro_rules! analyses {
+    (
+        sums { $($(#[$sum_doc:meta])* $sum:ident: $summing:ty => $sum_rows:ty,)* }
+        on_a_line { $($(#[$line_doc:meta])* $line:ident: $lining:ty => $line_rows:ty,)* }
+    ) => {
+        /// The tables about one process, or about several.
+        #[derive(Clone, Debug, Default)]
+        pub struct Tables {
+            $($(#[$sum_doc])* pub $sum: $sum_rows,)*
+            $($(#[$line_doc])* pub $line: $line_rows,)*
+            /// The idle gaps of all devices.
+            pub gaps: GapReport,
+            /// What profiling cost, by the agent's own account; `None` without a status.
+            pub overhead: Option<Overhead>,
+        }
+
+        impl Tables {
+            /// Adds the tables of another process that add up, whenever it ran.
+            pub(super) fn add(&mut self, other: &Tables) {
+                $(Merge::merge(&mut self.$sum, &other.$sum);)*
+                Merge::merge(&mut self.overhead, &other.overhead);
+            }
+        }
+
+        /// All analyses of one process.
+        struct Analyses<'a> {
+            $($sum: $summing,)*
+            $($line: $lining,)*
+        }
+
+        impl<'a> Analyses<'a> {
+            fn new(start: &Start<'a>) -> Self {
+                Analyses { $($sum: Analysis::new(start),)* $($line: Analysis::new(start),)* }
+            }
+
+            fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+                $(self.$sum.observe(event, scope);)*
+                $(self.$line.observe(event, scope);)*
+            }
+
+            fn finish(self, end: &End<'_>) -> Tables {
+                Tables {
+                    $($sum: self.$sum.finish(end),)*
+                    $($line: self.$line.finish(end),)*
+                    gaps: GapReport::default(),
+                    overhead: None,
+                }
+            }
+        }
+    };
+}
+
+analyses! {
+    sums {
+        /// Launches with and without a GPU time, and what was lost.
+        coverage: CoverageFold<'a> => Coverage,
+        /// Half-widths of the clock interval at each timed operation, ns.
+        clock: ClockWidths => Quantiles,
+        /// How much of the time was timed, and what timing cost.
+        duty: Windows => Duty,
+        /// Kernels, the longest total first.
+        kernels: KernelTimes<'a> => Vec<Kernel>,
+        /// What ran inside graph launches.
+        graphs: GraphTimes<'a> => GraphUse,
+        /// Copies and memsets.
+        transfers: TransferTimes => Transfers,
+        /// API calls.
+        apis: ApiTimes<'a> => ByApi,
+        /// API calls that synchronize.
+        syncs: SyncTimes<'a> => ByApi,
+        /// Calls that waited for the GPU though they are no synchronize calls.
+        implicit_syncs: Waits<'a> => ImplicitSyncs,
+        /// How long it took until the first kernel ran, and why. The filter limits it in time only. `None` if no kernel
+        /// ran, or the first one ran before that time.
+        startup: StartupFold<'a> => Option<Startup>,
+        /// NVTX ranges and markers.
+        ranges: RangeFold<'a> => RangeUse,
+    }
+    on_a_line {
+        /// Where each GPU's time went, and its idle gaps.
+        devices: Timelines => Vec<DeviceReport>,
+        /// Memory; times in it are host ns since the collection began.
+        memory: MemoryTimeline => MemoryUse,
+    }
+}
+
+impl Tables {
+    /// Fills in what is computed from several tables: what the operations took that were called in pauses, which the tables
+    /// of operations know and the devices need, and the gaps of all devices.
+    fn relate(&mut self) {
+        for device in &mut self.devices {
+            device.extrapolate(&self.kernels, &self.graphs, &self.transfers);
+        }
+        self.gaps = devices::gaps(&self.devices);
+    }
+}
+
+#[cfg(test)]
+impl<'a> Start<'a> {
+    /// A process of which nothing is known but its texts.
+    pub fn of(names: &'a Names) -> Start<'a> {
+        let (period, captured) = (Period::default(), Period::default());
+        Start { names, status: None, damage: Damage::default(), began: 0, period, captured }
+    }
+}
+
+/// Returns the rows of an analysis of a collection that ended at host ns `ended`.
+#[cfg(test)]
+pub fn finish_at<'a, A: Analysis<'a>>(analysis: A, ended: u64) -> A::Rows {
+    let (names, known) = (Names::default(), model::Process::default());
+    analysis.finish(&End { names: &names, known: &known, pid: None, ended, line: Line::default() })
+}
