@@ -3,8 +3,7 @@
 //! The whole list of what we ask of a driver is here. None of these synchronises.
 
 use crate::cuda::*;
-use crate::interpose::{dlsym, libraries};
-use crate::names::Form;
+use crate::loader::{in_library, libraries};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -15,7 +14,7 @@ macro_rules! functions {
 
         impl Driver {
             fn find(library: *mut c_void) -> Driver {
-                Driver { $( $field: dlsym::in_library(library, $symbol).map(|address| {
+                Driver { $( $field: in_library(library, $symbol).map(|address| {
                     // SAFETY: the driver's export of this name has this prototype (cuda.h).
                     unsafe { core::mem::transmute::<usize, unsafe extern "C-unwind" fn($($arg),*) -> CUresult>(address) }
                 }), )* }
@@ -88,6 +87,15 @@ functions! {
     add_record_node = c"cuGraphAddEventRecordNode"
         (*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, CUevent);
     destroy_node = c"cuGraphDestroyNode" (CUgraphNode);
+}
+
+/// Which of the two kinds a launch handle is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// A CUfunction, of a context.
+    Function,
+    /// A CUkernel, of a library.
+    Kernel,
 }
 
 /// Found once, kept for good. Release on the store, acquire on the load: the pointers behind it.

@@ -10,9 +10,10 @@ use gpuspy_wire::record::{Head, KernelFacts};
 
 use crate::cuda::*;
 use crate::driver::{self, Driver};
-use crate::gpu::context::{Context, with_context};
+use crate::gpu::context::{Context, Contexts, with_context};
 use crate::keyed::Keyed;
-use crate::names::{KernelName, Sight};
+use crate::names::{KernelName, Names, Sight};
+use crate::shape::Shape;
 use crate::thread::Call;
 
 /// Shapes of a process's launches, all handles together.
@@ -26,41 +27,6 @@ pub struct Facts {
     asked: Keyed<AtomicU32, SHAPES>,
     /// By CUmodule or CUlibrary: the return address of the call that loaded it. Relaxed: a number.
     loaded: Keyed<AtomicU64, OWNERS>,
-}
-
-/// What of a launch decides how many blocks fit on a multiprocessor: threads and dynamic shared memory of a block, and the
-/// context. One word; 0 = nothing to ask for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Shape(u64);
-
-impl Shape {
-    /// Of a launch of such blocks in a context, by its number. A block of no threads (cuLaunchGrid) is not known to us, and
-    /// no GPU has room for more than the bits hold.
-    #[inline]
-    pub fn of([x, y, z]: [u32; 3], shared_bytes: u32, context: u32) -> Shape {
-        let threads = u64::from(x).wrapping_mul(u64::from(y)).wrapping_mul(u64::from(z));
-        let fits = threads.wrapping_sub(1) < (1 << 12) - 1 && shared_bytes < 1 << 28 && context < 1 << 24;
-        let word = u64::from(context) << 40 | u64::from(shared_bytes) << 12 | threads;
-        Shape(if fits { word } else { 0 })
-    }
-
-    /// As one number; 0 = nothing to ask for.
-    #[inline]
-    pub fn word(self) -> u64 {
-        self.0
-    }
-
-    fn threads(self) -> u32 {
-        (self.0 & ((1 << 12) - 1)) as u32
-    }
-
-    fn shared_bytes(self) -> u32 {
-        (self.0 >> 12) as u32 & ((1 << 28) - 1)
-    }
-
-    fn context(self) -> u32 {
-        (self.0 >> 40) as u32
-    }
 }
 
 /// A launch handle in a context.
@@ -84,16 +50,16 @@ impl Facts {
     #[cold]
     pub fn launched(&self, call: &Call, handle: CUfunction, name: KernelName, shape: Shape) {
         if let (Some(sight), Some(driver)) = (self.first(call, handle, shape), driver::driver()) {
-            let context = call.session.contexts.iter().find(|c| c.number == shape.context());
+            let context = call.session.get::<Contexts>().iter().find(|c| c.number == shape.context());
             self.tell(call, driver, &sight, &Kernel { handle, name, shape, context });
         }
     }
 
     /// A graph runs a kernel. Of a node with two handles, either may have been launched in a capture.
     pub fn of_node(&self, call: &Call, driver: &Driver, node: &CUDA_KERNEL_NODE_PARAMS_v2) {
-        let names = &call.session.names;
+        let names = call.session.get::<Names>();
         let handle = if node.context.is_null() { driver.current_context() } else { node.context };
-        let context = call.session.contexts.get(call, driver, handle);
+        let context = call.session.get::<Contexts>().get(call, driver, handle);
         let shape = Shape::of(node.first.block, node.first.shared_bytes, context.map_or(0, |c| c.number));
         let handles = [node.first.func, node.kern];
         if shape.word() == 0 || handles.iter().any(|handle| self.is_asked(call, *handle, shape)) {
@@ -108,13 +74,14 @@ impl Facts {
     }
 
     fn is_asked(&self, call: &Call, handle: CUfunction, shape: Shape) -> bool {
-        let (sight, asked) = (call.session.names.sight(handle, None), self.asked.find(key(handle, shape)));
+        let (sight, asked) =
+            (call.session.get::<Names>().sight(handle, None), self.asked.find(key(handle, shape)));
         sight.zip(asked).is_some_and(|(sight, asked)| asked.load(Ordering::Relaxed) == sight.life)
     }
 
     /// For the one who is to ask about a handle in a shape.
     fn first(&self, call: &Call, handle: CUfunction, shape: Shape) -> Option<Sight> {
-        let sight = call.session.names.sight(handle, Some(shape))?;
+        let sight = call.session.get::<Names>().sight(handle, Some(shape))?;
         let asked = self.asked.get(key(handle, shape))?;
         (asked.swap(sight.life, Ordering::Relaxed) != sight.life).then_some(sight)
     }
@@ -128,7 +95,7 @@ impl Facts {
     fn origin(&self, call: &Call, sight: &Sight) -> u64 {
         let stub = call.origin();
         // Runtimes take handles in a stub's place, too.
-        if stub != 0 && call.session.names.sight(stub as CUfunction, None).is_none() {
+        if stub != 0 && call.session.get::<Names>().sight(stub as CUfunction, None).is_none() {
             return stub;
         }
         self.loaded.find(sight.owner).map_or(0, |address| address.load(Ordering::Relaxed))

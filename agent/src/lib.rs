@@ -35,13 +35,17 @@ mod guarded;
 mod hook;
 mod interpose;
 mod keyed;
+mod loader;
 mod modules;
 mod names;
 mod note;
 mod nvtx;
+mod options;
 #[cfg(test)]
 mod prototypes;
 mod session;
+mod shape;
+mod sink;
 mod sys;
 mod table;
 mod thread;

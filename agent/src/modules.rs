@@ -3,9 +3,8 @@
 use core::ffi::{CStr, c_int, c_void};
 use gpuspy_wire::record::{Head, Module, Namespace, Record};
 
-use crate::gpu::poller::Ring;
-use crate::names;
-use crate::session::Session;
+use crate::sink::Ring;
+use crate::sink::text::tell;
 use crate::sys::ticks;
 
 /// What has been told.
@@ -28,7 +27,7 @@ struct Object {
 impl Modules {
     /// Tells of objects that were not told yet. glibc holds no lock here that a constructor of the app's could hold:
     /// the walk takes the list's own lock, which dlopen has only while it links an object in.
-    pub fn tell_new(&mut self, _: &Session, ring: &mut Ring) {
+    pub fn tell_new(&mut self, ring: &mut Ring) {
         let mut adds = 0u64;
         // SAFETY: the callback gets our own variable back.
         unsafe { libc::dl_iterate_phdr(Some(count_adds), core::ptr::from_mut(&mut adds).cast()) };
@@ -52,7 +51,7 @@ impl Modules {
                 path: id,
                 reserved: [0; 5],
             };
-            if !(names::tell(ring, Namespace::Path, id, &object.path) && ring.push(record.as_words())) {
+            if !(tell(ring, Namespace::Path, id, &object.path) && ring.push(record.as_words())) {
                 return; // a full ring: the rest at the next look
             }
             self.told.push((object.bias, object.path));

@@ -15,15 +15,15 @@
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::communication::is_communication;
-use gpuspy_wire::record::{
-    CELL_WORDS, Fact, Head, Intern, Kind, LossCause, MAX_TEXT, Namespace, RECORD_VERSION,
-};
+use gpuspy_wire::record::{Fact, LossCause, Namespace};
 
 use crate::cuda::*;
-use crate::driver::{self, Driver};
-use crate::facts::Shape;
-use crate::gpu::poller::Ring;
+use crate::driver::{self, Driver, Form};
+use crate::hook::{Hooks, Table};
 use crate::keyed::Keyed;
+use crate::shape::Shape;
+use crate::sink::Ring;
+use crate::sink::text::{hash, tell, with_intern};
 use crate::thread::Call;
 
 /// Distinct kernel names, and distinct handles, of a process.
@@ -66,15 +66,6 @@ struct Handle {
     owner: AtomicU64,
     /// The last [`Shape`] that it was launched in. Relaxed: who finds another looks closer.
     shape: AtomicU64,
-}
-
-/// Which of the two kinds a launch handle is of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
-    /// A CUfunction, of a context.
-    Function,
-    /// A CUkernel, of a library.
-    Kernel,
 }
 
 impl Form {
@@ -341,7 +332,7 @@ impl Names {
 
     /// Poller: the names that every session begins with.
     pub fn introduce(&self, ring: &mut Ring) {
-        for hook in crate::table::all() {
+        for hook in Table::all() {
             tell(ring, Namespace::Api, u32::from(hook.api), hook.base.to_bytes());
         }
         tell(ring, Namespace::Fact, Fact::AgentVersion as u32, env!("CARGO_PKG_VERSION").as_bytes());
@@ -390,43 +381,6 @@ pub fn tell_fact(call: &Call, fact: Fact, text: &[u8]) {
     with_intern(Namespace::Fact, fact as u32, text, |words| call.push_words(words));
 }
 
-/// Publishes a name from the poller.
-pub fn tell(ring: &mut Ring, namespace: Namespace, id: u32, text: &[u8]) -> bool {
-    with_intern(namespace, id, text, |words| ring.push(words))
-}
-
-/// Builds the record of a name, cut to what a record holds, and hands its words on.
-pub fn with_intern<T>(namespace: Namespace, id: u32, text: &[u8], push: impl FnOnce(&[u64]) -> T) -> T {
-    let kept = text.get(..MAX_TEXT).unwrap_or(text);
-    let cells = Intern::cells(kept.len());
-    let mut words = vec![0u64; cells * CELL_WORDS];
-    let head =
-        Head { kind: Kind::Intern as u8, cells: cells as u8, version: RECORD_VERSION, ..Head::default() };
-    let intern = Intern {
-        head,
-        id,
-        length: kept.len() as u16,
-        namespace: namespace as u8,
-        cut: u8::from(kept.len() < text.len()),
-    };
-    // SAFETY: the vector holds the struct and the text behind it, by `Intern::cells`; integers only.
-    unsafe {
-        words.as_mut_ptr().cast::<Intern>().write(intern);
-        let at = words.as_mut_ptr().cast::<u8>().add(size_of::<Intern>());
-        core::ptr::copy_nonoverlapping(kept.as_ptr(), at, kept.len());
-    }
-    push(&words)
-}
-
-/// FNV-1a, 64 bits (Fowler, Noll, Vo), never 0. Two of a process's few thousand kernel names collide with a
-/// probability below 1e-11.
-pub fn hash(text: &[u8]) -> u64 {
-    let mixed = text
-        .iter()
-        .fold(0xCBF2_9CE4_8422_2325, |h: u64, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01B3));
-    mixed.max(1)
-}
-
 fn decimal(mut number: u32, digits: &mut [u8; 12]) -> &[u8] {
     let mut at = digits.len();
     loop {
@@ -444,20 +398,6 @@ fn decimal(mut number: u32, digits: &mut [u8; 12]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_is_cut_to_what_a_record_holds_and_says_so() {
-        for (length, kept, cut) in
-            [(0, 0, 0), (5, 5, 0), (MAX_TEXT, MAX_TEXT, 0), (MAX_TEXT + 1, MAX_TEXT, 1)]
-        {
-            let text: Vec<u8> = (0..length).map(|n| b'a' + (n % 26) as u8).collect();
-            with_intern(Namespace::Kernel, 7, &text, |words| {
-                let (intern, read) = Intern::text(words).unwrap();
-                assert_eq!((read, intern.id, intern.cut), (&text[..kept], 7, cut));
-                assert_eq!(words.len(), usize::from(intern.head.cells) * CELL_WORDS);
-            });
-        }
-    }
 
     #[test]
     fn numbers_are_written_in_decimal() {

@@ -16,7 +16,7 @@
 //!   under one name (the test's `TWO_PROTOTYPES`): handed on, never looked at;
 //! - *how*: what the call is, in the words of [`crate::calls`], its fields read from the parameters.
 //!
-//! The entries stand in sections, a file each; [`hooks`](crate::hook::hooks) sees them as one list.
+//! The entries stand in sections, a file each; [`hooks`](hooks::hooks) sees them as one list.
 //!
 //! From an entry come the exported symbols, the pointers that `dlsym` and `cuGetProcAddress` hand out, the lookup table,
 //! and the list in `docs/hooks.md`. Version-1 functions with 32-bit device pointers (`cuMemAlloc` without `_v2`, CUDA
@@ -26,6 +26,7 @@
 mod copies;
 #[macro_use]
 mod graphs;
+mod hooks;
 #[macro_use]
 mod launches;
 #[macro_use]
@@ -37,9 +38,9 @@ mod waits;
 
 use crate::calls::*;
 use crate::cuda::*;
-use crate::hook::hooks;
-use crate::names::Form;
+use crate::driver::Form;
 use gpuspy_wire::record::{Direction, Memory, SyncScope};
+use hooks::hooks;
 
 /// Puts the sections into one list: each writes its entries behind those it was given and hands all of them on.
 macro_rules! one_table {

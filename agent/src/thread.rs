@@ -13,13 +13,10 @@ use gpuspy_wire::record::{Api, CELL_WORDS, Head, Kind, Loss, LossCause, Record, 
 use gpuspy_wire::ring::LEVELS;
 use gpuspy_wire::segment::Counters;
 
-use crate::gpu::context::Context;
-use crate::gpu::pool::Magazine;
 use crate::guarded::Guarded;
 use crate::hook::{Entry, Layer};
-use crate::nvtx;
-use crate::session::segment::Claim;
-use crate::session::{self, Session};
+use crate::sink::segment::Claim;
+use crate::sink::{self, Live, Session};
 use crate::sys::{self, ticks};
 
 /// Words of the longest record that can wait: every record of a call is one or two cells.
@@ -47,9 +44,25 @@ struct Scope {
 
 const NO_SCOPE: Scope = Scope { frame: 0, api: 0, begin: 0, caller: 0, recorded: 0, origin: 0, context: 0 };
 
+/// Free events of a context that a thread keeps for its own launches. They are taken and given back in `crate::gpu::pool`.
+pub struct Magazine {
+    /// The context's number; 0 = none yet.
+    pub context: u32,
+    pub count: usize,
+    pub events: [u32; HANDFUL],
+}
+
+/// Events that a thread fetches at a time, and keeps at most.
+pub const HANDFUL: usize = 16;
+
+impl Magazine {
+    /// An empty one.
+    pub const EMPTY: Magazine = Magazine { context: 0, count: 0, events: [0; HANDFUL] };
+}
+
 struct Thread {
     /// The session that the rest belongs to: another one means that this is a forked child.
-    session: *const Session,
+    session: Option<Session>,
     claim: Option<Claim>,
     /// Without a claim: calls that pass before the next try, which looks at every slot.
     calls_to_retry: u32,
@@ -95,13 +108,13 @@ struct State {
     /// that this is a forked child, where the counters are the parent's. Stored and loaded by this thread alone, handlers on
     /// it included, so each is its own partner and nothing is ordered by it.
     counters: AtomicPtr<Counters>,
-    session: AtomicPtr<Session>,
+    session: AtomicPtr<Live>,
 }
 
 thread_local! {
     static THREAD: State = const {
         State { thread: Guarded::new(Thread {
-            session: core::ptr::null(),
+            session: None,
             claim: None,
             calls_to_retry: 0,
             errno: sys::Errno::NONE,
@@ -123,7 +136,7 @@ thread_local! {
 /// A hook that has been entered: what its record begins with.
 #[derive(Clone, Copy)]
 pub struct Call {
-    pub session: &'static Session,
+    pub session: Session,
     state: *const State,
     /// Ticks at the hook's entry.
     entered: u64,
@@ -142,7 +155,7 @@ pub struct Call {
 pub fn enter(entry: &Entry) -> Option<Call> {
     let entered = ticks();
     let errno = sys::Errno::save();
-    let session = session::current()?;
+    let session = sink::current()?;
     let state = THREAD.with(core::ptr::from_ref);
     // SAFETY: this thread's own state, which lives as long as the thread, and of which there are shared references only.
     let own = unsafe { &*state };
@@ -194,7 +207,7 @@ pub fn enter(entry: &Entry) -> Option<Call> {
 }
 
 /// Publishes a record that is no intercepted call's, at once; `entered` is when our code began (ticks).
-pub fn aside(session: &'static Session, entered: u64, words: &[u64]) {
+pub fn aside(session: Session, entered: u64, words: &[u64]) {
     let errno = sys::Errno::save();
     let state = THREAD.with(core::ptr::from_ref);
     // SAFETY: as in `enter`.
@@ -217,9 +230,9 @@ pub fn aside(session: &'static Session, entered: u64, words: &[u64]) {
 impl State {
     /// Counts a hook that was entered while our own code was running.
     #[cold]
-    fn count_nested(&self, session: &'static Session) {
+    fn count_nested(&self, session: Session) {
         // Relaxed load: this thread's own, see the field.
-        if !core::ptr::eq(self.session.load(Ordering::Relaxed), session) {
+        if !core::ptr::eq(self.session.load(Ordering::Relaxed), session.as_ptr()) {
             return;
         }
         // SAFETY: null, or in the session's segment, which is never unmapped. Relaxed load: as above.
@@ -232,11 +245,11 @@ impl State {
     }
 
     /// From here on nested entries are counted there.
-    fn counts_at(&self, session: *const Session, counters: Option<&'static Counters>) {
+    fn counts_at(&self, session: Session, counters: Option<&'static Counters>) {
         let counters = counters.map_or(core::ptr::null(), core::ptr::from_ref);
         // Relaxed stores: this thread's own, see the fields. No counters stand beside another session's at any moment.
         self.counters.store(core::ptr::null_mut(), Ordering::Relaxed);
-        self.session.store(session.cast_mut(), Ordering::Relaxed);
+        self.session.store(session.as_ptr(), Ordering::Relaxed);
         self.counters.store(counters.cast_mut(), Ordering::Relaxed);
     }
 }
@@ -423,11 +436,10 @@ impl Call {
         self.own().thread.release();
     }
 
-    /// Takes a free event of a context; the caller is its one holder.
+    /// Shows the thread's own free events.
     #[inline]
-    pub fn take_event(&self, context: &Context) -> Option<u32> {
-        let others = |context| self.session.contexts.pool(context);
-        self.thread().events.take(context.number, &context.pool, others)
+    pub fn with_events<R>(&self, with: impl FnOnce(&mut Magazine) -> R) -> R {
+        with(&mut self.thread().events)
     }
 
     /// A correlation besides the record's own.
@@ -461,7 +473,7 @@ impl Thread {
     /// Whether the entering hook's call is to be recorded: the thread has a slot, and this is no call inside a driver call
     /// or inside one of its own layer.
     #[inline]
-    fn is_outermost(&mut self, session: &'static Session, entry: &Entry, state: &State) -> bool {
+    fn is_outermost(&mut self, session: Session, entry: &Entry, state: &State) -> bool {
         if !self.has_claim(session) && !self.adopt(session, state) {
             return false;
         }
@@ -471,21 +483,21 @@ impl Thread {
     }
 
     #[inline]
-    fn has_claim(&self, session: &'static Session) -> bool {
-        core::ptr::eq(self.session, session) && self.claim.is_some()
+    fn has_claim(&self, session: Session) -> bool {
+        self.session == Some(session) && self.claim.is_some()
     }
 
     /// Takes the thread into a session: at its first call, or at its first in a forked child, where everything that it
     /// had belongs to the parent. False when there is no slot for it.
     #[cold]
-    fn adopt(&mut self, session: &'static Session, state: &State) -> bool {
-        if core::ptr::eq(self.session, session) && self.calls_to_retry != 0 {
+    fn adopt(&mut self, session: Session, state: &State) -> bool {
+        if self.session == Some(session) && self.calls_to_retry != 0 {
             self.calls_to_retry -= 1;
             session.lost(LossCause::NoSlot, 1);
             return false;
         }
         let errno = sys::Errno::save();
-        self.session = session;
+        self.session = Some(session);
         self.runtime = NO_SCOPE;
         self.driver = NO_SCOPE;
         self.pending_words = 0;
@@ -640,10 +652,9 @@ impl Thread {
 
 /// Moves a half-full ring to its next buffer, or asks for one.
 #[cold]
-fn grow(claim: &mut Claim, session: *const Session) {
+fn grow(claim: &mut Claim, session: Option<Session>) {
     let next = claim.writer.level() + 1;
-    // SAFETY: null or the thread's session, which is never unmapped.
-    let Some(session) = (unsafe { session.as_ref() }) else { return };
+    let Some(session) = session else { return };
     if next >= LEVELS {
         return;
     }
@@ -658,10 +669,9 @@ fn grow(claim: &mut Claim, session: *const Session) {
 /// Moves a full ring to its next buffer: the poller was too late with it (it may be starting the collector). Two system
 /// calls, at most twice in a thread's life, and cheaper than a loss. False when there is no next buffer.
 #[cold]
-fn grow_at_once(claim: &mut Claim, session: *const Session) -> bool {
+fn grow_at_once(claim: &mut Claim, session: Option<Session>) -> bool {
     let next = claim.writer.level() + 1;
-    // SAFETY: as in `grow`.
-    let Some(session) = (unsafe { session.as_ref() }) else { return false };
+    let Some(session) = session else { return false };
     let errno = sys::Errno::save();
     let buffer = session.segment.buffer_at_once(claim.index, next);
     errno.restore();
@@ -671,7 +681,7 @@ fn grow_at_once(claim: &mut Claim, session: *const Session) -> bool {
 /// Before the process's end: what the calling thread has not told yet. What others have not is theirs to tell, and they may
 /// be running: the questions that one of them has asked last are not told.
 pub fn exiting() {
-    let Some(session) = session::existing() else { return };
+    let Some(session) = sink::existing() else { return };
     let state = THREAD.with(core::ptr::from_ref);
     // SAFETY: as in `enter`.
     let own = unsafe { &*state };
@@ -682,35 +692,54 @@ pub fn exiting() {
     own.thread.hold();
     // SAFETY: held by this frame alone; the borrow ends before the release.
     let t = unsafe { own.thread.get() };
-    if core::ptr::eq(t.session, session) {
+    if t.session == Some(session) {
         t.tell_asked();
     }
     own.thread.release();
 }
 
-/// The thread's end (the session key's destructor): what waits goes out, and the slot is closed for the collector to
-/// drain and free. CUDA calls in later destructors claim a new one.
-pub unsafe extern "C" fn ended(state: *mut c_void) {
+/// A thread that ends, for the parts of the session that have something of it.
+pub struct Leaving<'a> {
+    pub session: Session,
+    /// [`Call::thread_identity`] of its calls.
+    pub identity: u64,
+    thread: &'a mut Thread,
+}
+
+impl Leaving<'_> {
+    /// Publishes a record.
+    pub fn push(&mut self, words: &[u64]) {
+        self.thread.push(words);
+    }
+
+    /// Its free events.
+    pub fn events(&mut self) -> &mut Magazine {
+        &mut self.thread.events
+    }
+}
+
+/// The thread's end (the session key's destructor): what waits goes out, the session's parts let go of what they keep for
+/// it (`parts`), and the slot is closed for the collector to drain and free. CUDA calls in later destructors claim a new one.
+///
+/// # Safety
+/// The state is what [`Live::claim`] was given on this thread.
+pub unsafe fn ended(state: *mut c_void, parts: impl FnOnce(&mut Leaving<'_>)) {
     // SAFETY: the address of this thread's state, given to pthread_setspecific by `adopt`; thread-locals of the main
     // program's threads outlive key destructors in glibc (both run in start_thread before the stack goes).
     let own = unsafe { &*state.cast::<State>() };
-    let Some(session) = session::existing() else { return };
+    let Some(session) = sink::existing() else { return };
     own.thread.hold();
     // SAFETY: held by this frame alone: all others of the thread have returned or were left for good. The borrow ends before
     // the release.
     let t = unsafe { own.thread.get() };
-    if !core::ptr::eq(t.session, session) {
+    if t.session != Some(session) {
         own.thread.release();
         return; // a forked child's: the slot is the parent's
     }
     t.flush_pending(flag::SCOPE_LOST);
     t.push_behind(None);
     t.tell_asked();
-    if nvtx::watch::thread_ended() {
-        session.range.follow(&session.timing, ticks(), |change| _ = t.push(change.as_words()));
-    }
-    t.events.empty(|context| session.contexts.pool(context));
-    session.streams.thread_ended(state as u64);
+    parts(&mut Leaving { session, identity: state as u64, thread: t });
     if let Some(claim) = t.claim.take() {
         own.counts_at(session, None);
         claim.slot.state.close(claim.generation);

@@ -4,13 +4,16 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{self, flag};
 
-use crate::calls::{Plain, Work, is_captured, stream_of};
+use crate::calls::{Plain, Work, stream_of};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst;
+use crate::gpu::capture::{Captures, is_captured};
+use crate::gpu::nodes::Pair;
 use crate::gpu::stream::Stream;
-use crate::graphs::events::{Inserted, Pair};
-use crate::graphs::{Contents, What};
+use crate::graphs::events::Inserted;
+use crate::graphs::{Contents, Graphs, What};
+use crate::names::Names;
 use crate::thread::Call;
 
 /// A capture begins. Counted before the real call, so that no launch of the capture can be missed; a launch outside it
@@ -24,11 +27,11 @@ impl Plain for CaptureBegin {
         if let Some(stream) = stream_of(call, self.stream) {
             burst::end_on(call, stream, burst::Next::Call);
         }
-        call.session.stream_captures.fetch_add(1, Ordering::Relaxed);
+        call.session.get::<Captures>().open.fetch_add(1, Ordering::Relaxed);
     }
 
     fn failed(&self, call: &Call) {
-        call.session.stream_captures.fetch_sub(1, Ordering::Relaxed);
+        call.session.get::<Captures>().open.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn subject(&self) -> u64 {
@@ -56,7 +59,8 @@ impl CaptureEnd {
     fn end(&self, call: &Call) {
         if self.was_capturing.get() && !self.is_capturing(call) {
             let down = |n: u64| n.checked_sub(1);
-            let _ = call.session.stream_captures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
+            let _ =
+                call.session.get::<Captures>().open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
         }
     }
 }
@@ -112,7 +116,7 @@ impl Instantiate {
 
 impl Plain for Instantiate {
     fn before(&self, call: &Call) {
-        self.inserted.set(call.session.graphs.insert(call, self.graph, self.for_device));
+        self.inserted.set(call.session.get::<Graphs>().insert(call, self.graph, self.for_device));
     }
 
     fn undone(&self) -> bool {
@@ -124,7 +128,7 @@ impl Plain for Instantiate {
         // SAFETY: the call succeeded, so it has written there; null would have failed.
         let handle = unsafe { self.out.as_ref() };
         if let (Some(handle), Some(driver)) = (handle, driver::driver()) {
-            call.session.graphs.instantiated(call, driver, *handle, self.graph, events);
+            call.session.get::<Graphs>().instantiated(call, driver, *handle, self.graph, events);
         }
         false
     }
@@ -160,7 +164,7 @@ impl GraphUpdate {
 
 impl Plain for GraphUpdate {
     fn before(&self, call: &Call) {
-        self.inserted.set(call.session.graphs.insert_again(self.exec, self.graph));
+        self.inserted.set(call.session.get::<Graphs>().insert_again(self.exec, self.graph));
     }
 
     fn failed(&self, _: &Call) {
@@ -178,7 +182,7 @@ impl Plain for GraphUpdate {
     fn after(&self, call: &Call, _: u64) -> bool {
         drop(self.inserted.take());
         if let Some(driver) = driver::driver() {
-            call.session.graphs.updated(call, driver, self.exec, self.graph);
+            call.session.get::<Graphs>().updated(call, driver, self.exec, self.graph);
         }
         false
     }
@@ -208,7 +212,7 @@ pub enum Change {
 
 impl Plain for NodeChange {
     fn after(&self, call: &Call, _: u64) -> bool {
-        let graphs = &call.session.graphs;
+        let graphs = call.session.get::<Graphs>();
         let set = |what: Option<What>| {
             graphs.changed(call, self.exec, |contents| contents.set(self.node, what?));
         };
@@ -254,7 +258,7 @@ pub struct GraphDestroy {
 
 impl Plain for GraphDestroy {
     fn before(&self, call: &Call) {
-        call.session.graphs.destroyed(call, self.exec);
+        call.session.get::<Graphs>().destroyed(call, self.exec);
     }
 
     fn subject(&self) -> u64 {
@@ -276,18 +280,19 @@ impl Work for GraphLaunch {
     }
 
     fn waits_for_others(&self, call: &Call) -> bool {
-        call.session.names.has_communication() && call.session.graphs.has_communication(self.exec)
+        call.session.get::<Names>().has_communication()
+            && call.session.get::<Graphs>().has_communication(self.exec)
     }
 
     fn before(&self, call: &Call) {
-        call.session.graphs.launches(call, self.exec);
+        call.session.get::<Graphs>().launches(call, self.exec);
     }
 
     fn record(self, call: &Call, work: record::Work, _: u32) -> record::GraphLaunch {
         if work.head.flags & flag::CAPTURED != 0 {
-            call.session.graphs.captured(self.exec);
+            call.session.get::<Graphs>().captured(self.exec);
         }
-        let counts = call.session.graphs.of_handle(call, self.exec);
+        let counts = call.session.get::<Graphs>().of_handle(call, self.exec);
         record::GraphLaunch {
             work,
             graph: counts.graph,

@@ -5,8 +5,9 @@ use core::ffi::CStr;
 
 use crate::calls::{Plain, written};
 use crate::cuda::*;
-use crate::driver;
-use crate::names::{Form, Names};
+use crate::driver::{self, Form};
+use crate::facts::Facts;
+use crate::names::Names;
 use crate::thread::Call;
 
 /// A loading call that tells a function's name.
@@ -40,7 +41,7 @@ impl Plain for FunctionNamed {
         {
             // SAFETY: the call succeeded by this terminated name.
             let name = unsafe { CStr::from_ptr(self.name) }.to_bytes();
-            call.session.names.learn(call, function, name, self.owner as u64, self.form);
+            call.session.get::<Names>().learn(call, function, name, self.owner as u64, self.form);
         }
     }
 }
@@ -65,7 +66,7 @@ impl Plain for Enumerated {
     }
 
     fn labelled(&self, call: &Call) {
-        self.tell_kinds(&call.session.names);
+        self.tell_kinds(call.session.get::<Names>());
     }
 
     fn tell_kinds(&self, names: &Names) {
@@ -102,7 +103,7 @@ impl Plain for HandleGiven {
     }
 
     fn labelled(&self, call: &Call) {
-        self.tell_kinds(&call.session.names);
+        self.tell_kinds(call.session.get::<Names>());
     }
 
     fn tell_kinds(&self, names: &Names) {
@@ -130,14 +131,14 @@ impl Plain for Load {
     fn after(&self, call: &Call, _: u64) -> bool {
         let owner = written(self.out).map_or(0, |owner| owner as u64);
         self.owner.set(owner);
-        call.session.facts.loaded(call, owner);
+        call.session.get::<Facts>().loaded(call, owner);
         false
     }
 
     /// The app asked the runtime for it: the app is who brought the kernels.
     fn labelled(&self, call: &Call) {
         if let Some(owner) = written(self.out) {
-            call.session.facts.loaded(call, owner as u64);
+            call.session.get::<Facts>().loaded(call, owner as u64);
         }
     }
 
@@ -153,7 +154,7 @@ pub struct Unload {
 
 impl Plain for Unload {
     fn before(&self, call: &Call) {
-        call.session.names.forget(self.owner as u64);
+        call.session.get::<Names>().forget(self.owner as u64);
     }
 
     fn subject(&self) -> u64 {
@@ -179,7 +180,7 @@ impl Plain for FunctionOfKernel {
 
     fn after(&self, call: &Call, _: u64) -> bool {
         if let Some(function) = written(self.out) {
-            call.session.names.learn_same(call, function, self.kernel);
+            call.session.get::<Names>().learn_same(call, function, self.kernel);
         }
         false
     }

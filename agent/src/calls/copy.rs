@@ -5,6 +5,7 @@ use gpuspy_wire::record::{self, Direction, flag};
 
 use crate::calls::Work;
 use crate::cuda::*;
+use crate::gpu::context::Contexts;
 use crate::thread::Call;
 
 /// A copy, by whichever API.
@@ -320,7 +321,7 @@ impl Work for Copy {
     fn record(self, call: &Call, mut work: record::Work, entered: u32) -> record::Memcpy {
         let other = |(dst, src): (CUcontext, CUcontext)| {
             let driver = crate::driver::driver()?;
-            let number = |handle| call.session.contexts.get(call, driver, handle).map(|c| c.number);
+            let number = |handle| call.session.get::<Contexts>().get(call, driver, handle).map(|c| c.number);
             number(dst).filter(|n| *n != work.context).or_else(|| number(src))
         };
         let peer_context = self.peer.and_then(other).unwrap_or(0);

@@ -5,9 +5,10 @@ use gpuspy_wire::record::{self, flag};
 use crate::calls::work::{Made, overlap};
 use crate::calls::{Work, record_call};
 use crate::cuda::*;
-use crate::facts::Shape;
+use crate::facts::Facts;
 use crate::hook::Entry;
-use crate::names::KernelName;
+use crate::names::{KernelName, Names};
+use crate::shape::Shape;
 use crate::thread::{self, Call};
 
 /// A launch, by whichever API.
@@ -166,7 +167,7 @@ impl Work for Launch {
     }
 
     fn waits_for_others(&self, call: &Call) -> bool {
-        let names = &call.session.names;
+        let names = call.session.get::<Names>();
         names.has_communication() && names.is_communication(names.of_handle(call, self.function).id)
     }
 
@@ -198,9 +199,9 @@ impl Launch {
     #[inline]
     fn seen(&self, call: &Call, context: u32) -> KernelName {
         let shape = Shape::of(self.block, self.shared_bytes, context);
-        let (name, is_new) = call.session.names.of_launch(call, self.function, shape);
+        let (name, is_new) = call.session.get::<Names>().of_launch(call, self.function, shape);
         if is_new && name.id != 0 && shape.word() != 0 {
-            call.session.facts.launched(call, self.function, name, shape);
+            call.session.get::<Facts>().launched(call, self.function, name, shape);
         }
         name
     }

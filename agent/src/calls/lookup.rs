@@ -5,7 +5,7 @@ use core::ffi::CStr;
 use crate::cuda::*;
 use crate::hook::Entry;
 use crate::interpose::{getproc, unknown};
-use crate::session;
+use crate::sink;
 
 /// A question for a driver function.
 pub struct Lookup {
@@ -19,7 +19,7 @@ pub fn lookup(_: Entry, what: impl FnOnce() -> Lookup, real: impl FnOnce() -> CU
     let what = what();
     let counted = unknown::counted();
     let result = real();
-    if result != CUDA_SUCCESS || what.symbol.is_null() || what.pfn.is_null() || !session::is_enabled() {
+    if result != CUDA_SUCCESS || what.symbol.is_null() || what.pfn.is_null() || !sink::is_enabled() {
         return result; // (success with a null pointer is valid: below)
     }
     // SAFETY: the call succeeded by this terminated name.

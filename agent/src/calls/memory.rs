@@ -5,9 +5,10 @@ use gpuspy_wire::record::{self, Kind, Memory, flag};
 
 use crate::calls::array::{self, Extent};
 use crate::calls::order::Untimed;
-use crate::calls::{Plain, current_context, is_captured, stream_of, written};
+use crate::calls::{Plain, current_context, stream_of, written};
 use crate::cuda::*;
 use crate::driver;
+use crate::gpu::capture::is_captured;
 use crate::gpu::depth::Entries;
 use crate::gpu::stream::Stream;
 use crate::thread::Call;

@@ -40,15 +40,15 @@ pub use setup::{
 };
 pub use work::{Work, work};
 
-use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{self, Kind, flag};
 
 use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
-use crate::gpu::stream::Stream;
+use crate::gpu::context::Contexts;
+use crate::gpu::stream::{Stream, Streams};
 use crate::hook::{Entry, Layer};
 use crate::names::Names;
-use crate::session;
+use crate::sink;
 use crate::thread::{self, Call};
 
 /// A call that is recorded when it returns, or only counted.
@@ -95,9 +95,9 @@ pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -
         // What a thread without a place for its records is given, another one may launch.
         if P::TELLS_KINDS
             && result == CUDA_SUCCESS
-            && let Some(session) = session::existing()
+            && let Some(session) = sink::existing()
         {
-            what().tell_kinds(&session.names);
+            what().tell_kinds(session.get::<Names>());
         }
         return result;
     };
@@ -154,20 +154,14 @@ fn written<T: core::marker::Copy>(out: *const T) -> Option<T> {
     (!out.is_null()).then(|| unsafe { out.read_unaligned() })
 }
 
-/// Whether a stream is in a capture. Outside any, no call asks.
-pub fn is_captured(call: &Call, handle: CUstream) -> bool {
-    // Relaxed: a thread that captures has counted its own.
-    call.session.stream_captures.load(Ordering::Relaxed) != 0
-        && driver::driver().is_some_and(|d| d.is_capturing(handle))
-}
-
 /// The current context's number, for records that are about no stream.
 fn current_context(call: &Call) -> u32 {
-    let context = driver::driver().and_then(|d| call.session.contexts.get(call, d, d.current_context()));
+    let context =
+        driver::driver().and_then(|d| call.session.get::<Contexts>().get(call, d, d.current_context()));
     context.map_or(0, |c| c.number)
 }
 
 /// The stream that a handle means to this call.
 fn stream_of(call: &Call, handle: CUstream) -> Option<&'static Stream> {
-    driver::driver().and_then(|d: &Driver| call.session.streams.get(call, d, handle))
+    driver::driver().and_then(|d: &Driver| call.session.get::<Streams>().get(call, d, handle))
 }

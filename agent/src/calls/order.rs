@@ -3,13 +3,15 @@
 use core::cell::Cell;
 use gpuspy_wire::record::{self, Head, Kind, SyncScope};
 
-use crate::calls::{Plain, current_context, is_captured, stream_of};
+use crate::calls::{Plain, current_context, stream_of};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst::{self, Next};
-use crate::gpu::depth::Entries;
+use crate::gpu::capture::is_captured;
+use crate::gpu::context::Contexts;
+use crate::gpu::depth::{Entries, Queue};
 use crate::gpu::overlap::OverlapCheck;
-use crate::gpu::stream::Stream;
+use crate::gpu::stream::{Stream, Streams};
 use crate::thread::Call;
 
 /// The host waits.
@@ -57,7 +59,7 @@ impl Sync {
     fn entries(&self, call: &Call, stream: Option<&'static Stream>) -> [Option<HowFar>; WAITED] {
         let now = |s: &'static Stream| (s, s.entries.submitted());
         let mut waited = [None; WAITED];
-        let streams = &call.session.streams;
+        let streams = call.session.get::<Streams>();
         match (stream, self.scope) {
             (None, SyncScope::Device | SyncScope::Context) => {
                 let current = || driver::driver().map_or(0, |d| d.current_context() as u64);
@@ -65,7 +67,7 @@ impl Sync {
                 let is_its = |s: &&Stream| s.context().is_some_and(|c| c.handle == whose);
                 let deep = streams
                     .iter()
-                    .filter(|s| s.is_live() && s.entries.is_deep(call.session.queue) && is_its(s));
+                    .filter(|s| s.is_live() && s.entries.is_deep(*call.session.get::<Queue>()) && is_its(s));
                 waited.iter_mut().zip(deep).for_each(|(place, stream)| *place = Some(now(stream)));
             }
             (stream, _) => {
@@ -109,7 +111,7 @@ impl Plain for Sync {
         self.end_bursts(call, stream, Next::Call);
         let whose = || match driver::driver() {
             Some(driver) if !self.context.is_null() => {
-                call.session.contexts.get(call, driver, self.context).map_or(0, |c| c.number)
+                call.session.get::<Contexts>().get(call, driver, self.context).map_or(0, |c| c.number)
             }
             _ => current_context(call),
         };
@@ -146,7 +148,7 @@ impl Untimed {
     pub fn begin(&self, call: &Call, stream: CUstream) {
         let Some(stream) = stream_of(call, stream) else { return };
         burst::end_on(call, stream, Next::Call);
-        self.overlap.set(Some(OverlapCheck::begin(stream)));
+        self.overlap.set(Some(OverlapCheck::begin(stream.lines())));
     }
 
     /// After one that failed.
@@ -238,7 +240,7 @@ impl ContextEvent {
 
     /// The streams that we know. What stands for a green context means all of its primary one here, which is more.
     fn streams(&self, call: &Call) -> Vec<&'static Stream> {
-        let of = |handle| driver::driver().and_then(|d| call.session.contexts.get(call, d, handle));
+        let of = |handle| driver::driver().and_then(|d| call.session.get::<Contexts>().get(call, d, handle));
         let context = match self.context {
             Whole::Context(handle) => of(handle),
             Whole::Green(_) => None,
@@ -249,7 +251,7 @@ impl ContextEvent {
                 context.zip(stream.context()).is_some_and(|(of, its)| core::ptr::eq(of, its))
             }
         };
-        call.session.streams.iter().filter(|s| s.is_live()).filter(is_of).collect()
+        call.session.get::<Streams>().iter().filter(|s| s.is_live()).filter(is_of).collect()
     }
 }
 
@@ -257,13 +259,13 @@ impl Plain for ContextEvent {
     fn before(&self, call: &Call) {
         let streams = self.streams(call);
         streams.iter().for_each(|stream| burst::end_on(call, stream, Next::Call));
-        self.call_counts.set(streams.into_iter().map(OverlapCheck::begin).collect());
+        self.call_counts.set(streams.into_iter().map(|stream| OverlapCheck::begin(stream.lines())).collect());
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
         self.call_counts.take();
         if self.is_record {
-            call.session.streams.unmark(self.event);
+            call.session.get::<Streams>().unmark(self.event);
         }
         false
     }
@@ -333,10 +335,10 @@ impl Plain for EventOp {
         let stream = entry.map(|(stream, _)| stream);
         match (self.kind, entry) {
             (Kind::EventRecord, Some((stream, Some(position)))) => {
-                call.session.streams.mark(self.event, stream, position);
+                call.session.get::<Streams>().mark(self.event, stream, position);
             }
             // Recorded by a launch of the graph, on whatever stream.
-            (Kind::EventRecord, _) => call.session.streams.unmark(self.event),
+            (Kind::EventRecord, _) => call.session.get::<Streams>().unmark(self.event),
             _ => {}
         }
         let head = call.head::<record::EventOp>(stream.map_or(0, Stream::flags));
@@ -368,7 +370,7 @@ pub struct Unmarked {
 
 impl Plain for Unmarked {
     fn before(&self, call: &Call) {
-        call.session.streams.unmark(self.event);
+        call.session.get::<Streams>().unmark(self.event);
     }
 
     fn subject(&self) -> u64 {

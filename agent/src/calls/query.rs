@@ -2,7 +2,7 @@
 
 use crate::calls::{record_call, stream_of};
 use crate::cuda::*;
-use crate::gpu::stream::Stream;
+use crate::gpu::stream::{Stream, Streams};
 use crate::hook::{Entry, Layer};
 use crate::thread::{self, Call};
 
@@ -18,7 +18,7 @@ impl Query {
     /// The stream, and its entries so far, that a yes says are complete.
     fn entries(&self, call: &Call) -> Option<(&'static Stream, u64)> {
         match *self {
-            Query::Event(event) => call.session.streams.marked(event),
+            Query::Event(event) => call.session.get::<Streams>().marked(event),
             Query::Stream(stream) => {
                 // Relaxed: a bound.
                 stream_of(call, stream).map(|stream| (stream, stream.entries.submitted()))

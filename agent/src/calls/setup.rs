@@ -6,9 +6,12 @@ use gpuspy_wire::capture::CaptureRange;
 use crate::calls::{Plain, written};
 use crate::cuda::*;
 use crate::driver;
+use crate::gpu::budget::Gate;
 use crate::gpu::burst::{self, Next};
-use crate::gpu::context::{Context, Primary};
+use crate::gpu::context::{Context, Contexts, Primary};
 use crate::gpu::ending::{self, Ending, PrimaryEnding};
+use crate::gpu::range::Range;
+use crate::gpu::stream::Streams;
 use crate::thread::Call;
 
 /// A call of which only its time matters.
@@ -31,9 +34,9 @@ impl Plain for Profiler {
     // The range lies between the calls: neither is in it.
     fn after(&self, call: &Call, end: u64) -> bool {
         let session = call.session;
-        if session.timing.range() == Some(CaptureRange::ProfilerApi) {
+        if session.get::<Gate>().range() == Some(CaptureRange::ProfilerApi) {
             let at = if self.begins { end } else { call.begin };
-            if let Some(change) = session.range.change(&session.timing, self.begins, at) {
+            if let Some(change) = session.get::<Range>().change(session.get::<Gate>(), self.begins, at) {
                 call.publish(&change);
             }
         }
@@ -49,7 +52,7 @@ pub struct StreamCreate {
 impl Plain for StreamCreate {
     fn after(&self, call: &Call, _: u64) -> bool {
         if let Some(stream) = written(self.out) {
-            call.session.streams.made(call, stream);
+            call.session.get::<Streams>().made(call, stream);
         }
         false
     }
@@ -63,7 +66,9 @@ pub struct StreamDestroy {
 impl Plain for StreamDestroy {
     // Before the real call: behind it, another thread may already have the handle as a new stream's.
     fn before(&self, call: &Call) {
-        call.session.streams.destroyed(call, self.stream);
+        call.session
+            .get::<Streams>()
+            .destroyed(call, self.stream, |stream| burst::end_on(call, stream, Next::Call));
     }
 
     fn subject(&self) -> u64 {
@@ -79,7 +84,7 @@ pub struct ContextCreate {
 impl Plain for ContextCreate {
     fn after(&self, call: &Call, _: u64) -> bool {
         if let (Some(context), Some(driver)) = (written(self.out), driver::driver()) {
-            call.session.contexts.made(call, driver, context);
+            ending::made(call, driver, context);
         }
         false
     }
@@ -93,7 +98,7 @@ pub struct PrimaryRetain {
 
 impl PrimaryRetain {
     fn primary<'c>(&self, call: &'c Call) -> Option<&'c Primary> {
-        call.session.contexts.primary(self.device)
+        call.session.get::<Contexts>().primary(self.device)
     }
 
     /// It has passed. Relaxed, like its begin: the driver's lock orders it with the calls that ask.
@@ -116,7 +121,7 @@ impl Plain for PrimaryRetain {
         if let (Some(primary), Some(context)) = (self.primary(call), written(self.out)) {
             primary.retain();
             primary.met(context);
-            driver::driver().map(|driver| call.session.contexts.get(call, driver, context));
+            driver::driver().map(|driver| call.session.get::<Contexts>().get(call, driver, context));
         }
         false
     }
@@ -134,7 +139,7 @@ pub struct GreenCreate {
 
 impl GreenCreate {
     fn primary<'c>(&self, call: &'c Call) -> Option<&'c Primary> {
-        call.session.contexts.primary(self.device)
+        call.session.get::<Contexts>().primary(self.device)
     }
 }
 
@@ -147,7 +152,7 @@ impl Plain for GreenCreate {
         if let (Some(primary), Some(green)) = (self.primary(call), written(self.out)) {
             primary.call_counts.end();
             primary.retain();
-            call.session.contexts.greens.made(green, self.device);
+            call.session.get::<Contexts>().greens.made(green, self.device);
         }
         false
     }
@@ -180,8 +185,10 @@ impl GreenDestroy {
 impl Plain for GreenDestroy {
     fn before(&self, call: &Call) {
         burst::end_own(call, Next::Wait);
-        call.session.streams.green_ends(call, self.green);
-        self.device.set(call.session.contexts.greens.ending(self.green));
+        call.session
+            .get::<Streams>()
+            .green_ends(call, self.green, |stream| burst::end_on(call, stream, Next::Call));
+        self.device.set(call.session.get::<Contexts>().greens.ending(self.green));
         if let Some(device) = self.device.get() {
             self.ending.begin(call.session, device, false);
         }
@@ -282,7 +289,7 @@ pub struct DeviceReset {
 impl Plain for DeviceReset {
     fn before_runtime(&self, call: &Call) {
         burst::end_own(call, Next::Wait);
-        let contexts = &call.session.contexts;
+        let contexts = call.session.get::<Contexts>();
         let current = driver::driver().and_then(|d| contexts.get(call, d, d.current_context()));
         // Without a context it is the device that the thread has chosen, 0 where it has not: the one in use, if one is.
         let device = current.or_else(|| contexts.iter().next()).map_or(0, |context| context.device);

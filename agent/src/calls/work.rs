@@ -2,13 +2,14 @@
 
 use gpuspy_wire::record::{self, Record, Untimed, flag};
 
-use crate::calls::{current_context, is_captured, record_call};
+use crate::calls::{current_context, record_call};
 use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
 use crate::gpu::burst;
+use crate::gpu::capture::is_captured;
 use crate::gpu::event_pairs::{self, Opened};
 use crate::gpu::overlap::OverlapCheck;
-use crate::gpu::stream::Stream;
+use crate::gpu::stream::{Stream, Streams};
 use crate::hook::{Entry, Layer};
 use crate::thread::{self, Call};
 
@@ -95,7 +96,7 @@ pub struct Made {
 /// Puts one piece of work around the call that call_counts it, and records it.
 pub fn overlap<W: Work>(call: &Call, what: W, real: impl FnOnce() -> (CUresult, u64, u64)) -> Made {
     let driver = driver::driver();
-    let stream = driver.and_then(|d| call.session.streams.get(call, d, what.stream()));
+    let stream = driver.and_then(|d| call.session.get::<Streams>().get(call, d, what.stream()));
     let captured = is_captured(call, stream.map_or(what.stream(), Stream::handle));
     let way = driver.zip(stream).map(|(driver, stream)| Way::begin(driver, stream));
     let around = match &way {
@@ -143,7 +144,7 @@ enum Around {
 impl Way {
     #[inline]
     fn begin(driver: &'static Driver, stream: &'static Stream) -> Way {
-        Way { driver, stream, overlap: OverlapCheck::begin(stream) }
+        Way { driver, stream, overlap: OverlapCheck::begin(stream.lines()) }
     }
 
     /// Before the real call, outside captures.

@@ -27,72 +27,25 @@
 //! a programmatic launch has ever followed gets no event behind it any more. Each kernel can cut one chain, once, or one a
 //! stream where several find it out at the same time.
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use gpuspy_wire::record::{self, Head, LossCause, Untimed, flag};
+use core::sync::atomic::Ordering;
+use gpuspy_wire::record::{self, LossCause, Untimed, flag};
 
-use crate::calls::is_captured;
 use crate::driver::{self, Driver};
-use crate::gpu::context::Context;
-use crate::gpu::depth::Density;
+use crate::gpu::budget::Gate;
+use crate::gpu::capture::is_captured;
+use crate::gpu::context::{Context, Contexts};
+use crate::gpu::depth::{Density, Queue};
 use crate::gpu::draw::{self, Lot};
-use crate::gpu::event_pairs::{self, Pair, Start, saturated};
+use crate::gpu::event_pairs::{self, Pair, Start};
+use crate::gpu::open_burst::{ALONE, Bursts, FOLLOWED, OpenBurst, saturated};
 use crate::gpu::overlap::{OverlapCheck, Since};
-use crate::gpu::stream::{End, Hold, Pending, Stream};
-use crate::keyed::Keyed;
+use crate::gpu::stream::{End, Hold, Pending, Stream, Streams};
 use crate::sys::ticks;
 use crate::thread::Call;
-
-/// Kernels about which it is known what follows them.
-const KERNELS: usize = 4096;
 
 /// Launches of a burst at most. A program that launches nothing but programmatically would else never be told of; that one
 /// launch in so many waits for the one ahead of it is no more than that costs.
 const LONGEST: u32 = 256;
-
-/// What a session knows of bursts. Valid when zero.
-pub struct Shared {
-    /// A programmatic launch was seen: before that, nothing of this costs anything. Relaxed: who misses it cuts a chain.
-    met: AtomicBool,
-    /// Bursts without an end event. Relaxed: a thread that waits for a stream has seen its own launches, and others' that
-    /// it knows of.
-    open: AtomicU32,
-    /// By CUfunction or CUkernel: [`UNKNOWN`], [`FOLLOWED`] or [`ALONE`]. Relaxed: one word, and a guess.
-    kernels: Keyed<AtomicU8, KERNELS>,
-    /// By the same: 1 = it has been launched on a deep stream. Relaxed: who misses it times one launch more.
-    deep: Keyed<AtomicU8, KERNELS>,
-}
-
-/// Nothing is known.
-const UNKNOWN: u8 = 0;
-/// A programmatic launch has followed it. For good: once cut is enough.
-const FOLLOWED: u8 = 1;
-/// Whenever it was looked, something else followed.
-const ALONE: u8 = 2;
-
-/// A burst without an end event.
-pub struct OpenBurst {
-    context: &'static Context,
-    /// Who launched the last of it.
-    thread: u64,
-    /// The start event; the burst holds it.
-    pub start: u32,
-    lead: u32,
-    /// Of its first launch.
-    first: record::Work,
-    launches: u32,
-    /// Those of them that may overlap what is ahead of them, or signal in their middle.
-    programmatic: u32,
-    /// It is one launch, which is told of by itself, and only its end event is to come.
-    pub is_deferred: bool,
-    /// How many more a run takes.
-    pub left: u32,
-    /// The last kernel launched; 0 = a graph.
-    function: u64,
-    /// Ticks when its launch returned.
-    pub last: u64,
-    /// After the last launch; none when another call may lie inside.
-    since: Option<Since>,
-}
 
 /// A launch that is under way and will be a part of one.
 pub struct Member {
@@ -120,70 +73,6 @@ impl Drop for Member {
     }
 }
 
-impl OpenBurst {
-    /// Whether it is several launches, and none of them is programmatic.
-    pub fn is_run(&self) -> bool {
-        self.programmatic == 0 && !self.is_deferred
-    }
-
-    /// What is told of it, whose end event was recorded by `ended`.
-    fn record(&self, correlation: u64, ended: u64, since: Option<Since>, untimed: Untimed) -> record::Burst {
-        let first = self.first;
-        let kept = first.head.flags & (flag::SHARED_START | flag::LEGACY_STREAM | flag::PER_THREAD_STREAM);
-        let disturbed = if since.is_none() { flag::SHARED_INTERVAL } else { 0 };
-        record::Burst {
-            work: record::Work {
-                head: Head { flags: kept | disturbed | flag::MORE, ..Head::new::<record::Burst>() },
-                correlation,
-                end: ended,
-                lead: self.lead,
-                tail: saturated(ended.wrapping_sub(first.submitted)),
-                untimed: untimed as u8,
-                ..first
-            },
-            launches: self.launches,
-            programmatic: self.programmatic,
-            last: self.last,
-            reserved: [0; 5],
-        }
-    }
-}
-
-impl Shared {
-    fn kernel(&self, function: u64) -> Option<&AtomicU8> {
-        self.kernels.get(function)
-    }
-
-    /// A programmatic launch follows this kernel.
-    fn is_followed(&self, function: u64) {
-        if let Some(kernel) = self.kernel(function) {
-            kernel.store(FOLLOWED, Ordering::Relaxed);
-        }
-    }
-
-    /// Something else does.
-    fn is_alone(&self, function: u64) {
-        if let Some(kernel) = self.kernel(function) {
-            let _ = kernel.compare_exchange(UNKNOWN, ALONE, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-
-    /// A stream has gone with a burst that nobody ended.
-    pub fn abandoned(&self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Whether this is a kernel's first launch on a deep stream.
-    pub fn is_first_when_deep(&self, function: u64) -> bool {
-        let Some(kernel) = self.deep.get(function) else { return false };
-        kernel.load(Ordering::Relaxed) == 0 && kernel.swap(1, Ordering::Relaxed) == 0
-    }
-
-    fn known(&self, function: u64) -> u8 {
-        self.kernel(function).map_or(UNKNOWN, |kernel| kernel.load(Ordering::Relaxed))
-    }
-}
-
 /// An event there orders what stands on other streams.
 fn is_legacy(stream: &Stream) -> bool {
     stream.flags() & flag::LEGACY_STREAM != 0
@@ -192,35 +81,35 @@ fn is_legacy(stream: &Stream) -> bool {
 /// Whether an ordinary launch of this kernel may be the first of a chain.
 #[inline]
 pub fn may_begin(call: &Call, function: u64) -> bool {
-    let bursts = &call.session.bursts;
+    let bursts = call.session.get::<Bursts>();
     function != 0 && bursts.met.load(Ordering::Relaxed) && bursts.known(function) == FOLLOWED
 }
 
 /// Before the real call of a programmatic launch: it goes on with what stands last on the stream, if that is a launch of
 /// ours, or begins a burst where it cuts nothing. `None`: it is only counted.
 pub fn join(call: &Call, driver: &Driver, stream: &'static Stream, overlap: &OverlapCheck) -> Option<Member> {
-    call.session.bursts.met.store(true, Ordering::Relaxed);
+    call.session.get::<Bursts>().met.store(true, Ordering::Relaxed);
     let context = stream.context()?;
     let mut hold = stream.hold()?;
-    let may_record = stream.entries.density(call.session.queue) != Density::None;
+    let may_record = stream.entries.density(*call.session.get::<Queue>()) != Density::None;
     if may_record && hold.last().burst.as_ref().is_some_and(|burst| burst.launches >= LONGEST) {
         end(call, driver, &mut hold, |since| overlap.follows(since));
     }
     if let Some(burst) = hold.last().burst.as_ref().filter(|burst| burst.is_deferred) {
         // What it would need behind it would cut the chain.
-        call.session.bursts.is_followed(burst.function);
+        call.session.get::<Bursts>().is_followed(burst.function);
         leave_open(call, &mut hold);
     }
     if let Some(burst) = &mut hold.last().burst {
-        call.session.bursts.is_followed(burst.function);
+        call.session.get::<Bursts>().is_followed(burst.function);
         burst.since = burst.since.filter(|since| overlap.follows(*since));
         return Some(Member { hold, start: None, left: 0, is_programmatic: true });
     }
-    call.session.timing.admit().ok()?;
+    call.session.get::<Gate>().admit().ok()?;
     let start = match hold.last().end.take() {
         // This one cuts the chain: the event is recorded.
         Some(end) if overlap.follows(end.since) => {
-            call.session.bursts.is_followed(end.function);
+            call.session.get::<Bursts>().is_followed(end.function);
             Start { event: end.event, shared: true, begun: end.begun }
         }
         stale => {
@@ -263,7 +152,7 @@ pub fn run(
 ) -> Result<Joined, Untimed> {
     let (session, stream) = (call.session, hold.stream());
     let context = stream.context().ok_or(Untimed::NoStream)?;
-    match draw::lot(session, &mut hold, density, function, call.begin) {
+    match draw::lot(session, hold.last().burst.as_ref(), density, function, call.begin) {
         Lot::Alone { by_chance } => return Ok(Joined::Alone { hold, by_chance }),
         Lot::NextRun => end(call, driver, &mut hold, |since| overlap.follows(since)),
         Lot::Run => {}
@@ -275,7 +164,7 @@ pub fn run(
         return Ok(Joined::Member(Member { hold, start: None, left: 0, is_programmatic: false }));
     }
     let is_sampled = density == Density::Sampled;
-    if is_sampled && !draw::is_behind(session, driver, stream, context, &last.draw) {
+    if is_sampled && !draw::is_behind(session, driver, &stream.entries, context, &last.draw) {
         return Ok(Joined::Alone { hold, by_chance: false });
     }
     let follows = last.end.take_if(|end| overlap.follows(end.since));
@@ -319,7 +208,7 @@ pub fn joined(
         }
         (None, None) => return false,
     }
-    if member.is_programmatic && call.session.bursts.known(function) == ALONE && !waits_for_others {
+    if member.is_programmatic && call.session.get::<Bursts>().known(function) == ALONE && !waits_for_others {
         let burst = close(call, driver, hold, Next::Call, |since| overlap.alone() == Some(since));
         burst.into_iter().for_each(|burst| call.record_behind(&burst));
     }
@@ -376,7 +265,7 @@ fn open(
         last: work.submitted,
         since: overlap.alone(),
     });
-    call.session.bursts.open.fetch_add(1, Ordering::Relaxed);
+    call.session.get::<Bursts>().open.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Ends the stream's burst, if it has one, with an event recorded now. `is_undisturbed` is asked whether nothing of others
@@ -393,7 +282,7 @@ pub fn end(call: &Call, driver: &Driver, hold: &mut Hold, is_undisturbed: impl F
 /// Takes the burst off the stream without an end event: when it ended is not known.
 fn leave_open(call: &Call, hold: &mut Hold) {
     if let Some(burst) = hold.last().burst.take() {
-        call.session.bursts.abandoned();
+        call.session.get::<Bursts>().abandoned();
         burst.context.pool.give(burst.start);
         if burst.is_deferred {
             return call.lost(LossCause::GpuTimePending, 1);
@@ -412,7 +301,7 @@ fn close(
     is_undisturbed: impl Fn(Since) -> bool,
 ) -> Option<record::Burst> {
     let burst = hold.last().burst.take()?;
-    let bursts = &call.session.bursts;
+    let bursts = call.session.get::<Bursts>();
     bursts.open.fetch_sub(1, Ordering::Relaxed);
     if burst.programmatic != 0 {
         bursts.is_alone(burst.function);
@@ -445,10 +334,10 @@ fn record_end(
         event.into_iter().chain([start]).for_each(|event| context.pool.give(event));
         Err(why)
     };
-    if next == Next::Call && stream.entries.density(call.session.queue) == Density::None {
+    if next == Next::Call && stream.entries.density(*call.session.get::<Queue>()) == Density::None {
         return refuse(Untimed::DeepQueue, None);
     }
-    let Some(event) = call.take_event(context) else { return refuse(Untimed::NoEvent, None) };
+    let Some(event) = context.take_event(call) else { return refuse(Untimed::NoEvent, None) };
     let Some(position) = event_pairs::record(call, driver, context, event, stream) else {
         return refuse(Untimed::EventFailed, Some(event));
     };
@@ -472,7 +361,7 @@ fn record_end(
         start,
         end: event,
         position,
-        window: call.session.timing.window(),
+        window: call.session.get::<Gate>().window(),
         launches: stream.call_counts.begun(),
         flags,
         tail,
@@ -506,7 +395,7 @@ pub fn end_on(call: &Call, stream: &'static Stream, next: Next) {
 /// in the middle, and its stream in a capture that has just begun.
 pub fn end_own(call: &Call, next: Next) {
     if let Some((driver, current)) = with_open_bursts(call) {
-        for stream in call.session.streams.iter().filter(|s| s.is_live()) {
+        for stream in call.session.get::<Streams>().iter().filter(|s| s.is_live()) {
             let is_own = |burst: &OpenBurst| burst.thread == call.thread_identity();
             end_named(call, driver, current, stream, next, is_own);
         }
@@ -515,18 +404,18 @@ pub fn end_own(call: &Call, next: Next) {
 
 /// The driver and the current context, if there are any bursts to end.
 fn with_open_bursts(call: &Call) -> Option<(&'static Driver, &'static Context)> {
-    if call.session.bursts.open.load(Ordering::Relaxed) == 0 {
+    if call.session.get::<Bursts>().open.load(Ordering::Relaxed) == 0 {
         return None;
     }
     let driver = driver::driver()?;
-    Some((driver, call.session.contexts.get(call, driver, driver.current_context())?))
+    Some((driver, call.session.get::<Contexts>().get(call, driver, driver.current_context())?))
 }
 
 /// Whether other streams of the context have work, as far as is seen.
 fn is_beside_others(call: &Call, stream: &Stream) -> bool {
     let context = |of: &Stream| of.context().map(core::ptr::from_ref);
     let is_other = |other: &&Stream| !core::ptr::eq(*other, stream) && context(other) == context(stream);
-    call.session.streams.iter().filter(is_other).any(|other| other.entries.depth() != 0)
+    call.session.get::<Streams>().iter().filter(is_other).any(|other| other.entries.depth() != 0)
 }
 
 fn end_named(
@@ -544,7 +433,7 @@ fn end_named(
     let Some(burst) = &hold.last().burst else { return };
     let is_named = burst.thread == call.thread_identity() || stream.flags() & flag::PER_THREAD_STREAM == 0;
     if is_named && may_end(burst) && !is_captured(call, stream.handle()) {
-        let is_undisturbed = burst.since.is_some_and(|since| since.is_now(stream));
+        let is_undisturbed = burst.since.is_some_and(|since| since.is_now(stream.lines()));
         // Until the next call of the app's onto the stream.
         if burst.is_deferred && next == Next::Wait && is_beside_others(call, stream) {
             return;
@@ -553,7 +442,7 @@ fn end_named(
             return leave_open(call, &mut hold);
         }
         // It goes onto the stream like a call of the app's.
-        let overlap = OverlapCheck::begin(stream);
+        let overlap = OverlapCheck::begin(stream.lines());
         if let Some(burst) = close(call, driver, &mut hold, next, |since| overlap.follows(since)) {
             call.publish(&burst);
         }

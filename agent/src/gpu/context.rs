@@ -3,14 +3,15 @@
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::{self, Head};
 
-use crate::calls::is_captured;
 use crate::cuda::*;
 use crate::driver::Driver;
+use crate::gpu::budget::Gate;
+use crate::gpu::capture::is_captured;
 use crate::gpu::green::{Current, Greens};
 use crate::gpu::overlap::CallCounts;
 use crate::gpu::pool::Pool;
-use crate::gpu::sample;
 use crate::keyed::Keyed;
+use crate::names::Names;
 use crate::sys::ticks;
 use crate::thread::Call;
 
@@ -26,6 +27,9 @@ pub struct Contexts {
     primaries: [Primary; PLACES],
     /// Those that are a part of a primary context.
     pub greens: Greens,
+    /// Hardware queues that the streams of a context share (`CUDA_DEVICE_MAX_CONNECTIONS`). Written before the session is
+    /// published.
+    pub connections: u32,
 }
 
 /// What is known of a device's primary context.
@@ -90,6 +94,13 @@ pub struct Context {
 }
 
 impl Context {
+    /// Takes a free event for a call; the caller is its one holder.
+    #[inline]
+    pub fn take_event(&self, call: &Call) -> Option<u32> {
+        let others = |context| call.session.get::<Contexts>().pool(context);
+        call.with_events(|events| events.take(self.number, &self.pool, others))
+    }
+
     /// All its streams have one hardware queue.
     pub fn has_one_queue(&self) -> bool {
         self.connections == 1
@@ -156,7 +167,7 @@ impl Contexts {
         let errno = crate::sys::Errno::save();
         let mut device: CUdevice = 0;
         let pool = Pool::new();
-        let connections = call.session.connections;
+        let connections = self.connections;
         let mut samples: CUstream = core::ptr::null_mut();
         let is_ending = |device| self.primary(device).is_some_and(|p| p.ending.load(Ordering::SeqCst) != 0);
         // RELAXED: the context is new to us, and a capture may be under way in it.
@@ -172,10 +183,13 @@ impl Contexts {
                     return None;
                 }
                 let current = Current::ask(driver);
-                if matches!(current, Current::Plain) && !is_ending(device) && call.session.timing.is_on() {
+                if matches!(current, Current::Plain)
+                    && !is_ending(device)
+                    && call.session.get::<Gate>().is_on()
+                {
                     pool.fill(driver);
                     if connections > 1 {
-                        samples = sample::make_stream(driver);
+                        samples = sample_stream(driver);
                     }
                 }
                 Some(current)
@@ -226,7 +240,7 @@ impl Contexts {
                 return None;
             }
             announce(call, driver, context);
-            crate::session::exit::register_drain();
+            call.session.register_drain();
         }
         errno.restore();
         context
@@ -235,15 +249,6 @@ impl Contexts {
     /// What is known of a device's primary context.
     pub fn primary(&self, device: CUdevice) -> Option<&Primary> {
         self.primaries.get(usize::try_from(device).ok()?)
-    }
-
-    /// A call has just made the context with this handle: whichever had it before is gone.
-    pub fn made(&self, call: &Call, driver: &Driver, handle: CUcontext) {
-        if let Some(old) = self.iter().find(|c| c.handle == handle as u64) {
-            call.session.streams.abandon(old);
-            self.ended(call, old);
-        }
-        self.get(call, driver, handle);
     }
 
     /// A context is gone. Told by the one who says so first.
@@ -278,9 +283,9 @@ impl Contexts {
 /// Tells of a context and, when it is the first on it, of its device.
 fn announce(call: &Call, driver: &Driver, context: &Context) {
     let session = call.session;
-    if !session.contexts.iter().any(|c| c.number != context.number && c.device == context.device) {
+    if !session.get::<Contexts>().iter().any(|c| c.number != context.number && c.device == context.device) {
         call.publish(&describe_device(driver, context.device));
-        session.names.device(call, driver, context.device);
+        session.get::<Names>().device(call, driver, context.device);
     }
     call.publish(&record_of(context, 1));
 }
@@ -344,4 +349,15 @@ pub fn with_context<T>(driver: &Driver, handle: CUcontext, work: impl FnOnce() -
     // SAFETY: undoes our own push.
     unsafe { pop(&mut popped) };
     Some(result)
+}
+
+/// Makes the stream of the clock's samples in the current context; null where the driver makes none.
+fn sample_stream(driver: &Driver) -> CUstream {
+    let (mut least, mut greatest) = (0, 0);
+    // SAFETY: a context is current; writes places of ours.
+    driver.stream_priorities.map(|ask| unsafe { ask(&mut least, &mut greatest) });
+    let mut stream: CUstream = core::ptr::null_mut();
+    // SAFETY: as above.
+    let made = driver.stream_create.map(|create| unsafe { create(&mut stream, STREAM_NON_BLOCKING, least) });
+    if made == Some(CUDA_SUCCESS) { stream } else { core::ptr::null_mut() }
 }

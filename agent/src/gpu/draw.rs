@@ -12,10 +12,11 @@ use core::sync::atomic::Ordering;
 
 use crate::cuda::CUDA_SUCCESS;
 use crate::driver::Driver;
+use crate::gpu::capture::Captures;
 use crate::gpu::context::Context;
-use crate::gpu::depth::Density;
-use crate::gpu::stream::{Hold, Stream};
-use crate::session::Session;
+use crate::gpu::depth::{Density, Entries, Queue};
+use crate::gpu::open_burst::{Bursts, OpenBurst};
+use crate::sink::Session;
 use crate::sys::tenth_of_a_second;
 
 /// Launches of a run, at least, and by how many more it may be longer: one in 8.5 is timed alone.
@@ -73,10 +74,10 @@ impl Draw {
 }
 
 /// What becomes of a kernel's launch that is entered at `now`, where events stand no denser than `density`.
-pub fn lot(session: &Session, hold: &mut Hold, density: Density, function: u64, now: u64) -> Lot {
-    let is_new = || session.bursts.is_first_when_deep(function);
+pub fn lot(session: Session, open: Option<&OpenBurst>, density: Density, function: u64, now: u64) -> Lot {
+    let is_new = || session.get::<Bursts>().is_first_when_deep(function);
     let pause = tenth_of_a_second() / 1000;
-    match (&hold.last().burst, density) {
+    match (open, density) {
         // Behind a burst its end decides, and not the draw.
         (Some(run), Density::Sampled) if run.left == 0 => Lot::Alone { by_chance: run.is_run() },
         (Some(run), Density::Sampled) if now.wrapping_sub(run.last) > pause || is_new() => {
@@ -90,24 +91,24 @@ pub fn lot(session: &Session, hold: &mut Hold, density: Density, function: u64, 
 
 /// Before a run begins: whether the stream is as deep as it looks.
 pub fn is_behind(
-    session: &Session,
+    session: Session,
     driver: &Driver,
-    stream: &Stream,
+    entries: &Entries,
     context: &Context,
     draw: &Draw,
 ) -> bool {
     let Some((event, entry)) = draw.witness else { return true };
     // Not while anything is being captured: see `timing`.
-    if !stream.entries.is_complete(entry) && session.stream_captures.load(Ordering::Relaxed) == 0 {
+    if !entries.is_complete(entry) && session.get::<Captures>().open.load(Ordering::Relaxed) == 0 {
         // RELAXED: a capture may begin meanwhile. SAFETY: an event of this context, recorded and held.
         let asked = driver
             .event_query
             .and_then(|query| driver.relaxed(|| unsafe { query(context.pool.event(event)) }));
         if asked == Some(CUDA_SUCCESS) {
-            stream.entries.seen(entry);
+            entries.seen(entry);
         }
     }
-    stream.entries.density(session.queue) != Density::Each
+    entries.density(*session.get::<Queue>()) != Density::Each
 }
 
 #[cfg(test)]

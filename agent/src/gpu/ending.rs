@@ -18,11 +18,12 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
-use crate::cuda::CUdevice;
-use crate::driver;
-use crate::gpu::context::Context;
-use crate::gpu::stream::Stream;
-use crate::session::Session;
+use crate::cuda::{CUcontext, CUdevice};
+use crate::driver::{self, Driver};
+use crate::gpu::context::{Context, Contexts};
+use crate::gpu::stream::{Stream, Streams};
+use crate::names::Names;
+use crate::sink::Session;
 use crate::thread::Call;
 
 /// A call that may be the end of contexts, from before it to after it. Never over (its thread is cancelled inside the real
@@ -33,9 +34,9 @@ pub struct Ending(Cell<Vec<&'static Context>>);
 impl Ending {
     /// Before the real call, and after [`drain`]: nobody touches the contexts from here on. Their streams' handles mean
     /// nothing any more, nor their functions': behind the call, another thread may already have them as new ones'.
-    pub fn begin(&self, session: &Session, ends: impl Fn(&Context) -> bool) {
-        session.names.context_ends();
-        let contexts: Vec<&'static Context> = session.contexts.iter().filter(|c| ends(c)).collect();
+    pub fn begin(&self, session: Session, ends: impl Fn(&Context) -> bool) {
+        session.get::<Names>().context_ends();
+        let contexts: Vec<&'static Context> = session.get::<Contexts>().iter().filter(|c| ends(c)).collect();
         if contexts.is_empty() {
             return;
         }
@@ -44,7 +45,7 @@ impl Ending {
         contexts.iter().for_each(|c| _ = c.ending.fetch_add(1, Ordering::SeqCst));
         session.poller.finished(|| streams(session, &is_theirs).all(|s| !s.is_held()));
         session.poller.let_leave();
-        contexts.iter().for_each(|c| session.streams.abandon(c));
+        contexts.iter().for_each(|c| session.get::<Streams>().abandon(c));
         self.0.set(contexts);
     }
 
@@ -56,21 +57,31 @@ impl Ending {
                 continue;
             }
             // `ending` stays: nobody who still has it at hand uses it.
-            call.session.contexts.ended(call, context);
+            call.session.get::<Contexts>().ended(call, context);
             call.session.poller.wake(); // what is lost of it is told
         }
     }
 }
 
 /// Waits, but not for long, until what is pending on these contexts now is read. Other threads may go on launching.
-pub fn drain(session: &Session, ends: impl Fn(&Context) -> bool) {
+pub fn drain(session: Session, ends: impl Fn(&Context) -> bool) {
     let pending: Vec<(&Stream, u64)> = streams(session, &ends).map(|s| (s, s.unread().1)).collect();
     session.poller.drain(|| pending.iter().all(|(stream, behind)| stream.unread().0 >= *behind));
 }
 
 /// The streams of some contexts.
-fn streams(session: &Session, of: &impl Fn(&Context) -> bool) -> impl Iterator<Item = &'static Stream> {
-    session.streams.iter().filter(move |s| s.context().is_some_and(of))
+fn streams(session: Session, of: &impl Fn(&Context) -> bool) -> impl Iterator<Item = &'static Stream> {
+    session.get::<Streams>().iter().filter(move |s| s.context().is_some_and(of))
+}
+
+/// A call has just made the context with this handle: whichever had it before is gone.
+pub fn made(call: &Call, driver: &Driver, handle: CUcontext) {
+    let contexts = call.session.get::<Contexts>();
+    if let Some(old) = contexts.iter().find(|c| c.handle == handle as u64) {
+        call.session.get::<Streams>().abandon(old);
+        contexts.ended(call, old);
+    }
+    contexts.get(call, driver, handle);
 }
 
 /// A release or reset of a device's primary context.
@@ -85,8 +96,8 @@ pub struct PrimaryEnding {
 
 impl PrimaryEnding {
     /// Before the real call.
-    pub fn begin(&self, session: &Session, device: CUdevice, is_reset: bool) {
-        let Some(primary) = session.contexts.primary(device) else { return };
+    pub fn begin(&self, session: Session, device: CUdevice, is_reset: bool) {
+        let Some(primary) = session.get::<Contexts>().primary(device) else { return };
         // Relaxed: the driver's lock, or `retained`, orders those that matter.
         self.others.set(primary.call_counts.done());
         primary.call_counts.begin();
@@ -103,7 +114,7 @@ impl PrimaryEnding {
 
     /// After it.
     pub fn over(&self, call: &Call, device: CUdevice, is_reset: bool, succeeded: bool) {
-        let Some(primary) = call.session.contexts.primary(device) else { return };
+        let Some(primary) = call.session.get::<Contexts>().primary(device) else { return };
         if self.may_end.take() {
             let is_active = || driver::driver().is_some_and(|d| d.is_primary_active(device));
             // In this order: a retain that made it active has begun before.

@@ -20,12 +20,15 @@ use gpuspy_wire::record::{Untimed, flag};
 
 use crate::cuda::{CUDA_ERROR_NOT_READY, CUDA_SUCCESS};
 use crate::driver::Driver;
+use crate::gpu::budget::Gate;
 use crate::gpu::burst::{self, Joined};
+use crate::gpu::capture::Captures;
 use crate::gpu::context::Context;
-use crate::gpu::depth::Density;
+use crate::gpu::depth::{Density, Queue};
+use crate::gpu::open_burst::saturated;
 use crate::gpu::overlap::OverlapCheck;
 use crate::gpu::stream::{End, Hold, Pending, Stream};
-use crate::session::Session;
+use crate::sink::Session;
 use crate::sys::{tenth_of_a_second, ticks};
 use crate::thread::Call;
 
@@ -100,11 +103,6 @@ pub struct Closed {
     pub flags: u16,
 }
 
-/// Ticks as a record has them.
-pub fn saturated(ticks: u64) -> u32 {
-    u32::try_from(ticks).unwrap_or(u32::MAX)
-}
-
 /// How an operation is timed.
 pub enum Opened {
     /// By a pair of its own.
@@ -123,14 +121,14 @@ pub fn open(
     kernel: u64,
 ) -> Result<Opened, Untimed> {
     let session = call.session;
-    session.timing.admit()?;
+    session.get::<Gate>().admit()?;
     let context = stream.context().ok_or(Untimed::NoStream)?;
     let refused = || if context.is_leaving() { Untimed::Teardown } else { Untimed::Contended };
     let hold = stream.hold().ok_or_else(refused)?;
     if context.pool.is_low() {
         session.poller.wake(); // it is late: events that it could give back are complete
     }
-    match stream.entries.density(session.queue) {
+    match stream.entries.density(*session.get::<Queue>()) {
         Density::Each => pair(call, driver, context, hold, overlap, false),
         _ => open_deep(call, driver, context, hold, overlap, kernel),
     }
@@ -149,7 +147,7 @@ fn open_deep(
 ) -> Result<Opened, Untimed> {
     let (session, stream) = (call.session, hold.stream());
     ask_now_and_then(session, driver, stream, context);
-    match stream.entries.density(session.queue) {
+    match stream.entries.density(*session.get::<Queue>()) {
         Density::Each => pair(call, driver, context, hold, overlap, false),
         Density::Sampled if kernel == 0 => pair(call, driver, context, hold, overlap, false),
         Density::None => Err(Untimed::DeepQueue),
@@ -173,7 +171,7 @@ fn pair(
     if !hold.stream().has_room() {
         return Err(Untimed::DeepQueue);
     }
-    let end = call.take_event(context).ok_or(Untimed::NoEvent)?;
+    let end = context.take_event(call).ok_or(Untimed::NoEvent)?;
     match start(call, driver, context, &mut hold, overlap) {
         Ok(start) => {
             let events = Events { context, start, end, handed_over: false };
@@ -206,7 +204,7 @@ fn start(
 
 /// A start event, recorded now.
 pub fn recorded(call: &Call, driver: &Driver, context: &Context, stream: &Stream) -> Result<Start, Untimed> {
-    let event = call.take_event(context).ok_or(Untimed::NoEvent)?;
+    let event = context.take_event(call).ok_or(Untimed::NoEvent)?;
     let begun = ticks();
     if record(call, driver, context, event, stream).is_none() {
         context.pool.give(event);
@@ -221,7 +219,7 @@ pub fn recorded(call: &Call, driver: &Driver, context: &Context, stream: &Stream
 /// Where the queue is full it waits until the GPU has finished an entry, as the app's next call would have done otherwise:
 /// that is no cost of ours.
 pub fn record(call: &Call, driver: &Driver, context: &Context, event: u32, stream: &Stream) -> Option<u64> {
-    let begun = stream.entries.is_nearly_full(call.session.queue).then(ticks);
+    let begun = stream.entries.is_nearly_full(*call.session.get::<Queue>()).then(ticks);
     // SAFETY: an event of the stream's context, and a stream that the app is about to use or has just used.
     let recorded = driver
         .event_record
@@ -237,16 +235,19 @@ fn most_record() -> u64 {
     tenth_of_a_second() / 10_000
 }
 
+/// No event serves two operations (`GPUSPY_EVENTS=pairs`). Written before the session is published.
+pub struct PairsOnly(pub bool);
+
 /// Whether an end event may serve as the next start event, and if so, the last ticks at which it had not fired.
 fn serves(
-    session: &Session,
+    session: Session,
     driver: &Driver,
     context: &Context,
     hold: &mut Hold,
     end: &End,
     overlap: &OverlapCheck,
 ) -> Option<u64> {
-    if session.pairs_only.load(Ordering::Relaxed) || !overlap.follows(end.since) {
+    if session.get::<PairsOnly>().0 || !overlap.follows(end.since) {
         return None;
     }
     let row = &mut hold.last().row;
@@ -258,7 +259,9 @@ fn serves(
     if now.wrapping_sub(end.ended) <= end.ended.wrapping_sub(end.begun) {
         return Some(end.begun);
     }
-    if hold.stream().entries.depth() <= BUSY_DEPTH || session.stream_captures.load(Ordering::Relaxed) != 0 {
+    if hold.stream().entries.depth() <= BUSY_DEPTH
+        || session.get::<Captures>().open.load(Ordering::Relaxed) != 0
+    {
         return None;
     }
     if let Some(less) = hold.last().patience.checked_sub(1) {
@@ -281,8 +284,10 @@ fn serves(
 /// The poller wakes late on busy machines, so a hook may look for itself, now and then, how far a stream has come; but not
 /// while anything is being captured, which a query from a thread that is not RELAXED would invalidate.
 #[cold]
-fn ask_now_and_then(session: &Session, driver: &Driver, stream: &Stream, context: &Context) {
-    if session.stream_captures.load(Ordering::Relaxed) == 0 && stream.entries.is_to_be_asked(session.queue) {
+fn ask_now_and_then(session: Session, driver: &Driver, stream: &Stream, context: &Context) {
+    if session.get::<Captures>().open.load(Ordering::Relaxed) == 0
+        && stream.entries.is_to_be_asked(*session.get::<Queue>())
+    {
         // RELAXED all the same: a capture may begin meanwhile.
         driver.relaxed(|| ask(driver, stream, context));
     }
@@ -346,7 +351,7 @@ pub fn close(
         start: start.event,
         end,
         position,
-        window: call.session.timing.window(),
+        window: call.session.get::<Gate>().window(),
         launches: stream.call_counts.begun(),
         cancelled: !succeeded,
         ..Pending::default()
@@ -374,9 +379,10 @@ pub fn close(
 pub fn mark(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed) {
     let session = call.session;
     let is_paused = matches!(why, Untimed::Budget | Untimed::OutsideRange);
-    let looks_deep = (is_paused || why == Untimed::DeepQueue) && stream.entries.is_deep(session.queue);
+    let looks_deep =
+        (is_paused || why == Untimed::DeepQueue) && stream.entries.is_deep(*session.get::<Queue>());
     let Some(context) = stream.context().filter(|_| looks_deep) else { return };
-    if stream.is_watched() || stream.entries.density(session.queue) == Density::None {
+    if stream.is_watched() || stream.entries.density(*session.get::<Queue>()) == Density::None {
         // In a window `open` asks.
         if is_paused {
             ask_now_and_then(session, driver, stream, context);
@@ -384,7 +390,7 @@ pub fn mark(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed)
         return;
     }
     let Some(mut hold) = stream.hold() else { return };
-    let Some(event) = call.take_event(context) else { return };
+    let Some(event) = context.take_event(call) else { return };
     let recorded = record(call, driver, context, event, stream);
     let marker =
         |position| Pending { start: event, end: event, position, marker: true, ..Pending::default() };

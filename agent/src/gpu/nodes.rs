@@ -11,11 +11,13 @@ use gpuspy_wire::record::{GpuTime, Head, NodeTime, Record};
 use crate::cuda::*;
 use crate::driver::Driver;
 use crate::gpu::context::Context;
-use crate::gpu::poller::Ring;
 use crate::gpu::poller::cost::Outside;
 use crate::gpu::time_base::distance_by;
-use crate::graphs::events::Pair;
+use crate::sink::Ring;
 use crate::sys::ticks;
+
+/// Two events, one before and one behind a kernel.
+pub type Pair = [CUevent; 2];
 
 /// Graphs that are timed node by node at the same time.
 const GRAPHS: usize = 1024;

@@ -10,14 +10,22 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::gpu::stream::Stream;
-
 /// Calls that overlap something, as they pass. Relaxed: the driver's own lock orders the calls in question, and each
 /// thread counts before and reads after its own.
 #[derive(Default)]
 pub struct CallCounts {
     begun: AtomicU64,
     done: AtomicU64,
+}
+
+/// The counts in which a call onto a stream appears.
+pub struct Lines {
+    /// The stream's own.
+    pub stream: &'static CallCounts,
+    /// What a call must be alone on: the stream, or all streams of the context.
+    pub line: &'static CallCounts,
+    /// Of the streams of its kind, and of those that it is ordered with across streams.
+    pub across: Option<(&'static CallCounts, &'static CallCounts)>,
 }
 
 /// A call's overlap through its stream.
@@ -75,19 +83,18 @@ impl CallCounts {
 impl OverlapCheck {
     /// Before the real call, and before anything of ours.
     #[inline]
-    pub fn begin(stream: &'static Stream) -> OverlapCheck {
-        let line = stream.line();
+    pub fn begin(Lines { stream, line, across }: Lines) -> OverlapCheck {
         let over = line.done();
-        stream.call_counts.begin();
-        if !core::ptr::eq(line, &stream.call_counts) {
+        stream.begin();
+        if !core::ptr::eq(line, stream) {
             line.begin();
         }
-        let across = stream.passages_across().map(|(own, other)| {
+        let across = across.map(|(own, other)| {
             let over = other.done();
             own.begin();
             Across { own, other, over }
         });
-        OverlapCheck { stream: &stream.call_counts, line, over, across }
+        OverlapCheck { stream, line, over, across }
     }
 
     /// After the real call, and after anything of ours: the moment, if no other call may lie between.
@@ -109,9 +116,9 @@ impl OverlapCheck {
 
 impl Since {
     /// Whether no call has begun since then on a stream, or on one that it is ordered with.
-    pub fn is_now(self, stream: &'static Stream) -> bool {
-        let across = stream.passages_across().map_or(0, |(_, other)| other.begun());
-        stream.line().begun() == self.own && across == self.across
+    pub fn is_now(self, Lines { line, across, .. }: Lines) -> bool {
+        let across = across.map_or(0, |(_, other)| other.begun());
+        line.begun() == self.own && across == self.across
     }
 }
 

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::cuda::*;
 use crate::driver::Driver;
+use crate::thread::Magazine;
 
 /// Events of a context at most: two for each operation that is timed and not read yet.
 const MAX_EVENTS: usize = 1 << 14;
@@ -16,8 +17,6 @@ const MAX_EVENTS: usize = 1 << 14;
 const FIRST: usize = 4096;
 const MORE: usize = 2048;
 const LOW: u32 = 2048;
-/// Events that a thread fetches at a time, and keeps at most.
-const HANDFUL: usize = 16;
 
 /// A context's events: a fixed table and a free list over it (a Treiber stack of indices; the tag in the head's upper
 /// half changes at every operation, so that a stale head is never exchanged).
@@ -39,14 +38,6 @@ pub struct Pool {
     made: AtomicU32,
     /// The driver has refused to make one: those that exist have to do. Relaxed: a hint.
     refused: AtomicBool,
-}
-
-/// A thread's own free events of one context.
-pub struct Magazine {
-    /// The context's number; 0 = none yet.
-    context: u32,
-    count: usize,
-    events: [u32; HANDFUL],
 }
 
 impl Pool {
@@ -179,9 +170,6 @@ impl Pool {
 }
 
 impl Magazine {
-    /// An empty one.
-    pub const EMPTY: Magazine = Magazine { context: 0, count: 0, events: [0; HANDFUL] };
-
     /// Takes an event of a context's pool; the caller is its one holder. What is left of another context's goes back to
     /// `others`, by its number.
     #[inline]

@@ -1,7 +1,7 @@
 //! `--capture-range`: which part of the run is looked at, and when that begins and ends.
 //!
 //! Who changes it: the app's calls of `cuProfilerStart` and `cuProfilerStop`, its NVTX ranges of the name that is asked for
-//! ([`crate::nvtx::watch`]), or the poller, when the time has come. Each change is told with its moment, by who made it, and
+//! (`crate::nvtx::watch`), or the poller, when the time has come. Each change is told with its moment, by who made it, and
 //! tells the [`Gate`], which hooks ask anyway: outside the range they time nothing, as in a pause of the budget. Which
 //! records are worth keeping the collector decides.
 
@@ -10,11 +10,8 @@ use gpuspy_wire::capture::CaptureRange;
 use gpuspy_wire::record::{Capture, Head, Record};
 
 use crate::gpu::budget::Gate;
-use crate::gpu::poller::Ring;
-use crate::nvtx::watch;
-use crate::session::Session;
+use crate::sink::{Ring, Session};
 use crate::sys::{self, ticks};
-use crate::thread;
 
 /// The range's state. Valid when zero.
 pub struct Range {
@@ -56,31 +53,18 @@ impl Range {
         Some(Capture { head: Head::new::<Capture>(), at, change, ..Capture::default() })
     }
 
-    /// Makes it what NVTX ranges say, at `now`.
-    pub fn follow(&self, gate: &Gate, now: u64, mut tell: impl FnMut(&Capture)) {
+    /// Makes it what NVTX ranges say, at `now`: `is_any_open` says whether one of the name is open.
+    pub fn follow(&self, gate: &Gate, now: u64, is_any_open: fn() -> bool, mut tell: impl FnMut(&Capture)) {
         // Another thread may change what they say meanwhile: whoever looks last leaves it as it is.
         loop {
-            let is_open = watch::is_open();
+            let is_open = is_any_open();
             if let Some(change) = self.change(gate, is_open, now) {
                 tell(&change);
             }
-            if watch::is_open() == is_open {
+            if is_any_open() == is_open {
                 break;
             }
         }
-    }
-}
-
-/// The session has been published: what holds from its begin on.
-pub fn begun(session: &'static Session) {
-    let now = ticks();
-    let tell = |change: &Capture| thread::aside(session, now, change.as_words());
-    match session.timing.range() {
-        Some(CaptureRange::Nvtx { .. }) => session.range.follow(&session.timing, now, tell),
-        Some(CaptureRange::Delay { delay: 0, .. }) => {
-            session.range.change(&session.timing, true, now).iter().for_each(tell);
-        }
-        _ => {}
     }
 }
 
@@ -92,10 +76,10 @@ pub struct Schedule {
 
 impl Schedule {
     /// As the options ask for.
-    pub fn new(session: &Session) -> Schedule {
-        let begun = session.range.begun.load(Ordering::Relaxed);
+    pub fn new(session: Session) -> Schedule {
+        let begun = session.get::<Range>().begun.load(Ordering::Relaxed);
         let mut to_come = Vec::new();
-        if let Some(CaptureRange::Delay { delay, duration }) = session.timing.range() {
+        if let Some(CaptureRange::Delay { delay, duration }) = session.get::<Gate>().range() {
             to_come.extend(duration.map(|duration| (begun + delay + duration, false)));
             to_come.push((begun + delay, true));
         }
@@ -103,14 +87,14 @@ impl Schedule {
     }
 
     /// A turn of the poller. Returns for how long it may sleep at most, ns.
-    pub fn step(&mut self, session: &Session, ring: &mut Ring) -> u64 {
+    pub fn step(&mut self, session: Session, ring: &mut Ring) -> u64 {
         while let Some((moment, begins)) = self.to_come.last().copied() {
             let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
             if now < moment {
                 return moment - now;
             }
             self.to_come.pop();
-            if let Some(change) = session.range.change(&session.timing, begins, ticks()) {
+            if let Some(change) = session.get::<Range>().change(session.get::<Gate>(), begins, ticks()) {
                 ring.push(change.as_words());
             }
         }
@@ -121,7 +105,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::options::{Mode, Options};
+    use crate::options::{Mode, Options};
 
     #[test]
     fn it_begins_and_ends_in_turn_and_at_moments_that_grow() {

@@ -13,10 +13,8 @@
 use gpuspy_wire::record::{ClockSample, Head};
 
 use crate::cuda::*;
-use crate::driver::Driver;
 use crate::gpu::context::Context;
-use crate::gpu::poller::cost::Outside;
-use crate::gpu::poller::reader::Asked;
+use crate::gpu::poller::cost::{Asked, Outside};
 use crate::gpu::time_base::TimeBase;
 use crate::sys::{self, ticks};
 
@@ -100,15 +98,4 @@ fn watch(
         }
     }
     None
-}
-
-/// Makes the stream in the current context; null where the driver makes none.
-pub fn make_stream(driver: &Driver) -> CUstream {
-    let (mut least, mut greatest) = (0, 0);
-    // SAFETY: a context is current; writes places of ours.
-    driver.stream_priorities.map(|ask| unsafe { ask(&mut least, &mut greatest) });
-    let mut stream: CUstream = core::ptr::null_mut();
-    // SAFETY: as above.
-    let made = driver.stream_create.map(|create| unsafe { create(&mut stream, STREAM_NON_BLOCKING, least) });
-    if made == Some(CUDA_SUCCESS) { stream } else { core::ptr::null_mut() }
 }

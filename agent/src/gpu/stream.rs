@@ -4,16 +4,16 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::{self, Head, LossCause, flag};
 
-use crate::calls::is_captured;
 use crate::cuda::*;
 use crate::driver::Driver;
-use crate::gpu::burst::{self, OpenBurst};
-use crate::gpu::context::Context;
+use crate::gpu::capture::is_captured;
+use crate::gpu::context::{Context, Contexts};
 use crate::gpu::depth::Entries;
 use crate::gpu::draw::Draw;
-use crate::gpu::overlap::{CallCounts, Since};
-use crate::gpu::poller;
+use crate::gpu::open_burst::{Bursts, OpenBurst};
+use crate::gpu::overlap::{CallCounts, Lines, Since};
 use crate::keyed::Keyed;
+use crate::sink::poller;
 use crate::sys::ticks;
 use crate::thread::Call;
 
@@ -218,9 +218,15 @@ impl Stream {
         self.flags.load(Ordering::Relaxed) as u16
     }
 
+    /// Where calls onto this stream are counted.
+    #[inline]
+    pub fn lines(&'static self) -> Lines {
+        Lines { stream: &self.call_counts, line: self.line(), across: self.passages_across() }
+    }
+
     /// The calls among which one must be alone to be alone on this stream.
     #[inline]
-    pub fn line(&'static self) -> &'static CallCounts {
+    fn line(&'static self) -> &'static CallCounts {
         match self.context() {
             Some(context) if context.shares_queues() => &context.all,
             _ => &self.call_counts,
@@ -229,7 +235,7 @@ impl Stream {
 
     /// The calls on streams of its kind, and those that it is ordered with across streams: the legacy default stream with
     /// every blocking one (CUDA Programming Guide, "Default stream").
-    pub fn passages_across(&self) -> Option<(&'static CallCounts, &'static CallCounts)> {
+    fn passages_across(&self) -> Option<(&'static CallCounts, &'static CallCounts)> {
         let context = self.context()?;
         if self.flags() & flag::LEGACY_STREAM != 0 {
             Some((&context.legacy, &context.blocking))
@@ -357,7 +363,7 @@ impl Stream {
 
     /// Poller: a destroyed stream that is drained becomes free to be made into another. Returns how many operations' times
     /// are lost by that.
-    pub fn retire_if_dead(&'static self, bursts: &burst::Shared) -> u64 {
+    pub fn retire_if_dead(&'static self, bursts: &Bursts) -> u64 {
         let mut lost = 0;
         if self.state.load(Ordering::Acquire) == DEAD
             && self.oldest().is_none()
@@ -502,7 +508,7 @@ impl Streams {
             (None, Name::Handle(_)) => (context_of(driver, handle), UNTOLD as CUgreenCtx),
             (None, _) => (context, UNTOLD as CUgreenCtx),
         };
-        let context = call.session.contexts.get(call, driver, context_handle)?;
+        let context = call.session.get::<Contexts>().get(call, driver, context_handle)?;
         let mut flags = 0;
         // SAFETY: a stream that the app is about to use; writes a place of ours.
         let asked = driver.stream_flags.map(|ask| unsafe { ask(recorded_on as CUstream, &mut flags) });
@@ -606,23 +612,25 @@ impl Streams {
         if answered { id } else { OWN_ID | (self.last_id.fetch_add(1, Ordering::Relaxed) + 1) }
     }
 
-    /// The app destroys a stream: its handle may come back as another's.
-    pub fn destroyed(&self, call: &Call, handle: CUstream) {
+    /// The app destroys a stream: its handle may come back as another's. `end_burst` ends the burst on it, if there is one.
+    pub fn destroyed(&self, call: &Call, handle: CUstream, end_burst: impl Fn(&'static Stream)) {
         let Name::Handle(key) = Name::of(handle, call.per_thread) else { return };
         let Some(place) = self.places.get(key) else { return };
         // SAFETY: null or a stream, which is never freed.
         if let Some(stream) = unsafe { place.swap(core::ptr::null_mut(), Ordering::AcqRel).as_ref() } {
+            end_burst(stream);
             self.end(call, stream);
         }
     }
 
     /// A green context goes: its streams can do nothing more, though the app has yet to destroy those that it made.
-    pub fn green_ends(&self, call: &Call, green: CUgreenCtx) {
+    pub fn green_ends(&self, call: &Call, green: CUgreenCtx, end_burst: impl Fn(&'static Stream)) {
         for place in self.places.values() {
             // SAFETY: null or a stream, which is never freed. Acquire, with the release in `make`.
             let stream = unsafe { place.load(Ordering::Acquire).as_ref() };
             if let Some(stream) = stream.filter(|s| s.is_green(green)) {
                 place.store(core::ptr::null_mut(), Ordering::Release);
+                end_burst(stream);
                 self.end(call, stream);
             }
         }
@@ -630,7 +638,6 @@ impl Streams {
 
     /// A stream that no handle means any more.
     fn end(&self, call: &Call, stream: &'static Stream) {
-        burst::end_on(call, stream, burst::Next::Call);
         let record = record::Stream {
             head: Head::new::<record::Stream>(),
             at: ticks(),

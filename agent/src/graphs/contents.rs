@@ -8,6 +8,8 @@ use gpuspy_wire::record::NodeKind;
 
 use crate::cuda::*;
 use crate::driver::{self, Driver};
+use crate::facts::Facts;
+use crate::names::Names;
 use crate::thread::Call;
 
 /// Child graphs inside child graphs that are still read.
@@ -234,9 +236,9 @@ impl CUDA_KERNEL_NODE_PARAMS_v2 {
     /// The kernel's number in the names table; 0 = unknown; a new one's facts are told.
     pub fn name(&self, call: &Call) -> u32 {
         if let Some(driver) = driver::driver() {
-            call.session.facts.of_node(call, driver, self);
+            call.session.get::<Facts>().of_node(call, driver, self);
         }
-        call.session.names.of_node(call, self).1.id
+        call.session.get::<Names>().of_node(call, self).1.id
     }
 
     /// As the app gives it: beside a `func`, `kern` is not looked at (cuda.h) and may hold anything.

@@ -19,12 +19,10 @@
 
 use crate::cuda::*;
 use crate::driver::Driver;
+use crate::gpu::nodes::Pair;
 
 /// Kernels of a graph that are timed at most; those behind are left alone.
 const MOST_KERNELS: usize = 2048;
-
-/// Two events, one before and one behind a kernel.
-pub type Pair = [CUevent; 2];
 
 /// Our nodes in a graph. Dropped, they are out again.
 pub struct Inserted {

@@ -12,14 +12,15 @@ use gpuspy_wire::record::{self, Fact, Head, LossCause, NodeKind};
 
 use crate::cuda::*;
 use crate::driver::{self, Driver};
-use crate::gpu::nodes::NodeTimed;
+use crate::gpu::context::Contexts;
+use crate::gpu::nodes::{NodeTimed, Nodes, Pair};
 use crate::keyed::Keyed;
-use crate::names;
+use crate::names::{self, Names};
 use crate::sys::ticks;
 use crate::thread::Call;
 use contents::Line;
 pub use contents::{Contents, What};
-use events::{Inserted, Pair};
+use events::Inserted;
 
 /// Executable graphs alive at the same time (handles are reused).
 const PLACES: usize = 4096;
@@ -106,8 +107,9 @@ impl Graphs {
     ) {
         let contents = driver.relaxed(|| Contents::read(call, driver, graph)).unwrap_or_default();
         let Some(place) = self.places.get(handle as u64) else { return call.lost(LossCause::TableFull, 1) };
-        let context = call.session.contexts.get(call, driver, driver.current_context());
-        let timed = events.zip(context).map(|(pairs, context)| call.session.nodes.add(context, pairs));
+        let context = call.session.get::<Contexts>().get(call, driver, driver.current_context());
+        let timed =
+            events.zip(context).map(|(pairs, context)| call.session.get::<Nodes>().add(context, pairs));
         place.timed.store(
             timed.map_or(core::ptr::null_mut(), |t| core::ptr::from_ref(t).cast_mut()),
             Ordering::Release,
@@ -151,7 +153,7 @@ impl Graphs {
     /// A launch begins, before the real call.
     #[inline]
     pub fn launches(&self, call: &Call, handle: CUgraphExec) {
-        if !call.session.nodes.on.load(Ordering::Relaxed) {
+        if !call.session.get::<Nodes>().on.load(Ordering::Relaxed) {
             return;
         }
         let Some(place) = self.places.find(handle as u64) else { return };
@@ -173,7 +175,7 @@ impl Graphs {
 
     /// Before an instantiation: puts events around the graph's kernels, if that was asked for and can be done.
     pub fn insert(&self, call: &Call, graph: CUgraph, for_device: bool) -> Option<(Inserted, Vec<Pair>)> {
-        let (driver, nodes) = (driver::driver()?, &call.session.nodes);
+        let (driver, nodes) = (driver::driver()?, call.session.get::<Nodes>());
         if !nodes.on.load(Ordering::Relaxed) {
             return None;
         }
@@ -209,7 +211,7 @@ impl Graphs {
     pub fn destroyed(&self, call: &Call, handle: CUgraphExec) {
         if let Some(place) = self.places.find(handle as u64) {
             if let Some(timed) = place.timed() {
-                call.session.nodes.remove(timed);
+                call.session.get::<Nodes>().remove(timed);
                 place.timed.store(core::ptr::null_mut(), Ordering::Release);
             }
             place.graph.store(0, Ordering::Release);
@@ -252,7 +254,8 @@ impl Graphs {
         }
         let lines = contents.lines();
         let [kernels, copies, memsets, others] = place.count(&lines);
-        let communication = lines.iter().any(|line| call.session.names.is_communication(line.kernel));
+        let communication =
+            lines.iter().any(|line| call.session.get::<Names>().is_communication(line.kernel));
         place.communication.store(communication, Ordering::Relaxed);
         let graph = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let head = Head::new::<record::Graph>();

@@ -8,9 +8,10 @@
 
 use crate::hook::Hook;
 use crate::interpose::dlsym;
-use crate::interpose::libraries::{self, List};
-use crate::interpose::slots::{self, Slot};
-use crate::session;
+use crate::loader::libraries::{self, List};
+use crate::loader::slots::{self, Slot};
+use crate::loader::{in_library, is_libc_own, next_definition};
+use crate::sink;
 use crate::sys::Errno;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_voi
 
 /// The address to jump to. Called from the naked code above.
 extern "C" fn find_next() -> usize {
-    let found = dlsym::next_definition(c"dlopen").unwrap_or(no_dlopen as *const () as usize);
+    let found = next_definition(c"dlopen").unwrap_or(no_dlopen as *const () as usize);
     NEXT.store(found, Ordering::Relaxed);
     found
 }
@@ -104,7 +105,7 @@ const TRIES: usize = 4;
 /// Leads the slots of what was loaded since to us, if there was anything that does not come to us by itself.
 #[inline]
 pub fn look() {
-    if GIVEN.load(Ordering::Relaxed) && session::is_enabled() {
+    if GIVEN.load(Ordering::Relaxed) && sink::is_enabled() {
         look_at_new();
     }
 }
@@ -170,7 +171,7 @@ impl Wanted {
     /// Whether a function is the C library's, or CUDA's own.
     fn is_real(self, found: usize) -> bool {
         match self {
-            Wanted::Dlsym => dlsym::is_libc_own(found),
+            Wanted::Dlsym => is_libc_own(found),
             Wanted::Function(hook) => dlsym::is_real(hook, found),
         }
     }
@@ -199,5 +200,5 @@ fn in_own_scope(slot: &Slot, symbol: &CStr) -> Option<usize> {
     if path.is_empty() {
         return None;
     }
-    libraries::with(path, |handle| dlsym::in_library(handle, symbol))
+    libraries::with(path, |handle| in_library(handle, symbol))
 }

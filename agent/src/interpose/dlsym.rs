@@ -9,16 +9,14 @@
 //! Two pointers lead on: **libc's** dlsym, for our own questions, and the **next** dlsym in search order, for the
 //! app's: a dlsym hook behind us keeps being asked.
 
-use crate::hook::{Hook, Layer};
-use crate::interpose;
-use crate::interpose::{deepbind, libraries, unknown};
+use crate::hook::{Hook, Hooks, Layer, Table};
+use crate::interpose::{self, deepbind, unknown};
+use crate::loader::{Dlsym, in_library, libc_dlsym, libraries, quietly};
+use crate::sink;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-
-/// libc's dlsym, and the next one in search order. Relaxed: code, immutable, and every thread finds the same.
-static LIBC: AtomicUsize = AtomicUsize::new(0);
+/// The next dlsym in search order. Relaxed: code, immutable, and every thread finds the same.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// The exported `dlsym`.
@@ -85,33 +83,6 @@ extern "C" fn find_next() -> usize {
     next_dlsym() as usize
 }
 
-/// libc's dlsym. glibc has it at two versions: 2.34 (in libc.so.6) and the port's first (in libdl.so.2 before).
-fn libc_dlsym() -> Dlsym {
-    let mut address = LIBC.load(Ordering::Relaxed);
-    if address == 0 {
-        const OLD: &CStr = if cfg!(target_arch = "aarch64") { c"GLIBC_2.17" } else { c"GLIBC_2.2.5" };
-        for version in [c"GLIBC_2.34", OLD] {
-            // SAFETY: terminated strings; RTLD_NEXT is relative to us, the caller, which is what we mean.
-            let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
-            if !found.is_null() {
-                address = found as usize;
-                LIBC.store(address, Ordering::Relaxed);
-                break;
-            }
-        }
-    }
-    if address == 0 {
-        return no_dlsym;
-    }
-    // SAFETY: the C library's function of this name and prototype.
-    unsafe { core::mem::transmute::<usize, Dlsym>(address) }
-}
-
-/// Stands in for a C library without a dlsym that we can find: nothing is ever found.
-unsafe extern "C" fn no_dlsym(_: *mut c_void, _: *const c_char) -> *mut c_void {
-    core::ptr::null_mut()
-}
-
 /// The next dlsym in search order: another hook's, or libc's.
 fn next_dlsym() -> Dlsym {
     let mut address = NEXT.load(Ordering::Relaxed);
@@ -125,15 +96,6 @@ fn next_dlsym() -> Dlsym {
     unsafe { core::mem::transmute::<usize, Dlsym>(address) }
 }
 
-/// The definition that follows ours in search order.
-pub fn next_definition(symbol: &CStr) -> Option<usize> {
-    quietly(|| {
-        // SAFETY: a terminated name; RTLD_NEXT is relative to us.
-        let found = unsafe { libc_dlsym()(libc::RTLD_NEXT, symbol.as_ptr()) };
-        (!found.is_null()).then_some(found as usize)
-    })
-}
-
 /// The definition that comes first for the whole process, if it is our export.
 pub fn first_if_ours(symbol: &CStr) -> Option<usize> {
     let first = quietly(|| {
@@ -142,30 +104,6 @@ pub fn first_if_ours(symbol: &CStr) -> Option<usize> {
         (!found.is_null()).then_some(found as usize)
     })?;
     libraries::is_ours(first).then_some(first)
-}
-
-/// Whether a function is libc's dlsym.
-pub fn is_libc_own(address: usize) -> bool {
-    address == libc_dlsym() as usize
-}
-
-/// The definition in a library.
-pub fn in_library(handle: *mut c_void, symbol: &CStr) -> Option<usize> {
-    quietly(|| {
-        // SAFETY: a handle that dlopen gave, a terminated name.
-        let found = unsafe { libc_dlsym()(handle, symbol.as_ptr()) };
-        (!found.is_null()).then_some(found as usize)
-    })
-}
-
-/// Runs our own lookup and leaves dlerror(3) without an error of ours.
-pub fn quietly<T>(lookup: impl FnOnce() -> Option<T>) -> Option<T> {
-    let found = lookup();
-    if found.is_none() {
-        // SAFETY: clears the thread's error state, where our own failed lookup stands now.
-        unsafe { libc::dlerror() };
-    }
-    found
 }
 
 /// A lookup in a real handle: the next dlsym's answer, or the hook in its place.
@@ -194,18 +132,18 @@ pub fn find(name: &CStr) -> Option<&'static Hook> {
     if !(bytes.starts_with(b"cu") || bytes.starts_with(b"__cuda")) {
         return None;
     }
-    crate::table::all().iter().find(|hook| hook.symbol == name)
+    Table::all().iter().find(|hook| hook.symbol == name)
 }
 
 /// The hook to hand out instead of `answer`, if `answer` is the real function that the hook stands for.
 fn substitute(hook: &'static Hook, handle: *mut c_void, answer: usize) -> Option<*const ()> {
-    if !crate::session::is_enabled() {
+    if !sink::is_enabled() {
         return None;
     }
     // Where the next dlsym answered with something else than libc's, it is a hook behind us: ours goes on to it.
     let entry = wrapper(hook, in_library(handle, hook.symbol)?, answer);
     if hook.layer == Layer::Driver {
-        crate::session::looked_up(hook, entry.is_some());
+        sink::looked_up(hook, entry.is_some());
     }
     entry
 }

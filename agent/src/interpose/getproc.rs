@@ -5,9 +5,10 @@
 //! variant's own name, version and flags. An answer that we do not recognise is the app's business.
 
 use crate::cuda::CUDA_SUCCESS;
-use crate::hook::{Hook, Layer};
-use crate::interpose::{is_real, libraries, real_export};
-use crate::table::{Symbol, get};
+use crate::hook::{Hook, Hooks, Layer, Table};
+use crate::interpose::{is_real, learn_driver, real_export};
+use crate::loader::libraries;
+use crate::sink;
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 /// CU_GET_PROC_ADDRESS_LEGACY_STREAM, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM.
@@ -22,13 +23,14 @@ pub fn ask(hook: &Hook) -> Option<Option<usize>> {
     libraries::driver()?;
     let flags = if hook.per_thread { PER_THREAD } else { LEGACY };
     let mut found: *mut c_void = core::ptr::null_mut();
-    let result = if let Some(address) = real_export(get(Symbol::cuGetProcAddress_v2)) {
+    let [second, first] = Table::getproc();
+    let result = if let Some(address) = real_export(second) {
         let mut status: c_int = 0;
         // SAFETY: the driver's export of this name has this prototype (cuda.h, CUDA 12.0).
         let getproc = unsafe { core::mem::transmute::<usize, GetprocV2>(address) };
         // SAFETY: a terminated name and two places of ours to write to.
         unsafe { getproc(hook.base.as_ptr(), &mut found, hook.version, flags, &mut status) }
-    } else if let Some(address) = real_export(get(Symbol::cuGetProcAddress)) {
+    } else if let Some(address) = real_export(first) {
         // SAFETY: the driver's export of this name has this prototype (cuda.h, CUDA 11.3).
         let getproc = unsafe { core::mem::transmute::<usize, GetprocV1>(address) };
         // SAFETY: a terminated name and a place of ours to write to.
@@ -44,9 +46,9 @@ pub fn substitute(base: &CStr, answer: usize) -> Option<*const ()> {
     if !base.to_bytes().starts_with(b"cu") {
         return None;
     }
-    super::learn_driver();
+    learn_driver();
     let mut known = None;
-    for hook in crate::table::all() {
+    for hook in Table::all() {
         if hook.layer == Layer::Driver && hook.base == base {
             known = Some(hook);
             if hook.is_wrapper(answer) {
@@ -54,13 +56,13 @@ pub fn substitute(base: &CStr, answer: usize) -> Option<*const ()> {
             }
             if is_real(hook, answer) {
                 let entry = hook.wrapper(answer);
-                crate::session::looked_up(hook, entry.is_some());
+                sink::looked_up(hook, entry.is_some());
                 return entry;
             }
         }
     }
     if let Some(hook) = known {
-        crate::session::looked_up(hook, false);
+        sink::looked_up(hook, false);
     }
     None
 }

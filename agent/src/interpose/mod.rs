@@ -11,13 +11,12 @@ mod deepbind;
 pub mod dlsym;
 pub mod getproc;
 mod known;
-pub mod libraries;
 mod runtime;
-mod slots;
 pub mod unknown;
 
-use crate::hook::{ABSENT, Hook, Layer, Route};
-use crate::session;
+use crate::hook::{ABSENT, Hook, Hooks, Layer, Route, Table};
+use crate::loader::{self, libraries};
+use crate::sink;
 use crate::sys::{Caller, Errno};
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -52,7 +51,7 @@ fn next_by_symbol(hook: &'static Hook, caller: Caller) -> Option<Next> {
     let next = match hook.layer {
         Layer::Driver => next_in_driver(hook).map(|address| {
             hook.lead_symbol(address);
-            session::road_found(hook);
+            sink::route_found(hook);
             Next { address, labelled: true }
         }),
         Layer::Runtime => runtime::find(caller.address, hook),
@@ -65,7 +64,7 @@ fn next_in_driver(hook: &'static Hook) -> Option<usize> {
     if let Some(address) = hook.ahead() {
         return Some(address);
     }
-    let address = dlsym::next_definition(hook.symbol).or_else(|| real_export(hook))?;
+    let address = loader::next_definition(hook.symbol).or_else(|| real_export(hook))?;
     learn_driver();
     Some(address)
 }
@@ -78,9 +77,9 @@ pub fn learn_driver() {
     if LEARNED.load(Ordering::Relaxed) || libraries::driver().is_none() {
         return;
     }
-    for hook in crate::table::all().iter().filter(|hook| hook.layer == Layer::Driver) {
+    for hook in Table::all().iter().filter(|hook| hook.layer == Layer::Driver) {
         let export = real_export(hook);
-        if let Some(address) = dlsym::next_definition(hook.symbol).or(export) {
+        if let Some(address) = loader::next_definition(hook.symbol).or(export) {
             hook.look_ahead(address);
         }
     }
@@ -92,7 +91,7 @@ pub fn real_export(hook: &Hook) -> Option<usize> {
     let [export, _] = &hook.real;
     learned(export, || {
         let driver = libraries::driver()?;
-        Some(dlsym::in_library(driver, hook.symbol).unwrap_or(ABSENT))
+        Some(loader::in_library(driver, hook.symbol).unwrap_or(ABSENT))
     })
 }
 

@@ -8,9 +8,10 @@
 //! constructor starts and waits for must not need it: all functions of a runtime are found at the first call into it, and
 //! a new caller is told its runtime by a walk over the loader's list, which does not take that lock.
 
-use crate::hook::{ABSENT, Hook, Layer, Route};
-use crate::interpose::libraries::{self, Object, Runtimes};
-use crate::interpose::{Next, dlsym};
+use crate::hook::{ABSENT, Hook, Hooks, Layer, Route, Table};
+use crate::interpose::Next;
+use crate::loader::libraries::{self, Object, Runtimes};
+use crate::loader::{in_library, next_definition};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A library that runtime calls have gone on to. It is never unloaded: what it was is remembered for good.
@@ -18,13 +19,13 @@ struct Runtime {
     /// Its load bias; 0 = a free place. Relaxed: the functions have their own publication.
     base: AtomicU64,
     /// By hook; 0 = not asked yet, [`ABSENT`] = it has none. Relaxed: code, immutable once loaded.
-    functions: [AtomicUsize; crate::table::COUNT],
+    functions: [AtomicUsize; Table::COUNT],
 }
 
 const RUNTIMES: usize = 8;
-static KNOWN: [Runtime; RUNTIMES] = [const {
-    Runtime { base: AtomicU64::new(0), functions: [const { AtomicUsize::new(0) }; crate::table::COUNT] }
-}; RUNTIMES];
+static KNOWN: [Runtime; RUNTIMES] =
+    [const { Runtime { base: AtomicU64::new(0), functions: [const { AtomicUsize::new(0) }; Table::COUNT] } };
+        RUNTIMES];
 
 impl Runtime {
     fn slot(&self, hook: &Hook) -> Option<&AtomicUsize> {
@@ -41,9 +42,9 @@ impl Runtime {
     /// Finds all functions.
     fn learn(&self, object: &Object) {
         let Some(handle) = libraries::pinned(object.path.as_c_str()) else { return };
-        for hook in crate::table::all().iter().filter(|hook| hook.layer == Layer::Runtime) {
+        for hook in Table::all().iter().filter(|hook| hook.layer == Layer::Runtime) {
             if let Some(slot) = self.slot(hook) {
-                slot.store(dlsym::in_library(handle, hook.symbol).unwrap_or(ABSENT), Ordering::Relaxed);
+                slot.store(in_library(handle, hook.symbol).unwrap_or(ABSENT), Ordering::Relaxed);
             }
         }
     }
@@ -106,7 +107,7 @@ pub fn find(caller: u64, hook: &'static Hook) -> Option<Next> {
     if let Some(next) = bound.and_then(|object| through(&object, caller, hook)) {
         return Some(next);
     }
-    let next = dlsym::next_definition(hook.symbol);
+    let next = next_definition(hook.symbol);
     if let Some(address) = next.filter(|address| libraries::runtime_at(*address).is_none()) {
         hook.lead_symbol(address);
         return Some(Next { address, labelled: true });
@@ -119,7 +120,7 @@ pub fn find(caller: u64, hook: &'static Hook) -> Option<Next> {
     }
     // Several, and it cannot be told which is meant.
     let first = || libraries::pinned(runtimes.first?.path.as_c_str());
-    let address = next.or_else(|| dlsym::in_library(first()?, hook.symbol))?;
+    let address = next.or_else(|| in_library(first()?, hook.symbol))?;
     Some(Next { address, labelled: false })
 }
 
@@ -131,7 +132,7 @@ fn through(object: &Object, caller: u64, hook: &'static Hook) -> Option<Next> {
         taken.is_ok() || taken == Err(object.base)
     });
     let Some(index) = index else {
-        let address = dlsym::in_library(libraries::pinned(object.path.as_c_str())?, hook.symbol)?;
+        let address = in_library(libraries::pinned(object.path.as_c_str())?, hook.symbol)?;
         return Some(Next { address, labelled: true });
     };
     let runtime = KNOWN.get(index)?;
@@ -149,8 +150,8 @@ fn through(object: &Object, caller: u64, hook: &'static Hook) -> Option<Next> {
 
 /// Another preload's functions are called whichever runtime is meant: it knows, or it guesses, as it does without us.
 fn lead_to_other_definitions() {
-    for hook in crate::table::all().iter().filter(|hook| hook.layer == Layer::Runtime) {
-        let next = dlsym::next_definition(hook.symbol);
+    for hook in Table::all().iter().filter(|hook| hook.layer == Layer::Runtime) {
+        let next = next_definition(hook.symbol);
         if let Some(address) = next.filter(|address| libraries::runtime_at(*address).is_none()) {
             hook.lead_symbol(address);
         }
@@ -163,7 +164,7 @@ fn in_scope_of(object: &Object, caller: u64, hook: &'static Hook) -> Option<Next
     if path.is_empty() {
         return None; // the program's scope is the global one: `next_definition` has searched it
     }
-    let address = libraries::with(path, |handle| dlsym::in_library(handle, hook.symbol))?;
+    let address = libraries::with(path, |handle| in_library(handle, hook.symbol))?;
     let (provider, _) = libraries::holder_of(address as u64)?;
     let (ours, _) = libraries::holder_of(find as *const () as u64)?;
     if provider.base == ours.base {

@@ -11,10 +11,10 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::{Head, Lookup, Namespace, Record};
 
 use super::known::PASSED;
-use crate::gpu::poller::Ring;
-use crate::session::{self, Session, wiped};
+use crate::hook::{Hooks, Table};
+use crate::sink::{self, Ring, Session, text, wiped};
 use crate::sys::{Errno, ticks};
-use crate::{names, thread};
+use crate::thread;
 
 /// Names that are kept; lookups of more are counted together.
 const PLACES: usize = 256;
@@ -67,7 +67,7 @@ pub fn is_cudas(name: &CStr) -> bool {
 
 /// A function of CUDA's was found by this name.
 pub fn found(name: &CStr) {
-    if !session::is_enabled() || !is_cudas(name) || is_known(name) {
+    if !sink::is_enabled() || !is_cudas(name) || is_known(name) {
         return;
     }
     let errno = Errno::save();
@@ -79,7 +79,7 @@ pub fn found(name: &CStr) {
 }
 
 fn is_known(name: &CStr) -> bool {
-    crate::table::all().iter().any(|hook| hook.symbol == name || hook.base == name)
+    Table::all().iter().any(|hook| hook.symbol == name || hook.base == name)
         || PASSED.binary_search_by(|passed| passed.as_bytes().cmp(name.to_bytes())).is_ok()
 }
 
@@ -102,7 +102,7 @@ impl Unknown {
         if name.len() > NAME_BYTES {
             return &self.others;
         }
-        let hash = names::hash(name);
+        let hash = text::hash(name);
         for place in &self.places {
             match place.hash.compare_exchange(0, hash, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {
@@ -136,7 +136,7 @@ impl Unknown {
 impl Place {
     fn introduce(&self, id: u32, length: usize, push: &mut dyn FnMut(&[u64]) -> bool) -> bool {
         let name: Vec<u8> = self.name.iter().take(length).map(|b| b.load(Ordering::Relaxed)).collect();
-        names::with_intern(Namespace::Function, id, &name, push)
+        text::with_intern(Namespace::Function, id, &name, push)
     }
 }
 
@@ -163,7 +163,7 @@ pub fn tell_new(ring: &mut Ring) {
 }
 
 /// At the process's end, by the thread that ends it: tells what the poller has not.
-pub fn tell_last(session: &'static Session) {
+pub fn tell_last(session: Session) {
     if let Some(unknown) = existing() {
         unknown.tell(&mut |words| {
             thread::aside(session, ticks(), words);

@@ -11,7 +11,9 @@
 mod texts;
 pub mod watch;
 
-use crate::session;
+use crate::gpu::budget::Gate;
+use crate::gpu::range::Range;
+use crate::sink;
 use crate::sys::{self, ticks};
 use crate::thread;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -19,13 +21,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use gpuspy_wire::record::{
     CELL_WORDS, Capture, Head, MAX_NVTX_CELLS, MAX_NVTX_TEXT, NvtxChange, NvtxRange, Record,
 };
-use texts::Texts;
+use texts::{DOMAINS, STRINGS};
 
 pub use texts::Told;
-
-/// Registered strings of a process, and domains: what is beyond has no text of its own.
-static STRINGS: Texts<16384> = Texts::new();
-pub static DOMAINS: Texts<256> = Texts::new();
 
 /// What `RangeStart` answers with. Relaxed: unique numbers.
 static NEXT_RANGE: AtomicU64 = AtomicU64::new(1);
@@ -81,7 +79,7 @@ const CORE2: c_int = 5;
 #[allow(non_snake_case, reason = "NVTX's name")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn InitializeInjectionNvtx2(get: Option<ExportTable>) -> c_int {
-    let Some(get) = get.filter(|_| session::is_enabled()) else { return 0 };
+    let Some(get) = get.filter(|_| sink::is_enabled()) else { return 0 };
     watch::begin(sys::env(c"GPUSPY_CAPTURE_RANGE"));
     // SAFETY: NVTX's function, and the table that nvtxTypes.h gives this number.
     let Some(callbacks) = (unsafe { get(CALLBACKS).as_ref() }) else { return 0 };
@@ -213,11 +211,11 @@ impl Message {
     /// Publishes it, if there is a session.
     fn say(self, change: NvtxChange, domain: Domain, id: u64) {
         let may_begin = watch::said(change, domain as usize as u32, id, self.text());
-        let Some(session) = session::existing() else { return };
+        let Some(session) = sink::existing() else { return };
         let entered = ticks();
         if may_begin {
             let tell = |change: &Capture| thread::aside(session, entered, change.as_words());
-            session.range.follow(&session.timing, entered, tell);
+            session.get::<Range>().follow(session.get::<Gate>(), entered, watch::is_open, tell);
         }
         let range = NvtxRange {
             head: Head::new::<NvtxRange>(),

@@ -4,9 +4,13 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use gpuspy_wire::record::Namespace;
 
-use crate::gpu::poller::Ring;
-use crate::names;
+use crate::sink::Ring;
+use crate::sink::text::tell;
 use crate::sys::Errno;
+
+/// Registered strings of a process, and domains: what is beyond has no text of its own.
+pub static STRINGS: Texts<16384> = Texts::new();
+pub static DOMAINS: Texts<256> = Texts::new();
 
 /// Texts by number, from 1. They belong to the process, not to a session: a forked child has its parent's handles.
 pub struct Texts<const N: usize> {
@@ -39,15 +43,15 @@ impl<const N: usize> Texts<N> {
     }
 }
 
-/// What the poller of a session has told of [`DOMAINS`](super::DOMAINS).
+/// What the poller of a session has told of [`DOMAINS`].
 #[derive(Default)]
 pub struct Told(usize);
 
 impl Told {
     /// Tells the names of domains that were made since.
     pub fn tell_new(&mut self, ring: &mut Ring) {
-        while let Some(name) = super::DOMAINS.get(self.0 + 1) {
-            if !names::tell(ring, Namespace::Domain, self.0 as u32 + 1, name) {
+        while let Some(name) = DOMAINS.get(self.0 + 1) {
+            if !tell(ring, Namespace::Domain, self.0 as u32 + 1, name) {
                 return;
             }
             self.0 += 1;

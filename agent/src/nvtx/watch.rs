@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::capture::{CaptureRange, Domain};
 use gpuspy_wire::record::{MAX_NVTX_TEXT, NvtxChange};
 
-use super::DOMAINS;
+use crate::nvtx::texts::DOMAINS;
 use crate::sys::Errno;
 
 /// Domains in which a thread can be inside at once, where all are asked for; what is beyond does not count.

@@ -6,13 +6,14 @@
 //! affinity. All of this runs on the poller thread: starting can take 30 ms on a busy machine.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicPtr, Ordering};
 use gpuspy_wire::handshake::Hello;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::session::{Session, exit};
+use crate::session::exit;
+use crate::sink::Session;
 use crate::sys;
 
 /// The environment of the moment when it was copied: `NAME=value` each.
@@ -47,21 +48,46 @@ impl Environment {
     }
 }
 
-/// Hands the segment to a collector, or says why there is none and ends the session.
-pub fn reach(session: &'static Session) {
-    // Acquire, with the release in `make`.
-    let environment = session.environment.swap(core::ptr::null_mut(), Ordering::AcqRel);
-    if environment.is_null() {
-        return; // a collector was reached before
+/// The environment as it was at the session's beginning, for the poller, which must not read it while the app may write it;
+/// or null. Release by who makes it, acquire by the poller, which takes it.
+pub struct Waiting(AtomicPtr<Environment>);
+
+impl Waiting {
+    /// The session begins.
+    pub fn put(&self, environment: Environment) {
+        self.0.store(Box::into_raw(Box::new(environment)), Ordering::Release);
     }
-    // SAFETY: made by `make`, and ours alone since the swap.
-    let environment = unsafe { Box::from_raw(environment) };
+
+    /// Poller: shows it, as long as it has not been handed on.
+    pub fn with(&self, look: impl FnOnce(&Environment)) {
+        // Acquire, with the release in `put`.
+        let environment = self.0.load(Ordering::Acquire);
+        // SAFETY: null, or made by `put` and not freed yet: the poller, which calls this, is who takes it.
+        if let Some(environment) = unsafe { environment.as_ref() } {
+            look(environment);
+        }
+    }
+
+    /// Poller: takes it.
+    fn take(&self) -> Option<Box<Environment>> {
+        // Acquire, with the release in `put`.
+        let environment = self.0.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: null, or made by `put`, and ours alone since the swap.
+        (!environment.is_null()).then(|| unsafe { Box::from_raw(environment) })
+    }
+}
+
+/// Hands the segment to a collector, or says why there is none and ends the session.
+pub fn reach(session: Session) {
+    let Some(environment) = session.get::<Waiting>().take() else {
+        return; // a collector was reached before
+    };
     let result = match environment.get("GPUSPY_SOCKET") {
         Some(path) => connect(path).and_then(|socket| hand_over(session, socket)),
         None => start(session, &environment),
     };
     if let Err(why) = result {
-        exit::say_unobserved(&why, session.exit.is_quiet());
+        exit::say_unobserved(&why, session.get::<exit::Shared>().is_quiet());
         session.end_unobserved();
     }
 }
@@ -95,7 +121,7 @@ fn connect(path: &OsStr) -> Result<c_int, String> {
 
 /// Sends the hello with the segment's descriptor. The socket stays open for as long as the process lives: its end is
 /// the session's.
-fn hand_over(session: &Session, socket: c_int) -> Result<(), String> {
+fn hand_over(session: Session, socket: c_int) -> Result<(), String> {
     let header = session.segment.header();
     let mut hello = Hello::new(header.pid, header.start_time, session.segment.bytes()).to_bytes();
     let mut part = libc::iovec { iov_base: hello.as_mut_ptr().cast(), iov_len: hello.len() };
@@ -129,7 +155,7 @@ fn hand_over(session: &Session, socket: c_int) -> Result<(), String> {
 }
 
 /// Starts a collector of our own.
-fn start(session: &Session, environment: &Environment) -> Result<(), String> {
+fn start(session: Session, environment: &Environment) -> Result<(), String> {
     let mut subreaper: c_int = 0;
     // SAFETY: writes a place of ours.
     unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &mut subreaper) };
@@ -146,7 +172,7 @@ fn start(session: &Session, environment: &Environment) -> Result<(), String> {
     match &started {
         Ok(()) => {
             let (program, trace) = (quoted(&program), quoted(&place.path));
-            session.exit.set_line(format!(
+            session.get::<exit::Shared>().set_line(format!(
                 "gpuspy: the trace is {} · read it with: {program} report {trace}\n",
                 place.path.to_string_lossy()
             ));
@@ -158,7 +184,7 @@ fn start(session: &Session, environment: &Environment) -> Result<(), String> {
 
 /// Starts the collector for this trace and hands the segment to it.
 fn start_for(
-    session: &Session,
+    session: Session,
     environment: &Environment,
     program: &CStr,
     trace: &CStr,

@@ -6,8 +6,10 @@
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use crate::gpu::budget::Gate;
+use crate::gpu::stream::Streams;
 use crate::interpose::unknown;
-use crate::session;
+use crate::sink;
 use crate::sys;
 use crate::thread;
 
@@ -47,41 +49,28 @@ pub fn say_unobserved(why: &str, quiet: bool) {
     }
 }
 
-/// Registers our exit handler.
-pub fn register() {
-    // SAFETY: a function of this library, which is never unloaded.
-    unsafe { libc::atexit(at_exit) };
-}
-
-/// Registers it once more, now that there is a context: exit handlers run last-in-first-out, and the driver's own, behind
-/// which it answers nothing, was registered when it was initialised.
-pub fn register_drain() {
-    static DONE: AtomicBool = AtomicBool::new(false); // relaxed: once is enough, twice does no harm
-    if !DONE.swap(true, Ordering::Relaxed) {
-        register();
-    }
-}
-
-extern "C" fn at_exit() {
-    let Some(session) = session::existing() else { return };
+/// The exit handler.
+pub extern "C" fn at_exit() {
+    let Some(session) = sink::existing() else { return };
     session.poller.wait_until_introduced();
     // There may have been nobody to be introduced to.
-    let Some(session) = session::existing() else { return };
+    let Some(session) = sink::existing() else { return };
     thread::exiting();
     unknown::tell_last(session);
-    session.poller.drain(|| session.streams.iter().all(|s| s.oldest().is_none()));
+    session.poller.drain(|| session.get::<Streams>().iter().all(|s| s.oldest().is_none()));
     // The driver's own exit handlers run after ours: from here on nothing of ours calls it. What static destructors still
     // do is recorded without events. A thread that is just making a pair completes it.
-    session.timing.stop();
+    session.get::<Gate>().stop();
     session.poller.stop();
     session.poller.let_finish();
     // Relaxed: read by the collector after the process's end.
     session.segment.header().live.0.exiting.store(1, Ordering::Relaxed);
-    let line = session.exit.line.swap(core::ptr::null_mut(), Ordering::AcqRel);
+    let exit = session.get::<Shared>();
+    let line = exit.line.swap(core::ptr::null_mut(), Ordering::AcqRel);
     if !line.is_null() {
         // SAFETY: made by `set_line`, and ours alone since the swap.
         let line = unsafe { Box::from_raw(line) };
-        if !session.exit.is_quiet() {
+        if !exit.is_quiet() {
             sys::say(&line);
         }
     }

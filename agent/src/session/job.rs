@@ -6,10 +6,9 @@
 
 use gpuspy_wire::record::{Fact, Namespace};
 
-use crate::gpu::poller::Ring;
-use crate::names::tell;
-use crate::session::Session;
-use crate::session::collector::Environment;
+use crate::session::collector::{Environment, Waiting};
+use crate::sink::text::tell;
+use crate::sink::{Ring, Session};
 
 /// The variables that say who a process is in a job, and what of CUDA's settings explains its timeline. Nothing else of the
 /// environment leaves the process: it may hold secrets.
@@ -47,8 +46,8 @@ const LONGEST: usize = 700;
 const _: () = assert!(VARIABLES.len() * (LONGEST + 30) < gpuspy_wire::record::MAX_TEXT);
 
 /// Poller: tells it, before the environment is handed on.
-pub fn introduce(session: &Session, ring: &mut Ring) {
-    session.with_environment(|environment| {
+pub fn introduce(session: Session, ring: &mut Ring) {
+    session.get::<Waiting>().with(|environment| {
         tell(ring, Namespace::Fact, Fact::Environment as u32, &told(environment));
     });
     // SAFETY: no arguments, no failure.

@@ -6,11 +6,11 @@ use gpuspy_wire::record::{Fact, Head, Namespace, Record, Window, WindowChange};
 
 use super::gate::{FIRST_LAUNCHES, Gate};
 use super::slowdown::Slowdown;
-use crate::gpu::context::Context;
-use crate::gpu::poller::Ring;
-use crate::names;
-use crate::session::Session;
-use crate::session::options::Mode;
+use crate::gpu::context::{Context, Contexts};
+use crate::gpu::stream::Streams;
+use crate::options::Mode;
+use crate::sink::text::tell;
+use crate::sink::{Ring, Session};
 use crate::sys::{self, ticks};
 
 /// The first phase ends so much time after the first launch, if not by its number of launches.
@@ -55,7 +55,7 @@ struct Moment {
 
 impl Moment {
     /// On the poller thread.
-    fn now(session: &Session) -> Moment {
+    fn now(session: Session) -> Moment {
         Moment {
             ticks: ticks(),
             ns: sys::clock_ns(libc::CLOCK_MONOTONIC),
@@ -137,8 +137,8 @@ pub struct Budget {
 
 impl Budget {
     /// Before the first launch.
-    pub fn new(session: &Session) -> Budget {
-        let options = &session.timing.options;
+    pub fn new(session: Session) -> Budget {
+        let options = &session.get::<Gate>().options;
         Budget::begun(options.percent / 100.0, options.is_sparse, Moment::now(session))
     }
 
@@ -162,10 +162,10 @@ impl Budget {
     }
 
     /// Tells how is timed, and why it is not what was asked for.
-    pub fn introduce(&self, session: &Session, ring: &mut Ring) {
-        let options = &session.timing.options;
+    pub fn introduce(&self, session: Session, ring: &mut Ring) {
+        let options = &session.get::<Gate>().options;
         let mut tell = |fact: Fact, text: &str| {
-            names::tell(ring, Namespace::Fact, fact as u32, text.as_bytes());
+            tell(ring, Namespace::Fact, fact as u32, text.as_bytes());
         };
         match options.mode {
             Mode::Off => tell(Fact::Timing, "off"),
@@ -181,30 +181,30 @@ impl Budget {
     }
 
     /// A turn of the poller. Returns for how long it may sleep at most, ns.
-    pub fn step(&mut self, session: &Session, ring: &mut Ring) -> u64 {
-        if session.timing.options.mode != Mode::Auto {
+    pub fn step(&mut self, session: Session, ring: &mut Ring) -> u64 {
+        if session.get::<Gate>().options.mode != Mode::Auto {
             return u64::MAX;
         }
-        if !self.is_sparse && session.contexts.iter().any(Context::shares_queues) {
+        if !self.is_sparse && session.get::<Contexts>().iter().any(Context::shares_queues) {
             self.is_sparse = true;
-            let note = session.timing.options.note(true).unwrap_or_default();
-            names::tell(ring, Namespace::Fact, Fact::TimingNote as u32, note.as_bytes());
+            let note = session.get::<Gate>().options.note(true).unwrap_or_default();
+            tell(ring, Namespace::Fact, Fact::TimingNote as u32, note.as_bytes());
         }
         let now = Moment::now(session);
-        let (edge, sleep) = self.look(&session.timing, now);
+        let (edge, sleep) = self.look(session.get::<Gate>(), now);
         if let Some(edge) = edge {
             self.tell(session, ring, now, edge);
         }
         sleep
     }
 
-    fn tell(&mut self, session: &Session, ring: &mut Ring, now: Moment, edge: Edge) {
+    fn tell(&mut self, session: Session, ring: &mut Ring, now: Moment, edge: Edge) {
         // Inside a window exactly what it took, outside what went by on the streams.
         self.launches = match edge.change {
             WindowChange::Closes => self.launches + edge.taken,
             WindowChange::Opens if edge.is_first => 0,
             WindowChange::Opens => {
-                let launches = session.streams.passed().max(self.launches);
+                let launches = session.get::<Streams>().passed().max(self.launches);
                 self.pause_ended(now, launches - self.launches);
                 launches
             }

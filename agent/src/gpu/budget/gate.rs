@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::capture::CaptureRange;
 use gpuspy_wire::record::Untimed;
 
-use crate::session::options::{Mode, Options};
+use crate::options::{Mode, Options};
 use crate::sys::ticks;
 
 /// The first phase ends after so many launches, if not by its time.

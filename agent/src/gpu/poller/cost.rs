@@ -9,6 +9,8 @@ use core::cell::Cell;
 
 use crate::cuda::{CUDA_ERROR_DEINITIALIZED, CUDA_SUCCESS, CUcontext, CUevent, CUresult};
 use crate::driver::Driver;
+use crate::gpu::pool::Pool;
+use crate::gpu::time_base::Events;
 use crate::sys::{self, ticks};
 
 /// The driver as the poller calls it: the time in there is counted.
@@ -56,6 +58,26 @@ impl Outside<'_> {
         let mut ms = 0f32;
         // SAFETY: events of the pool, whose context is current and not gone; writes a place of ours.
         (self.call(|_| unsafe { elapsed(&mut ms, from, to) }) == CUDA_SUCCESS).then_some(ms)
+    }
+}
+
+/// A pool's events, as a time base asks for them.
+pub struct Asked<'a> {
+    pub outside: Outside<'a>,
+    pub pool: &'a Pool,
+}
+
+impl Events for Asked<'_> {
+    fn elapsed(&self, from: u32, to: u32) -> Option<f32> {
+        self.outside.elapsed(self.pool.event(from), self.pool.event(to))
+    }
+
+    fn hold(&self, event: u32) {
+        self.pool.hold(event);
+    }
+
+    fn give(&self, event: u32) {
+        self.pool.give(event);
     }
 }
 

@@ -10,43 +10,22 @@ use std::sync::atomic::Ordering;
 
 use crate::cuda::*;
 use crate::driver;
-use crate::gpu::budget::Follower;
-use crate::gpu::context::Context;
-use crate::gpu::nodes;
-use crate::gpu::poller::Ring;
-use crate::gpu::poller::cost::{Meter, Outside};
+use crate::gpu::budget::{Follower, Gate};
+use crate::gpu::context::{Context, Contexts};
+use crate::gpu::nodes::{self, Nodes};
+use crate::gpu::open_burst::Bursts;
+use crate::gpu::poller::cost::{Asked, Meter, Outside};
 use crate::gpu::poller::rhythm::Found;
-use crate::gpu::pool::Pool;
 use crate::gpu::sample::Sampler;
-use crate::gpu::stream::{Pending, Stream};
-use crate::gpu::time_base::{self, Events, TimeBase};
-use crate::session::Session;
+use crate::gpu::stream::{Pending, Stream, Streams};
+use crate::gpu::time_base::{self, TimeBase};
+use crate::sink::{Ring, Session};
 use crate::sys::ticks;
 
 /// Operations read of one stream before the next one's turn: with three driver calls each, about 100 µs.
 const TURN: u64 = 64;
 /// Turns that a stream has in one look at most. What is left is met by the next, which follows at once.
 const TURNS: u64 = 4;
-
-/// A pool's events, as a time base asks for them.
-pub struct Asked<'a> {
-    pub outside: Outside<'a>,
-    pub pool: &'a Pool,
-}
-
-impl Events for Asked<'_> {
-    fn elapsed(&self, from: u32, to: u32) -> Option<f32> {
-        self.outside.elapsed(self.pool.event(from), self.pool.event(to))
-    }
-
-    fn hold(&self, event: u32) {
-        self.pool.hold(event);
-    }
-
-    fn give(&self, event: u32) {
-        self.pool.give(event);
-    }
-}
 
 /// What the poller knows of a context.
 struct Known {
@@ -57,7 +36,7 @@ struct Known {
 
 /// What reads events.
 pub struct Reader {
-    session: &'static Session,
+    session: Session,
     known: Vec<Known>,
     /// Times read and not published yet: they were all seen complete before one and the same moment, which costs less in
     /// the trace than a moment each.
@@ -71,7 +50,7 @@ pub struct Reader {
 
 impl Reader {
     /// Of a session.
-    pub fn new(session: &'static Session) -> Reader {
+    pub fn new(session: Session) -> Reader {
         Reader {
             session,
             known: Vec::new(),
@@ -82,19 +61,19 @@ impl Reader {
         }
     }
 
-    /// One look at all contexts. Between [`super::Shared::begin_look`] and its end; `may_ask` is the answer to the first.
+    /// One look at all contexts. Between [`begin_look`](crate::sink::poller::Shared::begin_look) and its end; `may_ask` is the answer to the first.
     pub fn look(&mut self, ring: &mut Ring, meter: &Meter, may_ask: bool) -> Found {
         let session = self.session;
-        self.tell_lost(ring, session.streams.drop_abandoned());
+        self.tell_lost(ring, session.get::<Streams>().drop_abandoned());
         // Acquire, with the release of who has seen it end: its events are not to be touched.
         self.known.retain(|k| !k.context.gone.load(Ordering::Acquire));
         let mut found = Found::default();
         let Some(driver) = driver::driver().filter(|_| may_ask) else { return found };
         let outside = meter.outside(driver);
-        let timing = session.timing.is_on();
-        for context in session.contexts.iter() {
+        let timing = session.get::<Gate>().is_on();
+        for context in session.get::<Contexts>().iter() {
             let low = timing && context.pool.is_low();
-            let busy = session.streams.iter().any(|s| is_busy(s, context));
+            let busy = session.get::<Streams>().iter().any(|s| is_busy(s, context));
             if !(low || busy) || !self.may_touch(context) {
                 continue;
             }
@@ -129,12 +108,15 @@ impl Reader {
                 Err(CUDA_ERROR_DEINITIALIZED) => self.shut_down(),
                 Err(_) => {
                     // It was taken down by a call that we do not see: what is pending on it is lost.
-                    session.contexts.forget(context);
-                    session.streams.abandon(context);
+                    session.get::<Contexts>().forget(context);
+                    session.get::<Streams>().abandon(context);
                 }
             }
         }
-        self.tell_lost(ring, session.streams.iter().map(|s| s.retire_if_dead(&session.bursts)).sum());
+        self.tell_lost(
+            ring,
+            session.get::<Streams>().iter().map(|s| s.retire_if_dead(session.get::<Bursts>())).sum(),
+        );
         found
     }
 
@@ -142,7 +124,7 @@ impl Reader {
     /// launched the stream has had that tells.
     pub fn compared(&mut self) -> Option<(Compared, f64)> {
         let (compared, launches) = self.follower.take()?;
-        Some((compared, launches as f64 / self.session.streams.passed().max(1) as f64))
+        Some((compared, launches as f64 / self.session.get::<Streams>().passed().max(1) as f64))
     }
 
     /// Whether a context's events may be asked for: nothing may be its end just now, nor was.
@@ -153,14 +135,14 @@ impl Reader {
     /// The driver has said that it is shutting down: it is asked nothing more, and nothing more is timed.
     fn shut_down(&self) {
         self.session.poller.stop();
-        self.session.timing.stop();
+        self.session.get::<Gate>().stop();
     }
 
     /// Reads what is complete in the context that is current.
     fn read_context(&mut self, ring: &mut Ring, outside: Outside<'_>, known: &mut Known, found: &mut Found) {
         let session = self.session;
         let context = known.context;
-        let streams = || session.streams.iter().filter(|s| is_busy(s, context));
+        let streams = || session.get::<Streams>().iter().filter(|s| is_busy(s, context));
         let mut most = 0;
         for _ in 0..TURNS {
             let mut longest = 0;
@@ -247,7 +229,7 @@ impl Reader {
         self.measured.push(time);
         self.follower.saw(stream, &op, time.time_base, time.start.saturating_add_unsigned(time.duration));
         let start = events.pool.event(op.start);
-        self.nodes.read(&self.session.nodes, outside, known.context, start, &time);
+        self.nodes.read(self.session.get::<Nodes>(), outside, known.context, start, &time);
     }
 
     /// Tells of operations whose times are lost, if there are any.

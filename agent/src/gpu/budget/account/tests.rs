@@ -1,7 +1,7 @@
 use super::*;
 use gpuspy_wire::pace::{Pace, Point};
 
-use crate::session::options::Options;
+use crate::options::Options;
 
 /// An app that launches in a loop, and a poller that looks at the account now and then. A tick is a ns.
 struct Storm {

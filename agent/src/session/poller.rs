@@ -5,46 +5,38 @@
 //! is shutting down. The driver calls it makes: context push / pop, event create / query / elapsed, capture-mode exchange;
 //! and for its samples an event record on a stream of ours.
 //!
-//! - [`shared`]: what hooks and others see of it: waking, waiting;
-//! - [`rhythm`]: when it looks;
-//! - [`reader`]: what it reads;
-//! - [`cost`]: what that costs.
-
-pub mod cost;
-pub mod reader;
-mod rhythm;
-mod shared;
-
-pub use shared::Shared;
+//! - [`sink::poller`](crate::sink::poller): what hooks and others see of it: waking, waiting;
+//! - [`gpu::poller`](crate::gpu::poller): when it looks, what it reads, and what that costs.
 
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
-use gpuspy_wire::record::{Anchor, Head, LossCause, Record};
-use gpuspy_wire::ring::LEVELS;
+use gpuspy_wire::record::{Anchor, Head, Record};
 
 use crate::gpu::budget::Budget;
+use crate::gpu::poller::cost::Meter;
+use crate::gpu::poller::reader::Reader;
+use crate::gpu::poller::rhythm::Rhythm;
 use crate::gpu::range::Schedule;
 use crate::interpose::unknown;
 use crate::modules::Modules;
+use crate::names::Names;
 use crate::nvtx;
-use crate::session::segment::{Claim, anchor};
-use crate::session::{Session, collector, job};
+use crate::session::{collector, job};
+use crate::sink::segment::{Claim, anchor};
+use crate::sink::{Ring, Session};
 use crate::sys;
-use cost::Meter;
-use reader::Reader;
-use rhythm::Rhythm;
 
 /// Between anchors of the host clock, and between looks at the loaded modules.
 const ANCHOR_NS: u64 = 1_000_000_000;
 const MODULES_NS: u64 = 100_000_000;
 
 struct Start {
-    session: &'static Session,
+    session: Session,
     claim: Claim,
 }
 
 /// Starts the poller thread. `Err`: it cannot be started.
-pub fn start(session: &'static Session, claim: Claim) -> Result<(), ()> {
+pub fn start(session: Session, claim: Claim) -> Result<(), ()> {
     let argument = Box::into_raw(Box::new(Start { session, claim }));
     // SAFETY: plain libc calls on values of ours; the signal mask is put back whatever happens, and the thread owns the
     // argument once it is started.
@@ -76,7 +68,7 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     let start = unsafe { Box::from_raw(argument.cast::<Start>()) };
     let mut poller = Poller {
         session: start.session,
-        ring: Ring { claim: start.claim, session: start.session },
+        ring: Ring::new(start.session, start.claim),
         reader: Reader::new(start.session),
         meter: Meter::default(),
         modules: Modules::default(),
@@ -91,36 +83,8 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// The poller's own ring: it grows it itself.
-pub struct Ring {
-    claim: Claim,
-    session: &'static Session,
-}
-
-impl Ring {
-    /// Publishes a record; false when it did not fit (counted).
-    pub fn push(&mut self, words: &[u64]) -> bool {
-        let next = self.claim.writer.level() + 1;
-        if next < LEVELS
-            && self.claim.writer.is_half_full()
-            && let Some(buffer) = self.session.segment.buffer(self.claim.index, next)
-        {
-            self.claim.writer.grow(buffer);
-        }
-        let pushed = self.claim.writer.push(words).is_ok();
-        let counters = &self.claim.slot.counters.0;
-        let counter =
-            if pushed { Some(&counters.records) } else { counters.lost.get(LossCause::RingFull as usize) };
-        if let Some(counter) = counter {
-            // Relaxed load and store: this thread is the only writer.
-            counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
-        pushed
-    }
-}
-
 struct Poller {
-    session: &'static Session,
+    session: Session,
     ring: Ring,
     reader: Reader,
     meter: Meter,
@@ -136,7 +100,7 @@ struct Poller {
 impl Poller {
     /// Who we are, before anything else is said, and somebody to say it to.
     fn introduce(&mut self) {
-        self.session.names.introduce(&mut self.ring);
+        self.session.get::<Names>().introduce(&mut self.ring);
         job::introduce(self.session, &mut self.ring);
         self.budget.introduce(self.session, &mut self.ring);
         collector::reach(self.session);
@@ -144,8 +108,9 @@ impl Poller {
     }
 
     fn run(&mut self) {
-        let shared = &self.session.poller;
-        let live = &self.session.segment.header().live.0;
+        let session = self.session;
+        let shared = &session.poller;
+        let live = &session.segment.header().live.0;
         let mut rhythm = Rhythm::NEW;
         let mut woken = true;
         loop {
@@ -173,8 +138,8 @@ impl Poller {
         let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
         if now - self.looked >= MODULES_NS {
             self.looked = now;
-            self.modules.tell_new(self.session, &mut self.ring);
-            self.session.names.tell_unsent(&mut self.ring);
+            self.modules.tell_new(&mut self.ring);
+            self.session.get::<Names>().tell_unsent(&mut self.ring);
             self.domains.tell_new(&mut self.ring);
             unknown::tell_new(&mut self.ring);
         }

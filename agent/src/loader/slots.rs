@@ -1,6 +1,6 @@
 //! Where a loaded object keeps the addresses of other objects' functions.
 
-use crate::interpose::libraries::{List, Loaded};
+use crate::loader::libraries::{List, Loaded};
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 

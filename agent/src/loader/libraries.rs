@@ -1,6 +1,6 @@
 //! The CUDA libraries that are loaded. The agent never loads one.
 
-use crate::interpose::dlsym;
+use crate::loader::quietly;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -39,7 +39,7 @@ pub fn with<T>(name: &CStr, look: impl FnOnce(*mut c_void) -> Option<T>) -> Opti
 }
 
 fn open(name: &CStr, flags: c_int) -> Option<*mut c_void> {
-    dlsym::quietly(|| {
+    quietly(|| {
         // SAFETY: a terminated name; RTLD_NOLOAD never loads.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | flags) };
         (!handle.is_null()).then_some(handle)

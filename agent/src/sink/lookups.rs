@@ -1,0 +1,77 @@
+//! How many lookups of the table's functions the agent answered, and whether launches come through it.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::hook::{Hook, Layer};
+use crate::sink::{Live, existing};
+
+/// Lookups before the session began. Counted into the header when it does.
+static LOOKUPS: AtomicU64 = AtomicU64::new(0);
+static LOOKUPS_HOOKED: AtomicU64 = AtomicU64::new(0);
+static DRIVER_HOOKED: AtomicBool = AtomicBool::new(false);
+
+/// Writes what was counted before the session began into its header.
+pub fn bring_over(session: &Live) {
+    let live = &session.segment.header().live.0;
+    // Relaxed: counters, brought over once.
+    live.lookups.store(LOOKUPS.load(Ordering::Relaxed), Ordering::Relaxed);
+    live.lookups_hooked.store(LOOKUPS_HOOKED.load(Ordering::Relaxed), Ordering::Relaxed);
+    live.driver_hooked.store(u64::from(DRIVER_HOOKED.load(Ordering::Relaxed)), Ordering::Relaxed);
+}
+
+/// A lookup of a table name was answered, with a hook or with the real function.
+pub fn looked_up(hook: &Hook, hooked: bool) {
+    // Relaxed throughout: counters for the report.
+    let (lookups, lookups_hooked) = match existing() {
+        Some(session) => {
+            let live = &session.segment.header().live.0;
+            (&live.lookups, &live.lookups_hooked)
+        }
+        None => (&LOOKUPS, &LOOKUPS_HOOKED),
+    };
+    lookups.fetch_add(1, Ordering::Relaxed);
+    if hooked {
+        lookups_hooked.fetch_add(1, Ordering::Relaxed);
+        route_found(hook);
+    }
+}
+
+/// Calls of this function will come through us. Without one among them that launches kernels the report opens with a
+/// warning.
+pub fn route_found(hook: &Hook) {
+    if hook.layer == Layer::Driver && launches_kernels(hook.base.to_bytes()) {
+        // Relaxed: a flag for the report.
+        DRIVER_HOOKED.store(true, Ordering::Relaxed);
+        if let Some(session) = existing() {
+            session.segment.header().live.0.driver_hooked.store(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether this is the name of a function that launches kernels.
+fn launches_kernels(base: &[u8]) -> bool {
+    base.starts_with(b"cuLaunch") && base != b"cuLaunchHostFunc"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::launches_kernels;
+
+    #[test]
+    fn a_host_function_is_no_kernel() {
+        let names = crate::table::all().iter().map(|hook| hook.base.to_bytes());
+        let mut launching: Vec<&[u8]> = names.filter(|base| launches_kernels(base)).collect();
+        launching.sort_unstable();
+        launching.dedup();
+        let expected = [
+            &b"cuLaunch"[..],
+            b"cuLaunchCooperativeKernel",
+            b"cuLaunchCooperativeKernelMultiDevice",
+            b"cuLaunchGrid",
+            b"cuLaunchGridAsync",
+            b"cuLaunchKernel",
+            b"cuLaunchKernelEx",
+        ];
+        assert_eq!(launching, expected);
+    }
+}
