@@ -1,8 +1,9 @@
-//! What the driver says of kernels: registers, memory, how many blocks fit. Asked in the app's own launch, once per shape.
+//! What the driver reports of kernels: registers, memory, how many blocks fit. It is queried in the app's own launch,
+//! once for each shape.
 //!
-//! Only there is the handle certainly alive: another thread, the poller's too, could meet a module that is being unloaded.
-//! The hot path pays one compare with the shape that the handle was last launched with; behind it stands a table of what
-//! was asked, of fixed size. Where it is full, nothing more is asked.
+//! Only there is the handle certainly alive: on another thread, the poller included, its module might be unloaded at
+//! the same time. The hot path compares the shape with that of the handle's last launch. If it differs, a table of
+//! fixed size says whether it was queried before; when the table is full, nothing more is queried.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,12 +19,13 @@ use crate::thread::Call;
 
 /// Shapes of a process's launches, all handles together.
 const SHAPES: usize = 1 << 13;
-/// Modules and libraries that are loaded at the same time, nearly.
+/// Modules and libraries that are loaded at the same time, roughly: keys are never removed.
 const OWNERS: usize = 1 << 11;
 
-/// What was asked. Valid when zero.
+/// What was queried. Valid when zero.
 pub struct Facts {
-    /// By handle and shape: the life of the handle in which that was asked ([`Sight::life`]). Relaxed: who swaps it in asks.
+    /// By handle and shape: the life of the handle in which that was queried ([`Sight::life`]). Relaxed: the thread
+    /// that swaps it in makes the query.
     asked: Keyed<AtomicU32, SHAPES>,
     /// By CUmodule or CUlibrary: the return address of the call that loaded it. Relaxed: a number.
     loaded: Keyed<AtomicU64, OWNERS>,
@@ -38,15 +40,15 @@ struct Kernel<'c> {
 }
 
 impl Facts {
-    /// A module or library was loaded. Where the runtime does that for itself, whoever called it need not be who brought
-    /// the kernels.
+    /// Notes the caller that loaded a module or library. Where the runtime loads one for itself, its caller need not be
+    /// the code that contains the kernels.
     pub fn loaded(&self, call: &Call, owner: u64) {
         if let Some(place) = self.loaded.get(owner) {
             place.store(if call.is_outermost() { call.caller } else { 0 }, Ordering::Relaxed);
         }
     }
 
-    /// A kernel was launched in another shape than the time before.
+    /// Records the facts of a kernel that was launched in another shape than before.
     #[cold]
     pub fn launched(&self, call: &Call, handle: CUfunction, name: KernelName, shape: Shape) {
         if let (Some(sight), Some(driver)) = (self.first(call, handle, shape), driver::driver()) {
@@ -55,7 +57,8 @@ impl Facts {
         }
     }
 
-    /// A graph runs a kernel. Of a node with two handles, either may have been launched in a capture.
+    /// Records the facts of a kernel that a graph runs. Of a node with two handles, either may have been launched in a
+    /// capture.
     pub fn of_node(&self, call: &Call, driver: &Driver, node: &CUDA_KERNEL_NODE_PARAMS_v2) {
         let names = call.session.get::<Names>();
         let handle = if node.context.is_null() { driver.current_context() } else { node.context };
@@ -79,7 +82,7 @@ impl Facts {
         sight.zip(asked).is_some_and(|(sight, asked)| asked.load(Ordering::Relaxed) == sight.life)
     }
 
-    /// For the one who is to ask about a handle in a shape.
+    /// Returns what is known of a handle to the first thread that meets it in a shape: that one queries the driver.
     fn first(&self, call: &Call, handle: CUfunction, shape: Shape) -> Option<Sight> {
         let sight = call.session.get::<Names>().sight(handle, Some(shape))?;
         let asked = self.asked.get(key(handle, shape))?;
@@ -91,10 +94,11 @@ impl Facts {
         call.publish(&KernelFacts { module, origin, ..kernel.ask(driver) });
     }
 
-    /// An address in the file that the kernel is from: what the runtime's launch says, or the call that loaded its module.
+    /// Returns an address in the file that the kernel is from: the stub of the runtime's launch, or the caller that
+    /// loaded its module.
     fn origin(&self, call: &Call, sight: &Sight) -> u64 {
         let stub = call.origin();
-        // Runtimes take handles in a stub's place, too.
+        // Runtimes accept handles in place of a stub, too.
         if stub != 0 && call.session.get::<Names>().sight(stub as CUfunction, None).is_none() {
             return stub;
         }
@@ -103,7 +107,7 @@ impl Facts {
 }
 
 impl Kernel<'_> {
-    /// Asks the driver; what it does not say stays 0.
+    /// Queries the driver; what it does not report stays 0.
     fn ask(&self, driver: &Driver) -> KernelFacts {
         let none = KernelFacts {
             head: Head::new::<KernelFacts>(),
@@ -133,11 +137,11 @@ impl Kernel<'_> {
         asked.unwrap_or(none)
     }
 
-    /// An attribute: a CUkernel's are a device's (cuda.h, cuKernelGetAttribute).
+    /// Returns an attribute. A CUkernel's attributes are per device (cuda.h, cuKernelGetAttribute).
     fn attribute(&self, driver: &Driver, which: c_int) -> Option<u32> {
         let mut value: c_int = 0;
-        // SAFETY: a handle that the app has just launched, or put into a graph, of the kind that the loading call told;
-        // writes a place of ours.
+        // SAFETY: a handle that the app has just launched, or put into a graph, of the kind that the loading call
+        // reported; writes a place of ours.
         let result = unsafe {
             if self.name.is_kernel {
                 let device = self.context?.device as CUdevice;
@@ -149,8 +153,8 @@ impl Kernel<'_> {
         if result == CUDA_SUCCESS { u32::try_from(value).ok() } else { None }
     }
 
-    /// Blocks that a multiprocessor holds. A CUkernel is taken in a CUfunction's place, and means the current context
-    /// (cuda.h, cuOccupancyMaxActiveBlocksPerMultiprocessor).
+    /// Returns how many blocks fit on a multiprocessor. A CUkernel is accepted in a CUfunction's place, and means the
+    /// current context (cuda.h, cuOccupancyMaxActiveBlocksPerMultiprocessor).
     fn blocks(&self, driver: &Driver) -> Option<u32> {
         let (threads, shared) = (self.shape.threads() as c_int, self.shape.shared_bytes() as usize);
         let mut blocks: c_int = 0;
@@ -160,7 +164,8 @@ impl Kernel<'_> {
     }
 }
 
-/// The place of a handle and shape in the table. Two of a process's few thousand share one with a probability below 1e-11.
+/// Returns the table's key of a handle and shape. Two of a process's few thousand have the same one with a probability
+/// below 1e-11.
 fn key(handle: CUfunction, shape: Shape) -> u64 {
     // The finaliser of SplitMix64 (Steele, Lea, Flood 2014), a bijection.
     let mut mixed = shape.word().wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -174,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shape_holds_what_a_launch_has_and_nothing_else_is_asked_for() {
+    fn a_shape_keeps_threads_memory_and_context_and_is_0_where_they_do_not_fit() {
         let shape = Shape::of([32, 8, 4], 227 << 10, 7);
         assert_eq!((shape.threads(), shape.shared_bytes(), shape.context()), (1024, 227 << 10, 7));
         assert_eq!(Shape::of([0, 0, 0], 0, 7).word(), 0, "cuLaunchGrid's");

@@ -1,13 +1,12 @@
 //! The shape of a kernel launch: what decides how many of its blocks fit on a multiprocessor.
 
-/// What of a launch decides how many blocks fit on a multiprocessor: threads and dynamic shared memory of a block, and the
-/// context. One word; 0 = nothing to ask for.
+/// The threads and the dynamic shared memory of a block, and the context, in one word; 0 = there is nothing to query.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shape(u64);
 
 impl Shape {
-    /// Of a launch of such blocks in a context, by its number. A block of no threads (cuLaunchGrid) is not known to us, and
-    /// no GPU has room for more than the bits hold.
+    /// Returns the shape of a launch in the context of this number. It is 0 for a block of no threads (the size of
+    /// cuLaunchGrid's blocks is not known) and for a block larger than the bits hold, which fits on no GPU.
     #[inline]
     pub fn of([x, y, z]: [u32; 3], shared_bytes: u32, context: u32) -> Shape {
         let threads = u64::from(x).wrapping_mul(u64::from(y)).wrapping_mul(u64::from(z));
@@ -16,7 +15,7 @@ impl Shape {
         Shape(if fits { word } else { 0 })
     }
 
-    /// As one number; 0 = nothing to ask for.
+    /// Returns it as one number; 0 = there is nothing to query.
     #[inline]
     pub fn word(self) -> u64 {
         self.0

@@ -12,15 +12,15 @@
 //!   to answer with it (12.9's and 13.5's own requests), `per_thread` marks those whose default stream is the thread's
 //!   own; the runtime has no versions (0);
 //! - *parameters* with CUDA's own type names: they are printed as C and compiled against NVIDIA's headers (the test
-//!   `prototypes_equal_the_headers`); `word` is an argument that differs between versions of CUDA which have the function
-//!   under one name (the test's `TWO_PROTOTYPES`): handed on, never looked at;
+//!   `prototypes_equal_the_headers`); `word` is an argument that differs between versions of CUDA which have the
+//!   function under one name (the test's `TWO_PROTOTYPES`): handed on, never looked at;
 //! - *how*: what the call is, in the words of [`crate::calls`], its fields read from the parameters.
 //!
 //! The entries stand in sections, a file each; [`hooks`](hooks::hooks) sees them as one list.
 //!
-//! From an entry come the exported symbols, the pointers that `dlsym` and `cuGetProcAddress` hand out, the lookup table,
-//! and the list in `docs/hooks.md`. Version-1 functions with 32-bit device pointers (`cuMemAlloc` without `_v2`, CUDA
-//! before 3.2) pass through: no 64-bit program can use them.
+//! From an entry come the exported symbols, the pointers that `dlsym` and `cuGetProcAddress` hand out, the lookup
+//! table, and the list in `docs/hooks.md`. Version-1 functions with 32-bit device pointers (`cuMemAlloc` without `_v2`,
+//! CUDA before 3.2) pass through: no 64-bit program can use them.
 
 #[macro_use]
 mod copies;

@@ -13,10 +13,11 @@ const KERNELS: usize = 4096;
 
 /// What a session knows of bursts. Valid when zero.
 pub struct Bursts {
-    /// A programmatic launch was seen: before that, nothing of this costs anything. Relaxed: who misses it cuts a chain.
+    /// A programmatic launch was seen: before that, nothing of this costs anything. Relaxed: who misses it cuts a
+    /// chain.
     pub met: AtomicBool,
-    /// Bursts without an end event. Relaxed: a thread that waits for a stream has seen its own launches, and others' that
-    /// it knows of.
+    /// Bursts without an end event. Relaxed: a thread that waits for a stream has seen its own launches, and others'
+    /// that it knows of.
     pub open: AtomicU32,
     /// By CUfunction or CUkernel: [`UNKNOWN`], [`FOLLOWED`] or [`ALONE`]. Relaxed: one word, and a guess.
     kernels: Keyed<AtomicU8, KERNELS>,

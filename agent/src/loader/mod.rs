@@ -1,5 +1,5 @@
-//! What the dynamic loader has: our own lookups in it, which go to libc's dlsym and never to a hook, the libraries that are
-//! loaded ([`libraries`]) and the slots that they call through ([`slots`]).
+//! What the dynamic loader has: our own lookups in it, which go to libc's dlsym and never to a hook, the libraries that
+//! are loaded ([`libraries`]) and the slots that they call through ([`slots`]).
 
 pub mod libraries;
 pub mod slots;

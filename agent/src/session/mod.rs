@@ -1,12 +1,12 @@
-//! A session: what a process that calls CUDA has to do with gpuspy. It begins at the first call that has a real function
-//! behind it; a process that makes none has no thread, no file and no output of ours.
+//! A session: everything that the agent has in a process that calls CUDA. It starts at the first call for which there
+//! is a real function; a process that makes no such call has no thread, no file and no output of ours.
 //!
-//! All of it lies in one zeroed mapping that is wiped in a forked child ([`wiped`](crate::sink::wiped)): the child finds [`Live`]'s first word zero, leaves
-//! everything of its parent's alone, and begins a session of its own at its own first call. (After vfork the memory is the
-//! parent's and so is the session.)
+//! All of it lies in one zeroed mapping that is wiped in a forked child ([`wiped`](crate::sink::wiped)): the child
+//! finds [`Live`]'s first word zero, leaves its parent's session alone, and starts one of its own at its own first
+//! call. (After vfork the memory, and with it the session, is the parent's.)
 //!
-//! This is where the agent is put together: [`Whole`] has every part of a session, and each lower floor reaches those that it
-//! names by their type ([`sink::Part`]).
+//! The agent is put together here: [`Whole`] has every part of a session, and the lower floors reach the parts that
+//! they name by type ([`sink::Part`]).
 
 pub mod collector;
 pub mod exit;
@@ -45,7 +45,7 @@ macro_rules! session {
         /// A session's state and tables. Every field is valid when zero.
         #[repr(C)]
         struct Whole {
-            /// First: a session is known by its address.
+            /// The first field: a session's handle is its address.
             live: Live,
             $($(#[$meta])* $field: $part,)*
         }
@@ -70,7 +70,7 @@ session! {
     captures: Captures,
     /// Which operations are timed.
     timing: Gate,
-    /// Which part of the run is looked at.
+    /// Which part of the run is observed.
     range: Range,
     /// How long launch queues are.
     queue: Queue,
@@ -79,29 +79,31 @@ session! {
     environment: Waiting,
 }
 
+/// Returns all of a session.
 #[inline(always)]
 fn whole(session: Session) -> &'static Whole {
     // SAFETY: every session is made by `make`: the front of a `Whole` that is never unmapped.
     unsafe { &*session.as_ptr().cast::<Whole>() }
 }
 
-/// The process that has begun a session, and whether it is still at it: pid and phase in one word, so that one
-/// compare-exchange decides who begins. A child inherits the word but not the thread that was starting: another pid's word
-/// says nothing. Release on the stores, acquire on the loads: what the starter did before.
+/// The process that has started a session, and whether it is still doing so: pid and phase in one word, so that one
+/// compare-exchange decides which thread starts it. A child inherits the word but not the starting thread, so a word
+/// with another pid means nothing. Release on the stores, acquire on the loads: what the starting thread did before.
 static STATE: AtomicU64 = AtomicU64::new(0);
 
-/// [`STATE`] while a process's session is being made.
+/// Returns [`STATE`] while a process's session is being made.
 const fn starting(pid: u32) -> u64 {
     (pid as u64) << 1
 }
 
-/// [`STATE`] when that is over, with a session or without.
+/// Returns [`STATE`] when that is over, with a session or without.
 const fn started(pid: u32) -> u64 {
     starting(pid) | 1
 }
 
 /// Calls that passed unrecorded while another thread was making the session.
 static MISSED: AtomicU64 = AtomicU64::new(0);
+
 impl Begin for Beginning {
     #[cold]
     fn begin() -> Option<Session> {
@@ -116,7 +118,7 @@ fn begin() -> Option<Session> {
     let pid = sys::pid();
     let is_ours = |state| state == starting(pid) || state == started(pid);
     let begun = STATE.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
-        // The first call of this process finds a parent's word, or none.
+        // The first call of this process finds its parent's word, or 0.
         (!is_ours(state)).then_some(starting(pid))
     });
     let session = match begun {
@@ -128,7 +130,7 @@ fn begin() -> Option<Session> {
     session
 }
 
-/// Another thread is making the session, which takes a fraction of a millisecond: give it that, and no more than a few.
+/// Waits for the thread that is making the session. That takes a fraction of a millisecond; the wait ends after 5 ms.
 fn wait_for_start(pid: u32) -> Option<Session> {
     for _ in 0..100 {
         if STATE.load(Ordering::Acquire) == started(pid) {
@@ -198,7 +200,7 @@ fn make() -> Result<Session, &'static str> {
     Ok(session)
 }
 
-/// The session has been published: what holds from its begin on.
+/// Records that the capture range begins with the session, if it does. The session has been published.
 fn range_begins(session: Session) {
     let now = ticks();
     let tell = |change: &Capture| thread::aside(session, now, change.as_words());
@@ -212,7 +214,7 @@ fn range_begins(session: Session) {
     }
 }
 
-/// A thread's end: its record of a range that it leaves open, its events and its streams go back.
+/// Runs at a thread's end: records that it leaves an NVTX range, and gives its events and its streams back.
 unsafe extern "C" fn thread_ended(state: *mut c_void) {
     let parts = |thread: &mut Leaving<'_>| {
         let session = thread.session;

@@ -1,12 +1,12 @@
-//! The poller: the agent's one thread. It reads events and writes GPU times, makes events and buffers ready for the
-//! hooks, samples the GPU's clock, tells the names of things, and keeps the host clock anchored.
+//! The poller: the agent's only thread. It reads events and writes GPU times, makes events and buffers for the hooks,
+//! samples the GPU's clock, sends names, and records anchors of the host clock.
 //!
-//! It blocks all signals, runs no code of the app's, never synchronises, and stops for good when the driver says that it
-//! is shutting down. The driver calls it makes: context push / pop, event create / query / elapsed, capture-mode exchange;
-//! and for its samples an event record on a stream of ours.
+//! It blocks all signals, runs no code of the app's, never synchronizes, and stops calling the driver when the driver
+//! reports that it is shutting down. It calls context push and pop, event create, query and elapsed, the exchange of
+//! the capture mode, and, for its samples, event record on a stream of ours.
 //!
-//! - [`sink::poller`](crate::sink::poller): what hooks and others see of it: waking, waiting;
-//! - [`gpu::poller`](crate::gpu::poller): when it looks, what it reads, and what that costs.
+//! - [`sink::poller`](crate::sink::poller) wakes it and waits for it;
+//! - [`gpu::poller`](crate::gpu::poller) says when it polls, what it reads, and what that costs.
 
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ use crate::sink::segment::{Claim, anchor};
 use crate::sink::{Ring, Session};
 use crate::sys;
 
-/// Between anchors of the host clock, and between looks at the loaded modules.
+/// Time between anchors of the host clock, and between checks for new modules and names.
 const ANCHOR_NS: u64 = 1_000_000_000;
 const MODULES_NS: u64 = 100_000_000;
 
@@ -35,16 +35,16 @@ struct Start {
     claim: Claim,
 }
 
-/// Starts the poller thread. `Err`: it cannot be started.
+/// Starts the poller thread. `Err`: there can be no thread.
 pub fn start(session: Session, claim: Claim) -> Result<(), ()> {
     let argument = Box::into_raw(Box::new(Start { session, claim }));
-    // SAFETY: plain libc calls on values of ours; the signal mask is put back whatever happens, and the thread owns the
+    // SAFETY: plain libc calls on values of ours; the signal mask is restored in every case, and the thread owns the
     // argument once it is started.
     unsafe {
         let mut all: libc::sigset_t = core::mem::zeroed();
         let mut before: libc::sigset_t = core::mem::zeroed();
         libc::sigfillset(&mut all);
-        // Blocked before the thread exists, so that not one signal of the app's is ever delivered on it.
+        // Blocked before the thread exists, so that no signal of the app's is ever delivered on it.
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);
@@ -92,13 +92,13 @@ struct Poller {
     domains: nvtx::Told,
     budget: Budget,
     schedule: Schedule,
-    /// CLOCK_MONOTONIC, ns, of the last anchor, and of the last look at the modules.
+    /// CLOCK_MONOTONIC, ns, of the last anchor, and of the last check for new modules and names.
     anchored: u64,
     looked: u64,
 }
 
 impl Poller {
-    /// Who we are, before anything else is said, and somebody to say it to.
+    /// Sends what identifies the process, then reaches a collector.
     fn introduce(&mut self) {
         self.session.get::<Names>().introduce(&mut self.ring);
         job::introduce(self.session, &mut self.ring);
@@ -133,7 +133,7 @@ impl Poller {
         }
     }
 
-    /// What is to be told now and then.
+    /// Sends new modules and names, and anchors of the host clock, when they are due.
     fn keep_up(&mut self) {
         let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
         if now - self.looked >= MODULES_NS {

@@ -1,25 +1,25 @@
-//! How many lookups of the table's functions the agent answered, and whether launches come through it.
+//! Counts the lookups of functions that the table has, and notes whether kernel launches reach the agent.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::hook::{Hook, Layer};
 use crate::sink::{Live, existing};
 
-/// Lookups before the session began. Counted into the header when it does.
+/// Lookups before the session began, which are added to its header when it begins.
 static LOOKUPS: AtomicU64 = AtomicU64::new(0);
 static LOOKUPS_HOOKED: AtomicU64 = AtomicU64::new(0);
 static DRIVER_HOOKED: AtomicBool = AtomicBool::new(false);
 
-/// Writes what was counted before the session began into its header.
+/// Copies what was counted before the session began into its header.
 pub fn bring_over(session: &Live) {
     let live = &session.segment.header().live.0;
-    // Relaxed: counters, brought over once.
+    // Relaxed: counters, copied once.
     live.lookups.store(LOOKUPS.load(Ordering::Relaxed), Ordering::Relaxed);
     live.lookups_hooked.store(LOOKUPS_HOOKED.load(Ordering::Relaxed), Ordering::Relaxed);
     live.driver_hooked.store(u64::from(DRIVER_HOOKED.load(Ordering::Relaxed)), Ordering::Relaxed);
 }
 
-/// A lookup of a table name was answered, with a hook or with the real function.
+/// Counts a lookup of a function that the table has. `hooked`: it returned a hook, and not the real function.
 pub fn looked_up(hook: &Hook, hooked: bool) {
     // Relaxed throughout: counters for the report.
     let (lookups, lookups_hooked) = match existing() {
@@ -36,8 +36,8 @@ pub fn looked_up(hook: &Hook, hooked: bool) {
     }
 }
 
-/// Calls of this function will come through us. Without one among them that launches kernels the report opens with a
-/// warning.
+/// Notes that calls of this function will reach the agent. If none of these functions launches kernels, the report
+/// opens with a warning.
 pub fn route_found(hook: &Hook) {
     if hook.layer == Layer::Driver && launches_kernels(hook.base.to_bytes()) {
         // Relaxed: a flag for the report.
@@ -48,7 +48,7 @@ pub fn route_found(hook: &Hook) {
     }
 }
 
-/// Whether this is the name of a function that launches kernels.
+/// Returns whether a function of this name launches kernels.
 fn launches_kernels(base: &[u8]) -> bool {
     base.starts_with(b"cuLaunch") && base != b"cuLaunchHostFunc"
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::launches_kernels;
 
     #[test]
-    fn a_host_function_is_no_kernel() {
+    fn a_launch_of_a_host_function_is_no_kernel_launch() {
         let names = crate::table::all().iter().map(|hook| hook.base.to_bytes());
         let mut launching: Vec<&[u8]> = names.filter(|base| launches_kernels(base)).collect();
         launching.sort_unstable();

@@ -1,8 +1,8 @@
-//! The session as the lower floors see it: where records go, and who is told that there are some.
+//! The session as the lower floors see it: where records go, and how the poller is woken.
 //!
-//! A session is one zeroed mapping, which `crate::session` makes at the process's first call. Its front is [`Live`]; behind
-//! that lie the parts of higher floors, each reached by its type ([`Session::get`]). So a file names the parts that it uses,
-//! and the floors below those know nothing of them.
+//! A session is one zeroed mapping, which `crate::session` makes at the process's first call. It begins with [`Live`],
+//! followed by the parts that belong to higher floors. [`Session::get`] returns a part by its type, so that a file
+//! names the parts that it uses, and nothing below those depends on them.
 
 pub mod lookups;
 pub mod poller;
@@ -22,13 +22,13 @@ use gpuspy_wire::segment::{POLLER_SLOT, SLOTS};
 use crate::sys;
 use segment::Segment;
 
-/// The front of a session: what it takes to get a record out. Every field is valid when zero.
+/// The front of a session: what is needed to get a record out. Every field is valid when zero.
 pub struct Live {
-    /// [`WIPED`], [`ALIVE`], [`ALIVE_HERE`] or [`UNOBSERVED`]. Relaxed: the two that say that it lives are written before the
-    /// session is published, `UNOBSERVED` may be seen late.
+    /// [`WIPED`], [`ALIVE`], [`ALIVE_HERE`] or [`UNOBSERVED`]. Relaxed: the two that mean that it lives are written
+    /// before the session is published, and it does no harm to see `UNOBSERVED` late.
     alive: AtomicU32,
     pub segment: Segment,
-    /// How the poller is woken, and waited for.
+    /// Wakes the poller and waits for it.
     pub poller: poller::Shared,
     /// Larger buffers, by slot.
     growth: [Growth; SLOTS],
@@ -38,18 +38,19 @@ pub struct Live {
     pub at_exit: Option<extern "C" fn()>,
 }
 
-/// What stands in [`Live::alive`]: the memory is a parent's, and has been wiped.
+/// In [`Live::alive`]: this is a forked child, and the kernel has wiped the memory.
 const WIPED: u32 = 0;
-/// The session is this process's.
+/// In [`Live::alive`]: the session is this process's.
 const ALIVE: u32 = 1;
-/// It was, but no collector was reached: nothing more is recorded.
+/// In [`Live::alive`]: no collector was reached, so nothing more is recorded.
 const UNOBSERVED: u32 = 2;
-/// The session is a process's that did not have the kernel wipe it: this one's, unless [`wiped::is_childs`].
+/// In [`Live::alive`]: the kernel does not wipe the memory in a child. The session is this process's, unless
+/// [`wiped::is_childs`].
 const ALIVE_HERE: u32 = 3;
 
-/// A slot's wish for its next buffer.
+/// A slot's request for its next buffer.
 struct Growth {
-    /// The level asked for; 0 = none. Release by the slot's thread, acquire by the poller.
+    /// The level that is requested; 0 = none. Release by the slot's thread, acquire by the poller.
     wanted: AtomicU8,
     /// The level that is mapped and ready. Release by the poller, acquire by the slot's thread.
     ready: AtomicU8,
@@ -76,51 +77,51 @@ impl core::ops::Deref for Session {
 
 /// A part of a session. Its type is declared on the floor that uses it; `crate::session` says where it lies.
 pub trait Part: 'static {
-    /// The session's own.
+    /// Returns the session's part of this type.
     fn of(session: Session) -> &'static Self;
 }
 
 impl Session {
-    /// A session by its front, which has access to all of it.
+    /// Makes the handle of a session from a pointer that may access all of it.
     ///
     /// # Safety
-    /// The front is initialised and never unmapped, and the parts lie behind it where [`Part::of`] looks for them.
+    /// The session is initialized and never unmapped, and its parts lie where [`Part::of`] expects them.
     pub unsafe fn new(front: NonNull<Live>) -> Session {
         Session(front)
     }
 
-    /// The session's part of this type.
+    /// Returns the session's part of this type. This adds a constant to the address.
     #[inline(always)]
     pub fn get<P: Part>(self) -> &'static P {
         P::of(self)
     }
 
-    /// Where its front is.
+    /// Returns the address of its front.
     #[inline(always)]
     pub fn as_ptr(self) -> *mut Live {
         self.0.as_ptr()
     }
 }
 
-/// What begins the process's session: implemented by `crate::session`.
+/// The start of a session, as lower floors see it. `crate::session` implements [`Begin`] for it.
 pub struct Beginning;
 
-/// See [`Beginning`].
+/// Starts the process's session.
 pub trait Begin {
-    /// Begins it, or waits for the thread that is doing so. `None`: there is none to be had.
+    /// Starts the session, or waits for the thread that is starting it. `None`: there can be none.
     fn begin() -> Option<Session>;
 }
 
 /// The session of this process, or null. Release on the store, acquire on the load: the session behind it.
 static SESSION: AtomicPtr<Live> = AtomicPtr::new(core::ptr::null_mut());
 
-/// No session can be had, here or in a child: what stands in the way (`GPUSPY=0`, a limit, an old kernel) is inherited.
-/// Relaxed: a thread that misses it is told so by [`Begin::begin`].
+/// There can be no session, here or in a child: its obstacle (`GPUSPY=0`, a limit, an old kernel) is inherited.
+/// Relaxed: a thread that misses it calls [`Begin::begin`], which returns `None`.
 static OFF: AtomicBool = AtomicBool::new(false);
 
-/// `GPUSPY=0` turns the agent off: hooks pass through and lookups are answered untouched.
+/// Returns whether the agent is on. `GPUSPY=0` turns it off: hooks pass through and lookups return the real functions.
 pub fn is_enabled() -> bool {
-    static ENABLED: AtomicU8 = AtomicU8::new(0); // 0 = not asked, 1 = on, 2 = off; relaxed: all find the same
+    static ENABLED: AtomicU8 = AtomicU8::new(0); // 0 = not read yet, 1 = on, 2 = off; relaxed: all read the same
     match ENABLED.load(Ordering::Relaxed) {
         1 => true,
         2 => false,
@@ -137,7 +138,7 @@ fn published() -> Option<Session> {
     NonNull::new(SESSION.load(Ordering::Acquire)).map(Session)
 }
 
-/// This process's session; begins it at the first call. `None`: the agent is off, or could not begin.
+/// Returns this process's session, and starts it at the first call. `None`: the agent is off, or could not start.
 #[inline]
 pub fn current() -> Option<Session> {
     let session = published();
@@ -150,7 +151,7 @@ pub fn current() -> Option<Session> {
     }
 }
 
-/// The session if there is one; never begins it.
+/// Returns the session if there is one, and never starts it.
 pub fn existing() -> Option<Session> {
     published().filter(|session| match session.alive.load(Ordering::Relaxed) {
         ALIVE => true,
@@ -159,23 +160,24 @@ pub fn existing() -> Option<Session> {
     })
 }
 
-/// The process has a session from here on.
+/// Makes a session the process's.
 pub fn publish(session: Session) {
     SESSION.store(session.as_ptr(), Ordering::Release);
 }
 
-/// It gets none.
+/// Keeps the process without a session from here on.
 pub fn turn_off() {
     OFF.store(true, Ordering::Relaxed);
 }
 
 impl Live {
-    /// Before the session is published: it lives, and its memory is wiped in a child by the kernel, or is not.
+    /// Marks the session as alive, before it is published. `wiped_by_kernel`: the kernel wipes its memory in a forked
+    /// child.
     pub fn begin(&mut self, wiped_by_kernel: bool) {
         self.alive = AtomicU32::new(if wiped_by_kernel { ALIVE } else { ALIVE_HERE });
     }
 
-    /// Counts losses of calls that have no slot to count them in.
+    /// Counts losses of calls whose thread has no slot.
     pub fn lost(&self, cause: LossCause, count: u64) {
         if let Some(counter) = self.segment.header().live.0.lost.get(cause as usize) {
             // Relaxed: a counter.
@@ -183,7 +185,7 @@ impl Live {
         }
     }
 
-    /// Ends the session before the process: there is nobody to record for. Hooks pass through from here on.
+    /// Ends the session before the process ends, because there is no collector. Hooks pass through from here on.
     pub fn end_unobserved(&self) {
         self.alive.store(UNOBSERVED, Ordering::Relaxed);
     }
@@ -196,10 +198,10 @@ impl Live {
         }
     }
 
-    /// Registers it once more, now that there is a context: exit handlers run last-in-first-out, and the driver's own,
-    /// behind which it answers nothing, was registered when it was initialised.
+    /// Registers the exit handler once more, now that there is a context. Exit handlers run last-in-first-out, and the
+    /// driver registered its own when it was initialized: after that one has run, the driver answers nothing.
     pub fn register_drain(&self) {
-        static DONE: AtomicBool = AtomicBool::new(false); // relaxed: once is enough, twice does no harm
+        static DONE: AtomicBool = AtomicBool::new(false); // relaxed: registering twice does no harm
         if !DONE.swap(true, Ordering::Relaxed) {
             self.register_at_exit();
         }
@@ -213,12 +215,12 @@ impl Live {
             growth.wanted.store(0, Ordering::Relaxed);
             growth.ready.store(0, Ordering::Relaxed);
         }
-        // SAFETY: our own key; the value is only handed back to our destructor.
+        // SAFETY: our own key; the value is only passed to our destructor.
         unsafe { libc::pthread_setspecific(self.key.load(Ordering::Relaxed) as libc::pthread_key_t, thread) };
         Some(claim)
     }
 
-    /// Asks for a slot's next buffer, once.
+    /// Requests a slot's next buffer, once.
     pub fn want_buffer(&self, slot: usize, level: usize) {
         let Some(growth) = self.growth.get(slot) else { return };
         // Relaxed load: only the slot's thread stores it. Release: pairs with the poller's acquire.
@@ -228,22 +230,22 @@ impl Live {
         }
     }
 
-    /// The buffer asked for, once it is mapped.
+    /// Returns the requested buffer once it is mapped.
     pub fn ready_buffer(&self, slot: usize, level: usize) -> Option<&'static [AtomicU64]> {
         // Acquire, with the poller's release: the mapping is there.
         let ready = self.growth.get(slot)?.ready.load(Ordering::Acquire);
         if usize::from(ready) >= level { self.segment.buffer(slot, level) } else { None }
     }
 
-    /// Poller: maps and populates the buffers that threads ask for. When the session is over, so is the poller's work:
-    /// it sleeps in here for good, and calls the driver no more.
+    /// Poller: maps and populates the buffers that threads request. When the session is over, the poller stays asleep
+    /// in here and calls the driver no more.
     pub fn serve_growth(&self) {
         while self.alive.load(Ordering::Relaxed) == UNOBSERVED {
             sys::sleep_ns(u64::from(u32::MAX) * 1_000_000_000);
         }
         for (slot, growth) in self.growth.iter().enumerate() {
             let wanted = growth.wanted.load(Ordering::Acquire);
-            // Relaxed: of the two sides only we raise it; the slot's owner resets it at a claim.
+            // Relaxed: only the poller raises it; the slot's owner resets it at a claim.
             if wanted > growth.ready.load(Ordering::Relaxed)
                 && self.segment.buffer(slot, usize::from(wanted)).is_some()
             {

@@ -1,4 +1,4 @@
-//! The ring that the poller's records go out by.
+//! The ring that the poller writes its records to.
 
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record::LossCause;
@@ -7,19 +7,19 @@ use gpuspy_wire::ring::LEVELS;
 use crate::sink::Session;
 use crate::sink::segment::Claim;
 
-/// The poller's own ring: it grows it itself.
+/// The poller's own ring, which the poller itself grows.
 pub struct Ring {
     claim: Claim,
     session: Session,
 }
 
 impl Ring {
-    /// A ring in this claim.
+    /// Makes the ring of a claimed slot.
     pub fn new(session: Session, claim: Claim) -> Ring {
         Ring { claim, session }
     }
 
-    /// Publishes a record; false when it did not fit (counted).
+    /// Publishes a record. Returns false when it did not fit, which is counted.
     pub fn push(&mut self, words: &[u64]) -> bool {
         let next = self.claim.writer.level() + 1;
         if next < LEVELS

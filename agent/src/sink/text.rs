@@ -1,4 +1,4 @@
-//! Names, as records send them: each text once, with a number.
+//! Names in records: each text is sent once, with the number by which other records refer to it.
 
 use gpuspy_wire::record::{CELL_WORDS, Head, Intern, Kind, MAX_TEXT, Namespace, RECORD_VERSION};
 
@@ -9,7 +9,7 @@ pub fn tell(ring: &mut Ring, namespace: Namespace, id: u32, text: &[u8]) -> bool
     with_intern(namespace, id, text, |words| ring.push(words))
 }
 
-/// Builds the record of a name, cut to what a record holds, and hands its words on.
+/// Builds the record of a name, cut to what a record holds, and passes its words to `push`.
 pub fn with_intern<T>(namespace: Namespace, id: u32, text: &[u8], push: impl FnOnce(&[u64]) -> T) -> T {
     let kept = text.get(..MAX_TEXT).unwrap_or(text);
     let cells = Intern::cells(kept.len());
@@ -32,8 +32,8 @@ pub fn with_intern<T>(namespace: Namespace, id: u32, text: &[u8], push: impl FnO
     push(&words)
 }
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo), never 0. Two of a process's few thousand kernel names collide with a
-/// probability below 1e-11.
+/// Hashes a name: FNV-1a, 64 bits (Fowler, Noll, Vo), never 0. Two of a process's few thousand kernel names collide
+/// with a probability below 1e-11.
 pub fn hash(text: &[u8]) -> u64 {
     let mixed = text
         .iter()
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_cut_to_what_a_record_holds_and_says_so() {
+    fn a_name_that_is_too_long_is_cut_and_marked_as_cut() {
         for (length, kept, cut) in
             [(0, 0, 0), (5, 5, 0), (MAX_TEXT, MAX_TEXT, 0), (MAX_TEXT + 1, MAX_TEXT, 1)]
         {

@@ -1,6 +1,7 @@
-//! How an entry of the table becomes code: three ways in, one body, and the array that lookups search.
+//! The macros that turn a table entry into code: three entry points, their common body, and the array that lookups
+//! search.
 
-/// One intercepted symbol's functions. See [`hooks`].
+/// Expands to the functions of one intercepted symbol. See [`hooks`].
 macro_rules! hook {
     ($layer:ident $symbol:ident ( $($arg:ident : $ty:ty),* ) $how:ident ( $call:expr )) => {
         #[allow(non_snake_case, unused_imports, clippy::missing_safety_doc, clippy::too_many_arguments, reason = "C's names")]
@@ -16,19 +17,19 @@ macro_rules! hook {
             #[cfg_attr(not(test), unsafe(no_mangle))]
             pub unsafe extern "C-unwind" fn $symbol($($arg: $ty),*) -> int {
                 let caller = caller!();
-                // SAFETY: the caller's promises, handed on.
+                // SAFETY: the caller's promises, passed on.
                 unsafe { body(caller, Route::Symbol, $($arg),*) }
             }
 
             pub unsafe extern "C-unwind" fn by_pointer($($arg: $ty),*) -> int {
                 let caller = caller!();
-                // SAFETY: the caller's promises, handed on.
+                // SAFETY: the caller's promises, passed on.
                 unsafe { body(caller, Route::Pointer, $($arg),*) }
             }
 
             pub unsafe extern "C-unwind" fn by_other_pointer($($arg: $ty),*) -> int {
                 let caller = caller!();
-                // SAFETY: the caller's promises, handed on.
+                // SAFETY: the caller's promises, passed on.
                 unsafe { body(caller, Route::OtherPointer, $($arg),*) }
             }
 
@@ -51,7 +52,7 @@ macro_rules! hook {
                     entry,
                     #[inline(always)]
                     || $call,
-                    // SAFETY: the caller's promises, handed on.
+                    // SAFETY: the caller's promises, passed on.
                     #[inline(always)]
                     || unsafe { call($($arg),*) },
                 )
@@ -74,7 +75,7 @@ macro_rules! hooks {
         #[repr(u16)]
         pub enum Symbol { $( $( $symbol, )+ )* }
 
-        /// How many there are.
+        /// How many symbols there are.
         pub const COUNT: usize = [$( $( Symbol::$symbol, )+ )*].len();
 
         static HOOKS: [$crate::hook::Hook; COUNT] = [$( $( {
@@ -96,14 +97,14 @@ macro_rules! hooks {
             )
         }, )+ )*];
 
-        /// A symbol's hook.
+        /// Returns a symbol's hook.
         #[inline(always)]
         pub fn get(symbol: Symbol) -> &'static $crate::hook::Hook {
             #[allow(clippy::indexing_slicing, reason = "the enum and the array are made from one list")]
             &HOOKS[symbol as usize]
         }
 
-        /// All hooks.
+        /// Returns all hooks.
         #[cfg(test)]
         pub fn all() -> &'static [$crate::hook::Hook] {
             &HOOKS
@@ -121,7 +122,7 @@ macro_rules! hooks {
             }
         }
 
-        /// Every entry as text: symbol, parameters, what it is recorded as.
+        /// Every entry as text: the symbol, its parameters, and how it is recorded.
         #[cfg(test)]
         pub const TEXTS: &[(&str, &str, &str)] =
             &[$( $( (stringify!($symbol), stringify!($args), stringify!($how $call)), )+ )*];
