@@ -18,7 +18,7 @@ use crate::thread;
 
 /// The range's state. Valid when zero.
 pub struct Range {
-    /// When it last began (odd) or ended (even): ticks; 0 = it has not begun. SeqCst, with `Gate::look`: of two threads that
+    /// When it last began (odd) or ended (even): ticks; 0 = it has not begun. SeqCst, with `Gate::set_in_range`: of two threads that
     /// change it at once each sees the other's change, and the later one's is what the gate is left with.
     changed: AtomicU64,
     /// CLOCK_MONOTONIC at the session's begin, ns. Relaxed: written before the session is published.
@@ -46,7 +46,7 @@ impl Range {
         let mut seen = mark(now, last, begins);
         let (at, change) = (seen, if begins { 1 } else { 2 });
         loop {
-            gate.look(seen & 1 == 1);
+            gate.set_in_range(seen & 1 == 1);
             let newest = self.changed.load(Ordering::SeqCst);
             if newest == seen {
                 break;

@@ -341,7 +341,7 @@ impl Budget {
         }
         let affordable = self.affordable();
         if open.kind == Kind::Paid
-            && let Some(left) = gate.change_anywhere(|left| left.max(affordable))
+            && let Some(left) = gate.change_left(|left| left.max(affordable))
         {
             let given = open.given + affordable.saturating_sub(left);
             self.phase = Phase::Open(Open { given, ..open });

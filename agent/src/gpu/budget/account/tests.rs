@@ -172,10 +172,10 @@ fn a_window_takes_no_more_than_the_hooks_were_given_however_late_the_poller_is()
 #[test]
 fn the_first_phase_begins_with_the_range() {
     let mut storm = Storm::new(1.0);
-    storm.gate.look(false);
+    storm.gate.set_in_range(false);
     storm.runs(3_000_000_000, 3_000, 100, 4_000, 200_000);
     assert_eq!((storm.timed, storm.edges.len()), (0, 0));
-    storm.gate.look(true);
+    storm.gate.set_in_range(true);
     storm.runs(100_000_000, 3_000, 100, 4_000, 200_000);
     let (first, ended) = (storm.edges[0].0, storm.edges[1].0);
     assert!(first.is_first && ended.taken == FIRST_LAUNCHES, "{first:?}, {ended:?}");
