@@ -1,14 +1,15 @@
-//! The poller: the agent's one thread. It reads events and writes GPU times, makes events and buffers ready for the
-//! hooks, samples the GPU's clock, tells the names of things, and keeps the host clock anchored.
+//! What does the agent's only thread do? The poller reads events and writes GPU times, creates events and
+//! buffers for the hooks, samples the GPU's clock, publishes the names of things, and anchors the host clock.
 //!
-//! It blocks all signals, runs no code of the app's, never synchronises, and stops for good when the driver says that it
-//! is shutting down. The driver calls it makes: context push / pop, event create / query / elapsed, capture-mode exchange;
-//! and for its samples an event record on a stream of ours.
+//! It blocks all signals, runs no code of the app, never synchronizes, and stops for good when the driver
+//! reports that it is shutting down. The driver calls it makes are context push and pop, event create, query
+//! and elapsed time, the exchange of the capture mode, and, for its samples, an event record on a stream of
+//! our own.
 //!
-//! - [`shared`]: what hooks and others see of it: waking, waiting;
-//! - [`rhythm`]: when it looks;
-//! - [`reader`]: what it reads;
-//! - [`cost`]: what that costs.
+//! - [`shared`] is its interface to hooks and other threads: waking it, and waiting for it.
+//! - [`rhythm`] decides when it polls next.
+//! - [`reader`] reads the events.
+//! - [`cost`] measures what that costs.
 
 pub mod cost;
 pub mod reader;
@@ -34,7 +35,7 @@ use cost::Meter;
 use reader::Reader;
 use rhythm::Rhythm;
 
-/// Between anchors of the host clock, and between looks at the loaded modules.
+/// The time between anchors of the host clock, and between checks for new modules, ns.
 const ANCHOR_NS: u64 = 1_000_000_000;
 const MODULES_NS: u64 = 100_000_000;
 
@@ -43,16 +44,16 @@ struct Start {
     claim: Claim,
 }
 
-/// Starts the poller thread. `Err`: it cannot be started.
+/// Starts the poller thread. `Err`: the thread cannot be created.
 pub fn start(session: &'static Session, claim: Claim) -> Result<(), ()> {
     let argument = Box::into_raw(Box::new(Start { session, claim }));
-    // SAFETY: plain libc calls on values of ours; the signal mask is put back whatever happens, and the thread owns the
-    // argument once it is started.
+    // SAFETY: plain libc calls on local variables; the signal mask is restored in every case, and the thread
+    // owns the argument once it is started.
     unsafe {
         let mut all: libc::sigset_t = core::mem::zeroed();
         let mut before: libc::sigset_t = core::mem::zeroed();
         libc::sigfillset(&mut all);
-        // Blocked before the thread exists, so that not one signal of the app's is ever delivered on it.
+        // Blocked before the thread exists, so that no signal of the app's is ever delivered on it.
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);
@@ -72,7 +73,7 @@ pub fn start(session: &'static Session, claim: Claim) -> Result<(), ()> {
 }
 
 extern "C" fn run(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: `start` gave us this box.
+    // SAFETY: `start` passed this box.
     let start = unsafe { Box::from_raw(argument.cast::<Start>()) };
     let mut poller = Poller {
         session: start.session,
@@ -80,25 +81,25 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
         reader: Reader::new(start.session),
         meter: Meter::default(),
         modules: Modules::default(),
-        domains: nvtx::Told::default(),
+        domains: nvtx::PublishedDomains::default(),
         budget: Budget::new(start.session),
         schedule: Schedule::new(start.session),
         anchored: 0,
-        looked: 0,
+        checked: 0,
     };
     poller.introduce();
     poller.run();
     core::ptr::null_mut()
 }
 
-/// The poller's own ring: it grows it itself.
+/// The poller's own ring, which the poller grows itself.
 pub struct Ring {
     claim: Claim,
     session: &'static Session,
 }
 
 impl Ring {
-    /// Publishes a record; false when it did not fit (counted).
+    /// Publishes a record. Returns false if it did not fit, which is counted as a loss.
     pub fn push(&mut self, words: &[u64]) -> bool {
         let next = self.claim.writer.level() + 1;
         if next < LEVELS
@@ -125,16 +126,16 @@ struct Poller {
     reader: Reader,
     meter: Meter,
     modules: Modules,
-    domains: nvtx::Told,
+    domains: nvtx::PublishedDomains,
     budget: Budget,
     schedule: Schedule,
-    /// CLOCK_MONOTONIC, ns, of the last anchor, and of the last look at the modules.
+    /// CLOCK_MONOTONIC, ns, of the last anchor and of the last check for new modules.
     anchored: u64,
-    looked: u64,
+    checked: u64,
 }
 
 impl Poller {
-    /// Who we are, before anything else is said, and somebody to say it to.
+    /// Publishes the process's identity before anything else, and makes sure that a collector reads it.
     fn introduce(&mut self) {
         self.session.names.introduce(&mut self.ring);
         job::introduce(self.session, &mut self.ring);
@@ -150,9 +151,9 @@ impl Poller {
         let mut woken = true;
         loop {
             let slept = self.meter.begin();
-            let may_ask = shared.begin_look();
-            let found = self.reader.look(&mut self.ring, &self.meter, may_ask);
-            shared.end_look();
+            let may_query = shared.begin_poll();
+            let found = self.reader.poll(&mut self.ring, &self.meter, may_query);
+            shared.end_poll();
             self.session.serve_growth();
             self.keep_up();
             // Relaxed: figures for the report.
@@ -168,15 +169,15 @@ impl Poller {
         }
     }
 
-    /// What is to be told now and then.
+    /// Publishes what is due at intervals.
     fn keep_up(&mut self) {
         let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
-        if now - self.looked >= MODULES_NS {
-            self.looked = now;
+        if now - self.checked >= MODULES_NS {
+            self.checked = now;
             self.modules.tell_new(self.session, &mut self.ring);
             self.session.names.tell_unsent(&mut self.ring);
-            self.domains.tell_new(&mut self.ring);
-            unknown::tell_new(&mut self.ring);
+            self.domains.publish_new(&mut self.ring);
+            unknown::publish_new(&mut self.ring);
         }
         if now - self.anchored >= ANCHOR_NS {
             self.anchored = now;

@@ -68,7 +68,7 @@ extern "C" fn at_exit() {
     // There may have been nobody to be introduced to.
     let Some(session) = session::existing() else { return };
     thread::exiting();
-    unknown::tell_last(session);
+    unknown::publish_last(session);
     session.poller.drain(|| session.streams.iter().all(|s| s.oldest().is_none()));
     // The driver's own exit handlers run after ours: from here on nothing of ours calls it. What static destructors still
     // do is recorded without events. A thread that is just making a pair completes it.
