@@ -132,7 +132,9 @@ proptest! {
     #![proptest_config(cases(150))]
 
     #[test]
-    fn invalid_values_between_any_two_steps_do_no_harm(steps in prop::collection::vec(step(), 1..if cfg!(miri) { 30 } else { 200 })) {
+    fn invalid_values_between_any_two_steps_do_no_harm(
+        steps in prop::collection::vec(step(), 1..if cfg!(miri) { 30 } else { 200 })
+    ) {
         let slot = Guarded::new();
         let buffers = slot.buffers();
         let mut writer = Writer::claim(&slot.cursors, buffers[0]);

@@ -4,6 +4,7 @@
 //!
 //! Each scenario also runs with one ordering weakened and must fail then, which proves that the model can
 //! detect the fault.
+#![cfg(not(miri))] // loom switches stacks, which Miri does not support
 
 use gpuspy_wire::record::CELL_WORDS;
 use gpuspy_wire::ring::{Cursors, LEVELS, Line, MAX_RECORD_WORDS, Phase, Reader, State, Word, Writer};

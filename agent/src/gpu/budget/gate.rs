@@ -14,8 +14,8 @@ pub const FIRST_LAUNCHES: u64 = 10_000;
 
 /// What hooks may time at the moment.
 ///
-/// While the capture range ([`crate::gpu::range`]) is closed nothing is timed, but the rest of the state is kept: the
-/// account goes on as it is, and a window waits for the range to open.
+/// While the capture range ([`crate::gpu::range`]) is closed nothing is timed, but the rest of the state is
+/// kept: the account goes on as it is, and a window waits for the range to open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// Nothing is timed any more.
@@ -28,7 +28,8 @@ enum State {
     Open(u64),
     /// The capture range is closed; every launch will be timed when it opens.
     AlwaysOutside,
-    /// The capture range is closed; when it opens, the window may time this many launches (0 = no window is open).
+    /// The capture range is closed; when it opens, the window may time this many launches (0 = no window is
+    /// open).
     WindowOutside(u64),
 }
 
@@ -36,7 +37,8 @@ impl State {
     const OFF: u64 = u64::MAX;
     const ALWAYS: u64 = u64::MAX - 1;
     const ALWAYS_OUTSIDE: u64 = u64::MAX - 2;
-    /// Set in a window's number of launches while the capture range is closed. No number of launches reaches it.
+    /// Set in a window's number of launches while the capture range is closed. No number of launches reaches
+    /// it.
     const OUTSIDE_BIT: u64 = 1 << 63;
 
     /// Returns the word that stands for this state. [`State::Paused`] is 0.
@@ -96,12 +98,12 @@ impl State {
 pub struct Gate {
     /// A packed [`State`]. Relaxed: a hook that sees a change late times or counts one launch more.
     state: AtomicU64,
-    /// Ticks of the first launch, and ticks when a window's last launch was taken; 0 = not yet. Release by the hook that
-    /// takes the launch, acquire by the poller.
+    /// Ticks of the first launch, and ticks when a window's last launch was taken; 0 = not yet. Release by
+    /// the hook that takes the launch, acquire by the poller.
     pub(super) first_taken: AtomicU64,
     pub(super) last_taken: AtomicU64,
-    /// The number of the open window, or of the last one; each timed operation carries it. Relaxed: an operation that is
-    /// timed at a window's edge may carry the next window's number.
+    /// The number of the open window, or of the last one; each timed operation carries it. Relaxed: an
+    /// operation that is timed at a window's edge may carry the next window's number.
     window: AtomicU32,
     pub(super) options: Options,
 }
@@ -140,8 +142,8 @@ impl Gate {
         State::unpack(self.state.load(Ordering::Relaxed))
     }
 
-    /// Replaces the state by what `to` returns for it, unless that is `None`. Returns the state before, or as an error the
-    /// state for which `to` returned `None`. Relaxed: the state publishes nothing else.
+    /// Replaces the state by what `to` returns for it, unless that is `None`. Returns the state before, or as
+    /// an error the state for which `to` returned `None`. Relaxed: the state publishes nothing else.
     fn change(&self, to: impl Fn(State) -> Option<State>) -> Result<State, State> {
         let packed = |word| to(State::unpack(word)).map(State::pack);
         let changed = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, packed);
@@ -172,8 +174,8 @@ impl Gate {
         }
     }
 
-    /// Changes the number of launches of the open window, whether the capture range is open or not. Returns the previous
-    /// number, or `None` if no window is open.
+    /// Changes the number of launches of the open window, whether the capture range is open or not. Returns
+    /// the previous number, or `None` if no window is open.
     pub(super) fn change_left(&self, to: impl Fn(u64) -> u64) -> Option<u64> {
         let changed = |state| match state {
             State::Open(left) => Some(State::window(to(left), true)),
@@ -189,8 +191,8 @@ impl Gate {
             let new = State::unpack(word).with_range(in_range).pack();
             (new != word).then_some(new)
         };
-        // SeqCst, with `crate::gpu::range`: a thread that changes the state sees a change of the range that was made
-        // meanwhile. An error only means that there was nothing to change.
+        // SeqCst, with `crate::gpu::range`: a thread that changes the state sees a change of the range that
+        // was made meanwhile. An error only means that there was nothing to change.
         let _ = self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, changed);
     }
 
@@ -220,7 +222,8 @@ impl Gate {
         self.state.store(State::Off.pack(), Ordering::Relaxed);
     }
 
-    /// Poller: opens a window of `launches` launches, at least one. Returns false if timing has stopped or a window is open.
+    /// Poller: opens a window of `launches` launches, at least one. Returns false if timing has stopped or a
+    /// window is open.
     pub(super) fn open(&self, launches: u64) -> bool {
         self.window.fetch_add(1, Ordering::Relaxed);
         let opened = |state| match state {
@@ -231,8 +234,8 @@ impl Gate {
         self.change(opened).is_ok()
     }
 
-    /// Poller: closes the window. Returns the number of launches that were left, or `None` if the hooks took the last one
-    /// just now.
+    /// Poller: closes the window. Returns the number of launches that were left, or `None` if the hooks took
+    /// the last one just now.
     pub(super) fn close(&self) -> Option<u64> {
         self.change_left(|_| 0)
     }
