@@ -220,6 +220,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "a long simulation without unsafe code")]
     fn a_steady_pace_is_compared_exactly() {
         for (window, pause) in [(2_000, 20), (20, 80), (5, 200), (50, 50)] {
             let found = pairs(10_000, window, pause, |_, is_timed| if is_timed { 24_000 } else { 20_000 });
@@ -237,6 +238,7 @@ mod tests {
     /// The program is busy for 700 ms of each second: the idle times are only in the windows, which continue
     /// across them.
     #[test]
+    #[cfg_attr(miri, ignore = "a long simulation without unsafe code")]
     fn idle_times_that_are_only_in_windows_do_not_count() {
         let found =
             pairs(
@@ -250,6 +252,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "a long simulation without unsafe code")]
     fn a_pause_in_which_the_pace_changes_is_discarded() {
         let found = pairs(5_000, 50, 50, |now, _| if now / 75 % 2 == 0 { 10_000 } else { 40_000 });
         assert!(found.iter().all(|pair| pair.window / pair.pause < 2.0), "{found:?}");
@@ -259,6 +262,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "a long simulation without unsafe code")]
     fn too_few_launches_give_no_comparison() {
         assert_eq!(pairs(10_000, 100, 20, |_, _| 1_000_000), []);
     }

@@ -75,7 +75,7 @@ pub trait Plain: Sized {
     /// Called after a successful runtime call that the driver layer has recorded.
     fn after_labelled(&self, _call: &Call) {}
     /// Called after a failed driver call. Returns true if something of ours may have caused the failure: it
-    /// is retry then, and the app's call must be repeated as it is.
+    /// is undone then, and the app's call must be repeated as it is.
     fn retry(&self) -> bool {
         false
     }

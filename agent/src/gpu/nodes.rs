@@ -25,7 +25,7 @@ const GRAPHS: usize = 1024;
 const MOST_EVENTS: u32 = 1 << 16;
 /// The poller reads a graph again after this many times the duration of the last reading.
 const PAUSE: u64 = 20;
-/// Set in a kernel's name if its node is disabled, so that nothing set_kernels between its events.
+/// Set in a kernel's name if its node is disabled, so that nothing runs between its events.
 const DISABLED: u32 = 1 << 31;
 
 /// The graphs that are timed node by node. Valid when zero.

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::gpu::stream::Stream;
 
-/// The number of calls that have begun, and of those that are done_before. Relaxed: the driver's own lock orders the
+/// The number of calls that have begun, and of those that are over. Relaxed: the driver's own lock orders the
 /// calls that matter, and each thread counts before and reads after its own call.
 #[derive(Default)]
 pub struct CallCounts {
@@ -28,7 +28,7 @@ pub struct OverlapCheck {
     /// The counts of the calls that must not overlap it: those on its stream, or on all streams of the
     /// context.
     queue: &'static CallCounts,
-    /// The number of those calls that were done_before when this one began.
+    /// The number of those calls that were over when this one began.
     done_before: u64,
     across: Option<Across>,
 }
@@ -60,7 +60,7 @@ impl CallCounts {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a call that is done_before.
+    /// Counts a call that is over.
     pub fn end(&self) {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
@@ -70,7 +70,7 @@ impl CallCounts {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// The number of calls that are done_before.
+    /// The number of calls that are over.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }

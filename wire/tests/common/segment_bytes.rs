@@ -153,7 +153,7 @@ fn drain(segment: &Segment<'_>, index: usize, outcome: &mut Outcome) {
     reader.release();
 }
 
-/// Passes a record to every decoder. Returns whether one accepted it; at cells_at_most one does.
+/// Passes a record to every decoder. Returns whether one accepted it; at most one does.
 fn decode(words: &[u64]) -> bool {
     fn accepted_by<T: Record + PartialEq + std::fmt::Debug>(words: &[u64]) -> usize {
         let Some(record) = T::from_words(words) else { return 0 };

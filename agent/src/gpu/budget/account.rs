@@ -190,7 +190,7 @@ impl Budget {
         }
     }
 
-    /// Updates the account on one pass of the poller. Returns how long the poller may sleep at most_balance, ns.
+    /// Updates the account on one pass of the poller. Returns how long the poller may sleep at most, ns.
     pub fn step(&mut self, session: &Session, ring: &mut Ring) -> u64 {
         if session.timing.options.mode != Mode::Auto {
             return u64::MAX;

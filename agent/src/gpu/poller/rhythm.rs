@@ -105,7 +105,7 @@ mod tests {
         for per_second in [1, 100, 1_000, 10_000, 30_000, 100_000, 200_000] {
             let (passes, most) = steadily(per_second);
             assert!(passes <= (per_second / 30).max(260), "{per_second}/s: {passes} passes");
-            assert!(most <= 60, "{per_second}/s: up to {most} operations a look");
+            assert!(most <= 60, "{per_second}/s: up to {most} operations a pass");
         }
         assert!(steadily(1_000_000).0 <= 5_000);
     }

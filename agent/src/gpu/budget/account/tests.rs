@@ -84,7 +84,7 @@ impl LaunchLoop {
         cost as f64 / (self.now.ns - from.ns) as f64
     }
 
-    /// The share of the time since `from` that was lost_share, including the launches' slowdown.
+    /// The share of the time since `from` that was lost, including the launches' slowdown.
     fn lost_share(&self, from: &Moment, timed: u64) -> f64 {
         let slowed = self.slow * (self.timed - timed);
         self.share_since(from) + slowed as f64 / (self.now.ns - from.ns) as f64
