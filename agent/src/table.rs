@@ -42,7 +42,8 @@ use crate::driver::Form;
 use gpuspy_wire::record::{Direction, Memory, SyncScope};
 use hooks::hooks;
 
-/// Puts the sections into one list: each writes its entries behind those it was given and hands all of them on.
+/// Joins the sections into one list: each appends its entries to those that it was given and passes all of
+/// them on.
 macro_rules! one_table {
     ([$section:ident $($sections:ident)*] $($entries:tt)*) => { $section! { one_table [$($sections)*] $($entries)* } };
     ([] $($entries:tt)*) => { hooks! { $($entries)* } };

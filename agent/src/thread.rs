@@ -52,15 +52,15 @@ pub struct Magazine {
     /// The context's number; 0 = none yet.
     pub context: u32,
     pub count: usize,
-    pub events: [u32; HANDFUL],
+    pub events: [u32; BATCH],
 }
 
-/// Events that a thread fetches at a time, and keeps at most.
-pub const HANDFUL: usize = 16;
+/// The number of events that a thread fetches at a time, and keeps at most.
+pub const BATCH: usize = 16;
 
 impl Magazine {
-    /// An empty one.
-    pub const EMPTY: Magazine = Magazine { context: 0, count: 0, events: [0; HANDFUL] };
+    /// An empty magazine.
+    pub const EMPTY: Magazine = Magazine { context: 0, count: 0, events: [0; BATCH] };
 }
 
 struct Thread {

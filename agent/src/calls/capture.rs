@@ -1,4 +1,4 @@
-//! Stream captures and graphs.
+//! How are stream captures and graph calls recorded?
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
@@ -16,8 +16,8 @@ use crate::graphs::{Contents, Graphs, What};
 use crate::names::Names;
 use crate::thread::Call;
 
-/// A capture begins. Counted before the real call, so that no launch of the capture can be missed; a launch outside it
-/// only asks once more than it needs to.
+/// The start of a capture. It is counted before the real call, so that no launch in the capture is missed; a
+/// launch outside it only queries the capture state unnecessarily.
 pub struct CaptureBegin {
     pub stream: CUstream,
 }
@@ -39,15 +39,16 @@ impl Plain for CaptureBegin {
     }
 }
 
-/// A capture ends: when its stream was in one before the call and is not after it, whatever the call returned (the end of
-/// an invalidated capture fails, and ends it). An end on a stream that is in none changes nothing.
+/// The end of a capture. A capture has ended if its stream was capturing before the call and is not after it,
+/// whatever the call returned (ending an invalidated capture fails, and ends it). An end on a stream that
+/// does not capture changes nothing.
 pub struct CaptureEnd {
     stream: CUstream,
     was_capturing: Cell<bool>,
 }
 
 impl CaptureEnd {
-    /// On a stream.
+    /// The end of a capture on a stream.
     pub fn of(stream: CUstream) -> CaptureEnd {
         CaptureEnd { stream, was_capturing: Cell::new(false) }
     }
@@ -86,30 +87,30 @@ impl Plain for CaptureEnd {
     }
 }
 
-/// A graph becomes executable.
+/// The instantiation of a graph.
 pub struct Instantiate {
     out: *mut CUgraphExec,
     graph: CUgraph,
-    /// It may be launched from the device: such graphs hold kernels, copies and sets only.
+    /// Whether it may be launched from the device: such graphs contain only kernels, copies and memsets.
     for_device: bool,
-    /// Our nodes in the graph, while the driver makes the executable one.
+    /// Our nodes in the graph while the driver instantiates it.
     inserted: Cell<Option<(Inserted, Vec<Pair>)>>,
 }
 
 impl Instantiate {
-    /// With its flags.
+    /// An instantiation with its flags.
     pub fn of(out: *mut CUgraphExec, graph: CUgraph, flags: cuuint64_t) -> Instantiate {
         let for_device = flags & GRAPH_DEVICE_LAUNCH != 0;
         Instantiate { out, graph, for_device, inserted: Cell::new(None) }
     }
 
-    /// With its flags in a structure; a null one is the driver's to refuse.
+    /// An instantiation with its flags in a structure. The driver refuses a null one.
     pub fn with(
         out: *mut CUgraphExec,
         graph: CUgraph,
         parameters: *const CUDA_GRAPH_INSTANTIATE_PARAMS,
     ) -> Instantiate {
-        // SAFETY: the app's structure, which the call it is passed to reads too.
+        // SAFETY: the app's structure, which the real call reads too.
         Instantiate::of(out, graph, unsafe { parameters.as_ref() }.map_or(0, |p| p.flags))
     }
 }
@@ -119,7 +120,7 @@ impl Plain for Instantiate {
         self.inserted.set(call.session.get::<Graphs>().insert(call, self.graph, self.for_device));
     }
 
-    fn undone(&self) -> bool {
+    fn retry(&self) -> bool {
         self.inserted.take().is_some()
     }
 
@@ -134,28 +135,28 @@ impl Plain for Instantiate {
     }
 }
 
-/// An executable graph gets another graph's nodes.
+/// The update of an executable graph from another graph.
 pub struct GraphUpdate {
     exec: CUgraphExec,
     graph: CUgraph,
-    /// Where the driver says which nodes did not fit.
+    /// Where the driver writes which nodes did not match.
     errors: [*mut CUgraphNode; 2],
-    /// Our nodes in the graph, during the real call.
+    /// Our nodes in the graph during the real call.
     inserted: Cell<Option<Inserted>>,
 }
 
 impl GraphUpdate {
-    /// With a place for the node that did not fit.
+    /// An update with a place for the node that did not match.
     pub fn of(exec: CUgraphExec, graph: CUgraph, error: *mut CUgraphNode) -> GraphUpdate {
         GraphUpdate { exec, graph, errors: [error, core::ptr::null_mut()], inserted: Cell::new(None) }
     }
 
-    /// With a structure for both nodes.
+    /// An update with a structure for both nodes.
     pub fn with(exec: CUgraphExec, graph: CUgraph, info: *mut CUgraphExecUpdateResultInfo) -> GraphUpdate {
         let errors = if info.is_null() {
             [core::ptr::null_mut(); 2]
         } else {
-            // SAFETY: the app's structure, which the call it is passed to writes.
+            // SAFETY: the app's structure, which the real call writes.
             unsafe { [&raw mut (*info).error, &raw mut (*info).error_from] }
         };
         GraphUpdate { exec, graph, errors, inserted: Cell::new(None) }
@@ -170,9 +171,10 @@ impl Plain for GraphUpdate {
     fn failed(&self, _: &Call) {
         let Some(inserted) = self.inserted.take() else { return };
         for error in self.errors {
-            // SAFETY: null, or the app's place, which the driver has written. A node of ours is none that the app knows.
+            // SAFETY: null, or the app's variable, which the driver has written. The app does not know a node
+            // of ours, so the kernel node next to it is reported instead.
             if let Some(error) = unsafe { error.as_mut() }
-                && let Some(kernel) = inserted.kernel_beside(*error)
+                && let Some(kernel) = inserted.kernel_next_to(*error)
             {
                 *error = kernel;
             }
@@ -192,19 +194,19 @@ impl Plain for GraphUpdate {
     }
 }
 
-/// A node of an executable graph changes.
+/// A change of one node of an executable graph.
 pub struct NodeChange {
     pub exec: CUgraphExec,
     pub node: CUgraphNode,
     pub to: Change,
 }
 
-/// What becomes of it. The pointers are the app's parameters, which the call that they are passed to reads too.
+/// The node's new contents. The pointers are the app's parameters, which the real call reads too.
 pub enum Change {
     KernelV1(*const CUDA_KERNEL_NODE_PARAMS_v1),
     Kernel(*const CUDA_KERNEL_NODE_PARAMS_v2),
     Copy(*const CUDA_MEMCPY3D),
-    Set(*const CUDA_MEMSET_NODE_PARAMS),
+    Memset(*const CUDA_MEMSET_NODE_PARAMS),
     Child(CUgraph),
     Any(*const CUgraphNodeParams),
     Enabled(bool),
@@ -232,7 +234,7 @@ impl Plain for NodeChange {
                     set(kernel.as_ref().map(|kernel| What::Kernel(kernel.given().name(call))))
                 }
                 Change::Copy(copy) => set(copy.as_ref().map(|copy| What::Copy(copy.bytes()))),
-                Change::Set(of) => set(of.as_ref().map(|of| What::Set(of.bytes()))),
+                Change::Memset(of) => set(of.as_ref().map(|of| What::Memset(of.bytes()))),
                 Change::Child(graph) => set_child(graph),
                 Change::Any(any) => match any.as_ref().map(|any| (any.what(call), any.child())) {
                     Some((None, child)) => set_child(child),
@@ -251,7 +253,7 @@ impl Plain for NodeChange {
     }
 }
 
-/// An executable graph goes.
+/// The destruction of an executable graph.
 pub struct GraphDestroy {
     pub exec: CUgraphExec,
 }
@@ -266,7 +268,7 @@ impl Plain for GraphDestroy {
     }
 }
 
-/// A graph is launched: one operation on its stream.
+/// The launch of a graph: one operation on its stream.
 pub struct GraphLaunch {
     pub exec: CUgraphExec,
     pub stream: CUstream,

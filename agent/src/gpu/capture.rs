@@ -13,9 +13,9 @@ pub struct Captures {
     pub open: AtomicU64,
 }
 
-/// Whether a stream is in a capture. Outside any, no call asks.
+/// Whether a stream is being captured. The driver is queried only while there is any capture.
 pub fn is_captured(call: &Call, handle: CUstream) -> bool {
-    // Relaxed: a thread that captures has counted its own.
+    // Relaxed: a thread that captures has counted its own capture.
     call.session.get::<Captures>().open.load(Ordering::Relaxed) != 0
         && driver::driver().is_some_and(|d| d.is_capturing(handle))
 }

@@ -8,62 +8,65 @@ use crate::gpu::context::Context;
 use crate::gpu::overlap::Since;
 use crate::keyed::Keyed;
 
-/// Kernels about which it is known what follows them.
+/// The number of kernels for which the agent knows what follows them.
 const KERNELS: usize = 4096;
 
-/// What a session knows of bursts. Valid when zero.
+/// What a session knows about bursts. Valid when zero.
 pub struct Bursts {
     /// A programmatic launch was seen: before that, nothing of this costs anything. Relaxed: who misses it cuts a
     /// chain.
-    pub met: AtomicBool,
+    pub programmatic_seen: AtomicBool,
     /// Bursts without an end event. Relaxed: a thread that waits for a stream has seen its own launches, and others'
     /// that it knows of.
     pub open: AtomicU32,
-    /// By CUfunction or CUkernel: [`UNKNOWN`], [`FOLLOWED`] or [`ALONE`]. Relaxed: one word, and a guess.
+    /// By CUfunction or CUkernel: [`UNKNOWN`], [`FOLLOWED`] or [`ALONE`]. Relaxed: one word, and only a
+    /// prediction.
     kernels: Keyed<AtomicU8, KERNELS>,
-    /// By the same: 1 = it has been launched on a deep stream. Relaxed: who misses it times one launch more.
+    /// By CUfunction or CUkernel: 1 = it has been launched on a deep stream. Relaxed: a thread that sees it
+    /// late times one launch more.
     deep: Keyed<AtomicU8, KERNELS>,
 }
 
-/// Nothing is known.
+/// Nothing is known about the kernel.
 const UNKNOWN: u8 = 0;
-/// A programmatic launch has followed it. For good: once cut is enough.
+/// A programmatic launch has followed the kernel. The state is final, so that the kernel cuts no second
+/// sequence.
 pub const FOLLOWED: u8 = 1;
-/// Whenever it was looked, something else followed.
+/// Something else followed the kernel each time that was observed.
 pub const ALONE: u8 = 2;
 
 /// A burst without an end event.
 pub struct OpenBurst {
     pub context: &'static Context,
-    /// Who launched the last of it.
+    /// The thread that made its last launch.
     pub thread: u64,
     /// The start event; the burst holds it.
     pub start: u32,
     pub lead: u32,
-    /// Of its first launch.
+    /// The record of its first launch.
     pub first: record::Work,
     pub launches: u32,
-    /// Those of them that may overlap what is ahead of them, or signal in their middle.
+    /// The number of its launches that may overlap the launch ahead of them, or that signal in their middle.
     pub programmatic: u32,
-    /// It is one launch, which is told of by itself, and only its end event is to come.
+    /// Whether it is a single launch that has a record of its own and only lacks its end event.
     pub is_deferred: bool,
-    /// How many more a run takes.
+    /// The number of launches that a run still takes.
     pub left: u32,
     /// The last kernel launched; 0 = a graph.
     pub function: u64,
     /// Ticks when its launch returned.
     pub last: u64,
-    /// After the last launch; none when another call may lie inside.
+    /// The call counts after the last launch; `None` when another call may overlap the burst.
     pub since: Option<Since>,
 }
 
 impl OpenBurst {
-    /// Whether it is several launches, and none of them is programmatic.
+    /// Whether it consists of several launches, none of them programmatic.
     pub fn is_run(&self) -> bool {
         self.programmatic == 0 && !self.is_deferred
     }
 
-    /// What is told of it, whose end event was recorded by `ended`.
+    /// Builds its record; the end event was recorded by `ended` (ticks).
     pub fn record(
         &self,
         correlation: u64,
@@ -97,21 +100,21 @@ impl Bursts {
         self.kernels.get(function)
     }
 
-    /// A programmatic launch follows this kernel.
-    pub fn is_followed(&self, function: u64) {
+    /// Takes note that a programmatic launch follows this kernel.
+    pub fn set_followed(&self, function: u64) {
         if let Some(kernel) = self.kernel(function) {
             kernel.store(FOLLOWED, Ordering::Relaxed);
         }
     }
 
-    /// Something else does.
-    pub fn is_alone(&self, function: u64) {
+    /// Takes note that something else follows this kernel.
+    pub fn set_alone(&self, function: u64) {
         if let Some(kernel) = self.kernel(function) {
             let _ = kernel.compare_exchange(UNKNOWN, ALONE, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// A stream has gone with a burst that nobody ended.
+    /// Takes note that a stream has ended with an open burst.
     pub fn abandoned(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -127,7 +130,7 @@ impl Bursts {
     }
 }
 
-/// Ticks as a record has them.
+/// Converts ticks to the 32 bits that a record has for them.
 pub fn saturated(ticks: u64) -> u32 {
     u32::try_from(ticks).unwrap_or(u32::MAX)
 }

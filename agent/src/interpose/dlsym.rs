@@ -1,13 +1,13 @@
-//! The `dlsym` route.
+//! How are functions hooked that are looked up with `dlsym`?
 //!
-//! `dlsym` is exported, so every lookup by handle in the process comes here first. RTLD_DEFAULT and RTLD_NEXT depend on
-//! who asks, and the C library finds that out from the return address: those are answered by a tail jump that leaves the
-//! caller's return address in place (an ordinary call would make *us* the caller, and a library's
-//! `dlsym(RTLD_NEXT, f)` would find its own f). Lookups in a real handle do not depend on the caller; there, and only for
-//! a name in the table, the answer may be replaced.
+//! `dlsym` is exported, so every lookup by handle in the process comes here first. The results for
+//! RTLD_DEFAULT and RTLD_NEXT depend on the caller, which the C library finds by the return address. Those
+//! lookups continue with a tail jump that leaves the caller's return address in place. (An ordinary call
+//! would make *us* the caller, and a library's `dlsym(RTLD_NEXT, f)` would find its own f.) Lookups in a real
+//! handle do not depend on the caller; there, and only for a name in the table, the result may be replaced.
 //!
-//! Two pointers lead on: **libc's** dlsym, for our own questions, and the **next** dlsym in search order, for the
-//! app's: a dlsym hook behind us keeps being asked.
+//! Two functions are called next: **libc's** dlsym for our own lookups, and the **next** dlsym in search
+//! order for the app's, so that a dlsym hook that comes after ours is still called.
 
 use crate::hook::{Hook, Hooks, Layer, Table};
 use crate::interpose::{self, deepbind, unknown};
@@ -27,8 +27,8 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    // RTLD_DEFAULT is 0 and RTLD_NEXT is -1: handle + 1 is at most 1 for these two and for no other.
-    // Both ends are jumps: rsp and the return address are the caller's, the argument registers are restored.
+    // RTLD_DEFAULT is 0 and RTLD_NEXT is -1: handle + 1 is at most 1 for these two and for no other. Both
+    // ends are jumps: rsp and the return address are the caller's, and the argument registers are restored.
     core::arch::naked_asm!(
         "lea rax, [rdi + 1]",
         "cmp rax, 1",
@@ -96,7 +96,7 @@ fn next_dlsym() -> Dlsym {
     unsafe { core::mem::transmute::<usize, Dlsym>(address) }
 }
 
-/// The definition that comes first for the whole process, if it is our export.
+/// The first definition for the whole process, if it is our export.
 pub fn first_if_ours(symbol: &CStr) -> Option<usize> {
     let first = quietly(|| {
         // SAFETY: a terminated name.
@@ -106,18 +106,18 @@ pub fn first_if_ours(symbol: &CStr) -> Option<usize> {
     libraries::is_ours(first).then_some(first)
 }
 
-/// A lookup in a real handle: the next dlsym's answer, or the hook in its place.
+/// A lookup in a real handle: returns the next dlsym's result, or the hook that replaces it.
 unsafe extern "C" fn by_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    deepbind::look();
-    // SAFETY: the app's own arguments, handed on.
+    deepbind::bind_new();
+    // SAFETY: the app's own arguments, passed on.
     let answer = unsafe { next_dlsym()(handle, name) };
     if answer.is_null() || name.is_null() {
         return answer;
     }
-    // SAFETY: dlsym found something by it: a terminated string.
+    // SAFETY: dlsym found something under this name, so it is a terminated string.
     let name = unsafe { CStr::from_ptr(name) };
     let Some(hook) = find(name) else {
-        // (Another hook's answer may lie elsewhere.)
+        // (Another hook's result may be in another library.)
         if unknown::is_cudas(name) && in_library(handle, name).is_some_and(libraries::is_cuda) {
             unknown::found(name);
         }
@@ -126,7 +126,7 @@ unsafe extern "C" fn by_handle(handle: *mut c_void, name: *const c_char) -> *mut
     substitute(hook, handle, answer as usize).map_or(answer, |entry| entry.cast_mut().cast())
 }
 
-/// The table's entry for an exported name. Almost every name in a process's life ends at the first test.
+/// The table's entry for an exported name. The first test rejects almost every name in a process's life.
 pub fn find(name: &CStr) -> Option<&'static Hook> {
     let bytes = name.to_bytes();
     if !(bytes.starts_with(b"cu") || bytes.starts_with(b"__cuda")) {
@@ -135,12 +135,13 @@ pub fn find(name: &CStr) -> Option<&'static Hook> {
     Table::all().iter().find(|hook| hook.symbol == name)
 }
 
-/// The hook to hand out instead of `answer`, if `answer` is the real function that the hook stands for.
+/// The hook to return instead of `answer`, if `answer` is the real function that the hook intercepts.
 fn substitute(hook: &'static Hook, handle: *mut c_void, answer: usize) -> Option<*const ()> {
     if !sink::is_enabled() {
         return None;
     }
-    // Where the next dlsym answered with something else than libc's, it is a hook behind us: ours goes on to it.
+    // If the next dlsym returned something other than libc's result, that is a hook after ours: our hook
+    // continues to it.
     let entry = wrapper(hook, in_library(handle, hook.symbol)?, answer);
     if hook.layer == Layer::Driver {
         sink::looked_up(hook, entry.is_some());
@@ -148,15 +149,15 @@ fn substitute(hook: &'static Hook, handle: *mut c_void, answer: usize) -> Option
     entry
 }
 
-/// The function of ours that goes on to `next`, if `found` is the real function that the hook stands for.
+/// Our function that continues to `next`, if `found` is the real function that the hook intercepts.
 pub fn wrapper(hook: &'static Hook, found: usize, next: usize) -> Option<*const ()> {
-    // The wrapper leads to a runtime's for good.
+    // The wrapper continues to a runtime's function for good, so the runtime must stay loaded.
     let stays =
         || hook.layer == Layer::Driver || libraries::runtime_at(found).and_then(libraries::pinned).is_some();
     (is_real(hook, found) && stays()).then(|| hook.wrapper(next)).flatten()
 }
 
-/// Whether `found` is the real function that a hook stands for.
+/// Whether `found` is the real function that a hook intercepts.
 pub fn is_real(hook: &Hook, found: usize) -> bool {
     match hook.layer {
         Layer::Driver => interpose::is_real(hook, found),

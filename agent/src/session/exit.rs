@@ -56,7 +56,7 @@ pub extern "C" fn at_exit() {
     // There may have been no collector to reach, which ends the session.
     let Some(session) = sink::existing() else { return };
     thread::exiting();
-    unknown::tell_last(session);
+    unknown::publish_last(session);
     session.poller.drain(|| session.get::<Streams>().iter().all(|s| s.oldest().is_none()));
     // The driver's own exit handlers run after ours, so from here on the agent does not call it. Calls that static
     // destructors still make are recorded without events. A thread that is recording an event pair now completes it.

@@ -203,12 +203,12 @@ fn make() -> Result<Session, &'static str> {
 /// Records that the capture range begins with the session, if it does. The session has been published.
 fn range_begins(session: Session) {
     let now = ticks();
-    let tell = |change: &Capture| thread::aside(session, now, change.as_words());
+    let publish = |change: &Capture| thread::aside(session, now, change.as_words());
     let (range, gate) = (session.get::<Range>(), session.get::<Gate>());
     match gate.range() {
-        Some(CaptureRange::Nvtx { .. }) => range.follow(gate, now, watch::is_open, tell),
+        Some(CaptureRange::Nvtx { .. }) => range.follow(gate, now, watch::is_open, publish),
         Some(CaptureRange::Delay { delay: 0, .. }) => {
-            range.change(gate, true, now).iter().for_each(tell);
+            range.change(gate, true, now).iter().for_each(publish);
         }
         _ => {}
     }
@@ -219,8 +219,8 @@ unsafe extern "C" fn thread_ended(state: *mut c_void) {
     let parts = |thread: &mut Leaving<'_>| {
         let session = thread.session;
         if watch::thread_ended() {
-            let tell = |change: &Capture| thread.push(change.as_words());
-            session.get::<Range>().follow(session.get::<Gate>(), ticks(), watch::is_open, tell);
+            let publish = |change: &Capture| thread.push(change.as_words());
+            session.get::<Range>().follow(session.get::<Gate>(), ticks(), watch::is_open, publish);
         }
         thread.events().empty(|context| session.get::<Contexts>().pool(context));
         session.get::<Streams>().thread_ended(thread.identity);

@@ -64,7 +64,7 @@ pub fn start(session: Session, claim: Claim) -> Result<(), ()> {
 }
 
 extern "C" fn run(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: `start` gave us this box.
+    // SAFETY: `start` passed this box.
     let start = unsafe { Box::from_raw(argument.cast::<Start>()) };
     let mut poller = Poller {
         session: start.session,
@@ -72,11 +72,11 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
         reader: Reader::new(start.session),
         meter: Meter::default(),
         modules: Modules::default(),
-        domains: nvtx::Told::default(),
+        domains: nvtx::PublishedDomains::default(),
         budget: Budget::new(start.session),
         schedule: Schedule::new(start.session),
         anchored: 0,
-        looked: 0,
+        checked: 0,
     };
     poller.introduce();
     poller.run();
@@ -89,12 +89,12 @@ struct Poller {
     reader: Reader,
     meter: Meter,
     modules: Modules,
-    domains: nvtx::Told,
+    domains: nvtx::PublishedDomains,
     budget: Budget,
     schedule: Schedule,
     /// CLOCK_MONOTONIC, ns, of the last anchor, and of the last check for new modules and names.
     anchored: u64,
-    looked: u64,
+    checked: u64,
 }
 
 impl Poller {
@@ -115,9 +115,9 @@ impl Poller {
         let mut woken = true;
         loop {
             let slept = self.meter.begin();
-            let may_ask = shared.begin_look();
-            let found = self.reader.look(&mut self.ring, &self.meter, may_ask);
-            shared.end_look();
+            let may_query = shared.begin_poll();
+            let found = self.reader.poll(&mut self.ring, &self.meter, may_query);
+            shared.end_poll();
             self.session.serve_growth();
             self.keep_up();
             // Relaxed: figures for the report.
@@ -136,12 +136,12 @@ impl Poller {
     /// Sends new modules and names, and anchors of the host clock, when they are due.
     fn keep_up(&mut self) {
         let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
-        if now - self.looked >= MODULES_NS {
-            self.looked = now;
-            self.modules.tell_new(&mut self.ring);
+        if now - self.checked >= MODULES_NS {
+            self.checked = now;
+            self.modules.publish_new(&mut self.ring);
             self.session.get::<Names>().tell_unsent(&mut self.ring);
-            self.domains.tell_new(&mut self.ring);
-            unknown::tell_new(&mut self.ring);
+            self.domains.publish_new(&mut self.ring);
+            unknown::publish_new(&mut self.ring);
         }
         if now - self.anchored >= ANCHOR_NS {
             self.anchored = now;

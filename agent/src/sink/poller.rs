@@ -1,48 +1,52 @@
-//! What hooks and the poller share: who wakes it and when, and how somebody waits for it before a context, or the
-//! process, goes away.
+//! How do hooks and the poller coordinate? Hooks wake the poller when it has work, and threads wait for it
+//! before a context or the process goes away.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::sys;
 
-/// How long a teardown waits at most for what is pending to be read.
+/// How long a teardown waits for pending operations to be read, at most.
 const DRAIN_NS: u64 = 100_000_000;
-/// How long it waits at most for the poller to leave a look, or hooks to close their pairs. Both take microseconds, unless
-/// a driver call blocks.
+/// How long a teardown waits for the poller to end a polling pass, or for hooks to close their pairs, at
+/// most. Both take microseconds, unless a driver call blocks.
 const FINISH_NS: u64 = 100_000_000;
-/// How long a call that may be a context's end waits at most for the poller to leave its look. What may hold that one up is
-/// a driver's lock (a module that is compiled takes seconds), for which the call would wait as well; behind it the poller
-/// would ask for an event that is gone.
+/// How long a call that may end a context waits for the poller to end its polling pass, at most. What may
+/// hold the poller up is a lock of the driver (compiling a module takes seconds), for which the call would
+/// wait as well; after the call, the poller would query an event that is gone.
 const LEAVE_NS: u64 = 10_000_000_000;
-/// How long the process's end waits for the collector to be reached at most. Starting it takes 30 ms on a busy machine.
+/// How long the process's end waits until the collector has been reached, at most. Starting the collector
+/// takes 30 ms on a busy machine.
 const INTRODUCTION_NS: u64 = 1_000_000_000;
 
-/// The poller works, or sleeps for so short a time that nobody needs to wake it.
+/// The poller works, or sleeps so briefly that nobody needs to wake it.
 const ABOUT: u32 = 0;
-/// It sleeps long, or is about to: whoever has work for it wakes it.
+/// The poller sleeps long, or is about to: a thread that has work for it wakes it.
 const ASLEEP: u32 = 1;
-/// Somebody has woken it, and it has not noticed yet.
+/// A thread has woken the poller, and the poller has not noticed yet.
 const WOKEN: u32 = 2;
 
-/// What hooks and poller share. Valid when zero.
+/// The state that hooks and the poller share. Valid when zero.
 pub struct Shared {
     /// [`ABOUT`], [`ASLEEP`] or [`WOKEN`]; the futex that the poller sleeps on.
     sleeping: AtomicU32,
-    /// Odd while the poller looks at events. SeqCst, with `ending` of contexts: either the poller sees that one may end,
-    /// or who ends it sees the poller looking.
-    looks: AtomicU64,
-    /// No driver call any more: it, or the process, is shutting down. SeqCst, with `looks`: as above.
+    /// Odd during a polling pass. SeqCst pairs with `ending` of contexts: either the poller sees that a
+    /// context may end, or the thread that ends it sees the polling pass.
+    polls: AtomicU64,
+    /// Whether no driver call may be made any more, because the driver or the process is shutting down.
+    /// SeqCst pairs with `polls`, as above.
     stopped: AtomicBool,
-    /// A collector has been given the segment, or there is none. Release by the poller, acquire by the exit handler.
+    /// Whether a collector has the segment, or is known to be out of reach. Release by the poller, acquire by
+    /// the exit handler.
     introduced: AtomicBool,
 }
 
 impl Shared {
-    /// A hook has given the poller something to read.
+    /// Wakes the poller if it sleeps long, after a hook has added work.
     ///
-    /// Relaxed, so that no launch pays for a fence: the load may overtake the store that gave the work, and then neither
-    /// side sees the other. The poller makes up for it: it looks once more between announcing that it will sleep long
-    /// and doing so, a short sleep later, when such a store has long left its processor's buffer.
+    /// Relaxed, so that no launch pays for a fence: the load may overtake the store that added the work, and
+    /// then neither side sees the other. The poller makes up for it: it polls once more between announcing a
+    /// long sleep and sleeping, a short sleep later, when such a store has long left its processor's store
+    /// buffer.
     #[inline]
     pub fn work_added(&self) {
         if self.sleeping.load(Ordering::Relaxed) == ASLEEP {
@@ -50,10 +54,10 @@ impl Shared {
         }
     }
 
-    /// Ends the poller's sleep, or keeps it from its next: something cannot wait.
+    /// Ends the poller's sleep, or prevents its next one, because something cannot wait.
     #[cold]
     pub fn wake(&self) {
-        // AcqRel, with the swap in `sleep`: the poller sees what it was woken for.
+        // AcqRel pairs with the swap in `sleep`: the poller sees the work that it was woken for.
         if self.sleeping.swap(WOKEN, Ordering::AcqRel) != WOKEN {
             let errno = sys::Errno::save();
             sys::futex_wake(&self.sleeping);
@@ -61,30 +65,31 @@ impl Shared {
         }
     }
 
-    /// Poller: sleeps for `ns`. When `long`, hooks wake it. True: it was woken, now or since its last sleep.
+    /// Poller: sleeps for `ns`. If `long`, hooks wake it. Returns true if it was woken, now or since its last
+    /// sleep.
     pub fn sleep(&self, long: bool, ns: u64) -> bool {
         let announced = if long { ASLEEP } else { ABOUT };
-        // AcqRel, with the swap in `wake`: what was asked for before is seen by the look that follows.
+        // AcqRel pairs with the swap in `wake`: the next polling pass sees the work that was added before.
         if self.sleeping.swap(announced, Ordering::AcqRel) == WOKEN {
             return true;
         }
         sys::futex_wait(&self.sleeping, announced, ns);
-        // What was announced stands until the next sleep, unless there was a wake-up, which is taken.
+        // The announcement remains until the next sleep, unless the poller was woken; then it is reset.
         self.sleeping.compare_exchange(WOKEN, ABOUT, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Poller: looks at events from here on; false: it may not.
-    pub fn begin_look(&self) -> bool {
-        self.looks.fetch_add(1, Ordering::SeqCst);
+    /// Poller: starts a polling pass. Returns false if the driver must not be called.
+    pub fn begin_poll(&self) -> bool {
+        self.polls.fetch_add(1, Ordering::SeqCst);
         !self.is_stopped()
     }
 
-    /// Poller: does so no more.
-    pub fn end_look(&self) {
-        self.looks.fetch_add(1, Ordering::SeqCst);
+    /// Poller: ends the polling pass.
+    pub fn end_poll(&self) {
+        self.polls.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Waits until the poller has read, and told, what `is_read` asks for, but not for long.
+    /// Waits until the poller has read and reported what `is_read` waits for, [`DRAIN_NS`] at most.
     pub fn drain(&self, is_read: impl Fn() -> bool) {
         wait(DRAIN_NS, 100_000, || {
             let over = is_read() || self.is_stopped();
@@ -96,35 +101,35 @@ impl Shared {
         self.let_finish();
     }
 
-    /// Waits until the poller is not in the look that it may be in now, but not for long.
+    /// Waits until the current polling pass, if there is one, is over, [`FINISH_NS`] at most.
     pub fn let_finish(&self) {
-        self.let_end_look(FINISH_NS);
+        self.await_poll_end(FINISH_NS);
     }
 
-    /// Before a context may end, of which the poller begins to ask nothing more: waits until it has the answer that it may be
-    /// waiting for.
+    /// Waits, before a context may end, until the current polling pass is over, so that no driver call of the
+    /// poller's is under way on it. Later passes do not query the context.
     pub fn let_leave(&self) {
-        self.let_end_look(LEAVE_NS);
+        self.await_poll_end(LEAVE_NS);
     }
 
-    fn let_end_look(&self, most_ns: u64) {
-        let look = self.looks.load(Ordering::SeqCst);
-        if look % 2 == 1 {
-            wait(most_ns, 20_000, || self.looks.load(Ordering::SeqCst) != look);
+    fn await_poll_end(&self, most_ns: u64) {
+        let poll = self.polls.load(Ordering::SeqCst);
+        if poll % 2 == 1 {
+            wait(most_ns, 20_000, || self.polls.load(Ordering::SeqCst) != poll);
         }
     }
 
-    /// Waits for something that is under way and over in a moment, but not for long.
+    /// Waits for something that is under way and takes only a moment, [`FINISH_NS`] at most.
     pub fn finished(&self, is_over: impl Fn() -> bool) {
         wait(FINISH_NS, 20_000, is_over);
     }
 
-    /// From here on the poller calls the driver no more.
+    /// Forbids the poller to call the driver from here on.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it may not.
+    /// Whether the poller must not call the driver.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
@@ -134,7 +139,7 @@ impl Shared {
         self.introduced.store(true, Ordering::Release);
     }
 
-    /// At the process's end: waits until the poller has been introduced. A process that ends before would take everything
+    /// Waits at the process's end until `introduced`. A process that ended earlier would take all its records
     /// with it.
     pub fn wait_until_introduced(&self) {
         wait(INTRODUCTION_NS, 100_000, || self.introduced.load(Ordering::Acquire));
@@ -160,7 +165,7 @@ mod tests {
     fn shared() -> Shared {
         Shared {
             sleeping: AtomicU32::new(ABOUT),
-            looks: AtomicU64::new(0),
+            polls: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             introduced: AtomicBool::new(false),
         }
@@ -181,7 +186,7 @@ mod tests {
         });
         let began = Instant::now();
         shared.work_added();
-        assert!(!shared.sleep(false, 20_000_000), "the poller looks by itself soon");
+        assert!(!shared.sleep(false, 20_000_000), "the poller wakes on its own soon");
         assert!(began.elapsed() >= Duration::from_millis(20));
     }
 
@@ -192,20 +197,20 @@ mod tests {
         assert!(shared.sleep(true, MINUTE));
         assert!(!shared.sleep(false, 1));
         assert!(!shared.sleep(true, 1));
-        // What was announced stands: work that comes during the second look keeps it from the long sleep.
+        // The announcement remains: work added during the second polling pass prevents the long sleep.
         shared.work_added();
         assert!(shared.sleep(true, MINUTE));
     }
 
     #[test]
-    fn a_wait_for_a_look_or_for_work_that_never_ends_is_bounded() {
+    fn waits_for_the_poller_are_bounded() {
         let shared = shared();
-        assert!(shared.begin_look());
+        assert!(shared.begin_poll());
         let began = Instant::now();
         shared.drain(|| false);
         assert!(began.elapsed() >= Duration::from_millis(190), "both were waited for");
-        shared.end_look();
+        shared.end_poll();
         shared.stop();
-        assert!(!shared.begin_look());
+        assert!(!shared.begin_poll());
     }
 }
